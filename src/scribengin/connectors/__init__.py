@@ -1,0 +1,1 @@
+"""Outside places: one folder a system, one contract for all, a catalog that loads them when they are asked for."""

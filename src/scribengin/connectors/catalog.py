@@ -1,0 +1,52 @@
+"""Which connectors there are: the built-in ones and those of the entry points `scribengin.connectors`.
+
+A connector is a module (or any object) with `SOURCE` and/or `SINK` (`core.options.NodeType`) and the functions
+`source(place) -> Source`, `sink(place) -> Sink`. Declarations are read at once, code only when a node is built.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from scribengin.connectors.contract import Place, Sink, Source
+    from scribengin.core.options import NodeType
+
+_BUILT_IN = ("files", "sequence", "console")
+
+
+@cache
+def _modules() -> dict[str, ModuleType]:
+    modules = {name: import_module(f"scribengin.connectors.{name}") for name in _BUILT_IN}
+    for point in entry_points(group="scribengin.connectors"):
+        modules[point.name] = point.load()
+    return modules
+
+
+def source_types() -> dict[str, NodeType]:
+    """`type:` → declaration, of every source."""
+    return {module.SOURCE.type: module.SOURCE for module in _modules().values() if hasattr(module, "SOURCE")}
+
+
+def sink_types() -> dict[str, NodeType]:
+    """`type:` → declaration, of every sink."""
+    return {module.SINK.type: module.SINK for module in _modules().values() if hasattr(module, "SINK")}
+
+
+def open_source(type_: str, place: Place) -> Source:
+    """The configured source. KeyError for a type that is not there: the checks have told it before."""
+    module: Any = next(m for m in _modules().values() if hasattr(m, "SOURCE") and m.SOURCE.type == type_)
+    source: Source = module.source(place)
+    return source
+
+
+def open_sink(type_: str, place: Place) -> Sink:
+    """The configured sink. KeyError for a type that is not there: the checks have told it before."""
+    module: Any = next(m for m in _modules().values() if hasattr(m, "SINK") and m.SINK.type == type_)
+    sink: Sink = module.sink(place)
+    return sink

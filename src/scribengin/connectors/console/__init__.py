@@ -1,0 +1,13 @@
+"""The terminal as a sink."""
+
+from scribengin.connectors.console.options import SINK
+from scribengin.connectors.contract import Place, Sink
+
+__all__ = ["SINK", "sink"]
+
+
+def sink(place: Place) -> Sink:
+    """The configured sink."""
+    from scribengin.connectors.console.sink import ConsoleSink
+
+    return ConsoleSink(place)

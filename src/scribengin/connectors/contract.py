@@ -1,0 +1,216 @@
+"""The contract of sources and sinks. To add a system, write one folder with `options.py`, `source.py`, `sink.py`.
+
+Sources
+    A source is *replayable*: what it once handed out as a `SourceStream` it can hand out again, byte for byte, or it
+    says loudly that it cannot (`SourceError`). The engine keeps the record: `SourceReader.split` proposes the next
+    streams, the engine logs them durably as entry n of the source's log *before* any is read, and a position is the
+    number of entries that are behind. After a crash the same entry is read again; a reader is `restore`d from the log.
+    A reader that finds nothing new returns an empty list, and costs little: it is asked every trigger.
+
+Sinks
+    A sink that promises exactly-once is *staged*: `SinkStream.write` makes nothing visible; attempts never share a
+    name; `close` makes the rows durable and returns a `Receipt`. The engine gathers the receipts of one successful
+    attempt per unit, writes ONE decision record, and only then calls `Sink.publish` with what was decided, any number
+    of times, from any process that holds the lease. Publishing is idempotent and never runs user code again. The sink
+    keeps a commit record of its own at its place, and refuses (`FencedError`) what is older than what stands there, of
+    another lineage, or decided differently. Skipping silently is never right.
+
+Nothing here imports Spark; `read`, `write` and `close` run in executors, the rest in the driver.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    import pyarrow as pa
+
+    from scribengin.core.types import Schema
+    from scribengin.formats.contract import Block, Decoder
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much one Batch may take. None is no limit; a reader takes at least one file or row, or nothing moves."""
+
+    max_files: int | None = None
+    max_bytes: int | None = None
+    max_rows: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SourceStream:
+    """The slice that one task reads. `place` is JSON (text, numbers, lists, mappings) and says all that `read` needs.
+
+    `label` is for people (`tweets-003.jsonl[0:67108864]`); `files`, `bytes` and `rows` are for lag and bars (rows where known).
+    """
+
+    label: str
+    place: Mapping[str, Any]
+    files: int = 0
+    bytes: int = 0
+    rows: int | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """The form in the source's log."""
+        return {"label": self.label, "place": dict(self.place), "files": self.files, "bytes": self.bytes, "rows": self.rows}
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> SourceStream:
+        """The stream that `as_json` wrote."""
+        return SourceStream(data["label"], data["place"], data["files"], data["bytes"], data["rows"])
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """What is there and not yet handed out. None where a figure means nothing for this source."""
+
+    files: int | None = None
+    bytes: int | None = None
+    rows: int | None = None
+    oldest_s: float | None = None
+    """age of the oldest thing that waits, in seconds"""
+    more: bool = False
+    """True for an endless source: no bar can be drawn"""
+
+
+class SourceReader(Protocol):
+    """Driver side: finds what is new. One per source and Query; used by one thread."""
+
+    def restore(self, entries: Iterable[Sequence[SourceStream]]) -> None:
+        """Take over the log's entries in order, before the first `split` (folded entries come first)."""
+
+    def split(self, limits: Limits, *, final: bool = False) -> list[SourceStream]:
+        """The next streams, each about one task's work, in the order in which their rows shall stand; [] when nothing is new.
+
+        `final` (`--once`): what is there now is finished, do not wait for files to settle. What was returned counts as
+        handed out. Raises SourceError, with place and remedy, for what can never be read again.
+        """
+
+    def backlog(self) -> Backlog:
+        """What waits now; cheap, may be as old as the last `split`."""
+
+    def notices(self) -> list[str]:
+        """Sentences that a person should see once: names skipped, files not settled. Empty after each call."""
+
+
+class Source(Protocol):
+    """One configured source."""
+
+    schema: Schema | None
+    """None when the place itself knows it (Parquet): then `resolve_schema` asks it"""
+
+    def resolve_schema(self) -> Schema:
+        """The columns, from the declaration or the place. Raises SourceError when neither says."""
+
+    def reader(self) -> SourceReader:
+        """A fresh driver-side reader. Raises SourceError where the place is missing or forbidden."""
+
+    def decoder(self) -> Decoder:
+        """A fresh decoder for the blocks that `read` yields."""
+
+    def read(self, stream: SourceStream) -> Iterator[Block]:
+        """Executor side: the blocks of that stream. Raises SourceError when the place changed since it was logged."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchId:
+    """(lineage, number), with the Term of the lease under which it runs."""
+
+    flow: str
+    query: str
+    lineage: str
+    number: int
+    term: int
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What one unit staged for one sink. `segments` is the sink's own JSON; `rows` and `bytes` are for people and the ledger.
+
+    `crc` covers the staged bytes, so that an audit can tell a torn or exchanged file from a whole one.
+    """
+
+    sink: str
+    unit: int
+    rows: int
+    bytes: int
+    segments: tuple[Mapping[str, Any], ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        """The form in receipts and decision records."""
+        return {"sink": self.sink, "unit": self.unit, "rows": self.rows, "bytes": self.bytes, "segments": [dict(s) for s in self.segments]}
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Receipt:
+        """The receipt that `as_json` wrote."""
+        return Receipt(data["sink"], data["unit"], data["rows"], data["bytes"], tuple(data["segments"]))
+
+
+class SinkStream(Protocol):
+    """Executor side: one unit's writes to one sink. Ended by `close`, or by `abort`, which leaves nothing behind."""
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Stage the rows; nothing becomes visible."""
+
+    def close(self) -> Receipt:
+        """Make the rows durable. A stream that wrote no row returns a receipt without segments."""
+
+    def abort(self) -> None:
+        """Remove what was staged; called when the task fails. Never raises."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """What a decision record says of one sink: enough to publish, from any process, without running anything."""
+
+    batch: BatchId
+    input_hash: str
+    receipts: tuple[Receipt, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """One committed Batch as the sink's place tells it, for `audit`: rows, and what is wrong with it (empty when all is well)."""
+
+    number: int
+    rows: int
+    violations: tuple[str, ...] = ()
+
+
+class Sink(Protocol):
+    """One configured sink, driver side, and the factory of its streams. Must be picklable: executors get a copy."""
+
+    exactly_once: bool
+
+    def prepare(self, *, owner: str, lineage: str, adopt: bool = False) -> None:
+        """Claim the place for this installation and lineage, or find it claimed by it. Raises Refused, with remedy, where
+        commits of another flow or lineage stand there; with `adopt` (`--append-new-lineage`) a new lineage is added."""
+
+    def stream(self, batch: BatchId, unit: int, attempt: str, schema: Schema) -> SinkStream:
+        """Executor side: a stream for one unit. `attempt` is unique for ever and only names staged things."""
+
+    def publish(self, decided: Decided) -> None:
+        """Make the decided rows visible. Idempotent. Raises FencedError or StateError, never skips."""
+
+    def recover(self, decided: Decided | None, *, lineage: str, before: int) -> None:
+        """Under the lease, after a start: finish what `decided` (the newest decision) says, and delete what older Batches
+        (number < `before`) of the lineage staged and nothing names."""
+
+    def audit(self, *, lineage: str, decided: Iterable[Decided]) -> Iterator[Published]:
+        """Read the place again, as a foreign reader would, and compare with what was decided."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What a connector is built with: the flow's folder (relative paths start there) and the node's id."""
+
+    node: str
+    folder: Path
+    options: Mapping[str, Any] = field(default_factory=dict)
+    schema: Schema | None = None
+    on_error: str = "dead_letter"

@@ -1,0 +1,20 @@
+"""Files in folders."""
+
+from scribengin.connectors.contract import Place, Sink, Source
+from scribengin.connectors.files.options import SINK, SOURCE
+
+__all__ = ["SINK", "SOURCE", "sink", "source"]
+
+
+def source(place: Place) -> Source:
+    """The configured source."""
+    from scribengin.connectors.files.source import FilesSource
+
+    return FilesSource(place)
+
+
+def sink(place: Place) -> Sink:
+    """The configured sink."""
+    from scribengin.connectors.files.sink import FilesSink
+
+    return FilesSink(place)

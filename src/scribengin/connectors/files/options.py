@@ -1,0 +1,56 @@
+"""What a flow can say of `type: files`. Imports neither Spark nor Arrow."""
+
+from scribengin.core.options import REQUIRED, NodeType, Option
+
+_FORMATS = ("json", "csv", "text", "parquet")
+
+SOURCE = NodeType(
+    type="files",
+    role="source",
+    doc="Reads the files of a folder, those that arrive while it runs too. Each file is read once, in path order.",
+    options=(
+        Option("path", "path", "a folder, a file, or a glob", REQUIRED, example="data/*.jsonl"),
+        Option("format", "choice", "how the bytes are read", REQUIRED, _FORMATS, example="json"),
+        Option(
+            "parse",
+            "choice",
+            "`strict` keeps the parse contract; `spark` is Spark's own reader, with its deviations",
+            "strict",
+            ("strict", "spark"),
+        ),
+        Option("max_files", "int", "files one Batch takes at most", None, example="100", low=1),
+        Option("max_bytes", "bytes", "bytes one Batch takes at most (at least one file)", None, example="256MiB", low=1),
+        Option("split", "bytes", "how much of a large uncompressed file one task reads", 32 * 2**20, example="64MiB", low=65536),
+        Option("growing", "bool", "go on from the recorded length when a file grows; takes whole lines only", False),
+        Option("settle", "duration", "a file must be unchanged for so long before it is taken (0 under --once)", 2.0, example="2s"),
+        Option("on_change", "choice", "what a file does that changed after it was taken", "stop", ("stop", "ignore")),
+        Option("max_record", "bytes", "a longer record is a dead letter with its first 64 KiB", 16 * 2**20, example="16MiB", low=1024),
+        Option("compression", "choice", "of the files; `auto` goes by the suffix", "auto", ("auto", "none", "gzip", "zstd")),
+        Option("header", "bool", "csv: the first line names the columns", True),
+        Option("delimiter", "text", "csv: what stands between two cells", ",", example=","),
+        Option("null", "text", "csv: the cell that means null", "", example="NA"),
+    ),
+    abilities=frozenset({"replayable", "bounded", "static", "growing"}),
+)
+
+SINK = NodeType(
+    type="files",
+    role="sink",
+    doc="Writes files that readers see whole or not at all, each record once.",
+    options=(
+        Option("path", "path", "the folder; this flow alone writes there", REQUIRED, example="out/kept"),
+        Option("format", "choice", "how rows are written", REQUIRED, _FORMATS, example="parquet"),
+        Option(
+            "compression",
+            "choice",
+            "of the files; by default none for text formats, zstd for parquet",
+            "auto",
+            ("auto", "none", "gzip", "zstd", "snappy"),
+        ),
+        Option("partition_by", "list", "columns that become folders (`column=value/`)", (), example="[country]"),
+        Option("header", "bool", "csv: write the column names first", True),
+        Option("delimiter", "text", "csv: what stands between two cells", ",", example=","),
+        Option("null", "text", "csv: the cell that means null", "", example="NA"),
+    ),
+    abilities=frozenset({"exactly_once", "append"}),
+)

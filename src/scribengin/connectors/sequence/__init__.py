@@ -1,0 +1,13 @@
+"""Rows that make themselves."""
+
+from scribengin.connectors.contract import Place, Source
+from scribengin.connectors.sequence.options import SOURCE
+
+__all__ = ["SOURCE", "source"]
+
+
+def source(place: Place) -> Source:
+    """The configured source."""
+    from scribengin.connectors.sequence.source import SequenceSource
+
+    return SequenceSource(place)

@@ -1,0 +1,1 @@
+"""The ground floor: errors, problems, units, types, options, storage, crash points. Imports nothing of ours."""

@@ -1,0 +1,84 @@
+"""Named crash points: where a test can make this very process die, sleep or fail, to see whether a promise holds.
+
+Armed by the environment (`SCRIBENGIN_FAULT=point[@nth]:act`, several with commas), so that children inherit them; unarmed
+they cost one test of a module constant. Acts: `kill` (SIGKILL to the own process group), `die` (SIGKILL to this process only),
+`sleep=SECONDS`, `wait=PATH` (until that file exists), `enospc` (raise "no space left on device"). `@nth` counts passes per process, from 1.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import time
+from pathlib import Path
+
+POINTS = (
+    "lease.taken",
+    "batch.entry",
+    "stage.before",
+    "stage.mid_write",
+    "stage.closed",
+    "stage.after",
+    "decide.before",
+    "decide.after",
+    "publish.before",
+    "publish.record.before",
+    "publish.record.after",
+    "publish.renamed",
+    "publish.after",
+    "commit.before",
+    "recovery.before",
+    "recovery.mid",
+    "recovery.after",
+    "fold.before",
+    "fold.written",
+    "fold.after",
+    "source.logged",
+)
+"""Every point there is, in the order in which a Batch passes them."""
+
+VARIABLE = "SCRIBENGIN_FAULT"
+
+
+def _parse(text: str) -> dict[str, tuple[int, str]]:
+    armed: dict[str, tuple[int, str]] = {}
+    for part in filter(None, text.split(",")):
+        where, _, act = part.partition(":")
+        point, _, nth = where.partition("@")
+        if point not in POINTS or not act:
+            raise ValueError(f"{VARIABLE}: {part!r} is not point[@nth]:act with a point of {', '.join(POINTS)}")
+        armed[point] = (int(nth or 1), act)
+    return armed
+
+
+_armed = _parse(os.environ.get(VARIABLE, ""))
+_passed: dict[str, int] = {}
+
+
+def reached(point: str) -> None:
+    """Call where a fault can strike. Returns at once unless `point` is armed for this pass."""
+    if not _armed or point not in _armed:
+        return
+    _passed[point] = _passed.get(point, 0) + 1
+    nth, act = _armed[point]
+    if _passed[point] == nth:
+        _strike(act)
+
+
+def _strike(act: str) -> None:
+    name, _, value = act.partition("=")
+    match name:
+        case "kill":
+            os.killpg(os.getpgrp(), signal.SIGKILL)
+        case "die":
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "sleep":
+            time.sleep(float(value))
+        case "wait":
+            while not Path(value).exists():
+                time.sleep(0.01)
+        case "enospc":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        case _:
+            raise ValueError(f"{VARIABLE}: unknown act {act!r}")

@@ -1,0 +1,56 @@
+"""Options: one declaration (name, type, default, doc, example) feeds the parser, error texts, JSON Schema and reference pages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+OptionKind = Literal["text", "int", "float", "bool", "duration", "bytes", "choice", "list", "schema", "path", "map"]
+"""What a value is: `duration` becomes seconds (float), `bytes` an int, `schema` a core Schema, `list` a tuple of texts,
+`map` a mapping of text to text, `path` a text that is resolved against the flow file's folder when it is used."""
+
+REQUIRED: Any = object()
+"""The default of an option that must be given."""
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option of a source, sink or step. `doc` is a sentence for people; `example` a YAML scalar."""
+
+    name: str
+    kind: OptionKind
+    doc: str
+    default: Any = None
+    choices: tuple[str, ...] = ()
+    example: str = ""
+    secret: bool = False
+    low: float | None = None
+    high: float | None = None
+
+    @property
+    def required(self) -> bool:
+        """True where the flow must give it."""
+        return self.default is REQUIRED
+
+
+@dataclass(frozen=True, slots=True)
+class NodeType:
+    """What a connector declares of its source or its sink: the value of `type:` and the options beside it."""
+
+    type: str
+    role: Literal["source", "sink"]
+    doc: str
+    options: tuple[Option, ...]
+    abilities: frozenset[str] = field(default_factory=frozenset)
+    """For a source: `replayable`, `bounded`, `growing`, `static`. For a sink: `exactly_once`, `append`, `update`, `complete`, `view`."""
+
+    def option(self, name: str) -> Option | None:
+        """The declaration of that name, or None."""
+        return next((option for option in self.options if option.name == name), None)
+
+    def filled(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """`given` with the defaults of what it leaves out; required options must have been checked before."""
+        return {option.name: given.get(option.name, option.default) for option in self.options}

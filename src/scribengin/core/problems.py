@@ -1,0 +1,54 @@
+"""A Problem: one thing that is wrong in what a person wrote, with its place, the finding and the remedy."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+Severity = Literal["error", "warning"]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Place:
+    """A place in a text file: line and column count from 1, columns in characters; 0 where there is no line."""
+
+    file: str
+    line: int = 0
+    column: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}" if self.line else self.file
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """`code` is stable and listed in docs/problems.md; `message` holds what is wrong and what was found."""
+
+    code: str
+    place: Place
+    message: str
+    remedy: str = ""
+    severity: Severity = "error"
+
+    def __str__(self) -> str:
+        remedy = f"; {self.remedy}" if self.remedy else ""
+        warning = "warning: " if self.severity == "warning" else ""
+        return f"{self.place}: {warning}{self.message}{remedy} [{self.code}]"
+
+    def as_json(self) -> dict[str, object]:
+        """The form of `--json`: severity, code, file, line, column, message, remedy."""
+        return {"severity": self.severity, "code": self.code, **asdict(self.place), "message": self.message, "remedy": self.remedy}
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """`did you mean "orders_raw"?`, or an empty text when nothing is near.
+
+    >>> did_you_mean("orders-raw", ["orders_raw", "users"])
+    'did you mean "orders_raw"?'
+    """
+    near = get_close_matches(word, list(known), n=1, cutoff=0.6)
+    return f'did you mean "{near[0]}"?' if near else ""

@@ -1,0 +1,70 @@
+"""The one door to files that must survive a crash: durable writes, put-if-absent, atomic renames. Local file systems."""
+
+from __future__ import annotations
+
+import errno
+import os
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def put_if_absent(path: Path, data: bytes) -> bool:
+    """Write `data` to `path` durably, unless something is there: then False, and nothing changed.
+
+    The link of a finished file is the one step that others see: never an empty or torn file, and of any number of
+    concurrent callers exactly one gets True. Raises OSError (no room, no right); then nothing is visible.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.parent / f".{path.name}.{uuid4().hex}"
+    try:
+        _write_synced(draft, data)
+        try:
+            os.link(draft, path)
+        except FileExistsError:
+            return False
+        sync_folder(path.parent)
+        return True
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def replace(path: Path, data: bytes) -> None:
+    """Write `data` to `path` durably and at once: readers see the old content or the new, never a part."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.parent / f".{path.name}.{uuid4().hex}"
+    try:
+        _write_synced(draft, data)
+        os.replace(draft, path)
+        sync_folder(path.parent)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def read_or_none(path: Path) -> bytes | None:
+    """The bytes of `path`, or None where there is no such file."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the folder's entries (renames, links, new names) durable."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # file systems that sync folders by themselves
+            raise
+    finally:
+        os.close(handle)
+
+
+def _write_synced(path: Path, data: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())

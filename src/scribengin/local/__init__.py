@@ -1,0 +1,1 @@
+"""A whole flow in this process, on this machine."""

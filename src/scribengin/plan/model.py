@@ -1,0 +1,84 @@
+"""The compiled Flow as a value. `plan.build` makes it from a checked Flow; `spark.compile` runs it; `explain` prints it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from scribengin.core.types import Schema
+    from scribengin.spec.model import Flow
+
+Stage = Literal["read", "decode", "native", "python", "tail", "sink"]
+"""Where a node runs. `read`: its blocks are read and decoded inside the tail. `decode`: read and decoded by a stage before
+native steps. `native`: Spark SQL. `python`: Python steps that are followed by native ones. `tail`: Python steps in one pass
+with the sink's writes. `sink`: always part of the tail."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedNode:
+    """A node of one Query. `inputs` may be `step.branch`; `schema` is what it gives, where that is known without Spark."""
+
+    id: str
+    stage: Stage
+    inputs: tuple[str, ...]
+    stateful: bool = False
+    schema: Schema | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PathGuarantee:
+    """What holds from one source to one sink, and why."""
+
+    source: str
+    sink: str
+    guarantee: Literal["exactly once", "at least once", "view"]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class QueryPlan:
+    """One sink, or several that commit together, and all that feeds it. `nodes` stand in topological order."""
+
+    name: str
+    nodes: tuple[PlannedNode, ...]
+    sinks: tuple[str, ...]
+    sources: tuple[str, ...]
+    """ids of the streaming sources, sorted: they have positions"""
+    static_sources: tuple[str, ...]
+    trigger_s: float
+    unit: Literal["whole batch"]
+    unit_reason: str
+    fingerprint: str
+    """changes when anything that a Batch's rows depend on changes"""
+    state_fingerprint: str
+    """changes when a stateful step, or what feeds it, changes; empty for a stateless Query"""
+    guarantees: tuple[PathGuarantee, ...] = ()
+
+    @property
+    def stateful(self) -> bool:
+        """True where Spark keeps state between Batches."""
+        return bool(self.state_fingerprint)
+
+    def node(self, id_: str) -> PlannedNode:
+        """The node of that id (or of the id before the dot). KeyError where the Query has none."""
+        name = id_.partition(".")[0]
+        for node in self.nodes:
+            if node.id == name:
+                return node
+        raise KeyError(id_)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A Flow and its Queries; until a flow is cut there is one tier, `main`."""
+
+    flow: Flow
+    queries: tuple[QueryPlan, ...]
+    tier: str = "main"
+    hints: tuple[str, ...] = ()
+    """sentences such as: queries kept and counts read tweets twice; `together:` would read it once"""
+    schemas: Mapping[str, Schema] = field(default_factory=dict)
+    """node → columns, where they are known without Spark"""

@@ -1,0 +1,1 @@
+"""Plans as Spark queries: the only package that imports pyspark."""

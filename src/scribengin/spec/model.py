@@ -1,0 +1,202 @@
+"""The declared Flow: frozen values, equal when they mean the same. Spark-free, connector-free.
+
+`parse` (YAML) and `build` (Python) both make these; `dump` writes them back: `parse(dump(flow)) == flow`.
+Places of the text are kept beside the model (`Located`), never in it, so that moving a line changes no plan.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from scribengin.core.types import Schema
+
+Delivery = Literal["exactly_once", "at_least_once"]
+OnError = Literal["fail", "drop", "dead_letter"]
+Emit = Literal["append", "update", "complete"]
+
+
+@dataclass(frozen=True, slots=True)
+class Watermark:
+    """`ts 10m`: rows of `column` more than `delay_s` seconds behind the newest seen are late."""
+
+    column: str
+    delay_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaSpec:
+    """The columns that a source or step gives. `evolve` is `strict` for now the only choice."""
+
+    fields: Schema
+    evolve: Literal["strict"] = "strict"
+
+
+@dataclass(frozen=True, slots=True)
+class Defaults:
+    """What holds for every node that says nothing else."""
+
+    delivery: Delivery = "exactly_once"
+    on_error: OnError = "dead_letter"
+    trigger_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """`options` hold typed values of the connector's declared options (given ones only), `type` and the keys below aside."""
+
+    id: str
+    type: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    schema: SchemaSpec | None = None
+    watermark: Watermark | None = None
+    static: bool = False
+    on_error: OnError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sink:
+    """`together` names the Query that this sink shares; `trigger_s` overrides the default."""
+
+    id: str
+    inputs: tuple[str, ...]
+    type: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    together: str | None = None
+    trigger_s: float | None = None
+    delivery: Delivery | None = None
+
+
+# What a step does: one class per kind, the YAML key in the comment.
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:  # filter: PREDICATE
+    predicate: str
+
+
+@dataclass(frozen=True, slots=True)
+class Select:  # select: {name: expression} or a list of expressions ("id", "upper(user) AS who")
+    columns: tuple[tuple[str, str], ...]
+    """(output name, expression)"""
+
+
+@dataclass(frozen=True, slots=True)
+class Sql:  # sql: SELECT …
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class WindowSpec:
+    """`slide_s` equals `size_s` for tumbling windows. The window's columns are `window_start` and `window_end`."""
+
+    time: str
+    size_s: float
+    slide_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:  # aggregate: {by, window, emit, columns}
+    by: tuple[str, ...]
+    columns: tuple[tuple[str, str], ...]
+    window: WindowSpec | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Join:  # join: {key, how, time, within}; exactly two inputs, the first is the left one
+    key: tuple[str, ...]
+    how: Literal["inner", "left", "right", "full", "semi"] = "inner"
+    time: tuple[tuple[str, str], ...] = ()
+    """(input id, its time column)"""
+    within_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Parse:  # parse: {column, format, schema}; the parsed fields join the other columns, `column` leaves
+    column: str
+    format: str
+    schema: Schema
+
+
+@dataclass(frozen=True, slots=True)
+class Route:  # route: {branch: predicate, …, otherwise: branch}; read as step.branch
+    cases: tuple[tuple[str, str], ...]
+    """(branch, predicate), the first that holds"""
+    otherwise: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Python:  # python: "module:name"
+    """`function` is set only by the Python form; equality ignores it, `reference` names it."""
+
+    reference: str
+    branches: tuple[str, ...] = ()
+    """names that `to("branch", row)` may use; read as step.branch"""
+    time_limit_s: float = 30.0
+    function: Callable[..., Any] | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Dedupe:  # dedupe: {key, time, within}
+    key: tuple[str, ...]
+    time: str | None = None
+    within_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:  # merge: {how: union | intersect, key, time, within}; a bare `from: [a, b]` is a union by name
+    how: Literal["union", "intersect"] = "union"
+    key: tuple[str, ...] = ()
+    time: str | None = None
+    within_s: float | None = None
+
+
+Action = Filter | Select | Sql | Aggregate | Join | Parse | Route | Python | Dedupe | Merge
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """An operation between nodes. `inputs` are ids, or `step.branch` of a route or of a python step with branches."""
+
+    id: str
+    inputs: tuple[str, ...]
+    action: Action
+    require: tuple[tuple[str, str], ...] = ()
+    """(name, predicate), checked on the step's output; null fails"""
+    on_error: OnError | None = None
+    emit: Emit = "append"
+    watermark: Watermark | None = None
+    schema: SchemaSpec | None = None
+
+
+Node = Source | Step | Sink
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """What a person declares. The mappings keep the file's order; `folder` is where its paths and modules start."""
+
+    name: str
+    sources: Mapping[str, Source]
+    steps: Mapping[str, Step]
+    sinks: Mapping[str, Sink]
+    about: str = ""
+    defaults: Defaults = field(default_factory=Defaults)
+    version: int = 1
+    folder: Path = field(default=Path(), compare=False)
+
+    def node(self, id_: str) -> Node:
+        """The node of that id, or of the id before the dot of `step.branch`. KeyError where there is none."""
+        name = id_.partition(".")[0]
+        for nodes in (self.sources, self.steps, self.sinks):
+            if name in nodes:
+                return nodes[name]
+        raise KeyError(id_)
+
+    def on_error(self, node: Source | Step) -> OnError:
+        """What `node` does with a record that it cannot handle."""
+        return node.on_error or self.defaults.on_error

@@ -1,0 +1,116 @@
+"""The values of the state folder, and the order of things.
+
+`.scribengin/<flow>/<tier>/lock`, and per Query `<query>/{lineage.json, checkpoint/, sources/<source>/, decisions/, dead/, ledger/}`.
+A Batch's life: log the source entries → stage → decide (one record, put-if-absent) → publish from it → Spark's own commit.
+Everything that is in the ledger can be made again from the decisions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from scribengin.connectors.contract import BatchId, Decided, Receipt
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(slots=True)
+class Counts:
+    """The rows of one node in one Batch. A stateless node balances when rows_in + made == out + filtered + dead; a stateful one
+    when what its feeders put out == rows_in + late + dead (`held`: rows or windows in its state)."""
+
+    rows_in: int = 0
+    out: int = 0
+    filtered: int = 0
+    dead: int = 0
+    late: int = 0
+    made: int = 0
+    held: int | None = None
+
+    def add(self, other: Counts) -> None:
+        """Add the other's rows to these; `held` is a level, the later one stands."""
+        self.rows_in += other.rows_in
+        self.out += other.out
+        self.filtered += other.filtered
+        self.dead += other.dead
+        self.late += other.late
+        self.made += other.made
+        if other.held is not None:
+            self.held = other.held
+
+    def as_json(self) -> dict[str, int]:
+        """`{"in": …, "out": …, "filtered": …, "dead": …, "late": …, "made": …}` and `held` where there is state."""
+        counts = {"in": self.rows_in, "out": self.out, "filtered": self.filtered, "dead": self.dead, "late": self.late, "made": self.made}
+        return counts if self.held is None else counts | {"held": self.held}
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Counts:
+        """The counts that `as_json` wrote."""
+        return Counts(data["in"], data["out"], data["filtered"], data["dead"], data["late"], data["made"], data.get("held"))
+
+
+@dataclass(frozen=True, slots=True)
+class DeadSegment:
+    """A durable file of dead letters, relative to the Query's `dead` folder."""
+
+    name: str
+    rows: int
+    bytes: int
+    crc: int
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRange:
+    """Which entries of a source's log a Batch took: `start` (inclusive) to `end` (exclusive)."""
+
+    source: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The one record that says what a Batch is. Written once, never changed.
+
+    `counts` maps node id → Counts. A node `step.branch` never stands here, its step does.
+    `input_hash` covers lineage, number, source ranges with their streams and the plan's fingerprint; never the rows: a step may be random.
+    """
+
+    batch: BatchId
+    input_hash: str
+    plan: str
+    sources: tuple[SourceRange, ...]
+    receipts: tuple[Receipt, ...]
+    dead: tuple[DeadSegment, ...] = ()
+    counts: Mapping[str, Counts] = field(default_factory=dict)
+    decided_at: str = ""
+    """ISO 8601, for people"""
+
+    def of_sink(self, sink: str) -> Decided:
+        """The part that one sink publishes."""
+        return Decided(self.batch, self.input_hash, tuple(receipt for receipt in self.receipts if receipt.sink == sink))
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A record that a step could not handle. `payload` is the record's bytes (first 64 KiB of a larger one)."""
+
+    id: str
+    """`<source>/<file>:<place>#<step>`: the same for the same record and step in every run"""
+    query: str
+    batch: int
+    step: str
+    reason: str
+    message: str
+    source: str = ""
+    file: str = ""
+    line: int | None = None
+    row: int | None = None
+    offset: int | None = None
+    exception: str = ""
+    code_line: str = ""
+    """`steps.py:12` of the user's code, where one raised"""
+    payload: bytes = b""
+    truncated: bool = False
