@@ -1,0 +1,142 @@
+"""What a run takes, what it shows while it goes on, and what it gives at its end. Spark-free."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from scribengin.core.problems import Problem
+    from scribengin.state.contract import Counts
+
+QueryState = Literal["starting", "running", "waiting", "recovering", "stopping", "stopped", "finished", "failed"]
+"""`waiting`: nothing new to read. `recovering`: failed for a passing reason, will start again. `finished`: `--once` is through."""
+
+
+@dataclass(slots=True)
+class RunSettings:
+    """How to run. `stop` asks to end after the Batches under way; it may be set from any thread or signal handler."""
+
+    once: bool = False
+    state: Path | None = None
+    """the state folder; `.scribengin` beside the flow by default"""
+    metrics_port: int | None = None
+    fail_fast: bool = False
+    strict: bool = False
+    append_new_lineage: bool = False
+    master: str = ""
+    """Spark's master; `local[N,3]` over all cores by default"""
+    memory: str = ""
+    """the driver's heap (`2g`); Spark's default by default"""
+    spark_conf: dict[str, str] = field(default_factory=dict)
+    stop: threading.Event = field(default_factory=threading.Event)
+
+
+@dataclass(frozen=True, slots=True)
+class QueryView:
+    """One Query now. Rows are of this process; `lineage_rows` of the whole lineage. Rates decay when nothing arrives."""
+
+    name: str
+    state: QueryState
+    batches: int = 0
+    seconds: float = 0.0
+    rows_in: int = 0
+    rows_out: int = 0
+    filtered: int = 0
+    dead: int = 0
+    late: int = 0
+    rows_per_s: float = 0.0
+    phases_s: Mapping[str, float] = field(default_factory=dict)
+    """of the last Batch: plan, process, decide, publish, log"""
+    lag_rows: int | None = None
+    lag_files: int | None = None
+    lag_bytes: int | None = None
+    lag_s: float | None = None
+    done: float | None = None
+    """0 to 1 where the end is known"""
+    eta_s: float | None = None
+    watermark: str = ""
+    message: str = ""
+    """why it waits, stops, recovers or failed"""
+
+
+@dataclass(frozen=True, slots=True)
+class RunView:
+    """What a display shows; handed out about four times a second and at every change of state."""
+
+    flow: str
+    phase: Literal["checking", "starting spark", "checking with spark", "running", "stopping", "ended"]
+    seconds: float
+    queries: tuple[QueryView, ...] = ()
+    notices: tuple[str, ...] = ()
+    """new sentences since the last view, each shown once"""
+
+
+@dataclass(frozen=True, slots=True)
+class SinkResult:
+    """What one sink has received from this lineage."""
+
+    sink: str
+    rows: int
+    place: str
+
+
+@dataclass(frozen=True, slots=True)
+class QueryResult:
+    """`nodes` and `rows` are the lineage's totals, `this_run` this process's share."""
+
+    name: str
+    state: QueryState
+    batches: int
+    seconds: float
+    rows: Counts
+    this_run: Counts
+    nodes: Mapping[str, Counts]
+    sinks: tuple[SinkResult, ...] = ()
+    error: str = ""
+    remedy: str = ""
+    notes: tuple[str, ...] = ()
+    """such as: 3 windows stay open until 2026-01-01T12:10Z"""
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """`balanced` speaks of the whole lineage of every Query."""
+
+    flow: str
+    state: Literal["finished", "stopped", "failed"]
+    folder: str
+    queries: tuple[QueryResult, ...]
+    balanced: bool
+    violations: tuple[str, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    """warnings, and what failed"""
+
+    def as_json(self) -> dict[str, Any]:
+        """`result` of `run --json`."""
+        return {
+            "flow": self.flow,
+            "state": self.state,
+            "folder": self.folder,
+            "queries": [
+                {
+                    "name": query.name,
+                    "state": query.state,
+                    "batches": query.batches,
+                    "seconds": round(query.seconds, 3),
+                    "rows": query.rows.as_json(),
+                    "this_run": query.this_run.as_json(),
+                    "nodes": {node: counts.as_json() for node, counts in query.nodes.items()},
+                    "sinks": [{"sink": sink.sink, "rows": sink.rows, "place": sink.place} for sink in query.sinks],
+                    "error": query.error,
+                    "remedy": query.remedy,
+                    "notes": list(query.notes),
+                }
+                for query in self.queries
+            ],
+            "ledger": {"balanced": self.balanced, "violations": list(self.violations)},
+        }
