@@ -1,0 +1,119 @@
+"""Blocks: what a source stream yields and a decoder takes. Text stays undecoded bytes until the tail; Parquet is Arrow already."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+from scribengin.formats.contract import Bad, RecordPlace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pyarrow as pa
+
+PAYLOAD_BYTES = 64 * 1024
+"""How much of a damaged or overlong record a dead letter keeps."""
+
+
+@dataclass(slots=True)
+class LineBlock:
+    """Whole lines of one file. `offset` is where `data` begins, in bytes of the decompressed content.
+
+    `first_line` counts from 1. Where it is not known when the block is made (a range in the midst of a file), `find_line`
+    finds it when a place is asked for, which is for dead letters only; without either, places have no line.
+    """
+
+    file: str
+    data: bytes
+    offset: int = 0
+    first_line: int | None = None
+    find_line: Callable[[int], int | None] | None = None
+    """byte offset → line number"""
+    _lines: list[bytes] | None = None
+    _starts: list[int] | None = None
+
+    def lines(self) -> list[bytes]:
+        r"""The lines without `\n`; a `\r` before it stays."""
+        if self._lines is None:
+            self._lines = self.data.split(b"\n")
+            if not self._lines[-1]:
+                self._lines.pop()
+        return self._lines
+
+    def place(self, ordinal: int) -> RecordPlace:
+        """Line and byte offset of that line."""
+        if self._starts is None:
+            self._starts = list(accumulate((len(line) + 1 for line in self.lines()), initial=self.offset))
+        if self.first_line is None and self.find_line is not None:
+            self.first_line, self.find_line = self.find_line(self.offset), None
+        line = None if self.first_line is None else self.first_line + ordinal
+        return RecordPlace(self.file, line=line, offset=self._starts[ordinal])
+
+    def payload(self, ordinal: int) -> bytes:
+        """The line without its end."""
+        return self.lines()[ordinal].removesuffix(b"\r")
+
+    def __len__(self) -> int:
+        """How many lines, empty ones included."""
+        if self._lines is not None:
+            return len(self._lines)
+        return self.data.count(b"\n") + (not self.data.endswith(b"\n") and bool(self.data))
+
+
+@dataclass(slots=True)
+class DamageBlock:
+    """One record, or the rest of a file, that cannot be read: every decoder answers it with one `Bad`.
+
+    `reason` is `too-long` or `truncated`; `head` its first bytes, at most PAYLOAD_BYTES.
+    """
+
+    file: str
+    reason: str
+    message: str
+    offset: int
+    line: int | None = None
+    head: bytes = b""
+    find_line: Callable[[int], int | None] | None = None
+
+    def place(self, ordinal: int) -> RecordPlace:  # noqa: ARG002 (there is one record)
+        """Where the damage begins."""
+        if self.line is None and self.find_line is not None:
+            self.line, self.find_line = self.find_line(self.offset), None
+        return RecordPlace(self.file, line=self.line, offset=self.offset)
+
+    def payload(self, ordinal: int) -> bytes:  # noqa: ARG002 (there is one record)
+        """What could be read of it."""
+        return self.head
+
+    def __len__(self) -> int:
+        """One record."""
+        return 1
+
+    def bad(self) -> list[Bad]:
+        """The record as what it is."""
+        return [Bad(0, self.reason, self.message)]
+
+
+@dataclass(slots=True)
+class ArrowBlock:
+    """Rows that had types from the start: Parquet, `sequence`. `first_row` counts from 0 within the file."""
+
+    file: str
+    batch: pa.RecordBatch
+    first_row: int = 0
+
+    def place(self, ordinal: int) -> RecordPlace:
+        """The row's number in its file."""
+        return RecordPlace(self.file, row=self.first_row + ordinal)
+
+    def payload(self, ordinal: int) -> bytes:
+        """The row as JSON."""
+        from scribengin.formats.encoders import json_lines
+
+        return json_lines(self.batch.slice(ordinal, 1)).rstrip(b"\n")
+
+    def __len__(self) -> int:
+        """How many rows."""
+        return int(self.batch.num_rows)

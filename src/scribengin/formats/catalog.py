@@ -1,0 +1,53 @@
+"""Which formats there are: the decoder and the encoder of a format's name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import IO, TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from scribengin.core.types import Schema
+    from scribengin.formats.contract import Decoder, Encoder, EncoderFactory
+
+TEXT_COMPRESSIONS = ("none", "gzip", "zstd")
+PARQUET_COMPRESSIONS = ("none", "gzip", "zstd", "snappy")
+
+
+def decoder_for(format: str, schema: Schema, options: Mapping[str, Any]) -> Decoder:
+    """A fresh decoder. `options` are the source's. Raises ValueError for a column that the format cannot hold."""
+    match format:
+        case "json":
+            from scribengin.formats.json import JsonDecoder
+
+            return JsonDecoder(schema)
+    raise ValueError(f"unknown format {format!r}; formats are json, csv, text, parquet")
+
+
+def encoder_for(format: str, *, compression: str = "auto", options: Mapping[str, Any] | None = None) -> EncoderFactory:
+    """What makes encoders; picklable. `auto` is none for text formats and zstd for Parquet. Raises ValueError for a compression
+    that the format does not know."""
+    allowed = PARQUET_COMPRESSIONS if format == "parquet" else TEXT_COMPRESSIONS
+    if compression == "auto":
+        compression = "zstd" if format == "parquet" else "none"
+    if compression not in allowed:
+        raise ValueError(f"{format} knows no compression {compression!r}; it knows {', '.join(allowed)}")
+    return _Factory(format, compression, dict(options or {}))
+
+
+@dataclass(frozen=True, slots=True)
+class _Factory:
+    format: str
+    compression: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __call__(self, file: IO[bytes], schema: Schema) -> Encoder:
+        from scribengin.formats import encoders
+
+        match self.format:
+            case "json":
+                return encoders.JsonEncoder(file, schema, compression=self.compression)
+            case "parquet":
+                return encoders.ParquetEncoder(file, schema, compression=self.compression)
+        raise ValueError(f"unknown format {self.format!r}; formats are json, csv, text, parquet")

@@ -1,0 +1,141 @@
+"""What sinks write with: JSON lines, CSV, text, Parquet, and the compressions around them.
+
+JSON: one object a line, every column, null where it is null. TIMESTAMP is ISO 8601 with `Z` and six decimals, DATE ISO 8601,
+DECIMAL a number with all its digits, BINARY base64. NaN and the infinities, which JSON has no numbers for, are the strings `NaN`,
+`Infinity`, `-Infinity`.
+"""
+
+from __future__ import annotations
+
+import gzip
+import math
+from typing import IO, TYPE_CHECKING, Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from scribengin.core.types import arrow_schema, type_of_arrow
+from scribengin.formats.rows import batch_to_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scribengin.core.types import Schema, Type
+
+_ROW_GROUP_BYTES = 64 * 2**20
+_JSON = msgspec.json.Encoder(decimal_format="number")
+
+
+def json_lines(batch: pa.RecordBatch) -> bytes:
+    """The rows as JSON, each ended by a line end."""
+    arrays = []
+    late: list[tuple[str, Callable[[Any], Any]]] = []
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        type_ = type_of_arrow(column.type)
+        if type_.name == "TIMESTAMP":
+            arrays.append(iso_texts(column))
+            continue
+        arrays.append(column)
+        change = _change(type_)
+        if change is not None and not (type_.name in ("FLOAT", "DOUBLE") and pc.all(pc.is_finite(column)).as_py() is not False):
+            late.append((name, change))
+    rows = batch_to_rows(pa.RecordBatch.from_arrays(arrays, names=batch.schema.names))
+    for name, change in late:
+        for row in rows:
+            if row[name] is not None:
+                row[name] = change(row[name])
+    return _JSON.encode_lines(rows)
+
+
+def iso_texts(column: pa.Array) -> pa.Array:
+    """`2026-01-01T00:00:00.000000Z` of each timestamp."""
+    plain = column.cast(pa.timestamp("us", tz=column.type.tz)).cast(pa.int64()).cast(pa.timestamp("us"))
+    texts = pc.utf8_replace_slice(plain.cast(pa.string()), 10, 11, "T")
+    return pc.binary_join_element_wise(texts, "Z", "")
+
+
+def _change(type_: Type) -> Callable[[Any], Any] | None:
+    """What brings a Python value to what the JSON encoder writes rightly by itself, or None where it does already."""
+    match type_.name:
+        case "FLOAT" | "DOUBLE":
+            return lambda value: value if math.isfinite(value) else "NaN" if math.isnan(value) else f"{'-' * (value < 0)}Infinity"
+        case "TIMESTAMP":
+            return lambda value: value.strftime("%Y-%m-%dT%H:%M:%S.%fZ").rjust(27, "0")
+        case "ARRAY":
+            change = _change(type_.parts[0])
+            return None if change is None else lambda values: [None if value is None else change(value) for value in values]
+        case "MAP":
+            return _change_map(_change(type_.parts[0]), _change(type_.parts[1]))
+        case "STRUCT":
+            changes = [(field.name, change) for field in type_.fields if (change := _change(field.type)) is not None]
+            if not changes:
+                return None
+            return lambda row: row | {name: change(row[name]) for name, change in changes if row[name] is not None}
+    return None
+
+
+def _change_map(key: Callable[[Any], Any] | None, value: Callable[[Any], Any] | None) -> Callable[[Any], Any] | None:
+    if key is None and value is None:
+        return None
+    return lambda entries: {k if key is None else key(k): v if v is None or value is None else value(v) for k, v in entries.items()}
+
+
+class JsonEncoder:
+    """JSON lines."""
+
+    def __init__(self, file: IO[bytes], schema: Schema, *, compression: str) -> None:  # noqa: ARG002 (any schema)
+        self._file, self._end, suffix = compressed(file, compression)
+        self.suffix = f".jsonl{suffix}"
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Append the rows."""
+        self._file.write(json_lines(batch))
+
+    def close(self) -> None:
+        """End the compression."""
+        self._end()
+
+
+class ParquetEncoder:
+    """Parquet: timestamps in microseconds, UTC; row groups of up to 64 MiB of Arrow memory, so that a batch more is no group more."""
+
+    def __init__(self, file: IO[bytes], schema: Schema, *, compression: str) -> None:
+        import pyarrow.parquet as pq
+
+        self.suffix = ".parquet"
+        self._schema = arrow_schema(schema)
+        self._writer = pq.ParquetWriter(file, self._schema, compression=compression, coerce_timestamps="us", version="2.6")
+        self._waiting: list[pa.RecordBatch] = []
+        self._bytes = 0
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Append the rows; they reach the file a row group at a time."""
+        self._waiting.append(batch.cast(self._schema) if batch.schema != self._schema else batch)
+        self._bytes += batch.nbytes
+        if self._bytes >= _ROW_GROUP_BYTES:
+            self._flush()
+
+    def close(self) -> None:
+        """Write the last row group and the footer."""
+        self._flush()
+        self._writer.close()
+
+    def _flush(self) -> None:
+        if self._waiting:
+            self._writer.write_table(pa.Table.from_batches(self._waiting, self._schema).combine_chunks())
+            self._waiting, self._bytes = [], 0
+
+
+def compressed(file: IO[bytes], compression: str) -> tuple[IO[bytes], Callable[[], None], str]:
+    """Where to write, what ends the compression (not the file), and what it adds to the name's end."""
+    match compression:
+        case "gzip":
+            zipped = gzip.GzipFile(filename="", mode="wb", fileobj=file, compresslevel=6, mtime=0)
+            return zipped, zipped.close, ".gz"  # type: ignore[return-value]
+        case "zstd":
+            import zstandard
+
+            writer = zstandard.ZstdCompressor(level=3, write_checksum=True).stream_writer(file, closefd=False)
+            return writer, writer.close, ".zst"
+    return file, lambda: None, ""

@@ -1,0 +1,225 @@
+"""Between Arrow batches and rows as Python sees them, both ways, strictly.
+
+`rows_to_batch` takes what a person's function gave: nothing is converted on the quiet (no bool for BIGINT, no 1.0 for 1, no naive
+datetime). `batch_to_rows` gives the values of docs/flow-file.md: aware datetimes in UTC, Decimal, dicts and lists.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from scribengin.core.types import INTEGER_BITS, arrow_schema, type_of_arrow
+from scribengin.formats.contract import Bad, Columns
+from scribengin.formats.json_types import MisfitError, fit_decimal, to_utc
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from scribengin.core.types import Field, Schema, Type
+
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_PYTHON: dict[str, tuple[type, ...]] = {
+    "BOOLEAN": (bool,),
+    "TINYINT": (int,),
+    "SMALLINT": (int,),
+    "INT": (int,),
+    "BIGINT": (int,),
+    "FLOAT": (float, int),
+    "DOUBLE": (float, int),
+    "STRING": (str,),
+    "BINARY": (bytes,),
+    "DATE": (dt.date,),
+    "TIMESTAMP": (dt.datetime,),
+    "DECIMAL": (Decimal, int),
+    "ARRAY": (list, tuple),
+    "MAP": (dict,),
+    "STRUCT": (dict,),
+}
+_AS_THEY_ARE = frozenset({"BOOLEAN", "STRING", "BINARY", "DATE", *INTEGER_BITS})
+"""types whose values Arrow takes rightly once their Python type is right"""
+
+
+def rows_to_batch(rows: list[dict[str, Any]], schema: Schema, ordinals: Sequence[int]) -> Columns:
+    """The batch of the rows that fit `schema` with their ordinals, and a Bad for each that does not, which names the key.
+
+    A key that is left out is null. `rows` is not changed. Two rows may have one ordinal (a record that became several).
+    """
+    form = arrow_schema(schema)
+    batch = _quick(rows, schema, form)
+    if batch is not None:
+        return Columns(batch, ordinals)
+    good: list[dict[str, Any]] = []
+    kept: list[int] = []
+    bad: list[Bad] = []
+    for row, ordinal in zip(rows, ordinals, strict=True):
+        try:
+            good.append(_checked_fields(row, schema.fields))
+            kept.append(ordinal)
+        except MisfitError as misfit:
+            bad.append(Bad(ordinal, misfit.reason, f'key "{"".join(misfit.path).lstrip(".")}": {misfit.found}'))
+    arrays = [pa.array([row[field.name] for row in good], field.type) for field in form]
+    return Columns(pa.RecordBatch.from_arrays(arrays, schema=form), kept, bad)
+
+
+def _quick(rows: list[dict[str, Any]], schema: Schema, form: pa.Schema) -> pa.RecordBatch | None:
+    """The whole batch if every row has exactly the schema's keys and every value plainly fits; else None."""
+    width = len(schema.fields)
+    if sum(map(len, rows)) != width * len(rows):
+        return None
+    arrays = []
+    try:
+        for field, column in zip(schema.fields, form, strict=True):
+            name = field.name
+            values = [row[name] for row in rows]
+            kinds = set(map(type, values))
+            if type(None) in kinds:
+                if not field.nullable:
+                    return None
+                kinds.remove(type(None))
+            if field.type.name == "TIMESTAMP":
+                if kinds - {dt.datetime} or any(value is not None and value.tzinfo is not dt.UTC for value in values):
+                    return None
+            elif field.type.name == "DOUBLE":
+                if kinds - {float}:
+                    return None
+            elif field.type.name not in _AS_THEY_ARE or kinds - {_PYTHON[field.type.name][0]}:
+                return None
+            arrays.append(pa.array(values, column.type))
+    except (KeyError, pa.ArrowException, UnicodeEncodeError, OverflowError):
+        return None
+    return pa.RecordBatch.from_arrays(arrays, schema=form)
+
+
+def _checked_fields(row: Any, fields: tuple[Field, ...]) -> dict[str, Any]:
+    """A new dict with all fields, each value checked and in the form that Arrow takes. Raises MisfitError."""
+    made: dict[str, Any] = {}
+    for field in fields:
+        value = row.get(field.name)
+        try:
+            if value is not None:
+                value = _checked(value, field.type)
+            elif not field.nullable:
+                raise MisfitError("missing", f"is {'None' if field.name in row else 'missing'}; asked is {field.type} NOT NULL")
+        except MisfitError as misfit:
+            misfit.path = (f".{field.name}", *misfit.path)
+            raise
+        made[field.name] = value
+    if not row.keys() <= made.keys():
+        surplus = MisfitError("surplus-key", f"is not in the schema ({', '.join(made)}); add it to the step's `schema:` or leave it out")
+        surplus.path = (f".{next(key for key in row if key not in made)}",)
+        raise surplus
+    return made
+
+
+def _checked(value: Any, type_: Type) -> Any:
+    kind = type(value)
+    if kind not in _PYTHON[type_.name] and (kind is bool or kind is dt.datetime or not isinstance(value, _PYTHON[type_.name])):
+        raise MisfitError("wrong-type", f"found {_shown(value)} ({kind.__name__}); asked is {type_}")
+    match type_.name:
+        case "TINYINT" | "SMALLINT" | "INT" | "BIGINT":
+            half = 1 << (INTEGER_BITS[type_.name] - 1)
+            if not -half <= value < half:
+                raise MisfitError("out-of-range", f"found {value}; {type_} holds {-half} to {half - 1}")
+        case "FLOAT" | "DOUBLE":
+            return _checked_float(value, type_)
+        case "STRING":
+            try:
+                value.encode()
+            except UnicodeEncodeError:
+                raise MisfitError("invalid-utf8", f"found {_shown(value)}, which has half a surrogate pair") from None
+        case "TIMESTAMP":
+            if value.tzinfo is None:
+                raise MisfitError(
+                    "naive-datetime", f"found {value!r} without a zone; write value.replace(tzinfo=datetime.timezone.utc) if it is UTC"
+                )
+            return to_utc(value)
+        case "DECIMAL":
+            try:
+                return fit_decimal(str(value), type_)
+            except MisfitError as misfit:
+                raise MisfitError(misfit.reason, f"found {misfit.found}; asked is {type_}") from None
+        case "STRUCT":
+            return _checked_fields(value, type_.fields)
+        case "ARRAY":
+            return [_within(f"[{index}]", item, type_.parts[0]) for index, item in enumerate(value)]
+        case "MAP":
+            return [_checked_entry(key, item, type_) for key, item in value.items()]
+    return value
+
+
+def _checked_float(value: float, type_: Type) -> float:
+    try:
+        number = float(value)
+    except OverflowError:
+        raise MisfitError("out-of-range", f"found {_shown(value)}; asked is {type_}") from None
+    if type_.name == "FLOAT" and 3.4028235677973366e38 <= abs(number) < float("inf"):
+        raise MisfitError("out-of-range", f"found {number!r}; asked is FLOAT")
+    return number
+
+
+def _checked_entry(key: Any, value: Any, type_: Type) -> tuple[Any, Any]:
+    if key is None:
+        raise MisfitError("missing", f"a key of {type_} is None")
+    return _within(f"[{key!r}]", key, type_.parts[0]), _within(f"[{key!r}]", value, type_.parts[1])
+
+
+def _within(where: str, value: Any, type_: Type) -> Any:
+    if value is None:
+        return None
+    try:
+        return _checked(value, type_)
+    except MisfitError as misfit:
+        misfit.path = (where, *misfit.path)
+        raise
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def batch_to_rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
+    """One dict a row, keys in the columns' order."""
+    names = batch.schema.names
+    if not names:
+        return [{} for _ in range(batch.num_rows)]
+    columns = [column_to_values(column) for column in batch.columns]
+    variables = [f"v{index}" for index in range(len(names))]
+    # A dict display with literal keys is twice as fast as dict(zip(names, values)).
+    items = ", ".join(f"{name!r}: {variable}" for name, variable in zip(names, variables, strict=True))
+    make: Callable[..., list[dict[str, Any]]] = eval(f"lambda rows: [{{{items}}} for {', '.join(variables)}, in rows]")
+    return make(zip(*columns, strict=True))
+
+
+def column_to_values(column: pa.Array) -> list[Any]:
+    """The values of one column as Python has them; faster than `to_pylist`, and datetimes have `datetime.timezone.utc`."""
+    type_ = type_of_arrow(column.type)
+    match type_.name:
+        case "TIMESTAMP":
+            micros = column.cast(pa.timestamp("us", tz=column.type.tz)).cast(pa.int64())
+            since = micros.cast(pa.duration("us")).to_numpy(zero_copy_only=False).tolist()
+            return [None if delta is None else _EPOCH + delta for delta in since]
+        case "ARRAY" | "MAP" | "STRUCT":
+            return [None if value is None else _nested(value, type_) for value in column.to_pylist()]
+    values: list[Any] = column.to_pylist()
+    return values
+
+
+def _nested(value: Any, type_: Type) -> Any:
+    """Map entries become a dict, datetimes get our UTC, at any depth."""
+    if value is None:
+        return None
+    match type_.name:
+        case "TIMESTAMP":
+            return value.replace(tzinfo=dt.UTC)
+        case "ARRAY":
+            return [_nested(item, type_.parts[0]) for item in value]
+        case "MAP":
+            return {_nested(key, type_.parts[0]): _nested(item, type_.parts[1]) for key, item in value}
+        case "STRUCT":
+            return {field.name: _nested(value[field.name], field.type) for field in type_.fields}
+    return value
