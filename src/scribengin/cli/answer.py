@@ -1,0 +1,117 @@
+"""What a command gives back, and how it reaches a person or a program.
+
+With `--json` stdout carries exactly one object, `{"command", "ok", "result", "problems"}`, whatever else this process, Spark or
+a user's code prints: all of that goes to stderr.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from scribengin.core.errors import Exit, InputError, ScribenginError
+from scribengin.core.problems import Place, Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """`result` is the command's own JSON; `show` prints the same for people, on stdout; problems go to stderr for people."""
+
+    result: Any = None
+    problems: Sequence[Problem] = ()
+    exit: Exit = Exit.DONE
+    show: Callable[[], None] | None = None
+
+    def as_object(self, command: str) -> dict[str, Any]:
+        """The one object of `--json`."""
+        problems = [problem.as_json() for problem in self.problems]
+        return {"command": command, "ok": self.exit is Exit.DONE, "result": self.result, "problems": problems}
+
+
+class AnsweringCommand(click.Command):
+    """A command whose function returns an Answer. Adds `--json`, and turns errors into problems and exit statuses."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.params.append(click.Option(["--json", "as_json"], is_flag=True, help="Print exactly one JSON object on stdout."))
+
+    def invoke(self, ctx: click.Context) -> None:
+        """Run the function and deliver its Answer; always ends the context with the exit status."""
+        name = ctx.command_path.partition(" ")[2]
+        output = JsonOutput() if ctx.params.pop("as_json") else None
+        try:
+            answer = self._answer(ctx)
+            if output is not None:
+                output.write(answer.as_object(name))
+            else:
+                for problem in answer.problems:
+                    show_problem(problem)
+                if answer.show is not None:
+                    answer.show()
+        finally:
+            if output is not None:
+                output.close()
+        ctx.exit(int(answer.exit))
+
+    def _answer(self, ctx: click.Context) -> Answer:
+        try:
+            answer = super().invoke(ctx)
+        except ScribenginError as error:
+            return Answer(problems=_problems_of(error), exit=error.exit)
+        except (click.exceptions.Exit, click.ClickException, KeyboardInterrupt, BrokenPipeError):
+            raise
+        except Exception as error:
+            traceback.print_exc()
+            return Answer(problems=[_bug(error)], exit=Exit.FAILED)
+        assert isinstance(answer, Answer)
+        return answer
+
+
+class JsonOutput:
+    """Holds the real stdout, and sends everything that others write there to stderr."""
+
+    def __init__(self) -> None:
+        sys.stdout.flush()
+        self._stdout = os.dup(1)
+        os.dup2(2, 1)
+
+    def write(self, value: dict[str, Any]) -> None:
+        """Print the object."""
+        import orjson
+
+        data = memoryview(orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
+        while data:
+            data = data[os.write(self._stdout, data) :]
+
+    def close(self) -> None:
+        """Give stdout back."""
+        sys.stdout.flush()
+        os.dup2(self._stdout, 1)
+        os.close(self._stdout)
+
+
+def show_problem(problem: Problem, *, err: bool = True) -> None:
+    """One line, `place: what is wrong; what to do [code]`; coloured on a terminal."""
+    place = f"{click.style(str(problem.place), bold=True)}: " if problem.place.file else ""
+    severity = click.style("warning", fg="yellow") if problem.severity == "warning" else click.style("error", fg="red")
+    remedy = f"; {problem.remedy}" if problem.remedy else ""
+    click.echo(f"{place}{severity}: {problem.message}{remedy} {click.style(f'[{problem.code}]', dim=True)}", err=err)
+
+
+def _problems_of(error: ScribenginError) -> Sequence[Problem]:
+    if isinstance(error, InputError):
+        return error.problems
+    return [Problem(error.code, Place(""), error.message, error.remedy)]
+
+
+def _bug(error: Exception) -> Problem:
+    remedy = "please report it, with the lines above and the output of: scribengin doctor"
+    return Problem("bug", Place(""), f"this is a mistake in Scribengin: {type(error).__name__}: {error}", remedy)

@@ -1,0 +1,33 @@
+"""`scribengin completion SHELL`."""
+
+from __future__ import annotations
+
+import click
+from click.shell_completion import get_completion_class
+
+from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.main import scribengin
+
+_WHERE = {
+    "bash": "~/.local/share/bash-completion/completions/scribengin",
+    "zsh": "a folder of $fpath, as _scribengin",
+    "fish": "~/.config/fish/completions/scribengin.fish",
+}
+
+
+@click.command(cls=AnsweringCommand)
+@click.argument("shell", type=click.Choice(list(_WHERE)))
+def command(shell: str) -> Answer:
+    """Print the completion script of a shell.
+
+    \b
+    For this session:  source <(scribengin completion bash)      (fish: scribengin completion fish | source)
+    For every session: write it to
+      bash  ~/.local/share/bash-completion/completions/scribengin
+      zsh   a folder of $fpath, as _scribengin
+      fish  ~/.config/fish/completions/scribengin.fish
+    """
+    kind = get_completion_class(shell)
+    assert kind is not None
+    script = kind(scribengin, {}, "scribengin", "_SCRIBENGIN_COMPLETE").source()
+    return Answer({"shell": shell, "script": script, "where": _WHERE[shell]}, show=lambda: click.echo(script))

@@ -1,0 +1,48 @@
+"""`scribengin config show`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.settings import SETTINGS, read_settings, setting_flags, settings_file
+
+
+@click.group()
+def command() -> None:
+    """System settings: scribengin.yaml, then the environment, then flags; the later wins."""
+
+
+@command.command(cls=AnsweringCommand)
+@setting_flags()
+def show(**flags: Any) -> Answer:
+    """Print every setting, its value and where it comes from."""
+    chosen = read_settings(flags)
+    file = settings_file()
+    rows = [
+        {
+            "name": setting.name,
+            "value": str(chosen[setting.name].value) if isinstance(chosen[setting.name].value, Path) else chosen[setting.name].value,
+            "origin": chosen[setting.name].origin,
+            "variable": setting.variable,
+            "flag": setting.flag,
+            "about": setting.doc,
+        }
+        for setting in SETTINGS
+    ]
+
+    def display() -> None:
+        for row in rows:
+            value = (
+                "-"
+                if row["value"] in (None, "", {})
+                else str(row["value"]).lower()
+                if isinstance(row["value"], bool)
+                else str(row["value"])
+            )
+            click.echo(f"{row['name']:<13} {value:<24} {click.style(str(row['origin']), dim=True)}")
+
+    return Answer({"file": str(file) if file else None, "settings": rows}, show=display)

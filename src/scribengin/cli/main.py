@@ -1,0 +1,91 @@
+"""The command `scribengin`: finds the command's module, and maps every way to end to an exit status."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+
+import click
+
+from scribengin.cli.answer import Answer, JsonOutput
+from scribengin.core.errors import Exit
+from scribengin.core.problems import Place, Problem, did_you_mean
+
+_COMMANDS = {
+    "init": "Make a folder with a working flow and its data.",
+    "validate": "Check flow files, without Java or Spark.",
+    "plan": "Say what would run, with which guarantee, and what it would change.",
+    "run": "Run a flow here, until Ctrl-C or (--once) until all that is there is read.",
+    "audit": "Read outputs, dead letters and ledger again: does everything balance?",
+    "dead": "List or show the records that a step could not handle.",
+    "source": "Show how far a source is read; skip a file; set a position.",
+    "reset": "Forget what a flow has done, so that it starts anew.",
+    "show": "Print a flow, with --resolved as it is understood.",
+    "fmt": "Write flow files in the one common form.",
+    "schema": "Print the JSON Schema of flow files, for editors.",
+    "config": "Show every system setting and where it comes from.",
+    "doctor": "Check this machine: Python, Java, PySpark, memory, folders.",
+    "completion": "Print the completion script of a shell.",
+    "version": "Print the version.",
+}
+"""Command → its line in the help; the code of `x` is `cli/commands/x.py`, loaded when it is called."""
+
+
+class _Lazy(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name in _COMMANDS:
+            command: click.Command = import_module(f"scribengin.cli.commands.{cmd_name}").command
+            command.name = cmd_name
+            return command
+        if cmd_name.startswith("-") or ctx.resilient_parsing:
+            return None
+        near = did_you_mean(cmd_name, _COMMANDS) or "see scribengin --help"
+        raise click.UsageError(f'there is no command "{cmd_name}"; {near}', ctx)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl(list(_COMMANDS.items()))
+
+
+@click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(package_name="scribengin", message="scribengin %(version)s")
+def scribengin() -> None:
+    """Reliable data flows on Spark: checked before they start, exactly once, with a ledger that proves it.
+
+    FLOW is a flow file (it ends in .yaml, .yml or .py, or holds a "/"). Every command knows --json: exactly one object on stdout.
+    Exit status: 0 done, 1 the flow failed or does not balance, 2 the input is wrong, 3 the environment, 130 a second Ctrl-C.
+    """
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run a command line and leave with its exit status; `arguments` are the process's own by default."""
+    given = sys.argv[1:] if arguments is None else arguments
+    color = False if "NO_COLOR" in os.environ else None
+    try:
+        status = scribengin.main(given, prog_name="scribengin", standalone_mode=False, color=color)
+    except click.ClickException as error:
+        status = _usage(error, given)
+    except (click.Abort, KeyboardInterrupt):
+        status = Exit.INTERRUPTED
+    except BrokenPipeError:  # the reader of stdout has left (`| head`): nobody is there to be told
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        status = Exit.FAILED
+    sys.exit(int(status or 0))
+
+
+def _usage(error: click.ClickException, given: list[str]) -> int:
+    """A command line that cannot be understood is wrong input, also for programs that asked for JSON."""
+    if "--json" not in given:
+        error.show()
+        return Exit.INPUT
+    context = getattr(error, "ctx", None)
+    command = context.command_path.partition(" ")[2] if context is not None else ""
+    problem = Problem("usage", Place(""), error.format_message(), f"see scribengin {command} --help".replace("  ", " "))
+    output = JsonOutput()
+    output.write(Answer(problems=[problem], exit=Exit.INPUT).as_object(command))
+    output.close()
+    return Exit.INPUT

@@ -1,0 +1,227 @@
+"""System settings: how this machine runs flows, never what a flow means.
+
+`scribengin.yaml` < environment (`SCRIBENGIN_…`) < flags of the command. The file is the one that SCRIBENGIN_CONFIG names, else
+`scribengin.yaml` in the working directory, else `~/.config/scribengin/scribengin.yaml`.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import click
+
+from scribengin.core.errors import InputError
+from scribengin.core.problems import Place, Problem, did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    import yaml
+
+_PREFIX = "SCRIBENGIN_"
+_OTHER_VARIABLES = frozenset({"SCRIBENGIN_CONFIG", "SCRIBENGIN_FAULT", "SCRIBENGIN_MASTER"})
+
+Kind = Literal["path", "port", "flag", "text", "memory", "choice", "map"]
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One declaration feeds file, environment, flag and `config show`. A `map` is given as KEY=VALUE, several with commas."""
+
+    name: str
+    kind: Kind
+    doc: str
+    default: Any = None
+    choices: tuple[str, ...] = ()
+
+    @property
+    def variable(self) -> str:
+        """`SCRIBENGIN_SPARK_MASTER`."""
+        return f"{_PREFIX}{self.name.upper()}"
+
+    @property
+    def flag(self) -> str:
+        """`--spark-master`."""
+        return f"--{self.name.replace('_', '-')}"
+
+
+SETTINGS = (
+    Setting("state", "path", "The state folder; .scribengin beside the flow by default."),
+    Setting("metrics", "port", "Serve Prometheus metrics on this port of 127.0.0.1."),
+    Setting("fail_fast", "flag", "Stop all Queries when one fails.", False),
+    Setting("strict", "flag", "Exit 1 when there were dead letters.", False),
+    Setting(
+        "progress",
+        "choice",
+        "How progress is shown on stderr; auto: live on a terminal, else plain lines.",
+        "auto",
+        ("auto", "live", "plain", "off"),
+    ),
+    Setting("spark_master", "text", "Spark's master; all cores of this machine by default.", ""),
+    Setting("spark_memory", "memory", "The heap of Spark's driver, such as 2g; Spark's own default without it.", ""),
+    Setting("spark_conf", "map", "Further Spark settings.", {}),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """A value and where it comes from: `default`, `scribengin.yaml:3`, `SCRIBENGIN_STATE` or `--state`."""
+
+    value: Any
+    origin: str
+
+
+def read_settings(flags: Mapping[str, Any] | None = None) -> dict[str, Chosen]:
+    """Every setting by name. `flags` holds what the command line gave, None or an empty tuple where it said nothing.
+
+    Raises InputError with every problem of the file and the environment.
+    """
+    chosen = {setting.name: Chosen(setting.default, "default") for setting in SETTINGS}
+    problems: list[Problem] = []
+    for name, text, place, origin in (*_from_file(problems), *_from_environment(problems)):
+        setting = next(setting for setting in SETTINGS if setting.name == name)
+        try:
+            chosen[name] = Chosen(_typed(setting, text), origin)
+        except ValueError as error:
+            problems.append(Problem("setting-value", place, f"{name}: {error}"))
+    if problems:
+        raise InputError(problems)
+    for name, value in (flags or {}).items():
+        setting = next(setting for setting in SETTINGS if setting.name == name)
+        if value is not None and value != ():
+            chosen[name] = Chosen(dict(value) if setting.kind == "map" else value, setting.flag)
+    return chosen
+
+
+def setting_flags(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Give a command the flags of these settings, all of them without names; each arrives as its name, None where it was not given."""
+
+    def add(function: Callable[..., Any]) -> Callable[..., Any]:
+        for setting in reversed([setting for setting in SETTINGS if not names or setting.name in names]):
+            function = _option(setting)(function)
+        return function
+
+    return add
+
+
+def _option(setting: Setting) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    match setting.kind:
+        case "flag":
+            return click.option(f"{setting.flag}/--no-{setting.flag[2:]}", setting.name, default=None, help=setting.doc)
+        case "port":
+            return click.option(setting.flag, setting.name, type=click.IntRange(0, 65535), metavar="PORT", help=setting.doc)
+        case "path":
+            return click.option(setting.flag, setting.name, type=click.Path(path_type=Path), metavar="DIR", help=setting.doc)
+        case "choice":
+            return click.option(setting.flag, setting.name, type=click.Choice(setting.choices), help=setting.doc)
+        case "map":
+            return click.option(setting.flag, setting.name, type=_Pair(), multiple=True, help=f"{setting.doc} Can be given again.")
+        case _:
+            return click.option(setting.flag, setting.name, metavar="TEXT", help=setting.doc)
+
+
+class _Pair(click.ParamType):  # type: ignore[type-arg, unused-ignore]  # generic since click 8.4
+    name = "KEY=VALUE"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
+        key, equals, text = str(value).partition("=")
+        if not (key and equals):
+            self.fail(f"{value!r} is not KEY=VALUE", param, ctx)
+        return key, text
+
+
+def _typed(setting: Setting, given: str | dict[str, str]) -> Any:
+    """The value of what file or environment say. Raises ValueError that says what was found."""
+    if setting.kind == "map":
+        return given if isinstance(given, dict) else dict(_pair(part) for part in given.split(",") if part.strip())
+    if isinstance(given, dict):
+        raise ValueError("found a mapping where one value is asked")
+    match setting.kind:
+        case "path":
+            return Path(given).expanduser()
+        case "port":
+            if not (given.isdigit() and int(given) <= 65535):
+                raise ValueError(f'"{given}" is no port; a port is a number from 0 to 65535')
+            return int(given)
+        case "flag":
+            if given.lower() not in ("true", "false", "1", "0"):
+                raise ValueError(f'"{given}" is neither true nor false')
+            return given.lower() in ("true", "1")
+        case "choice":
+            if given not in setting.choices:
+                raise ValueError(f'"{given}" is none of {", ".join(setting.choices)}')
+    return given
+
+
+def _pair(text: str) -> tuple[str, str]:
+    key, equals, value = text.strip().partition("=")
+    if not (key and equals):
+        raise ValueError(f'"{text}" is not KEY=VALUE')
+    return key, value
+
+
+_Given = tuple[str, Any, Place, str]
+"""name, text, place for problems, origin for people"""
+
+
+def _from_environment(problems: list[Problem]) -> Iterator[_Given]:
+    known = {setting.variable: setting.name for setting in SETTINGS}
+    for variable, name in known.items():
+        if variable in os.environ:
+            yield name, os.environ[variable], Place(variable), variable
+    for variable in sorted(os.environ):
+        # other variables with this prefix belong to others (tests, later releases); only what looks like a slip is told
+        if variable.startswith(_PREFIX) and variable not in known and variable not in _OTHER_VARIABLES:
+            near = did_you_mean(variable.removeprefix(_PREFIX), [name.upper() for name in known.values()])
+            if near:
+                near = near.replace('"', f'"{_PREFIX}', 1)
+                problems.append(Problem("setting-unknown", Place(variable), f"{variable} is no setting of Scribengin", near))
+
+
+def settings_file() -> Path | None:
+    """The file that is read, or None where there is none. Raises InputError where SCRIBENGIN_CONFIG names a missing one."""
+    if named := os.environ.get("SCRIBENGIN_CONFIG"):
+        if not Path(named).is_file():
+            raise InputError([Problem("setting-file", Place(named), "SCRIBENGIN_CONFIG names this file, which is not there")])
+        return Path(named)
+    for path in (Path("scribengin.yaml"), Path("~/.config/scribengin/scribengin.yaml").expanduser()):
+        if path.is_file():
+            return path
+    return None
+
+
+def _from_file(problems: list[Problem]) -> Iterator[_Given]:
+    path = settings_file()
+    if path is None:
+        return
+    import yaml
+
+    try:
+        root = yaml.compose(path.read_text(), Loader=yaml.SafeLoader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        place = Place(str(path), mark.line + 1, mark.column + 1) if mark else Place(str(path))
+        problems.append(Problem("yaml", place, str(error.problem or error)))
+        return
+    if root is None:
+        return
+    if not isinstance(root, yaml.MappingNode):
+        problems.append(Problem("setting-file", _place(path, root), "settings are `name: value`, one a line"))
+        return
+    known = [setting.name for setting in SETTINGS]
+    for key, value in root.value:
+        if key.value not in known:
+            remedy = did_you_mean(str(key.value), known) or f"they are {', '.join(known)}"
+            problems.append(Problem("setting-unknown", _place(path, key), f'there is no setting "{key.value}"', remedy))
+        else:
+            given = {str(k.value): str(v.value) for k, v in value.value} if isinstance(value, yaml.MappingNode) else str(value.value)
+            if key.value == "state" and isinstance(given, str):
+                given = str(path.parent / Path(given).expanduser())  # a path of a file starts at that file
+            yield key.value, given, _place(path, value), f"{path}:{key.start_mark.line + 1}"
+
+
+def _place(path: Path, node: yaml.Node) -> Place:
+    return Place(str(path), node.start_mark.line + 1, node.start_mark.column + 1)
