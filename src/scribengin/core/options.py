@@ -29,6 +29,8 @@ class Option:
     secret: bool = False
     low: float | None = None
     high: float | None = None
+    pace: bool = False
+    """True where it says only how much at once or how fast: another value changes no row"""
 
     @property
     def required(self) -> bool:

@@ -1,0 +1,53 @@
+"""What is known of a node's columns without Spark: names always, types where they are certain."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from scribengin.core.types import Field, Schema
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from scribengin.core.types import Type
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """`type` is None where only Spark can tell it."""
+
+    name: str
+    type: Type | None = None
+    nullable: bool = True
+
+    def __str__(self) -> str:
+        return str(Field(self.name, self.type, self.nullable)) if self.type else self.name
+
+
+Columns = tuple[Column, ...]
+
+
+def columns_of(schema: Schema) -> Columns:
+    """The columns of a schema, in order."""
+    return tuple(Column(field.name, field.type, field.nullable) for field in schema.fields)
+
+
+def schema_of(columns: Columns | None) -> Schema | None:
+    """The Schema, when every type is known and no name stands twice."""
+    if columns is None or len({column.name for column in columns}) < len(columns):
+        return None
+    fields = [Field(column.name, column.type, column.nullable) for column in columns if column.type is not None]
+    return Schema(tuple(fields)) if fields and len(fields) == len(columns) else None
+
+
+def find(columns: Iterable[Column], name: str) -> Column | None:
+    """The column of that name; in SQL upper and lower case are the same, so an exact match comes first, then any."""
+    folded = name.lower()
+    near: Column | None = None
+    for column in columns:
+        if column.name == name:
+            return column
+        if near is None and column.name.lower() == folded:
+            near = column
+    return near

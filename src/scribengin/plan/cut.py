@@ -1,0 +1,111 @@
+"""A checked Flow to its Queries: one for each sink, or for several that commit together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scribengin.connectors import catalog
+from scribengin.plan.fingerprint import query_fingerprint, state_fingerprint
+from scribengin.plan.graph import Graph
+from scribengin.plan.guarantee import guarantees
+from scribengin.plan.model import Plan, PlannedNode, QueryPlan
+from scribengin.plan.python_functions import inspect_function
+from scribengin.plan.resolve import resolve
+from scribengin.plan.stages import place_nodes
+from scribengin.spec.model import Python, Step
+
+if TYPE_CHECKING:
+    from scribengin.plan.resolve import Resolved
+    from scribengin.spec.functions import Form
+    from scribengin.spec.model import Flow, Sink
+
+
+def build_plan(flow: Flow) -> Plan:
+    """Compile a Flow that `check_flow` found no error in. Reads the user's modules (for fingerprints), imports none."""
+    graph = Graph(flow)
+    resolved = resolve(graph)
+    forms = function_forms(flow)
+    queries = tuple(_query(graph, resolved, forms, name, sinks) for name, sinks in query_sinks(flow).items())
+    schemas = {id_: schema for id_ in graph.nodes if (schema := resolved.schema(id_)) is not None}
+    return Plan(flow=flow, queries=queries, hints=_hints(flow, queries), schemas=schemas)
+
+
+def query_sinks(flow: Flow) -> dict[str, list[Sink]]:
+    """Query name → its sinks: the sink's own id, or the name after `together:`."""
+    groups: dict[str, list[Sink]] = {}
+    for sink in flow.sinks.values():
+        groups.setdefault(sink.together or sink.id, []).append(sink)
+    return groups
+
+
+def function_forms(flow: Flow) -> dict[str, Form]:
+    """Python step → how its function wants its rows."""
+    return {
+        step.id: inspect_function(step.action.reference, flow.folder, step.action.function).form
+        for step in flow.steps.values()
+        if isinstance(step.action, Python)
+    }
+
+
+def _query(graph: Graph, resolved: Resolved, forms: dict[str, Form], name: str, sinks: list[Sink]) -> QueryPlan:
+    flow = graph.flow
+    above = {sink.id: graph.upstream([sink.id]) for sink in sinks}
+    members = tuple(id_ for id_ in graph.order if any(id_ in fed for fed in above.values()))
+    stages = place_nodes(graph, members, forms)
+    nodes = tuple(
+        PlannedNode(
+            id=id_,
+            stage=stages[id_],
+            inputs=getattr(graph.nodes[id_], "inputs", ()),
+            stateful=id_ in resolved.stateful,
+            schema=resolved.schema(id_),
+        )
+        for id_ in members
+    )
+    sources = tuple(sorted(id_ for id_ in members if id_ in flow.sources and not flow.sources[id_].static))
+    ids = tuple(sink.id for sink in sinks)
+    source_types, sink_types = catalog.source_types(), catalog.sink_types()
+    return QueryPlan(
+        name=name,
+        nodes=nodes,
+        sinks=ids,
+        sources=sources,
+        static_sources=tuple(sorted(id_ for id_ in members if id_ in flow.sources and flow.sources[id_].static)),
+        trigger_s=next((sink.trigger_s for sink in sinks if sink.trigger_s is not None), flow.defaults.trigger_s),
+        unit="whole batch",
+        unit_reason=_unit_reason(graph, resolved, members, ids),
+        fingerprint=query_fingerprint(flow, graph, members, source_types),
+        state_fingerprint=state_fingerprint(graph, resolved, members, ids),
+        guarantees=guarantees(flow, sources, ids, above, source_types=source_types, sink_types=sink_types),
+    )
+
+
+def _unit_reason(graph: Graph, resolved: Resolved, members: tuple[str, ...], sinks: tuple[str, ...]) -> str:
+    stateful = [id_ for id_ in members if id_ in resolved.stateful]
+    if stateful:
+        return f"a shuffle mixes the rows at {_listed(stateful)}"
+    if any(id_ in graph.flow.sources and graph.flow.sources[id_].static for id_ in members):
+        return "a static side may differ when it is read again, so all rows are decided at once"
+    if len(sinks) > 1:
+        return f"{_listed(list(sinks))} commit together"
+    return "one decision record names all rows of a Batch"
+
+
+def _hints(flow: Flow, queries: tuple[QueryPlan, ...]) -> tuple[str, ...]:
+    """Where several Queries read one source."""
+    hints = []
+    for source in flow.sources.values():
+        readers = [query for query in queries if source.id in query.sources]
+        if len(readers) < 2:
+            continue
+        shared = set.intersection(*({node.id for node in query.nodes} for query in readers))
+        steps = [node.id for node in readers[0].nodes if node.id in shared and isinstance(flow.node(node.id), Step)]
+        work = f" and run {_listed(steps)}" if steps else ""
+        names = _listed([query.name for query in readers])
+        times = "twice" if len(readers) == 2 else f"{len(readers)} times"
+        hints.append(f"queries {names} read {source.id}{work} {times}; `together: NAME` on their sinks would do it once")
+    return tuple(hints)
+
+
+def _listed(names: list[str]) -> str:
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))

@@ -1,0 +1,171 @@
+"""Fingerprints: SHA-256 over canonical JSON of what a Batch's rows, or a state's meaning, depend on."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import inspect
+import json
+from dataclasses import fields, is_dataclass
+from typing import TYPE_CHECKING, Any
+
+from scribengin.core.types import Schema
+from scribengin.plan.graph import Graph, base, inputs_of
+from scribengin.plan.python_functions import find_module
+from scribengin.spec.model import Filter, Python, Route, Sink, Source, Sql, Step
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+    from scribengin.core.options import NodeType
+    from scribengin.plan.resolve import Resolved
+    from scribengin.spec.model import Flow
+
+
+def query_fingerprint(flow: Flow, graph: Graph, members: Iterable[str], source_types: Mapping[str, NodeType]) -> str:
+    """Changes when anything changes that a Batch's rows depend on, the text of the user's modules included.
+
+    How fast a source is read is left out: what a Batch takes is logged before it is read.
+    """
+    parts: list[Any] = []
+    for id_ in members:
+        node = graph.nodes[id_]
+        match node:
+            case Source():
+                pace = {option.name for option in source_types[node.type].options if option.pace} if node.type in source_types else set()
+                options = {name: value for name, value in node.options.items() if name not in pace}
+                parts.append([_plain(node) | {"options": _plain(options)}, flow.on_error(node)])
+            case Step():
+                parts.append([_plain(node), flow.on_error(node), *_python_texts(flow, node)])
+            case Sink():
+                parts.append([_plain(node) | {"trigger_s": None}, node.delivery or flow.defaults.delivery])
+    return _digest(parts)
+
+
+def state_fingerprint(graph: Graph, resolved: Resolved, members: tuple[str, ...], sinks: Iterable[str]) -> str:
+    """Changes when a stateful step, or what gives its rows their meaning, changes; empty for a stateless Query.
+
+    Filters, routes and requirements on the way change which rows come, not what they mean: they are left out. Stateful steps
+    stand in the order in which Spark meets them going up from the sinks, because it numbers their states so.
+    """
+    stateful = [id_ for id_ in members if id_ in resolved.stateful]
+    if not stateful:
+        return ""
+    meaning = _Meaning(graph, resolved)
+    order = dict.fromkeys(id_ for sink in sinks for id_ in _postorder(graph, sink, set()) if id_ in stateful)
+    return _digest([meaning.of(id_) for id_ in order])
+
+
+def _postorder(graph: Graph, id_: str, seen: set[str]) -> Iterable[str]:
+    if id_ in seen:
+        return
+    seen.add(id_)
+    for parent in graph.parents[id_]:
+        yield from _postorder(graph, parent, seen)
+    yield id_
+
+
+class _Meaning:
+    """What the rows of a node mean, as JSON."""
+
+    def __init__(self, graph: Graph, resolved: Resolved) -> None:
+        self._graph = graph
+        self._resolved = resolved
+        self._known: dict[str, Any] = {}
+
+    def of(self, reference: str) -> Any:
+        id_ = base(reference)
+        if id_ not in self._known:
+            self._known[id_] = self._make(id_)
+        return self._known[id_]
+
+    def _make(self, id_: str) -> Any:
+        node = self._graph.nodes[id_]
+        inputs = [self.of(reference) for reference in inputs_of(node)]
+        watermark = _plain(getattr(node, "watermark", None))
+        if isinstance(node, Source):
+            return ["source", id_, node.type, _columns_text(self._resolved, id_), watermark, node.static]
+        assert isinstance(node, Step)
+        match node.action:
+            case Filter() | Route() if not watermark:
+                return inputs[0]
+            case Python():
+                own: list[Any] = ["python", node.action.reference, _columns_text(self._resolved, id_)]
+            case Sql(text):
+                own = ["sql", " ".join(text.split()), list(node.inputs)]
+            case _:
+                own = [_plain(node.action)]
+        emit = node.emit if id_ in self._resolved.stateful else None
+        return [*own, emit, watermark, inputs]
+
+
+def _columns_text(resolved: Resolved, id_: str) -> str:
+    columns = resolved.of(id_)
+    return "?" if columns is None else ", ".join(map(str, columns))
+
+
+def _python_texts(flow: Flow, step: Step) -> list[Any]:
+    """The text of the step's module and of those in the flow's folder that it imports, directly or not."""
+    if not isinstance(step.action, Python):
+        return []
+    if step.action.function is not None:
+        return [_source_of(step.action.function)]
+    module = step.action.reference.partition(":")[0]
+    texts: dict[str, str] = {}
+    waiting = [module]
+    while waiting:
+        name = waiting.pop()
+        file = find_module(name, flow.folder)
+        if file is None or name in texts or (name != module and not file.is_relative_to(flow.folder)):
+            continue
+        content = file.read_bytes()
+        texts[name] = hashlib.sha256(content).hexdigest()
+        waiting += _imports(content, name, file)
+    return [dict(sorted(texts.items()))]
+
+
+def _source_of(function: Any) -> str:
+    try:
+        return inspect.getsource(function)
+    except (OSError, TypeError):
+        code = getattr(function, "__code__", None)
+        return repr((code.co_code, code.co_consts)) if code is not None else repr(function)
+
+
+def _imports(content: bytes, module: str, file: Path) -> list[str]:
+    try:
+        tree = ast.parse(content)
+    except (SyntaxError, ValueError):  # a compiled module, or a mistake that the checks tell
+        return []
+    package = module.split(".") if file.name == "__init__.py" else module.split(".")[:-1]
+    found: list[str] = []
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names=names):
+                found += [alias.name for alias in names]
+            case ast.ImportFrom(module=name, names=names, level=level):
+                parent = [*package[: len(package) - level + 1], *([name] if name else [])] if level else [name or ""]
+                above = ".".join(parent)
+                found += [above, *(f"{above}.{alias.name}" for alias in names)]
+            case _:
+                pass
+    return [name for name in found if name and not name.startswith(".")]
+
+
+def _plain(value: Any) -> Any:
+    """Values of the model as JSON, the class's name with them: two kinds of action never look the same."""
+    if isinstance(value, Schema):
+        return str(value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return {"": type(value).__name__} | {part.name: _plain(getattr(value, part.name)) for part in fields(value) if part.compare}
+    if hasattr(value, "items"):
+        return {str(key): _plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    return value if isinstance(value, str | int | float | bool | None) else str(value)
+
+
+def _digest(value: Any) -> str:
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,43 @@
+"""What holds from each source to each sink, and why: replayable source × plan × what the sink can do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scribengin.plan.model import PathGuarantee
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from scribengin.core.options import NodeType
+    from scribengin.spec.model import Flow, Sink, Source
+
+
+def path_guarantee(
+    flow: Flow, source: Source, sink: Sink, *, source_types: Mapping[str, NodeType], sink_types: Mapping[str, NodeType]
+) -> PathGuarantee:
+    """The guarantee of one path of a checked flow. A source or sink of an unknown type is taken to be able to do nothing."""
+    gives = source_types[source.type].abilities if source.type in source_types else frozenset[str]()
+    takes = sink_types[sink.type].abilities if sink.type in sink_types else frozenset[str]()
+    if "view" in takes:
+        return PathGuarantee(source.id, sink.id, "view", f"{sink.type} shows rows and keeps none: outside the guarantee")
+    if "exactly_once" not in takes:
+        return PathGuarantee(source.id, sink.id, "at least once", f"{sink.type} may show a Batch again after a failure")
+    if "replayable" not in gives:
+        return PathGuarantee(source.id, sink.id, "at least once", f"{source.type} cannot hand out again what it handed out once")
+    if (sink.delivery or flow.defaults.delivery) == "at_least_once":
+        return PathGuarantee(source.id, sink.id, "at least once", "`delivery: at_least_once` asks for no more")
+    reason = f"{source.type} hands out again what was logged; one decision per Batch; {sink.type} publishes from it, each row once"
+    return PathGuarantee(source.id, sink.id, "exactly once", reason)
+
+
+def guarantees(
+    flow: Flow, sources: Iterable[str], sinks: Iterable[str], feeds: Mapping[str, frozenset[str]], **types: Mapping[str, NodeType]
+) -> tuple[PathGuarantee, ...]:
+    """Of every path from one of `sources` to one of `sinks`; `feeds`: sink → everything upstream of it."""
+    return tuple(
+        path_guarantee(flow, flow.sources[source], flow.sinks[sink], source_types=types["source_types"], sink_types=types["sink_types"])
+        for sink in sinks
+        for source in sources
+        if source in feeds[sink]
+    )

@@ -1,0 +1,259 @@
+"""Which columns a query sees and gives: unknown inputs and columns with their places, and the columns of the result."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from scribengin.core.problems import did_you_mean
+from scribengin.plan.columns import Column, Columns, find
+from scribengin.plan.sql.parse import Fault, Text, start_of
+from scribengin.plan.sql.types import expression_type
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from sqlglot import exp
+    from sqlglot.optimizer.scope import Scope
+
+    from scribengin.core.types import Type
+
+
+@dataclass(frozen=True, slots=True)
+class QueryFacts:
+    """What a query reads and gives. `columns` is None where a name cannot be known offline."""
+
+    faults: tuple[Fault, ...]
+    tables: tuple[str, ...]
+    """the inputs that it reads, each once"""
+    columns: Columns | None
+
+
+def check_expression(text: Text, columns: Columns | None, of: str) -> list[Fault]:
+    """Unknown columns of an expression over one input; `of` names that input for people."""
+    from sqlglot import exp
+
+    if text.tree is None:
+        return [text.fault] if text.fault else []
+    if columns is None:
+        return []
+    faults = []
+    for column in text.tree.find_all(exp.Column):
+        first = _first_part(column)
+        if find(columns, first) is None and not (first == of and len(column.parts) > 1) and not isinstance(column.this, exp.Star):
+            faults.append(_unknown_column(column, first, columns, of))
+    return faults
+
+
+def expression_result(text: Text, columns: Columns | None) -> Type | None:
+    """The type of an expression over one input, where it is certain."""
+    if text.tree is None:
+        return None
+
+    def lookup(column: exp.Column) -> Type | None:
+        found = find(columns or (), column.name) if len(column.parts) == 1 else None
+        return found.type if found else None
+
+    return expression_type(text.tree, lookup)
+
+
+def table_reference(table: exp.Table) -> str:
+    """How a flow writes it: `r.big` for a branch."""
+    return ".".join(part.name for part in table.parts)
+
+
+def read_query(text: Text, inputs: Mapping[str, Columns | None]) -> QueryFacts:
+    """Check a query against its step's inputs and tell what it gives."""
+    from sqlglot.errors import SqlglotError
+    from sqlglot.optimizer.scope import traverse_scope
+
+    if text.tree is None:
+        return QueryFacts((text.fault,) if text.fault else (), (), None)
+    try:
+        scopes = traverse_scope(text.tree)
+    except SqlglotError:  # the same alias twice and the like: Spark says it
+        return QueryFacts((), tuple(inputs), None)
+    reader = _Reader({name.lower(): (name, columns) for name, columns in inputs.items()})
+    for scope in scopes:  # inner ones first
+        reader.read(scope)
+    columns = reader.given.get(id(scopes[-1])) if scopes else None
+    return QueryFacts(tuple(reader.faults), tuple(dict.fromkeys(reader.tables)), columns)
+
+
+class _Reader:
+    def __init__(self, inputs: dict[str, tuple[str, Columns | None]]) -> None:
+        self._inputs = inputs
+        self.faults: list[Fault] = []
+        self.tables: list[str] = []
+        self.given: dict[int, Columns | None] = {}
+        """id of a scope → its columns"""
+        self._told: set[int] = set()
+
+    def read(self, scope: Scope) -> None:
+        from sqlglot import exp
+
+        sources = {name: self._columns_of(source) for name, source in scope.sources.items() if self._visible(scope, name)}
+        match scope.expression:
+            case exp.SetOperation():
+                self.given[id(scope)] = self._set_operation(scope)
+            case exp.Select() as select:
+                self._check_columns(scope, select, sources)
+                self.given[id(scope)] = self._select(select, sources)
+            case _:
+                pass
+
+    def _visible(self, scope: Scope, name: str) -> bool:
+        """CTE names are sources of a scope also where it does not read them."""
+        return name in scope.selected_sources
+
+    def _columns_of(self, source: exp.Table | Scope) -> Columns | None:
+        from sqlglot import exp
+
+        if not isinstance(source, exp.Table):
+            return self.given.get(id(source))
+        if not isinstance(source.this, exp.Identifier):  # explode(…), range(…), VALUES
+            return None
+        name = table_reference(source)
+        known = self._inputs.get(name.lower())
+        if known is not None:
+            self.tables.append(known[0])
+            return _renamed(known[1], source)
+        if id(source) not in self._told:
+            self._told.add(id(source))
+            names = ", ".join(name for name, _ in self._inputs.values())
+            remedy = did_you_mean(name, (name for name, _ in self._inputs.values())) or f"the step's inputs are {names}; add it to `from:`"
+            self.faults.append(
+                Fault("sql-input-unknown", start_of(source) or 0, f'the query reads "{name}", which is not in the step\'s `from:`', remedy)
+            )
+        return None
+
+    def _check_columns(self, scope: Scope, select: exp.Select, sources: Mapping[str, Columns | None]) -> None:
+        from sqlglot import exp
+
+        if (
+            any(columns is None for columns in sources.values())
+            or select.args.get("laterals")
+            or scope.is_correlated_subquery
+            or not sources
+        ):
+            return
+        if scope.parent is not None and not (scope.is_cte or scope.is_derived_table or scope.is_set_operation):
+            return  # a subquery in an expression may mean the outer query's columns
+        aliases = {projection.alias.lower() for projection in select.expressions if projection.alias}
+        everything = tuple(column for columns in sources.values() for column in columns or ())
+        folded = {name.lower(): columns for name, columns in sources.items()}
+        for column in self._own_columns(select):
+            parts = [part.name for part in column.parts]
+            if isinstance(column.this, exp.Star) or _branch_qualified(parts, folded):
+                continue
+            if len(parts) > 1 and parts[0].lower() in folded:
+                if find(folded[parts[0].lower()] or (), parts[1]) is None:
+                    self.faults.append(_unknown_column(column, parts[1], folded[parts[0].lower()] or (), parts[0]))
+            elif find(everything, parts[0]) is None and parts[0].lower() not in aliases:
+                where = " and ".join(sources)
+                self.faults.append(_unknown_column(column, parts[0], everything, where))
+
+    def _own_columns(self, select: exp.Select) -> Iterator[exp.Column]:
+        """The columns of a query, without those of the queries inside it."""
+        from sqlglot import exp
+
+        for node in select.walk(bfs=False, prune=lambda node: node is not select and isinstance(node, exp.Query)):
+            if isinstance(node, exp.Column):
+                yield node
+
+    def _set_operation(self, scope: Scope) -> Columns | None:
+        sides = [self.given.get(id(side)) for side in scope.set_operation_scopes]
+        left, right = sides if len(sides) == 2 else (None, None)
+        if left is None or right is None or len(left) != len(right):
+            return None
+        return tuple(
+            Column(one.name, one.type if one.type == other.type else None, one.nullable or other.nullable)
+            for one, other in zip(left, right, strict=True)
+        )
+
+    def _select(self, select: exp.Select, sources: Mapping[str, Columns | None]) -> Columns | None:
+        from sqlglot import exp
+
+        outer = any(join.side or join.method for join in select.args.get("joins") or [])
+        merged = any(join.args.get("using") for join in select.args.get("joins") or [])
+        folded = {name.lower(): columns for name, columns in sources.items()}
+        given: list[Column] = []
+        for projection in select.expressions:
+            if isinstance(projection, exp.Star) or (isinstance(projection, exp.Column) and isinstance(projection.this, exp.Star)):
+                star = _expand(projection, folded)
+                if star is None or merged or outer or select.args.get("laterals"):
+                    return None
+                given += star
+            elif not projection.alias and not isinstance(projection, exp.Column | exp.Dot):
+                return None  # Spark makes up a name
+            else:
+                name = projection.alias or projection.name if not isinstance(projection, exp.Dot) else projection.expression.name
+                plain = None if outer else _resolve(projection.unalias(), folded)
+                given.append(
+                    Column(name, plain.type, plain.nullable)
+                    if plain
+                    else Column(name, expression_type(projection, lambda column: _type(_resolve(column, folded))))
+                )
+        return tuple(given)
+
+
+def _type(column: Column | None) -> Type | None:
+    return column.type if column else None
+
+
+def _renamed(columns: Columns | None, table: exp.Table) -> Columns | None:
+    """The columns under `FROM t AS u(a, b)`."""
+    alias = table.args.get("alias")
+    names = [column.name for column in alias.columns] if alias else []
+    if not names or columns is None:
+        return columns
+    return tuple(Column(name, column.type, column.nullable) for name, column in zip(names, columns, strict=False))
+
+
+def _resolve(column: exp.Expr, sources: Mapping[str, Columns | None]) -> Column | None:
+    """The source column that a plain reference means, where there is exactly one."""
+    from sqlglot import exp
+
+    if not isinstance(column, exp.Column):
+        return None
+    parts = [part.name for part in column.parts]
+    if len(parts) == 2 and parts[0].lower() in sources:
+        return find(sources[parts[0].lower()] or (), parts[1])
+    if len(parts) != 1 or any(columns is None for columns in sources.values()):
+        return None
+    found = [hit for columns in sources.values() if (hit := find(columns or (), parts[0]))]
+    return found[0] if len(found) == 1 else None
+
+
+def _expand(star: exp.Expr, sources: Mapping[str, Columns | None]) -> list[Column] | None:
+    """The columns of `*`, `t.*` and `* EXCEPT (…)`; None where they cannot be known."""
+    from sqlglot import exp
+
+    inner = star.this if isinstance(star, exp.Column) else star
+    if inner.args.get("replace") or inner.args.get("rename"):
+        return None
+    wanted = [star.table.lower()] if isinstance(star, exp.Column) and star.table else list(sources)
+    left_out = {column.name.lower() for column in inner.args.get("except_") or []}
+    columns: list[Column] = []
+    for name in wanted:
+        of_source = sources.get(name)
+        if of_source is None:
+            return None
+        columns += [column for column in of_source if column.name.lower() not in left_out]
+    return columns
+
+
+def _branch_qualified(parts: list[str], sources: Mapping[str, Columns | None]) -> bool:
+    """`r.big.id` where `r.big` is an input; sqlglot names that source by its last part."""
+    return len(parts) > 2 and parts[1].lower() in sources
+
+
+def _first_part(column: exp.Column) -> str:
+    return str(column.parts[0].name)
+
+
+def _unknown_column(column: exp.Expr, name: str, columns: Columns, of: str) -> Fault:
+    known = [known.name for known in columns]
+    some = ", ".join(known[:12]) + (", …" if len(known) > 12 else "")
+    remedy = did_you_mean(name, known) or f"its columns are {some}"
+    return Fault("column-unknown", start_of(column) or 0, f'unknown column "{name}" of {of}', remedy)

@@ -1,0 +1,218 @@
+"""SQL texts to trees, with what is wrong and where. Parsed texts are kept: the same one is asked for by many rules."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from itertools import pairwise
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sqlglot import exp
+    from sqlglot.dialects.dialect import Dialect
+    from sqlglot.tokenizer_core import Token
+
+    from scribengin.core.problems import Severity
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Something wrong in a text; `offset` counts characters from its start."""
+
+    code: str
+    offset: int
+    message: str
+    remedy: str = ""
+    severity: Severity = "error"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Text:
+    """A parsed text; without a tree where the syntax is wrong, and then `fault` says how."""
+
+    sql: str
+    kind: Literal["query", "expression"]
+    tree: exp.Expr | None
+    fault: Fault | None = None
+    tokens: tuple[tuple[str, int], ...] = ()
+    """(word in upper case, offset)"""
+
+
+@lru_cache(maxsize=4096)
+def parse_query(sql: str) -> Text:
+    """One SELECT (with CTEs, set operations, …)."""
+    from sqlglot import exp
+
+    text = _parse(sql, "query")
+    if text.tree is not None and not isinstance(text.tree, exp.Query):
+        return _wrong(
+            sql, "query", 0, f'"{_first_word(sql)}" is no query', "write a SELECT; a flow reads and writes through its sources and sinks"
+        )
+    return text
+
+
+@lru_cache(maxsize=4096)
+def parse_expression(sql: str) -> Text:
+    """One expression or predicate over the columns of one input."""
+    from sqlglot import exp
+
+    text = _parse(sql, "expression")
+    match text.tree:
+        case None:
+            return text
+        case exp.Query():
+            return _wrong(sql, "expression", 0, "a query stands where an expression is asked", "use a step with `sql:`")
+        case exp.Alias():
+            offset = start_of(text.tree.args["alias"]) or 0
+            return _wrong(sql, "expression", offset, f'unexpected "{text.tree.alias}" after the expression', "")
+        case exp.Expression():
+            subquery = text.tree.find(exp.Query)
+            if subquery is not None:
+                where = start_of(subquery) or 0
+                return _wrong(sql, "expression", where, "a subquery stands inside an expression", "use a step with `sql:`")
+            return text
+        case _:
+            return text
+
+
+def start_of(node: exp.Expr) -> int | None:
+    """The offset of the first character that the node or something in it is known to stand at."""
+    starts = [part.meta["start"] for part in node.walk() if "start" in part.meta]
+    return min(starts, default=None)
+
+
+def keyword(text: Text, word: str, before: int | None = None) -> int:
+    """The offset of the first such keyword (the last one before an offset, where that is given), or 0."""
+    found = [offset for token, offset in text.tokens if token == word and (before is None or offset < before)]
+    return (found[0] if before is None else found[-1]) if found else 0
+
+
+_ENDS = frozenset({"FROM", "WHERE", "GROUP", "GROUP BY", "HAVING", "ORDER", "ORDER BY", "LIMIT", ")", "UNION", ";", ""})
+_MISSING = re.compile(r"Required keyword: '(\w+)' missing for <class '[\w.]*\.(\w+)'>")
+_STATEMENTS = frozenset(
+    (
+        "ALTER",
+        "ANALYZE",
+        "CACHE",
+        "CREATE",
+        "DELETE",
+        "DESCRIBE",
+        "DROP",
+        "EXPLAIN",
+        "INSERT",
+        "MERGE",
+        "REFRESH",
+        "SET",
+        "SHOW",
+        "TRUNCATE",
+        "UPDATE",
+        "USE",
+    )
+)
+
+
+@cache
+def _dialect() -> Dialect:
+    from sqlglot.dialects.dialect import Dialect
+
+    return Dialect.get_or_raise("spark")
+
+
+def _parse(sql: str, kind: Literal["query", "expression"]) -> Text:
+    from sqlglot.errors import ParseError, TokenError
+
+    if not sql.strip():
+        return _wrong(sql, kind, 0, "the SQL text is empty", "")
+    try:
+        tokens = _dialect().tokenize(sql)
+    except TokenError:
+        return _wrong(sql, kind, _open_quote(sql), "a quote or a comment is opened and not closed", "")
+    words = tuple((token.text.upper(), token.start) for token in tokens)
+    if kind == "query" and words and words[0][0] in _STATEMENTS:
+        return _wrong(
+            sql,
+            kind,
+            words[0][1],
+            f'"{tokens[0].text}" is no query',
+            "write a SELECT; a flow reads and writes through its sources and sinks",
+        )
+    comma = _trailing_comma(tokens)
+    if comma is not None:
+        return _wrong(sql, kind, comma, "a comma stands before the end of the list", "take it out")
+    _free_window_functions(tokens)
+    try:
+        trees = [tree for tree in _dialect().parser().parse(tokens, sql) if tree is not None]
+    except ParseError as error:
+        return _syntax_error(sql, kind, error)
+    except RecursionError:
+        return _wrong(sql, kind, 0, "the SQL text is nested too deeply", "split it into several steps")
+    if len(trees) != 1:
+        second = next((offset for word, offset in words if word == ";"), 0)
+        return _wrong(sql, kind, second, f"{len(trees)} statements stand where one is asked", "make one step of each")
+    return Text(sql, kind, trees[0], tokens=words)
+
+
+def _free_window_functions(tokens: list[Token]) -> None:
+    """sqlglot 30 takes the `window` of `GROUP BY window(ts, …)` for a WINDOW clause, which has a name before its parenthesis."""
+    from sqlglot.tokenizer_core import TokenType
+
+    for token, follower in pairwise(tokens):
+        if token.token_type == TokenType.WINDOW and follower.token_type == TokenType.L_PAREN:
+            token.token_type = TokenType.VAR
+
+
+def _trailing_comma(tokens: list[Token]) -> int | None:
+    """sqlglot forgives `SELECT a, FROM t`, Spark does not."""
+    for token, follower in _pairs(tokens):
+        if token.text == "," and (follower is None or follower.text.upper() in _ENDS) and token.token_type.name == "COMMA":
+            return token.start
+    return None
+
+
+def _pairs(tokens: list[Token]) -> Iterator[tuple[Token, Token | None]]:
+    return zip(tokens, [*tokens[1:], None], strict=True)
+
+
+def _syntax_error(sql: str, kind: Literal["query", "expression"], error: Exception) -> Text:
+    detail = getattr(error, "errors", [{}])[0]
+    offset = len(detail.get("start_context", ""))
+    if len(sql) > 100:  # start_context is cut to 100 characters
+        offset = _offset(sql, detail.get("line", 1), detail.get("col", 1), detail.get("highlight", ""))
+    found = detail.get("highlight", "")
+    description = detail.get("description", "cannot be read")
+    missing = _MISSING.match(description)
+    shown = f'"{found}"' if found else "the end"
+    if missing:
+        return _wrong(sql, kind, offset, f"something is missing after {shown}", "")
+    if description.startswith("Expecting "):
+        return _wrong(sql, kind, offset, f'expected "{description.removeprefix("Expecting ")}" at {shown}', "")
+    return _wrong(sql, kind, offset, f"{shown} cannot stand here", "")
+
+
+def _offset(sql: str, line: int, column: int, highlight: str) -> int:
+    """From sqlglot's line and column, which count from 1 and point at a token's last character."""
+    before = sum(len(part) for part in sql.splitlines(keepends=True)[: line - 1])
+    return max(0, min(before + column - max(len(highlight), 1), len(sql)))
+
+
+def _open_quote(sql: str) -> int:
+    opened = ""
+    at = 0
+    for offset, character in enumerate(sql):
+        if opened:
+            opened = "" if character == opened and sql[offset - 1] != "\\" else opened
+        elif character in "'\"`":
+            opened, at = character, offset
+    return at
+
+
+def _first_word(sql: str) -> str:
+    found = re.search(r"\w+", sql)
+    return found.group() if found else sql
+
+
+def _wrong(sql: str, kind: Literal["query", "expression"], offset: int, message: str, remedy: str) -> Text:
+    return Text(sql, kind, None, Fault("sql-syntax", offset, message, remedy))

@@ -1,0 +1,145 @@
+"""What a query does to a stream: does it keep state, and does it ask for something that would silently mean "per Batch"?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from scribengin.plan.sql.functions import AGGREGATES
+from scribengin.plan.sql.names import table_reference
+from scribengin.plan.sql.parse import Text, keyword, parse_query, start_of
+
+if TYPE_CHECKING:
+    from sqlglot import exp
+    from sqlglot.optimizer.scope import Scope
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Offsets of what concerns streams, None where there is none."""
+
+    aggregates: int | None = None
+    joins: int | None = None
+    """two streams meet"""
+    distinct: int | None = None
+    limits: int | None = None
+    orders: int | None = None
+    ranks: int | None = None
+    """`OVER (…)`"""
+    grouped_by: frozenset[str] | None = None
+    """lower-case names of the columns (and window functions) that the stream is grouped by; None where nothing is grouped or the
+    groups are not plain"""
+
+    @property
+    def stateful(self) -> bool:
+        """True where Spark keeps something between Batches."""
+        return self.aggregates is not None or self.joins is not None or self.distinct is not None
+
+
+@lru_cache(maxsize=1024)
+def shape_of(sql: str, streams: frozenset[str]) -> Shape:
+    """`streams`: the inputs that are no static tables. A text that cannot be parsed has no shape."""
+    from sqlglot.errors import SqlglotError
+    from sqlglot.optimizer.scope import traverse_scope
+
+    text = parse_query(sql)
+    if text.tree is None:
+        return Shape()
+    try:
+        scopes = traverse_scope(text.tree)
+    except SqlglotError:
+        return Shape()
+    return _Walk(text, frozenset(name.lower() for name in streams)).walk(scopes)
+
+
+class _Walk:
+    def __init__(self, text: Text, streams: frozenset[str]) -> None:
+        self._text = text
+        self._streams = streams
+        self._live: dict[int, bool] = {}
+        """id of a scope → it reads a stream"""
+        self._found: dict[str, int] = {}
+        self._groups: frozenset[str] | None = None
+
+    def walk(self, scopes: list[Scope]) -> Shape:
+        for scope in scopes:  # inner ones first
+            self._visit(scope)
+        return Shape(**self._found, grouped_by=self._groups)
+
+    def _visit(self, scope: Scope) -> None:
+        from sqlglot import exp
+
+        query = scope.expression
+        inside = [self._live.get(id(inner), False) for inner in (*scope.subquery_scopes, *scope.set_operation_scopes)]
+        read = [self._is_stream(source) for _, source in scope.selected_sources.values()]
+        live = any(read) or any(inside)
+        self._live[id(scope)] = live
+        if not live:
+            return
+        self._note("limits", "LIMIT", bool(query.args.get("limit") or query.args.get("offset")))
+        self._note("orders", "ORDER BY", any(query.args.get(key) for key in ("order", "sort")))
+        if isinstance(query, exp.SetOperation):
+            self._note("distinct", "UNION", bool(query.args.get("distinct")) or not isinstance(query, exp.Union))
+            return
+        self._note("distinct", "DISTINCT", bool(query.args.get("distinct")))
+        joins = bool(query.args.get("joins"))
+        meets = (joins and sum(read) > 1) or (any(read) and any(self._live.get(id(inner), False) for inner in scope.subquery_scopes))
+        self._note("joins", "JOIN", meets)
+        if isinstance(query, exp.Select):
+            self._select(query)
+
+    def _select(self, query: exp.Select) -> None:
+        from sqlglot import exp
+
+        group = query.args.get("group")
+        aggregate: exp.Expr | None = None
+        for node in query.walk(bfs=False, prune=lambda node: node is not query and isinstance(node, exp.Query)):
+            if isinstance(node, exp.Window):
+                self._note("ranks", "OVER", True)
+            elif aggregate is None and _is_aggregate(node) and not isinstance(node.parent, exp.Window):
+                aggregate = node
+        if group is None and aggregate is None:
+            return
+        self._note("aggregates", "GROUP BY", True, start_of(aggregate) if aggregate is not None else None)
+        self._groups = _grouped_by(query, group)
+
+    def _is_stream(self, source: exp.Table | Scope) -> bool:
+        from sqlglot import exp
+
+        if isinstance(source, exp.Table):
+            return table_reference(source).lower() in self._streams
+        return self._live.get(id(source), False)
+
+    def _note(self, what: str, word: str, there: bool, offset: int | None = None) -> None:
+        if there:
+            self._found.setdefault(what, keyword(self._text, word) or offset or 0)
+
+
+def _is_aggregate(node: exp.Expr) -> bool:
+    from sqlglot import exp
+
+    if isinstance(node, exp.AggFunc):
+        return True
+    return isinstance(node, exp.Anonymous) and node.name.lower() in AGGREGATES
+
+
+def _grouped_by(query: exp.Select, group: exp.Expr | None) -> frozenset[str] | None:
+    """The names under GROUP BY, through aliases and ordinals; empty for an aggregation of everything."""
+    from sqlglot import exp
+
+    if group is None:
+        return frozenset()
+    if group.args.get("all"):
+        return None
+    aliases = {projection.alias.lower(): projection.this for projection in query.expressions if projection.alias}
+    names: set[str] = set()
+    for part in group.expressions:
+        if isinstance(part, exp.Literal) and part.name.isdigit() and 0 < int(part.name) <= len(query.expressions):
+            part = query.expressions[int(part.name) - 1]  # noqa: PLW2901
+        elif isinstance(part, exp.Column) and part.name.lower() in aliases:
+            names.add(part.name.lower())
+            part = aliases[part.name.lower()]  # noqa: PLW2901
+        names |= {column.name.lower() for column in part.find_all(exp.Column)}
+        names |= {call.name.lower() for call in part.find_all(exp.Anonymous)}
+    return frozenset(names)

@@ -1,0 +1,60 @@
+"""Flows as values, for the tests of this folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from scribengin.core.types import parse_schema
+from scribengin.spec.model import Action, Filter, Flow, Python, SchemaSpec, Sink, Source, Sql, Step, Watermark
+
+TWEETS = "id BIGINT, user STRING, text STRING, followers BIGINT, retweets BIGINT, ts TIMESTAMP"
+
+
+def schema(text: str) -> SchemaSpec:
+    return SchemaSpec(parse_schema(text))
+
+
+def source(id_: str = "tweets", *, columns: str | None = TWEETS, watermark: str | None = "ts", type_: str = "files", **rest: Any) -> Source:
+    options = rest.pop("options", {"path": id_, "format": "json"} if type_ == "files" else {})
+    return Source(
+        id_, type_, options, schema(columns) if columns else None, watermark=Watermark(watermark, 600.0) if watermark else None, **rest
+    )
+
+
+def step(id_: str, inputs: str, action: Action, **rest: Any) -> Step:
+    return Step(id_, tuple(inputs.split()), action, **rest)
+
+
+def sink(id_: str, inputs: str, *, format_: str = "parquet", type_: str = "files", **rest: Any) -> Sink:
+    options = rest.pop("options", {"path": f"out/{id_}", "format": format_} if type_ == "files" else {})
+    return Sink(id_, tuple(inputs.split()), type_, options, **rest)
+
+
+def flow(*nodes: Source | Step | Sink, folder: Path = Path(), **rest: Any) -> Flow:
+    return Flow(
+        rest.pop("name", "tweets"),
+        {node.id: node for node in nodes if isinstance(node, Source)},
+        {node.id: node for node in nodes if isinstance(node, Step)},
+        {node.id: node for node in nodes if isinstance(node, Sink)},
+        folder=folder,
+        **rest,
+    )
+
+
+HOURLY = "SELECT window(ts, '1 hour').start AS hour, count(*) AS n FROM tagged GROUP BY window(ts, '1 hour')"
+
+
+def tweets(folder: Path) -> Flow:
+    """The flow of DESIGN 5."""
+    (folder / "steps.py").write_text("from scribengin import record\n\n\n@record\ndef has_tag(row):\n    return '#' in row['text']\n")
+    return flow(
+        source(),
+        step("known", "tweets", Filter("followers > 5000"), require=(("dated", "ts IS NOT NULL"),)),
+        step("hot", "known", Filter("retweets > 500")),
+        step("tagged", "hot", Python("steps:has_tag")),
+        step("by_hour", "tagged", Sql(HOURLY)),
+        sink("kept", "tagged"),
+        sink("counts", "by_hour", format_="json"),
+        folder=folder,
+    )
