@@ -52,10 +52,10 @@ class AnsweringCommand(click.Command):
             if output is not None:
                 output.write(answer.as_object(name))
             else:
-                for problem in answer.problems:
-                    show_problem(problem)
                 if answer.show is not None:
                     answer.show()
+                for problem in answer.problems:
+                    show_problem(problem)
         finally:
             if output is not None:
                 output.close()

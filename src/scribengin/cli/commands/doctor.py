@@ -1,0 +1,154 @@
+"""`scribengin doctor`: one function a check; each says what was found and, where that is not enough, what to do."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import socket
+import sys
+import tempfile
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import click
+
+from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.settings import read_settings, setting_flags
+from scribengin.core.errors import EnvironmentFault, Exit
+from scribengin.core.java import find_java, use_java
+from scribengin.core.problems import Place, Problem
+from scribengin.core.units import show_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_ENOUGH_MEMORY = 2 * 2**30
+_ENOUGH_ROOM = 2**30
+_SPARK = "4.2."
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """`state` is ok, warning (it runs, but …) or missing (it does not run)."""
+
+    check: str
+    state: Literal["ok", "warning", "missing"]
+    found: str
+    remedy: str = ""
+
+
+def _python() -> Finding:
+    return Finding("Python", "ok", f"{platform.python_version()} ({sys.executable})")
+
+
+def _java() -> Finding:
+    try:
+        java = find_java()
+    except EnvironmentFault as fault:
+        return Finding("Java", "missing", fault.message, fault.remedy)
+    return Finding("Java", "ok", f"{java.version} ({java.origin}: {java.home})")
+
+
+def _pyspark() -> Finding:
+    try:
+        found = version("pyspark")
+    except PackageNotFoundError:
+        return Finding("PySpark", "missing", "not installed", "install Scribengin again: pip install scribengin")
+    if not found.startswith(_SPARK):
+        return Finding("PySpark", "warning", found, f"Scribengin is tested with {_SPARK}x: pip install 'pyspark=={_SPARK}0'")
+    return Finding("PySpark", "ok", found)
+
+
+def _jars() -> Finding:
+    spec = find_spec("pyspark")
+    home = os.environ.get("SPARK_HOME")
+    folder = Path(home) if home else Path(spec.submodule_search_locations[0]) if spec and spec.submodule_search_locations else None
+    jars = len(list((folder / "jars").glob("*.jar"))) if folder else 0
+    if not jars:
+        return Finding("jars", "missing", f"none in {folder}/jars", "unset SPARK_HOME, or install PySpark again")
+    if home:
+        return Finding(
+            "jars", "warning", f"{jars} in {home}/jars (SPARK_HOME)", "unset SPARK_HOME, unless it is the same Spark as PySpark's"
+        )
+    return Finding("jars", "ok", f"{jars} in {folder}/jars")
+
+
+def _memory() -> Finding:
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    limit = Path("/sys/fs/cgroup/memory.max")
+    if limit.exists() and (text := limit.read_text().strip()).isdigit():
+        total = min(total, int(text))
+    found = f"{show_bytes(total)}, {os.cpu_count()} cores"
+    if total < _ENOUGH_MEMORY:
+        return Finding(
+            "memory", "warning", found, "Spark and its Python workers want 2 GiB or more; give a smaller heap with --spark-memory 512m"
+        )
+    return Finding("memory", "ok", found)
+
+
+def _loopback() -> Finding:
+    try:
+        with socket.create_server(("127.0.0.1", 0)):
+            return Finding("loopback", "ok", "127.0.0.1 can be bound")
+    except OSError as error:
+        return Finding(
+            "loopback", "missing", f"127.0.0.1 cannot be bound: {error.strerror}", "let processes of this machine talk to each other"
+        )
+
+
+def _folder(check: str, folder: Path, remedy: str) -> Finding:
+    """A folder that is, or can be, made and written, with room."""
+    there = next(parent for parent in (folder.absolute(), *folder.absolute().parents) if parent.exists())
+    if not os.access(there, os.W_OK | os.X_OK):
+        return Finding(check, "missing", f"{there} cannot be written", remedy)
+    free = shutil.disk_usage(there).free
+    if free < _ENOUGH_ROOM:
+        return Finding(
+            check, "warning", f"{folder}: {show_bytes(free)} free", "make room: a Batch is staged on the disk before it is published"
+        )
+    return Finding(check, "ok", f"{folder}: {show_bytes(free)} free")
+
+
+def _session() -> Finding:
+    """A row through Spark and a Python worker, in 5 to 15 s."""
+    from scribengin.local.inspect import try_spark
+
+    use_java(find_java())
+    try:
+        return Finding("Spark", "ok", try_spark())
+    except EnvironmentFault as fault:
+        return Finding("Spark", "missing", fault.message, fault.remedy)
+
+
+@click.command(cls=AnsweringCommand)
+@click.option("--spark", is_flag=True, help="Also start Spark and send a row through a Python worker (5 to 15 s).")
+@setting_flags("state")
+def command(spark: bool, state: Path | None) -> Answer:
+    """Check this machine, and say what to do where something is missing."""
+    chosen = read_settings({"state": state})
+    folder = chosen["state"].value or Path.cwd()
+    checks: list[Callable[[], Finding]] = [_python, _java, _pyspark, _jars, _memory, _loopback]
+    findings = [check() for check in checks]
+    findings.append(_folder("state", folder, "name a folder that can be written with --state or SCRIBENGIN_STATE"))
+    findings.append(_folder("scratch", Path(tempfile.gettempdir()), "point TMPDIR at a folder that can be written"))
+    if spark and all(finding.state != "missing" for finding in findings):
+        findings.append(_session())
+    missing = any(finding.state == "missing" for finding in findings)
+    problems = [_problem(finding) for finding in findings if finding.state != "ok"]
+    result: dict[str, Any] = {"checks": [asdict(finding) for finding in findings]}
+    return Answer(result, problems, Exit.ENVIRONMENT if missing else Exit.DONE, show=lambda: _show(findings))
+
+
+def _problem(finding: Finding) -> Problem:
+    severity: Literal["error", "warning"] = "error" if finding.state == "missing" else "warning"
+    return Problem(f"doctor-{finding.check.lower()}", Place(""), f"{finding.check}: {finding.found}", finding.remedy, severity)
+
+
+def _show(findings: list[Finding]) -> None:
+    marks = {"ok": click.style("✓", fg="green"), "warning": click.style("!", fg="yellow"), "missing": click.style("✗", fg="red")}
+    for finding in findings:
+        click.echo(f"{marks[finding.state]} {finding.check:<9} {finding.found}")

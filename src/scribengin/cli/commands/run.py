@@ -1,0 +1,136 @@
+"""`scribengin run FLOW`: the run goes on in a thread of its own; the main thread draws, and takes the signals."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.display import Display, open_display
+from scribengin.cli.flow_argument import flow_argument, flow_path
+from scribengin.cli.settings import read_settings, setting_flags
+from scribengin.core.errors import Exit
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from scribengin.local.contract import RunResult, RunSettings, RunView
+
+_DRAW_EVERY_S = 0.25
+
+
+@click.command(cls=AnsweringCommand)
+@flow_argument
+@click.option("--once", is_flag=True, help="Read what is there now, then end.")
+@click.option("--append-new-lineage", is_flag=True, help="Write beside what another lineage has written; says what will be doubled.")
+@setting_flags()
+def command(flow: str, once: bool, append_new_lineage: bool, **flags: Any) -> Answer:
+    """Run a flow here, until Ctrl-C, or with --once until all that is there is read.
+
+    A restart goes on where the last run stopped. The first Ctrl-C finishes the Batch under way, the second leaves at once:
+    then the Batch is run again at the next start. Nothing is lost or doubled either way.
+    """
+    from scribengin.local.contract import RunSettings
+
+    path = flow_path(flow)
+    chosen = {name: setting.value for name, setting in read_settings(flags).items()}
+    settings = RunSettings(
+        once=once,
+        state=chosen["state"],
+        metrics_port=chosen["metrics"],
+        fail_fast=chosen["fail_fast"],
+        strict=chosen["strict"],
+        append_new_lineage=append_new_lineage,
+        master=chosen["spark_master"],
+        memory=chosen["spark_memory"],
+        spark_conf=dict(chosen["spark_conf"]),
+    )
+    display = open_display(chosen["progress"])
+    try:
+        result = _run(path, settings, display)
+    finally:
+        display.close()
+    return Answer(result.as_json(), result.problems, _exit_of(result, strict=settings.strict), show=lambda: _show(result))
+
+
+def _exit_of(result: RunResult, *, strict: bool) -> Exit:
+    dead = sum(query.rows.dead for query in result.queries)
+    return Exit.FAILED if result.state == "failed" or not result.balanced or (strict and dead) else Exit.DONE
+
+
+def _show(result: RunResult) -> None:
+    from scribengin.cli.summary import show_summary
+
+    show_summary(result)
+
+
+class _Latest:
+    """The newest view, handed from the run's thread to the drawing one; no notice is lost on the way."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._view: RunView | None = None
+        self._notices: tuple[str, ...] = ()
+
+    def put(self, view: RunView) -> None:
+        with self._lock:
+            self._view = view
+            self._notices += view.notices
+
+    def take(self) -> RunView | None:
+        """None where nothing is new."""
+        from dataclasses import replace
+
+        with self._lock:
+            view, self._view = self._view, None
+            notices, self._notices = self._notices, ()
+        return view and replace(view, notices=notices)
+
+
+def _run(path: Path, settings: RunSettings, display: Display) -> RunResult:
+    """Raises what `run_flow` raises."""
+    latest = _Latest()
+    ended = threading.Event()
+    outcome: list[RunResult | BaseException] = []
+
+    def work() -> None:
+        from scribengin.local.run import run_flow
+
+        try:
+            outcome.append(run_flow(path, settings, latest.put))
+        except BaseException as error:  # handed to the main thread, which raises it
+            outcome.append(error)
+        finally:
+            ended.set()
+
+    def interrupt(_number: int, _frame: Any) -> None:
+        if settings.stop.is_set():
+            display.close()
+            click.echo("left at once; the Batch under way will be run again at the next start", err=True)
+            os._exit(Exit.INTERRUPTED)
+        settings.stop.set()
+
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
+    thread = threading.Thread(target=work, name="run", daemon=True)
+    try:
+        thread.start()
+        said = False
+        while not ended.wait(_DRAW_EVERY_S):
+            if settings.stop.is_set() and not said:
+                said = True
+                display.say("stopping when the Batch under way is finished; Ctrl-C again leaves at once, and is safe too")
+            if view := latest.take():
+                display.show(view)
+        if view := latest.take():
+            display.show(view)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    result = outcome[0]
+    if isinstance(result, BaseException):
+        raise result
+    return result

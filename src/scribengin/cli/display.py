@@ -1,0 +1,106 @@
+"""Progress on stderr while a flow runs: live on a terminal, plain lines elsewhere. What is shown is a RunView, nothing else."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING, Protocol
+
+import click
+
+from scribengin.core.units import show_bytes, show_duration
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scribengin.local.contract import QueryView, RunView
+
+
+class Display(Protocol):
+    """Called by one thread."""
+
+    def show(self, view: RunView) -> None:
+        """Show what is now; notices are printed once and stay."""
+
+    def say(self, sentence: str) -> None:
+        """Print a sentence that stays."""
+
+    def close(self) -> None:
+        """Leave the terminal as it was found."""
+
+
+def open_display(progress: str) -> Display:
+    """The display for `progress`: auto, live, plain or off."""
+    if progress == "live" or (progress == "auto" and sys.stderr.isatty()):
+        from scribengin.cli.live import Live
+
+        return Live()
+    return Plain(quiet=progress == "off")
+
+
+class Plain:
+    """At most one line a second, and only when something changed; notices at once. `quiet`: notices only."""
+
+    def __init__(self, *, quiet: bool = False, now: Callable[[], float] = time.monotonic) -> None:
+        self._quiet = quiet
+        self._now = now
+        self._last = ""
+        self._next_at = 0.0
+
+    def show(self, view: RunView) -> None:
+        """Print the notices, and the line if it is due."""
+        for notice in view.notices:
+            self.say(notice)
+        line = plain_line(view)
+        ended = view.phase == "ended"
+        if self._quiet or line == self._last or (self._now() < self._next_at and not ended):
+            return
+        self._last = line
+        self._next_at = self._now() + 1.0
+        click.echo(f"{show_duration(view.seconds):>6}  {line}", err=True)
+
+    def say(self, sentence: str) -> None:
+        """Print it."""
+        click.echo(f"        {sentence}", err=True)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def plain_line(view: RunView) -> str:
+    """`tweets running; kept: 412,000 rows/s, in 612,000, out 5,402, dead 28, lag 3 files 54.1 MiB, 62%, 4s left`."""
+    return "; ".join([f"{view.flow} {view.phase}", *(_query(query) for query in view.queries)])
+
+
+def _query(query: QueryView) -> str:
+    parts: list[str] = [] if query.state == "running" else [query.state]
+    if query.rows_per_s >= 1:
+        parts.append(f"{query.rows_per_s:,.0f} rows/s")
+    parts.append(f"in {query.rows_in:,}")
+    parts.append(f"out {query.rows_out:,}")
+    parts += [f"{name} {count:,}" for name, count in (("dead", query.dead), ("late", query.late)) if count]
+    if lag := lag_text(query):
+        parts.append(f"lag {lag}")
+    if query.done is not None:
+        parts.append(f"{query.done:.0%}")
+    if query.eta_s:
+        parts.append(f"{show_duration(query.eta_s)} left")
+    if query.watermark:
+        parts.append(f"watermark {query.watermark}")
+    if query.message:
+        parts.append(query.message)
+    return f"{query.name}: {', '.join(parts)}"
+
+
+def lag_text(query: QueryView) -> str:
+    """`3 files, 54.1 MiB, 12s`; empty where nothing waits or nothing is known."""
+    parts = []
+    if query.lag_rows:
+        parts.append(f"{query.lag_rows:,} rows")
+    if query.lag_files:
+        parts.append(f"{query.lag_files:,} file{'s' * (query.lag_files != 1)}")
+    if query.lag_bytes:
+        parts.append(show_bytes(query.lag_bytes))
+    if query.lag_s:
+        parts.append(show_duration(query.lag_s))
+    return " ".join(parts)

@@ -1,0 +1,32 @@
+"""The argument FLOW: a file if it ends in .yaml, .yml or .py or holds a "/"; else a name in a registry."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from scribengin.core.errors import InputError
+from scribengin.core.problems import Place, Problem, did_you_mean
+
+_SUFFIXES = (".yaml", ".yml", ".py")
+
+flow_argument = click.argument("flow", type=click.Path(), metavar="FLOW")
+"""Gives a command the text `flow`; `flow_path` makes it a path."""
+
+
+def flow_path(text: str) -> Path:
+    """The file of that name. Raises InputError where it is a registry's name, or where there is no such file."""
+    path = Path(text)
+    if not (text.endswith(_SUFFIXES) or "/" in text):
+        remedy = f"name a file: {text}.yaml" if Path(f"{text}.yaml").is_file() else "name a flow file, such as flow.yaml"
+        message = f'"{text}" is the name of a flow in a registry, and this release knows no registry yet'
+        raise InputError([Problem("flow-name", Place(text), message, remedy)])
+    if path.is_dir():
+        inside = path / "flow.yaml"
+        remedy = f"name the file: {inside}" if inside.is_file() else "name a flow file in it"
+        raise InputError([Problem("flow-missing", Place(text), "this is a folder, not a flow file", remedy)])
+    if not path.is_file():
+        near = [str(other) for other in path.parent.glob("*") if other.suffix in _SUFFIXES] if path.parent.is_dir() else []
+        raise InputError([Problem("flow-missing", Place(text), "there is no such file", did_you_mean(text, near))])
+    return path

@@ -1,0 +1,115 @@
+"""The live display: a few lines per Query that are drawn over, four times a second, on the terminal of stderr."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from rich.console import Console, Group
+from rich.live import Live as Screen
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from scribengin.cli.display import lag_text
+from scribengin.core.units import show_duration
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from scribengin.local.contract import QueryView, RunView
+
+_LOOK = {
+    "starting": ("…", "dim"),
+    "running": ("▸", "green"),
+    "waiting": ("·", "dim"),
+    "recovering": ("↻", "yellow"),
+    "stopping": ("▪", "yellow"),
+    "stopped": ("▪", "yellow"),
+    "finished": ("✓", "green"),
+    "failed": ("✗", "red"),
+}
+_BAR_WIDTH = 28
+
+
+class Live:
+    """Draws views; what others print meanwhile appears above the drawing."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        self._console = console or Console(stderr=True, highlight=False)
+        # a console sink's rows must still reach a file or a pipe: only a terminal's stdout is drawn around
+        self._screen = Screen(console=self._console, auto_refresh=False, redirect_stdout=sys.stdout.isatty())
+        self._screen.start()
+
+    def show(self, view: RunView) -> None:
+        """Draw it."""
+        for notice in view.notices:
+            self.say(notice)
+        self._screen.update(draw(view, height=self._console.height), refresh=True)
+
+    def say(self, sentence: str) -> None:
+        """Print it above the drawing."""
+        self._console.print(Text(f"  {sentence}", style="dim"))
+
+    def close(self) -> None:
+        """Leave the last drawing where it is."""
+        self._screen.stop()
+
+
+def draw(view: RunView, *, height: int) -> RenderableType:
+    """The drawing of a view; on a terminal of too few lines each Query gets one."""
+    roomy = height >= 4 * len(view.queries) + 3
+    title = Table.grid(expand=True)
+    title.add_column()
+    title.add_column(justify="right", style="dim", no_wrap=True)
+    hint = "" if view.phase in ("ended", "stopping") else "Ctrl-C stops after this Batch"
+    title.add_row(Text.assemble((view.flow, "bold"), f"  {view.phase}  ", (show_duration(view.seconds), "dim")), hint)
+    width = max((len(query.name) for query in view.queries), default=0)
+    lines: list[RenderableType] = [title]
+    for query in view.queries:
+        lines += [*([Text()] if roomy else []), _headline(query, width)]
+        if roomy:
+            lines += _details(query, width)
+    return Group(*lines)
+
+
+def _headline(query: QueryView, width: int) -> RenderableType:
+    mark, style = _LOOK[query.state]
+    line = Table.grid(padding=(0, 2))
+    row: list[RenderableType] = [Text.assemble((f"{mark} ", style), (query.name.ljust(width), "bold"))]
+    if query.done is not None:
+        row.append(ProgressBar(total=1.0, completed=query.done, width=_BAR_WIDTH, complete_style="green", finished_style="green"))
+        row.append(Text(f"{query.done:4.0%}"))
+    row.append(Text(f"{query.rows_per_s:>9,.0f} rows/s" if query.rows_per_s >= 1 else query.state, style=style))
+    if query.eta_s:
+        row.append(Text(f"{show_duration(query.eta_s)} left"))
+    line.add_row(*row)
+    return line
+
+
+def _details(query: QueryView, width: int) -> list[RenderableType]:
+    indent = " " * (width + 4)
+    counts = Text(indent)
+    for name, count, style in (
+        ("in", query.rows_in, ""),
+        ("out", query.rows_out, ""),
+        ("filtered", query.filtered, ""),
+        ("dead", query.dead, "yellow" if query.dead else ""),
+        ("late", query.late, "yellow" if query.late else ""),
+    ):
+        counts.append(f"{name} ", "dim").append(f"{count:,}   ", style)
+    if query.watermark:
+        counts.append("watermark ", "dim").append(query.watermark)
+    facts = []
+    if lag := lag_text(query):
+        facts.append(f"lag {lag}")
+    if query.batches:
+        phases = " ".join(f"{name} {show_duration(seconds)}" for name, seconds in query.phases_s.items() if seconds >= 0.05)
+        total = show_duration(sum(query.phases_s.values()))
+        facts.append(f"Batch {query.batches} took {total}" + (f" ({phases})" if phases else ""))
+    lines: list[RenderableType] = [counts]
+    if facts:
+        lines.append(Text(indent + "   ".join(facts), style="dim", no_wrap=True, overflow="ellipsis"))
+    if query.message:
+        lines.append(Text(indent + query.message, style="yellow" if query.state != "failed" else "red"))
+    return lines

@@ -1,0 +1,77 @@
+"""What a run leaves on the screen: what became of each Query, and the ledger that proves it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from scribengin.core.units import show_duration
+
+if TYPE_CHECKING:
+    from scribengin.local.contract import QueryResult, RunResult
+
+_STYLE = {"finished": "green", "stopped": "yellow", "failed": "red"}
+_COLUMNS = ("in", "made", "out", "filtered", "dead", "late", "held")
+
+
+def show_summary(result: RunResult, console: Console | None = None) -> None:
+    """Print it on stdout."""
+    console = console or Console(highlight=False)
+    console.print()
+    console.print(Text.assemble((result.flow, "bold"), " ", (result.state, _STYLE[result.state])))
+    for query in result.queries:
+        _show_query(query, console)
+    console.print()
+    console.print(ledger_table(result.queries))
+    if result.balanced:
+        console.print(Text("The ledger balances: every record that came in is accounted for.", style="green"))
+    else:
+        console.print(Text("The ledger does NOT balance:", style="red"))
+        for violation in result.violations:
+            console.print(Text(f"  {violation}", style="red"))
+
+
+def _show_query(query: QueryResult, console: Console) -> None:
+    rate = f", {query.this_run.rows_in / query.seconds:,.0f} rows/s" if query.seconds and query.this_run.rows_in else ""
+    batches = f"{query.batches:,} Batch{'es' * (query.batches != 1)}"
+    earlier = "" if query.rows.rows_in == query.this_run.rows_in else f" ({query.rows.rows_in:,} with earlier runs)"
+    console.print(
+        Text.assemble(
+            "  ", (query.name, "bold"), "  ", (query.state, _STYLE.get(query.state, "")),
+            f"  {query.this_run.rows_in:,} rows in {show_duration(query.seconds)}{rate}, {batches}{earlier}",
+        )
+    )  # fmt: skip
+    for sink in query.sinks:
+        console.print(Text(f"    {sink.rows:,} rows in {sink.place or sink.sink}"))
+    for note in query.notes:
+        console.print(Text(f"    {note}", style="dim"))
+    if query.error:
+        console.print(Text(f"    {query.error}", style="red"))
+        if query.remedy:
+            console.print(Text(f"    {query.remedy}"))
+
+
+def ledger_table(queries: tuple[QueryResult, ...]) -> Table:
+    """The rows of every node over the whole lineage; columns that are empty everywhere are left out."""
+    rows = [(query.name, node, counts.as_json()) for query in queries for node, counts in query.nodes.items()]
+    columns = [column for column in _COLUMNS if column in ("in", "out") or any(cells.get(column) for _, _, cells in rows)]
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column("Query")
+    table.add_column("node")
+    for column in columns:
+        table.add_column(column, justify="right")
+    before = ""
+    for query, node, cells in rows:
+        numbers = [_number(column, cells.get(column)) for column in columns]
+        table.add_row("" if query == before else query, node, *numbers)
+        before = query
+    return table
+
+
+def _number(column: str, count: int | None) -> Text:
+    if not count:
+        return Text("0" if column in ("in", "out") else "")
+    return Text(f"{count:,}", style="yellow" if column in ("dead", "late") else "")
