@@ -1,0 +1,120 @@
+"""Exit statuses and the one object of --json, whatever goes wrong."""
+
+import os
+import subprocess
+import sys
+
+import click
+import pytest
+
+from scribengin.cli import main as cli
+from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.core.errors import EnvironmentFault, Exit, InputError, Refused, ScribenginError, StateError
+from scribengin.core.problems import Place, Problem
+
+
+def made_command(monkeypatch, function):
+    """Let `scribengin version` run `function`."""
+    module = type("Module", (), {"command": AnsweringCommand("version", callback=function)})
+    monkeypatch.setattr(cli, "import_module", lambda _name: module)
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "code"),
+    [
+        (InputError([Problem("key", Place("f.yaml", 3, 4), "wrong", "do right")]), Exit.INPUT, "key"),
+        (Refused("second run", remedy="stop the first"), Exit.INPUT, "refused"),
+        (EnvironmentFault("no Java", remedy="install it", code="java-missing"), Exit.ENVIRONMENT, "java-missing"),
+        (StateError("a hole"), Exit.FAILED, "state"),
+        (ScribenginError("failed"), Exit.FAILED, "failed"),
+    ],
+)
+def test_an_error_becomes_its_exit_status_and_problems(monkeypatch, command, error, status, code):
+    def fail():
+        raise error
+
+    made_command(monkeypatch, fail)
+    ended = command("version", "--json")
+    assert ended.status == status
+    assert ended.codes == [code]
+    assert "Traceback" not in ended.err
+    ended = command("version")
+    assert ended.status == status
+    assert ended.out == ""
+    assert f"[{code}]" in ended.err
+
+
+def test_an_unknown_exception_shows_its_traceback_and_asks_for_a_report(monkeypatch, command):
+    def fail():
+        raise ZeroDivisionError("one over nothing")
+
+    made_command(monkeypatch, fail)
+    ended = command("version", "--json")
+    assert (ended.status, ended.codes) == (1, ["bug"])
+    assert "ZeroDivisionError: one over nothing" in ended.err
+    assert "Traceback" in ended.err
+    assert "report" in ended.object["problems"][0]["remedy"]
+
+
+def test_what_others_print_does_not_reach_stdout_under_json(monkeypatch, command):
+    def chatter():
+        print("from Python")
+        os.write(1, b"from the descriptor\n")
+        subprocess.run([sys.executable, "-c", "print('from a child')"], check=True)
+        return Answer({"a": 1})
+
+    made_command(monkeypatch, chatter)
+    ended = command("version", "--json")
+    assert ended.object["result"] == {"a": 1}
+    for text in ("from Python", "from the descriptor", "from a child"):
+        assert text in ended.err
+    assert "from Python" in command("version").out
+
+
+def test_a_wrong_command_line_is_wrong_input_with_a_suggestion(command):
+    ended = command("valdate", "--json")
+    assert (ended.status, ended.codes) == (2, ["usage"])
+    assert 'did you mean "validate"?' in ended.object["problems"][0]["message"]
+    assert command("version", "--jsn").status == 2
+    assert command("run").status == 2
+
+
+def test_ctrl_c_in_a_command_leaves_with_130(monkeypatch, command):
+    def interrupted():
+        raise KeyboardInterrupt
+
+    made_command(monkeypatch, interrupted)
+    assert command("version").status == 130
+
+
+def test_a_reader_that_leaves_early_is_no_traceback():
+    command = f"{sys.executable} -m scribengin.cli completion bash --json"
+    ended = subprocess.run(["bash", "-c", f"{command} | true"], capture_output=True, text=True, check=False)
+    assert "Traceback" not in ended.stderr
+
+
+def test_every_listed_command_is_there_and_knows_json(command):
+    with click.Context(cli.scribengin) as context:
+        for name in cli.scribengin.list_commands(context):
+            found = cli.scribengin.get_command(context, name)
+            for leaf in found.commands.values() if isinstance(found, click.Group) else [found]:
+                assert isinstance(leaf, AnsweringCommand), name
+                assert any("--json" in parameter.opts for parameter in leaf.params), name
+                assert leaf.help, name
+
+
+def test_version_names_what_it_runs_on(command):
+    result = command("version", "--json").object["result"]
+    assert result.keys() == {"scribengin", "pyspark", "python"}
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_prints_a_script(command, shell):
+    assert "_SCRIBENGIN_COMPLETE" in command("completion", shell).out
+    assert command("completion", shell, "--json").object["result"]["shell"] == shell
+
+
+def test_completion_knows_the_commands():
+    words = {"_SCRIBENGIN_COMPLETE": "bash_complete", "COMP_WORDS": "scribengin va", "COMP_CWORD": "1"}
+    ended = subprocess.run([sys.executable, "-m", "scribengin.cli"], env=os.environ | words, capture_output=True, text=True, check=False)
+    assert "validate" in ended.stdout
