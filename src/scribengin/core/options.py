@@ -31,6 +31,8 @@ class Option:
     high: float | None = None
     pace: bool = False
     """True where it says only how much at once or how fast: another value changes no row"""
+    formats: tuple[str, ...] = ()
+    """the values of `format:` beside which it means something; empty for all"""
 
     @property
     def required(self) -> bool:

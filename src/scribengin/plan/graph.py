@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from scribengin.spec.model import Python, Route, Sink, Source, Step
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from scribengin.spec.model import Flow, Node
 
@@ -51,6 +51,12 @@ class Graph:
     def nodes(self) -> dict[str, Node]:
         """Every node, sources first, in the file's order."""
         return {**self.flow.sources, **self.flow.steps, **self.flow.sinks}
+
+    @property
+    def reading(self) -> Iterator[Step | Sink]:
+        """Every node that reads others, in the file's order."""
+        yield from self.flow.steps.values()
+        yield from self.flow.sinks.values()
 
     @cached_property
     def parents(self) -> dict[str, tuple[str, ...]]:

@@ -3,6 +3,8 @@
 from scribengin.core.options import REQUIRED, NodeType, Option
 
 _FORMATS = ("json", "csv", "text", "parquet")
+_LINES = ("json", "csv", "text")
+_CSV = ("csv",)
 
 SOURCE = NodeType(
     type="files",
@@ -17,18 +19,31 @@ SOURCE = NodeType(
             "`strict` keeps the parse contract; `spark` is Spark's own reader, with its deviations",
             "strict",
             ("strict", "spark"),
+            formats=("json", "csv"),
         ),
         Option("max_files", "int", "files one Batch takes at most", None, example="100", low=1, pace=True),
         Option("max_bytes", "bytes", "bytes one Batch takes at most (at least one file)", None, example="256MiB", low=1, pace=True),
         Option("split", "bytes", "how much of a large uncompressed file one task reads", 32 * 2**20, example="64MiB", low=65536, pace=True),
-        Option("growing", "bool", "go on from the recorded length when a file grows; takes whole lines only", False),
-        Option("settle", "duration", "a file must be unchanged for so long before it is taken (0 under --once)", 2.0, example="2s", pace=True),
+        Option("growing", "bool", "go on from the recorded length when a file grows; takes whole lines only", False, formats=_LINES),
+        Option(
+            "settle", "duration", "a file must be unchanged for so long before it is taken (0 under --once)", 2.0, example="2s", pace=True
+        ),
         Option("on_change", "choice", "what a file does that changed after it was taken", "stop", ("stop", "ignore")),
-        Option("max_record", "bytes", "a longer record is a dead letter with its first 64 KiB", 16 * 2**20, example="16MiB", low=1024),
-        Option("compression", "choice", "of the files; `auto` goes by the suffix", "auto", ("auto", "none", "gzip", "zstd")),
-        Option("header", "bool", "csv: the first line names the columns", True),
-        Option("delimiter", "text", "csv: what stands between two cells", ",", example=","),
-        Option("null", "text", "csv: the cell that means null", "", example="NA"),
+        Option(
+            "max_record",
+            "bytes",
+            "a longer record is a dead letter with its first 64 KiB",
+            16 * 2**20,
+            example="16MiB",
+            low=1024,
+            formats=_LINES,
+        ),
+        Option(
+            "compression", "choice", "of the files; `auto` goes by the suffix", "auto", ("auto", "none", "gzip", "zstd"), formats=_LINES
+        ),
+        Option("header", "bool", "csv: the first line names the columns", True, formats=_CSV),
+        Option("delimiter", "text", "csv: what stands between two cells", ",", example=",", formats=_CSV),
+        Option("null", "text", "csv: the cell that means null", "", example="NA", formats=_CSV),
     ),
     abilities=frozenset({"replayable", "bounded", "static", "growing"}),
 )
@@ -48,9 +63,9 @@ SINK = NodeType(
             ("auto", "none", "gzip", "zstd", "snappy"),
         ),
         Option("partition_by", "list", "columns that become folders (`column=value/`)", (), example="[country]"),
-        Option("header", "bool", "csv: write the column names first", True),
-        Option("delimiter", "text", "csv: what stands between two cells", ",", example=","),
-        Option("null", "text", "csv: the cell that means null", "", example="NA"),
+        Option("header", "bool", "csv: write the column names first", True, formats=_CSV),
+        Option("delimiter", "text", "csv: what stands between two cells", ",", example=",", formats=_CSV),
+        Option("null", "text", "csv: the cell that means null", "", example="NA", formats=_CSV),
     ),
     abilities=frozenset({"exactly_once", "append"}),
 )

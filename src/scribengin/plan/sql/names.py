@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,8 @@ class QueryFacts:
     tables: tuple[str, ...]
     """the inputs that it reads, each once"""
     columns: Columns | None
+    known: Columns = ()
+    """the columns of its inputs whose names stand in one input only"""
 
 
 def check_expression(text: Text, columns: Columns | None, of: str) -> list[Fault]:
@@ -77,7 +80,10 @@ def read_query(text: Text, inputs: Mapping[str, Columns | None]) -> QueryFacts:
     for scope in scopes:  # inner ones first
         reader.read(scope)
     columns = reader.given.get(id(scopes[-1])) if scopes else None
-    return QueryFacts(tuple(reader.faults), tuple(dict.fromkeys(reader.tables)), columns)
+    everything = [column for given in inputs.values() for column in given or ()]
+    names = Counter(column.name.lower() for column in everything)
+    known = tuple(column for column in everything if names[column.name.lower()] == 1)
+    return QueryFacts(tuple(reader.faults), tuple(dict.fromkeys(reader.tables)), columns, known)
 
 
 class _Reader:
@@ -252,8 +258,9 @@ def _first_part(column: exp.Column) -> str:
     return str(column.parts[0].name)
 
 
-def _unknown_column(column: exp.Expr, name: str, columns: Columns, of: str) -> Fault:
+def _unknown_column(column: exp.Column, name: str, columns: Columns, of: str) -> Fault:
     known = [known.name for known in columns]
     some = ", ".join(known[:12]) + (", …" if len(known) > 12 else "")
     remedy = did_you_mean(name, known) or f"its columns are {some}"
-    return Fault("column-unknown", start_of(column) or 0, f'unknown column "{name}" of {of}', remedy)
+    part = next(part for part in column.parts if part.name == name)
+    return Fault("column-unknown", start_of(part) or 0, f'unknown column "{name}" of {of}', remedy)

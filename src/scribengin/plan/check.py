@@ -1,0 +1,56 @@
+"""All rules over one Flow."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scribengin.plan.checks import arrows, columns, emit, ends, expressions, folders, python_steps, static, time
+from scribengin.plan.checks.subject import Rule, Subject
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from scribengin.core.options import NodeType
+    from scribengin.core.problems import Problem
+    from scribengin.spec.model import Flow
+    from scribengin.spec.places import Places
+
+RULES: tuple[Rule, ...] = (
+    arrows.no_cycle,
+    arrows.inputs_are_there,
+    arrows.inputs_are_counted,
+    arrows.everything_is_read,
+    folders.one_writer_a_folder,
+    folders.no_sink_feeds_a_source,
+    static.static_is_supported,
+    static.static_stands_beside_a_stream,
+    ends.options_fit_the_format,
+    ends.schemas_are_known,
+    ends.delivery_can_be_kept,
+    ends.queries_are_named_once,
+    ends.columns_fit_the_sink,
+    python_steps.functions_are_there,
+    python_steps.branches_are_declared,
+    python_steps.frames_fail_whole,
+    expressions.queries_hold,
+    expressions.expressions_hold,
+    columns.keys_are_there,
+    columns.parse_reads_text,
+    columns.unions_match,
+    columns.names_stand_once,
+    time.watermarks_fit,
+    time.time_columns_fit,
+    time.state_is_bounded,
+    emit.emit_fits,
+    emit.nothing_means_per_batch,
+)
+
+
+def check_flow(flow: Flow, places: Places, *, source_types: Mapping[str, NodeType], sink_types: Mapping[str, NodeType]) -> list[Problem]:
+    """Every Problem of a Flow, in file order. Reads modules, imports none; needs neither Java nor Spark.
+
+    Types and options of single keys are the parser's business; these rules look at the flow as a whole.
+    """
+    subject = Subject(flow, places, source_types, sink_types)
+    problems = [problem for rule in RULES for problem in rule(subject)]
+    return sorted(dict.fromkeys(problems), key=lambda problem: problem.place)

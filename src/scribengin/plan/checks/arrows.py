@@ -1,0 +1,114 @@
+"""Rules on who reads whom."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scribengin.core.problems import did_you_mean
+from scribengin.plan.checks.subject import Subject, called, path_of
+from scribengin.plan.graph import base, branches, inputs_of
+from scribengin.spec.model import Join, Merge, Route, Sink, Source, Sql, Step
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from scribengin.core.problems import Problem
+
+
+def no_cycle(subject: Subject) -> Iterator[Problem]:
+    """A node that feeds itself would never end."""
+    for cycle in subject.graph.cycles:
+        shown = " -> ".join((*cycle, cycle[0]))
+        node = subject.graph.nodes[cycle[0]]
+        yield subject.problem("cycle", path_of(node, "from"), f"the flow runs in a circle: {shown}", "let one of them read something else")
+
+
+def inputs_are_there(subject: Subject) -> Iterator[Problem]:
+    """Every `from:` names a source, a step or a branch."""
+    for node in subject.graph.nodes.values():
+        for index, reference in enumerate(inputs_of(node)):
+            found = _wrong_reference(subject, node, reference)
+            if found is not None:
+                code, message, remedy = found
+                yield subject.problem(code, path_of(node, "from", index), f"{called(node)} {message}", remedy)
+
+
+def _wrong_reference(subject: Subject, node: Source | Step | Sink, reference: str) -> tuple[str, str, str] | None:
+    target = subject.graph.nodes.get(base(reference))
+    if target is None:
+        known = [*subject.flow.sources, *subject.flow.steps]
+        near = did_you_mean(reference, [id_ for id_ in known if id_ != node.id]) or f"there are {', '.join(known)}"
+        return "input-unknown", f'reads "{reference}", which nothing writes', near
+    if isinstance(target, Sink):
+        fed = " and ".join(target.inputs)
+        return "input-is-sink", f'reads "{reference}", which is a sink: what it writes leaves the flow', f"read what feeds it: {fed}"
+    names = branches(target)
+    _, dot, branch = reference.partition(".")
+    if dot and branch not in names:
+        remedy = did_you_mean(branch, names) or (f"its branches are {', '.join(names)}" if names else f'read "{target.id}"')
+        has = f'{called(target)} has no branch "{branch}"' if names else f"{called(target)} has no branches"
+        return "branch-unknown", f'reads "{reference}", but {has}', remedy
+    if not dot and isinstance(target, Step) and isinstance(target.action, Route):
+        shown = ", ".join(f"{target.id}.{name}" for name in names)
+        return "branch-missing", f'reads "{reference}", a route, without a branch', f"read one of {shown}"
+    return None
+
+
+def inputs_are_counted(subject: Subject) -> Iterator[Problem]:
+    """A join reads two inputs, a merge two or more, sql and sinks one or more, the others one; none reads the same one twice."""
+    for node in subject.graph.reading:
+        count = len(node.inputs)
+        twice = next((reference for index, reference in enumerate(node.inputs) if reference in node.inputs[:index]), None)
+        if twice is not None:
+            index = len(node.inputs) - 1 - node.inputs[::-1].index(twice)
+            message = f'{called(node)} reads "{twice}" twice: each of its records would count double'
+            yield subject.problem("input-twice", path_of(node, "from", index), message, "name it once")
+            continue
+        if isinstance(node, Sink):
+            continue
+        match node.action:
+            case Join() if count != 2:
+                message = f"{called(node)} joins {count} input{'s' * (count != 1)}, a join has two"
+                yield subject.problem(
+                    "inputs-count", path_of(node, "from"), message, "write from: [left, right]; join more in several steps"
+                )
+            case Merge() if count < 2:
+                yield subject.problem(
+                    "inputs-count", path_of(node, "from"), f"{called(node)} merges one input", "name two or more: from: [a, b]"
+                )
+            case Merge(how="intersect") if count != 2:
+                message = f"{called(node)} intersects {count} inputs, an intersection has two"
+                yield subject.problem("inputs-count", path_of(node, "from"), message, "intersect more in several steps")
+            case Join() | Merge() | Sql():
+                pass
+            case _ if count != 1:
+                kind = type(node.action).__name__.lower()
+                remedy = f"merge them first: a step with from: [{', '.join(node.inputs)}] and nothing else is their union"
+                yield subject.problem("inputs-count", path_of(node, "from"), f"{called(node)} is a {kind} and reads {count} inputs", remedy)
+
+
+def everything_is_read(subject: Subject) -> Iterator[Problem]:
+    """A step that nobody reads is a mistake; a source or a branch that nobody reads may be one."""
+    graph = subject.graph
+    if not subject.flow.sinks:
+        message = "the flow has no sink, so nothing would run"
+        yield subject.problem("sink-missing", ("sinks",), message, "add one under sinks:")
+        return
+    for source in subject.flow.sources.values():
+        if not graph.readers[source.id]:
+            yield subject.problem_at_key("source-unread", path_of(source), f"{called(source)} is read by nothing", severity="warning")
+    for step in subject.flow.steps.values():
+        if not graph.readers[step.id]:
+            remedy = "let a sink or a step read it, or take it out"
+            yield subject.problem_at_key("step-unread", path_of(step), f"{called(step)} is read by nothing", remedy)
+            continue
+        for branch in branches(step):
+            if f"{step.id}.{branch}" not in graph.references:
+                message = f'branch "{step.id}.{branch}" is read by nothing: its records are filtered out'
+                yield subject.problem_at_key("branch-unread", _branch_path(step, branch), message, severity="warning")
+
+
+def _branch_path(step: Step, branch: str) -> tuple[str | int, ...]:
+    if not isinstance(step.action, Route):
+        return path_of(step, "branches")
+    return path_of(step, "route", "otherwise" if branch == step.action.otherwise else branch)

@@ -1,0 +1,128 @@
+"""Rules on the columns that steps name and give."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scribengin.core.problems import did_you_mean
+from scribengin.plan.checks.subject import Subject, called, path_of
+from scribengin.plan.columns import find
+from scribengin.spec.model import Aggregate, Dedupe, Join, Merge, Parse, Select, Sink, Step
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from scribengin.core.problems import Problem
+    from scribengin.spec.places import Path
+
+
+def keys_are_there(subject: Subject) -> Iterator[Problem]:
+    """Keys, `by` columns and the column to parse are columns of every input that must have them."""
+    for step in subject.flow.steps.values():
+        match step.action:
+            case Aggregate(by=names):
+                yield from _named(subject, step, path_of(step, "aggregate", "by"), names, "groups by")
+            case Dedupe(key=names):
+                yield from _named(subject, step, path_of(step, "dedupe", "key"), names, "has the key")
+            case Join(key=names):
+                yield from _named(subject, step, path_of(step, "join", "key"), names, "joins on")
+                yield from _key_types(subject, step, names)
+            case Merge(how="intersect", key=names):
+                yield from _named(subject, step, path_of(step, "merge", "key"), names, "has the key")
+                yield from _key_types(subject, step, names)
+            case Parse(column=name):
+                yield from _named(subject, step, path_of(step, "parse", "column"), (name,), "parses")
+            case _:
+                pass
+
+
+def _named(subject: Subject, step: Step, path: Path, names: tuple[str, ...], does: str) -> Iterator[Problem]:
+    for index, name in enumerate(names):
+        for reference in step.inputs:
+            columns = subject.resolved.of(reference)
+            if columns is None or find(columns, name) is not None:
+                continue
+            remedy = did_you_mean(name, (column.name for column in columns)) or f"it has {', '.join(column.name for column in columns)}"
+            message = f'{called(step)} {does} "{name}", which "{reference}" does not have'
+            yield subject.problem("column-unknown", (*path, index), message, remedy)
+
+
+def _key_types(subject: Subject, step: Step, names: tuple[str, ...]) -> Iterator[Problem]:
+    for name in names:
+        types = {}
+        for reference in step.inputs:
+            column = find(subject.resolved.of(reference) or (), name)
+            if column is not None and column.type is not None:
+                types[reference] = column.type
+        if len(set(types.values())) > 1:
+            shown = " and ".join(f"{type_} in {reference}" for reference, type_ in types.items())
+            key = "join" if isinstance(step.action, Join) else "merge"
+            message = f'{called(step)}: the key "{name}" is {shown}'
+            yield subject.problem("key-types", path_of(step, key, "key"), message, "cast one of them in a select before")
+
+
+def parse_reads_text(subject: Subject) -> Iterator[Problem]:
+    """The column that a parse step reads is STRING or BINARY."""
+    for step in subject.flow.steps.values():
+        if isinstance(step.action, Parse) and step.inputs:
+            column = find(subject.resolved.of(step.inputs[0]) or (), step.action.column)
+            if column is not None and column.type is not None and column.type.name not in ("STRING", "BINARY"):
+                message = f'{called(step)} parses "{column.name}", which is {column.type}, not STRING or BINARY'
+                yield subject.problem("parse-type", path_of(step, "parse", "column"), message)
+
+
+def unions_match(subject: Subject) -> Iterator[Problem]:
+    """What is put together by name has the same names, and the same types where they are known."""
+    for node in subject.graph.reading:
+        if len(node.inputs) < 2 or not (isinstance(node, Sink) or (isinstance(node.action, Merge) and node.action.how == "union")):
+            continue
+        first = subject.resolved.of(node.inputs[0])
+        for index, reference in enumerate(node.inputs[1:], start=1):
+            other = subject.resolved.of(reference)
+            if first is None or other is None:
+                continue
+            path = path_of(node, "from", index)
+            names, others = [column.name for column in first], [column.name for column in other]
+            if set(names) != set(others):
+                missing = [name for name in names if name not in others]
+                surplus = [name for name in others if name not in names]
+                parts = [f"lacks {', '.join(missing)}"] * bool(missing) + [f"has {', '.join(surplus)} beside"] * bool(surplus)
+                message = f'{called(node)} puts "{node.inputs[0]}" and "{reference}" together, but "{reference}" {" and ".join(parts)}'
+                yield subject.problem("union-columns", path, message, "bring both to the same columns with a select")
+                continue
+            for column in first:
+                same = find(other, column.name)
+                if same is not None and same.type and column.type and same.type != column.type:
+                    message = (
+                        f'{called(node)}: column "{column.name}" is {column.type} in "{node.inputs[0]}" and {same.type} in "{reference}"'
+                    )
+                    yield subject.problem("union-columns", path, message, "cast one of them in a select before")
+
+
+def names_stand_once(subject: Subject) -> Iterator[Problem]:
+    """No output has two columns of one name."""
+    for step in subject.flow.steps.values():
+        match step.action:
+            case Select(pairs):
+                yield from _twice(subject, step, path_of(step, "select"), [name for name, _ in pairs])
+            case Aggregate(by, pairs, window):
+                own = ["window_start", "window_end"] * bool(window)
+                yield from _twice(subject, step, path_of(step, "aggregate", "columns"), [*own, *by, *(name for name, _ in pairs)])
+            case Join(key=key, how=how) if len(step.inputs) == 2 and how != "semi":
+                left, right = (subject.resolved.of(reference) or () for reference in step.inputs)
+                both = [column.name for column in left if find(right, column.name) and column.name not in key]
+                if both:
+                    kept = ", ".join(f"{both[0]} AS {step.inputs[1].replace('.', '_')}_{both[0]}" for _ in both[:1])
+                    message = f"{called(step)}: {' and '.join(step.inputs)} both have {', '.join(both)}"
+                    remedy = f"rename in a select before the join ({kept}), or leave one out"
+                    yield subject.problem_at_key("column-twice", path_of(step, "join"), message, remedy)
+            case _:
+                pass
+
+
+def _twice(subject: Subject, step: Step, path: Path, names: list[str]) -> Iterator[Problem]:
+    seen: set[str] = set()
+    for name in names:
+        if name.lower() in seen:
+            yield subject.problem("column-twice", path, f'{called(step)} gives two columns "{name}"', "name one of them otherwise")
+        seen.add(name.lower())

@@ -1,0 +1,136 @@
+"""Rules on single sources and sinks: formats, schemas, what a sink can do, what sinks of one Query must share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scribengin.core.problems import did_you_mean
+from scribengin.plan.checks.subject import Subject, called, path_of
+from scribengin.plan.cut import query_sinks
+from scribengin.plan.resolve import source_columns
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from scribengin.core.problems import Problem
+
+_NEED_SCHEMA = ("json", "csv")
+_NESTED = ("ARRAY", "MAP", "STRUCT", "BINARY")
+
+
+def options_fit_the_format(subject: Subject) -> Iterator[Problem]:
+    """An option that means nothing for the chosen format is a mistake."""
+    nodes = ((subject.source_types, subject.flow.sources), (subject.sink_types, subject.flow.sinks))
+    for types, members in nodes:
+        for node in members.values():
+            declared = types.get(node.type)
+            format_ = node.options.get("format")
+            if declared is None or format_ is None:
+                continue
+            for name in node.options:
+                option = declared.option(name)
+                if option is not None and option.formats and format_ not in option.formats:
+                    message = f'{called(node)} has "{name}", which format {format_} does not have'
+                    remedy = f"take it out; it belongs to {' and '.join(option.formats)}"
+                    yield subject.problem_at_key("option-not-of-format", path_of(node, name), message, remedy)
+    for sink in subject.flow.sinks.values():
+        if sink.options.get("compression") == "snappy" and sink.options.get("format") != "parquet":
+            message = f"{called(sink)}: snappy is a compression of parquet, not of {sink.options.get('format')}"
+            yield subject.problem("option-not-of-format", path_of(sink, "compression"), message, "use gzip, zstd or none")
+
+
+def schemas_are_known(subject: Subject) -> Iterator[Problem]:
+    """JSON and CSV say nothing of their columns; text and sequences have columns of their own."""
+    for source in subject.flow.sources.values():
+        format_ = source.options.get("format")
+        if source.schema is None:
+            if format_ in _NEED_SCHEMA:
+                remedy = 'add the columns that you want: schema: "id BIGINT, name STRING"'
+                message = f"{called(source)} reads {format_} and has no schema"
+                yield subject.problem_at_key("schema-missing", path_of(source), message, remedy)
+            continue
+        if format_ == "text" and [str(field.type) for field in source.schema.fields.fields] != ["STRING"]:
+            message = f"{called(source)} reads text, whose records are one STRING each"
+            yield subject.problem("schema-surplus", path_of(source, "schema"), message, "write schema: value STRING, or take it out")
+        if source.type == "sequence":
+            message = f"{called(source)} makes its own columns, id BIGINT and ts TIMESTAMP"
+            yield subject.problem("schema-surplus", path_of(source, "schema"), message, "take `schema` out")
+    for source in subject.flow.sources.values():
+        if source.static and source.watermark is not None and source_columns(source) is not None:
+            message = f"{called(source)} is static and has a watermark, which only a stream has"
+            yield subject.problem(
+                "watermark-on-static", path_of(source, "watermark"), message, "take one of the two out", severity="warning"
+            )
+
+
+def delivery_can_be_kept(subject: Subject) -> Iterator[Problem]:
+    """`exactly_once` needs a sink that can do it and sources that can hand out again what they handed out."""
+    for sink in subject.flow.sinks.values():
+        declared = subject.sink_types.get(sink.type)
+        if declared is None or "view" in declared.abilities or (sink.delivery or subject.flow.defaults.delivery) != "exactly_once":
+            continue
+        path = path_of(sink, "delivery") if sink.delivery else path_of(sink, "type")
+        if "exactly_once" not in declared.abilities:
+            message = f"{called(sink)}: delivery is exactly_once, which a sink of type {sink.type} cannot keep"
+            yield subject.problem("delivery-unsupported", path, message, "write delivery: at_least_once, or use a sink that can (files)")
+            continue
+        above = subject.graph.upstream([sink.id])
+        for source in subject.flow.sources.values():
+            gives = subject.source_types.get(source.type)
+            if source.id in above and gives is not None and "replayable" not in gives.abilities:
+                message = f'{called(sink)}: delivery is exactly_once, but source "{source.id}" (type {source.type}) cannot be read again'
+                yield subject.problem("delivery-unsupported", path, message, "write delivery: at_least_once")
+
+
+def queries_are_named_once(subject: Subject) -> Iterator[Problem]:
+    """Sinks that share a Query share its trigger; a Query's name is no other sink's id."""
+    for name, sinks in query_sinks(subject.flow).items():
+        first, *others = sinks
+        for sink in others:
+            if (sink.together is None) != (first.together is None):
+                with_name = sink if sink.together else first
+                message = f"{called(with_name)} has together: {name}, which is also the id of a sink that is not in it"
+                yield subject.problem("together-name", path_of(with_name, "together"), message, "choose another name")
+            elif _trigger(subject, sink.trigger_s) != _trigger(subject, first.trigger_s):
+                message = f'{called(sink)} has another trigger than sink "{first.id}", but together: {name} makes them one Query'
+                yield subject.problem("together-trigger", path_of(sink, "trigger"), message, "give both the same trigger")
+
+
+def _trigger(subject: Subject, given: float | None) -> float:
+    return subject.flow.defaults.trigger_s if given is None else given
+
+
+def columns_fit_the_sink(subject: Subject) -> Iterator[Problem]:
+    """`partition_by` names columns and leaves some; text takes one STRING; CSV takes no nested values."""
+    for sink in subject.flow.sinks.values():
+        columns = subject.resolved.of(sink.id)
+        if columns is None:
+            continue
+        names = [column.name for column in columns]
+        folders = tuple(sink.options.get("partition_by") or ())
+        for index, name in enumerate(folders):
+            if name not in names:
+                message = f'{called(sink)} partitions by "{name}", which it does not get'
+                yield subject.problem("partition-unknown", path_of(sink, "partition_by", index), message, _known(name, names))
+        if folders and set(names) <= set(folders):
+            message = f"{called(sink)} partitions by all of its columns: nothing is left for the files"
+            yield subject.problem("partition-all", path_of(sink, "partition_by"), message, "leave out at least one")
+        rest = [column for column in columns if column.name not in folders]
+        match sink.options.get("format"):
+            case "text" if len(rest) != 1 or (rest[0].type is not None and rest[0].type.name != "STRING"):
+                shown = ", ".join(map(str, rest))
+                message = f"{called(sink)} writes text, which takes one STRING column, and gets {shown}"
+                yield subject.problem(
+                    "format-columns", path_of(sink, "format"), message, "select one column before it, or use format: json"
+                )
+            case "csv":
+                for column in rest:
+                    if column.type is not None and column.type.name in _NESTED:
+                        message = f'{called(sink)} writes csv, which has no form for column "{column.name}" ({column.type})'
+                        yield subject.problem("format-columns", path_of(sink, "format"), message, "use format: json, or turn it into text")
+            case _:
+                pass
+
+
+def _known(name: str, names: list[str]) -> str:
+    return did_you_mean(name, names) or f"its columns are {', '.join(names)}"

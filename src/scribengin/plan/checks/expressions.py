@@ -1,0 +1,88 @@
+"""Rules on SQL texts: syntax, names, types, casts that can fail."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from scribengin.plan.checks.subject import Subject, called, path_of
+from scribengin.plan.sql.faults import has_aggregate, risky_casts, unknown_functions
+from scribengin.plan.sql.names import check_expression, expression_result, read_query
+from scribengin.plan.sql.parse import parse_expression, parse_query
+from scribengin.spec.model import Aggregate, Filter, Route, Select, Sql, Step
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from scribengin.core.problems import Problem
+    from scribengin.plan.columns import Columns
+    from scribengin.spec.places import Path
+
+
+class _Input(NamedTuple):
+    """What an expression stands over."""
+
+    id: str
+    columns: Columns | None
+
+
+def queries_hold(subject: Subject) -> Iterator[Problem]:
+    """The text of every sql step can be read, and names inputs and columns that are there."""
+    for step in subject.flow.steps.values():
+        if not isinstance(step.action, Sql):
+            continue
+        path = path_of(step, "sql")
+        text = parse_query(step.action.text)
+        facts = read_query(text, {reference: subject.resolved.of(reference) for reference in step.inputs})
+        for fault in (*facts.faults, *unknown_functions(text), *risky_casts(text, facts.known)):
+            yield subject.fault(fault, path, called(step))
+        if text.tree is not None and not any(fault.code == "sql-input-unknown" for fault in facts.faults):
+            for index, reference in enumerate(step.inputs):
+                if reference not in facts.tables:
+                    message = f'{called(step)} has "{reference}" in its `from:`, but its query does not read it'
+                    yield subject.problem("sql-input-unread", path_of(step, "from", index), message, "take it out, or use it in the query")
+
+
+def expressions_hold(subject: Subject) -> Iterator[Problem]:
+    """Predicates and expressions can be read and name columns that are there; a predicate is BOOLEAN."""
+    for step in subject.flow.steps.values():
+        over = _Input(step.inputs[0], subject.resolved.of(step.inputs[0])) if len(step.inputs) == 1 else _Input("its inputs", None)
+        match step.action:
+            case Filter(predicate):
+                yield from _predicate(subject, step, path_of(step, "filter"), predicate, over)
+            case Route(cases):
+                for branch, predicate in cases:
+                    yield from _predicate(subject, step, path_of(step, "route", branch), predicate, over)
+            case Select(pairs):
+                for index, (name, expression) in enumerate(pairs):
+                    path = subject.item(path_of(step, "select"), name, index)
+                    yield from _expression(subject, step, path, expression, over, aggregates=False)
+            case Aggregate(columns=pairs):
+                for index, (name, expression) in enumerate(pairs):
+                    path = subject.item(path_of(step, "aggregate", "columns"), name, index)
+                    yield from _expression(subject, step, path, expression, over, aggregates=True)
+            case _:
+                pass
+        for name, predicate in step.require:
+            yield from _predicate(subject, step, path_of(step, "require", name), predicate, _Input(step.id, subject.resolved.of(step.id)))
+
+
+def _predicate(subject: Subject, step: Step, path: Path, predicate: str, over: _Input) -> Iterator[Problem]:
+    yield from _expression(subject, step, path, predicate, over, aggregates=False)
+    result = expression_result(parse_expression(predicate), over.columns)
+    if result is not None and result.name != "BOOLEAN":
+        yield subject.problem("predicate-type", path, f"{called(step)}: a predicate is true or false, this one is {result}", "compare it")
+
+
+def _expression(subject: Subject, step: Step, path: Path, expression: str, over: _Input, *, aggregates: bool) -> Iterator[Problem]:
+    text = parse_expression(expression)
+    faults = [*check_expression(text, over.columns, over.id), *unknown_functions(text), *risky_casts(text, over.columns or ())]
+    for fault in faults:
+        yield subject.fault(fault, path, called(step))
+    if text.tree is None:
+        return
+    if aggregates and not has_aggregate(text):
+        message = f'{called(step)}: "{expression}" aggregates nothing'
+        yield subject.problem("aggregate-missing", path, message, f"wrap it, such as max({expression}), or add it to `by`")
+    elif not aggregates and has_aggregate(text):
+        message = f'{called(step)}: "{expression}" aggregates rows, which only `aggregate:` and `sql:` do'
+        yield subject.problem("aggregate-misplaced", path, message, "use a step with aggregate:")

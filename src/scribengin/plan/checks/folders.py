@@ -1,0 +1,74 @@
+"""Rules on the folders that sources read and sinks write."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from scribengin.plan.checks.subject import Subject, called, path_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from scribengin.core.options import NodeType
+    from scribengin.core.problems import Problem
+    from scribengin.spec.model import Sink, Source
+
+_GLOB = re.compile(r"[*?\[]")
+
+
+def one_writer_a_folder(subject: Subject) -> Iterator[Problem]:
+    """Two sinks never write to one folder, nor one inside the other's: a reader would see both as one."""
+    written: list[tuple[Sink, Path]] = []
+    for sink in subject.flow.sinks.values():
+        folder = _folder(subject, sink, subject.sink_types)
+        if folder is None:
+            continue
+        for other, taken in written:
+            if folder == taken:
+                message = f'{called(sink)} writes to {sink.options["path"]}, as sink "{other.id}" does'
+            elif folder.is_relative_to(taken) or taken.is_relative_to(folder):
+                message = (
+                    f'{called(sink)} writes to {sink.options["path"]}, sink "{other.id}" to {other.options["path"]}: one lies in the other'
+                )
+            else:
+                continue
+            remedy = (
+                f"give each its own folder, or let one sink read both: from: [{', '.join(dict.fromkeys((*other.inputs, *sink.inputs)))}]"
+            )
+            yield subject.problem("folder-two-writers", path_of(sink, "path"), message, remedy)
+            break
+        written.append((sink, folder))
+
+
+def no_sink_feeds_a_source(subject: Subject) -> Iterator[Problem]:
+    """A sink that writes where a source of the flow reads would feed the flow with its own output."""
+    for source in subject.flow.sources.values():
+        read = _folder(subject, source, subject.source_types)
+        if read is None:
+            continue
+        text = str(source.options["path"])
+        for sink in subject.flow.sinks.values():
+            written = _folder(subject, sink, subject.sink_types)
+            if written is not None and _meet(read, written, deep=not _GLOB.search(text) or "**" in text):
+                message = f'{called(sink)} writes to {sink.options["path"]}, where source "{source.id}" reads ({text})'
+                yield subject.problem("folder-read-and-written", path_of(sink, "path"), message, "write to a folder beside it")
+
+
+def _meet(read: Path, written: Path, *, deep: bool) -> bool:
+    return read == written or read.is_relative_to(written) or (deep and written.is_relative_to(read))
+
+
+def _folder(subject: Subject, node: Source | Sink, types: Mapping[str, NodeType]) -> Path | None:
+    """The folder of a node whose type has a `path`; of a glob, the part before its first wildcard."""
+    declared = types[node.type].option("path") if node.type in types else None
+    text = node.options.get("path")
+    if declared is None or declared.kind != "path" or not isinstance(text, str) or "://" in text:
+        return None
+    parts: list[str] = []
+    for part in Path(text).parts:
+        if _GLOB.search(part):
+            break
+        parts.append(part)
+    return subject.flow.folder.joinpath(*parts).resolve()

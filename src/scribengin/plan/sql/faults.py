@@ -1,0 +1,70 @@
+"""What in a SQL text is likely to hurt at run time: casts that can fail, functions that Spark does not have."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scribengin.core.problems import did_you_mean
+from scribengin.plan.columns import Columns, find
+from scribengin.plan.sql.functions import AGGREGATES, FUNCTIONS
+from scribengin.plan.sql.parse import Fault, Text, keyword, start_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sqlglot import exp
+
+
+def unknown_functions(text: Text) -> Iterator[Fault]:
+    """Calls of functions that neither Spark 4.2 nor sqlglot knows. A warning: Spark has the last word."""
+    from sqlglot import exp
+
+    if text.tree is None:
+        return
+    for call in text.tree.find_all(exp.Anonymous):
+        name = call.name.lower()
+        if name not in FUNCTIONS:
+            remedy = did_you_mean(name, FUNCTIONS) or "see Spark's list of SQL functions, or use a python step"
+            yield Fault(
+                "sql-function-unknown",
+                call.meta.get("start", start_of(call) or 0),
+                f'Spark has no function "{call.name}"',
+                remedy,
+                "warning",
+            )
+
+
+def risky_casts(text: Text, columns: Columns) -> Iterator[Fault]:
+    """Casts of STRING columns to what not every text is: in Spark's ANSI mode one bad row fails them."""
+    from sqlglot import exp
+
+    if text.tree is None:
+        return
+    for cast in text.tree.find_all(exp.Cast):
+        tried = isinstance(cast, exp.TryCast) and cast.args.get("safe")
+        column = find(columns, cast.this.name) if isinstance(cast.this, exp.Column) else None
+        if tried or column is None or column.type is None or column.type.name != "STRING":
+            continue
+        target = cast.to.sql("spark")
+        if target in ("STRING", "BINARY"):
+            continue
+        offset = start_of(cast) or 0
+        word = "CAST" if any(token == "CAST" for token, _ in text.tokens) else ""
+        place = keyword(text, word, before=offset) if word else offset
+        message = f'casting "{column.name}" from STRING to {target} fails where the text is none'
+        yield Fault("sql-cast-can-fail", place, message, f"write try_cast({column.name} AS {target}): null where it is none", "warning")
+
+
+def has_aggregate(text: Text) -> bool:
+    """Does the expression aggregate rows (and not by a window over them)?"""
+    from sqlglot import exp
+
+    return text.tree is not None and any(_aggregates(node) for node in text.tree.walk() if isinstance(node, exp.Func))
+
+
+def _aggregates(node: exp.Expr) -> bool:
+    from sqlglot import exp
+
+    if isinstance(node.parent, exp.Window):
+        return False
+    return isinstance(node, exp.AggFunc) or (isinstance(node, exp.Anonymous) and node.name.lower() in AGGREGATES)
