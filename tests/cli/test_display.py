@@ -1,0 +1,141 @@
+"""What a run shows: plain lines, the live drawing, the summary."""
+
+import io
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from scribengin.cli.display import Plain, lag_text, plain_line
+from scribengin.cli.live import Live, draw
+from scribengin.cli.summary import show_summary
+from scribengin.local.contract import QueryResult, QueryView, RunResult, RunView, SinkResult
+from scribengin.state.contract import Counts
+
+KEPT = QueryView(
+    "kept", "running", batches=3, rows_in=612_000, rows_out=5402, filtered=606_570, dead=28, rows_per_s=412_000.4,
+    phases_s={"plan": 0.01, "process": 0.71, "publish": 0.2}, lag_files=3, lag_bytes=54 * 2**20, done=0.62, eta_s=4.0,
+    watermark="2026-01-01T12:10:00Z",
+)  # fmt: skip
+COUNTS = QueryView("counts", "waiting")
+VIEW = RunView("tweets", "running", 12.0, (KEPT, COUNTS))
+
+
+class Clock:
+    def __init__(self):
+        self.seconds = 0.0
+
+    def __call__(self):
+        return self.seconds
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+def lines(capfd):
+    return capfd.readouterr().err.splitlines()
+
+
+def test_a_plain_line_says_everything_that_is_known():
+    assert plain_line(VIEW) == (
+        "tweets running; kept: 412,000 rows/s, in 612,000, out 5,402, dead 28, lag 3 files 54.0 MiB, 62%, 4.0s left, "
+        "watermark 2026-01-01T12:10:00Z; counts: waiting, in 0, out 0"
+    )
+
+
+def test_plain_lines_come_at_most_once_a_second_and_only_when_something_changed(capfd, clock):
+    display = Plain(now=clock)
+    display.show(VIEW)
+    display.show(replace(VIEW, queries=(COUNTS,)))
+    assert len(lines(capfd)) == 1
+    clock.seconds = 1.1
+    display.show(replace(VIEW, seconds=13.0))
+    assert lines(capfd) == []
+    display.show(replace(VIEW, queries=(COUNTS,)))
+    assert len(lines(capfd)) == 1
+
+
+def test_the_end_is_always_shown_and_notices_are_never_lost(capfd, clock):
+    display = Plain(now=clock)
+    display.show(VIEW)
+    display.show(replace(VIEW, phase="ended", notices=("one", "two")))
+    shown = lines(capfd)
+    assert shown[1].strip() == "one"
+    assert shown[2].strip() == "two"
+    assert "tweets ended" in shown[3]
+    quiet = Plain(quiet=True, now=clock)
+    quiet.show(replace(VIEW, notices=("three",)))
+    assert [line.strip() for line in lines(capfd)] == ["three"]
+
+
+def rendered(view, *, height, width=110):
+    console = Console(file=io.StringIO(), width=width, force_terminal=False, color_system=None)
+    console.print(draw(view, height=height))
+    return console.file.getvalue().splitlines()
+
+
+def test_the_live_drawing_fits_the_terminal():
+    assert len(rendered(VIEW, height=40)) > 6
+    many = RunView("tweets", "running", 1.0, tuple(replace(KEPT, name=f"query_{n}") for n in range(10)))
+    assert len(rendered(many, height=12)) == 11
+    assert all(len(line) <= 60 for line in rendered(VIEW, height=40, width=60))
+
+
+def test_the_live_drawing_shows_bar_rate_time_lag_phases_and_watermark():
+    text = "\n".join(rendered(VIEW, height=40))
+    for part in ("62%", "━", "412,000 rows/s", "4.0s left", "54.0 MiB", "process 0.7s", "watermark 2026-01-01T12:10:00Z", "28", "Ctrl-C"):
+        assert part in text
+    assert "Ctrl-C" not in "\n".join(rendered(replace(VIEW, phase="stopping"), height=40))
+
+
+@pytest.mark.parametrize("state", ["starting", "running", "waiting", "recovering", "stopping", "stopped", "finished", "failed"])
+def test_every_state_of_a_query_can_be_drawn(state):
+    view = RunView("f", "running", 1.0, (QueryView("kept", state, message="because"),))
+    assert any("because" in line for line in rendered(view, height=40))
+    assert state in plain_line(view) or state == "running"
+
+
+def test_live_keeps_notices_above_the_drawing():
+    console = Console(file=io.StringIO(), width=100, height=40, force_terminal=True, color_system=None)
+    display = Live(console)
+    display.show(replace(VIEW, notices=("data/_tmp is skipped",)))
+    display.close()
+    text = console.file.getvalue()
+    assert text.index("data/_tmp is skipped") < text.index("412,000 rows/s")
+
+
+def test_lag_names_only_what_waits():
+    assert lag_text(replace(KEPT, lag_files=1, lag_bytes=None)) == "1 file"
+    assert lag_text(replace(KEPT, lag_files=0, lag_bytes=0, lag_rows=7, lag_s=90.0)) == "7 rows 1m30s"
+
+
+def result(**changes):
+    nodes = {"tweets": Counts(100, 98, dead=2), "tagged": Counts(98, 10, 88), "kept": Counts(10, 10)}
+    query = QueryResult(
+        "kept", "finished", 2, 4.0, Counts(100, 10, 88, 2), Counts(60, 6, 53, 1), nodes, (SinkResult("kept", 10, "out/kept"),)
+    )
+    return replace(RunResult("tweets", "finished", ".scribengin", (query,), True), **changes)
+
+
+def summary(run):
+    console = Console(file=io.StringIO(), width=110, color_system=None, highlight=False)
+    show_summary(run, console)
+    return console.file.getvalue()
+
+
+def test_the_summary_shows_rows_sinks_and_a_ledger_without_empty_columns():
+    text = summary(result())
+    assert "10 rows in out/kept" in text
+    assert "100 with earlier runs" in text
+    assert "The ledger balances" in text
+    header = next(line for line in text.splitlines() if "Query" in line)
+    assert header.split() == ["Query", "node", "in", "out", "filtered", "dead"]
+
+
+def test_the_summary_of_a_failure_names_query_error_remedy_and_violations():
+    query = replace(result().queries[0], state="failed", error="disk full", remedy="make room")
+    text = summary(result(state="failed", queries=(query,), balanced=False, violations=("kept: 1 record missing",)))
+    for part in ("failed", "disk full", "make room", "does NOT balance", "kept: 1 record missing"):
+        assert part in text
