@@ -1,6 +1,5 @@
 """Finding Java, with real programs on a real PATH."""
 
-import os
 import subprocess
 from pathlib import Path
 
@@ -8,7 +7,7 @@ import pytest
 
 from scribengin.core import java
 from scribengin.core.errors import EnvironmentFault
-from scribengin.core.java import find_java, use_java
+from scribengin.core.java import find_java
 
 
 def program(home: Path, version: str) -> Path:
@@ -63,10 +62,3 @@ def test_the_packaged_java_is_started_without_the_module_that_it_lacks(tmp_path,
     arguments = ["-Xmx1g", "--add-modules=jdk.incubator.vector", "a b", "-cp", ""]
     said = subprocess.run([found.home / "bin" / "java", *arguments], capture_output=True, text=True, check=True)
     assert said.stdout == "-Xmx1g|a b|-cp||"
-
-
-def test_spark_is_given_the_java_that_was_found(tmp_path, monkeypatch):
-    monkeypatch.setenv("PATH", str(program(tmp_path / "a", "17").parent))
-    monkeypatch.setenv("JAVA_HOME", "")
-    use_java(find_java())
-    assert os.environ["JAVA_HOME"] == str(tmp_path / "a")

@@ -6,6 +6,7 @@ a user's code prints: all of that goes to stderr.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import traceback
@@ -81,7 +82,9 @@ class JsonOutput:
     def __init__(self) -> None:
         sys.stdout.flush()
         self._stdout = os.dup(1)
-        os.dup2(2, 1)
+        os.dup2(2, 1)  # for Spark and children
+        self._redirected = contextlib.redirect_stdout(sys.stderr)  # for Python code, in order with its stderr
+        self._redirected.__enter__()
 
     def write(self, value: dict[str, Any]) -> None:
         """Print the object."""
@@ -93,7 +96,7 @@ class JsonOutput:
 
     def close(self) -> None:
         """Give stdout back."""
-        sys.stdout.flush()
+        self._redirected.__exit__(None, None, None)
         os.dup2(self._stdout, 1)
         os.close(self._stdout)
 

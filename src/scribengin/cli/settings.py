@@ -88,7 +88,7 @@ def read_settings(flags: Mapping[str, Any] | None = None) -> dict[str, Chosen]:
         except ValueError as error:
             problems.append(Problem("setting-value", place, f"{name}: {error}"))
     if problems:
-        raise InputError(problems)
+        raise InputError(sorted(problems, key=lambda problem: problem.place))
     for name, value in (flags or {}).items():
         setting = next(setting for setting in SETTINGS if setting.name == name)
         if value is not None and value != ():

@@ -73,11 +73,6 @@ def find_java() -> Java:
     raise EnvironmentFault(f"Spark needs Java {OLDEST} or newer, and none was found{found}", remedy=_REMEDY, code="java-missing")
 
 
-def use_java(java: Java) -> None:
-    """Make Spark's launcher start this Java: sets JAVA_HOME for this process and its children."""
-    os.environ["JAVA_HOME"] = str(java.home)
-
-
 def _candidates() -> Iterator[tuple[Path | None, Path, str]]:
     """(home or None where Java itself must say it, program, origin), the best first."""
     if home := os.environ.get("JAVA_HOME"):

@@ -8,6 +8,7 @@ import shutil
 import socket
 import sys
 import tempfile
+import time
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
@@ -19,9 +20,9 @@ import click
 from scribengin.cli.answer import Answer, AnsweringCommand
 from scribengin.cli.settings import read_settings, setting_flags
 from scribengin.core.errors import EnvironmentFault, Exit
-from scribengin.core.java import find_java, use_java
+from scribengin.core.java import find_java
 from scribengin.core.problems import Place, Problem
-from scribengin.core.units import show_bytes
+from scribengin.core.units import show_bytes, show_duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -114,14 +115,21 @@ def _folder(check: str, folder: Path, remedy: str) -> Finding:
 
 
 def _session() -> Finding:
-    """A row through Spark and a Python worker, in 5 to 15 s."""
-    from scribengin.local.inspect import try_spark
+    """A thousand rows through Spark and a Python worker."""
+    from scribengin.spark.session import start_session
 
-    use_java(find_java())
-    try:
-        return Finding("Spark", "ok", try_spark())
-    except EnvironmentFault as fault:
-        return Finding("Spark", "missing", fault.message, fault.remedy)
+    begun = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="scribengin-") as folder:
+        try:
+            spark = start_session("doctor", master="", memory="", conf={}, folder=Path(folder))
+        except EnvironmentFault as fault:
+            return Finding("Spark", "missing", fault.message, fault.remedy)
+        try:
+            rows = spark.range(1000).mapInArrow(lambda batches: batches, "id BIGINT").count()
+        finally:
+            spark.stop()
+    found = f"{rows} rows through Spark and a Python worker in {show_duration(time.monotonic() - begun)}"
+    return Finding("Spark", "ok", found) if rows == 1000 else Finding("Spark", "missing", f"{found}, sent were 1000", "please report it")
 
 
 @click.command(cls=AnsweringCommand)
