@@ -22,6 +22,14 @@ def decoder_for(format: str, schema: Schema, options: Mapping[str, Any]) -> Deco
             from scribengin.formats.json import JsonDecoder
 
             return JsonDecoder(schema)
+        case "text":
+            from scribengin.formats.text import TextDecoder
+
+            return TextDecoder(schema)
+        case "parquet":
+            from scribengin.formats.parquet import ArrowDecoder
+
+            return ArrowDecoder(schema)
     raise ValueError(f"unknown format {format!r}; formats are json, csv, text, parquet")
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from scribengin.core.types import INTEGER_BITS, arrow_schema, type_of_arrow
-from scribengin.formats.contract import Bad, Columns
+from scribengin.formats.contract import Bad
 from scribengin.formats.json_types import MisfitError, fit_decimal, to_utc
 
 if TYPE_CHECKING:
@@ -43,26 +43,24 @@ _AS_THEY_ARE = frozenset({"BOOLEAN", "STRING", "BINARY", "DATE", *INTEGER_BITS})
 """types whose values Arrow takes rightly once their Python type is right"""
 
 
-def rows_to_batch(rows: list[dict[str, Any]], schema: Schema, ordinals: Sequence[int]) -> Columns:
-    """The batch of the rows that fit `schema` with their ordinals, and a Bad for each that does not, which names the key.
+def rows_to_batch(rows: list[dict[str, Any]], schema: Schema, ordinals: Sequence[int]) -> tuple[pa.RecordBatch, list[Bad]]:
+    """The batch of the rows that fit `schema`, in their order, and a Bad for each that does not, which names the key.
 
-    A key that is left out is null. `rows` is not changed. Two rows may have one ordinal (a record that became several).
+    A key that is left out is null. `rows` is not changed; `ordinals` are what the Bads say.
     """
     form = arrow_schema(schema)
     batch = _quick(rows, schema, form)
     if batch is not None:
-        return Columns(batch, ordinals)
+        return batch, []
     good: list[dict[str, Any]] = []
-    kept: list[int] = []
     bad: list[Bad] = []
     for row, ordinal in zip(rows, ordinals, strict=True):
         try:
             good.append(_checked_fields(row, schema.fields))
-            kept.append(ordinal)
         except MisfitError as misfit:
             bad.append(Bad(ordinal, misfit.reason, f'key "{"".join(misfit.path).lstrip(".")}": {misfit.found}'))
     arrays = [pa.array([row[field.name] for row in good], field.type) for field in form]
-    return Columns(pa.RecordBatch.from_arrays(arrays, schema=form), kept, bad)
+    return pa.RecordBatch.from_arrays(arrays, schema=form), bad
 
 
 def _quick(rows: list[dict[str, Any]], schema: Schema, form: pa.Schema) -> pa.RecordBatch | None:

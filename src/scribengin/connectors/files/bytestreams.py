@@ -1,0 +1,122 @@
+"""The bytes of a file, or of a range of it, decompressed, a few MiB at a time."""
+
+from __future__ import annotations
+
+import zlib
+from typing import IO, TYPE_CHECKING, Any
+
+from scribengin.connectors.files.cutting import Damage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+CHUNK_BYTES = 4 * 2**20
+_SCAN_BYTES = 64 * 1024
+
+
+def compression_of(path: str, option: str) -> str:
+    """`none`, `gzip` or `zstd`: the option, and under `auto` what the suffix says."""
+    if option != "auto":
+        return option
+    suffix = path.lower().rpartition(".")[2]
+    return {"gz": "gzip", "gzip": "gzip", "zst": "zstd", "zstd": "zstd"}.get(suffix, "none")
+
+
+def range_start(file: IO[bytes], start: int, end: int) -> int:
+    """Where the first line begins that begins at `start` or behind it and before `end`; `end` where there is none."""
+    if start == 0:
+        return 0
+    file.seek(start - 1)
+    at = start - 1
+    while at < end:
+        data = file.read(min(_SCAN_BYTES, end - at))
+        if not data:
+            break
+        found = data.find(b"\n")
+        if found >= 0:
+            return min(at + found + 1, end)
+        at += len(data)
+    return end
+
+
+def read_range(file: IO[bytes], start: int, end: int, size: int) -> Iterator[bytes]:
+    """The lines that begin in `start` to `end`; `start` is where one begins. The last is read to its end, at most to `size`."""
+    file.seek(start)
+    at = start
+    last = b""
+    while at < end:
+        data = file.read(min(CHUNK_BYTES, end - at))
+        if not data:
+            return
+        at, last = at + len(data), data[-1:]
+        yield data
+    while at < size and last not in (b"\n", b""):
+        data = file.read(min(_SCAN_BYTES, size - at))
+        if not data:
+            return
+        found = data.find(b"\n") + 1
+        data = data[:found] if found else data
+        at, last = at + len(data), data[-1:]
+        yield data
+
+
+def read_compressed(file: IO[bytes], compression: str) -> Iterator[bytes | Damage]:
+    """All of a gzip or zstd file, of one or many members. Where it is cut off or broken, what could be read and a Damage."""
+    make, errors = _decompressors(compression)
+    decompressor = make()
+    begun = False
+    read = 0
+    gathered: list[bytes] = []
+    waiting = 0
+    try:
+        while data := file.read(_SCAN_BYTES * 4):
+            read += len(data)
+            while data:
+                if decompressor.eof:
+                    if not data.strip(b"\0"):  # padding behind the last member
+                        data = b""
+                        continue
+                    decompressor = make()
+                begun = True
+                for out in _inflate(decompressor, data, compression):
+                    gathered.append(out)
+                    waiting += len(out)
+                    if waiting >= CHUNK_BYTES:
+                        yield b"".join(gathered)
+                        gathered, waiting = [], 0
+                data = decompressor.unused_data if decompressor.eof else b""
+    except errors as error:
+        yield b"".join(gathered)
+        yield Damage(
+            "corrupt", f"the {compression} data are broken near byte {read} of the compressed file ({error}); nothing behind it is read"
+        )
+        return
+    if gathered:
+        yield b"".join(gathered)
+    if begun and not decompressor.eof:
+        yield Damage("truncated", f"the {compression} file ends too early, at its byte {read}; what stood before it is read")
+
+
+def _inflate(decompressor: Any, data: bytes, compression: str) -> Iterator[bytes]:
+    """What `data` gives, in parts of bounded size."""
+    if compression == "gzip":
+        yield decompressor.decompress(data, CHUNK_BYTES)
+        while decompressor.unconsumed_tail:
+            yield decompressor.decompress(decompressor.unconsumed_tail, CHUNK_BYTES)
+        return
+    for start in range(0, len(data), _ZSTD_STEP):
+        if decompressor.eof:
+            break
+        yield decompressor.decompress(data[start : start + _ZSTD_STEP])
+
+
+_ZSTD_STEP = 2048
+"""compressed bytes at a time: a block of one repeated byte makes 128 KiB of four, and there is no way to ask for less"""
+
+
+def _decompressors(compression: str) -> tuple[Callable[[], Any], tuple[type[Exception], ...]]:
+    if compression == "gzip":
+        return lambda: zlib.decompressobj(wbits=31), (zlib.error,)
+    import zstandard
+
+    return zstandard.ZstdDecompressor().decompressobj, (zstandard.ZstdError,)

@@ -1,0 +1,141 @@
+"""From the bytes of a file to blocks of whole records, in bounded memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from scribengin.core.units import show_bytes
+from scribengin.formats.blocks import PAYLOAD_BYTES, DamageBlock, LineBlock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from pathlib import Path
+
+_BOM = b"\xef\xbb\xbf"
+
+
+class Damage(NamedTuple):
+    """What a stream of bytes ends with when the file cannot be read to its end."""
+
+    reason: str
+    message: str
+
+
+class LineFinder:
+    """Finds line numbers of an uncompressed file by counting line ends, only when one is asked for, and goes on from the last."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._offset = 0
+        self._line = 1
+
+    def __call__(self, offset: int) -> int | None:
+        """The number, from 1, of the line that begins at `offset`; None where the file cannot be read any more."""
+        if offset < self._offset:
+            self._offset, self._line = 0, 1
+        try:
+            with self._path.open("rb") as file:
+                file.seek(self._offset)
+                while self._offset < offset:
+                    data = file.read(min(1 << 20, offset - self._offset))
+                    if not data:
+                        return None
+                    self._line += count_lines(data)
+                    self._offset += len(data)
+        except OSError:
+            return None
+        return self._line
+
+
+def count_lines(data: bytes) -> int:
+    r"""How many `\n`; several times faster than `bytes.count` where they are many."""
+    return int(np.count_nonzero(np.frombuffer(data, np.uint8) == ord("\n")))
+
+
+@dataclass(frozen=True, slots=True)
+class Cutter:
+    """Cuts the content of `file` into blocks of whole lines. A line of more than `max_record` bytes becomes a DamageBlock and is
+    never held whole. Without `find_line` the lines are counted on the way."""
+
+    file: str
+    max_record: int
+    find_line: Callable[[int], int | None] | None = None
+
+    def cut(self, chunks: Iterable[bytes | Damage], offset: int) -> Iterator[LineBlock | DamageBlock]:
+        """`chunks` begin at the start of a line, `offset` bytes into the content. A Damage ends them, and takes the unfinished
+        line with it."""
+        line = None if self.find_line is not None else 1
+        rest = b""
+        long: _Long | None = None
+        at_start = offset == 0
+        for chunk in chunks:
+            if isinstance(chunk, Damage):
+                if long is not None:
+                    yield self._too_long(long, line)
+                    rest = b""
+                yield DamageBlock(self.file, chunk.reason, chunk.message, offset, line, rest[:PAYLOAD_BYTES], self.find_line)
+                return
+            data = rest + chunk if rest else chunk
+            if at_start:
+                if len(data) < len(_BOM) and _BOM.startswith(data):
+                    rest = data
+                    continue
+                at_start = False
+                if data.startswith(_BOM):
+                    data, offset = data[len(_BOM) :], offset + len(_BOM)
+            if long is not None:
+                end = data.find(b"\n") + 1
+                long.length += end - 1 if end else len(data)
+                offset += end or len(data)
+                if not end:
+                    continue
+                yield self._too_long(long, line)
+                long, data, line = None, data[end:], line and line + 1
+            end = data.rfind(b"\n") + 1
+            yield from self._blocks(data[:end], offset, line)
+            line = line and line + count_lines(data[:end])
+            rest, offset = data[end:], offset + end
+            if len(rest) > self.max_record:
+                long = _Long(offset, rest[:PAYLOAD_BYTES], len(rest))
+                rest, offset = b"", offset + len(rest)
+        if long is not None:
+            yield self._too_long(long, line)
+        elif rest:
+            yield from self._blocks(rest, offset, line)
+
+    def _blocks(self, data: bytes, offset: int, line: int | None) -> Iterator[LineBlock | DamageBlock]:
+        """`data` as one block, or around its overlong lines as several."""
+        begin = at = 0
+        while len(data) - at > self.max_record:
+            end = data.rfind(b"\n", at, at + self.max_record + 1) + 1
+            if end:
+                at = end
+                continue
+            end = data.find(b"\n", at)
+            end = len(data) if end < 0 else end
+            if at > begin:
+                yield LineBlock(self.file, data[begin:at], offset + begin, line, self.find_line)
+            line = line and line + count_lines(data[begin:at])
+            yield self._too_long(_Long(offset + at, data[at : min(end, at + PAYLOAD_BYTES)], end - at), line)
+            line = line and line + 1
+            begin = at = end + 1
+        if begin < len(data):
+            yield LineBlock(self.file, data[begin:], offset + begin, line, self.find_line)
+
+    def _too_long(self, long: _Long, line: int | None) -> DamageBlock:
+        message = (
+            f"the record has {show_bytes(long.length)}, more than `max_record` ({show_bytes(self.max_record)}); its first 64 KiB are kept"
+        )
+        return DamageBlock(self.file, "too-long", message, long.offset, line, long.head, self.find_line)
+
+
+@dataclass(slots=True)
+class _Long:
+    """A line that is too long: where it begins, how it begins, and how long it is as far as it was read."""
+
+    offset: int
+    head: bytes
+    length: int

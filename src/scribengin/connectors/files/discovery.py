@@ -1,0 +1,152 @@
+"""Which files a path means, found again and again at little cost.
+
+A folder is listed again only when its time changed (or is too fresh to be trusted), so that a source with 100,000 files that
+nothing happens to costs one `stat` per folder.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from scribengin.core.errors import SourceError
+
+_MAGIC = re.compile(r"[*?\[]")
+_COARSE_S = 2.0
+"""two changes of a folder within this time may leave it the same time stamp on coarse file systems"""
+_RELIST_S = 30.0
+"""a folder is listed again after this time, whatever its time stamp says: some network file systems do not keep it"""
+
+
+@dataclass(slots=True)
+class _Listing:
+    mtime_ns: int
+    at_s: float
+    files: list[str] = field(default_factory=list)
+    folders: list[str] = field(default_factory=list)
+    hidden: list[str] = field(default_factory=list)
+
+
+class Discovery:
+    """The files that `path` means: a file; a folder (the files in it, not below); or a glob with `*`, `?`, `[…]`, and `**` for
+    any number of folders. Names that begin with `_` or `.` are no data, neither files nor folders.
+
+    All found paths are relative to `root`. Raises SourceError where that is missing or forbidden.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.root, self._patterns = _divided(path)
+        self._literal = path.is_file()
+        self._listings: dict[str, _Listing] = {}
+        self._list("")  # tells at once what is missing or forbidden
+        self._listings.clear()
+
+    def changed(self) -> list[str] | None:
+        """All paths in path order, or None where no folder changed since the last call. Raises SourceError."""
+        before = self._listings
+        self._listings = {}
+        anew = False
+        waiting = [""]
+        while waiting:
+            folder = waiting.pop()
+            known = before.get(folder)
+            if known is None or self._outdated(folder, known):
+                found = self._list(folder)
+                if found is None:
+                    continue
+                anew = anew or known is None or (known.files, known.folders) != (found.files, found.folders)
+            else:
+                found = self._listings[folder] = known
+            waiting += [name for name in found.folders if self._leads_on(name)]
+        if not anew and before.keys() == self._listings.keys():
+            return None
+        return sorted((path for listing in self._listings.values() for path in listing.files if self._wanted(path)), key=_order)
+
+    def hidden(self) -> list[str]:
+        """The names that were passed over, at the last listing."""
+        return sorted(name for listing in self._listings.values() for name in listing.hidden)
+
+    def unread_folders(self) -> list[str]:
+        """Folders beside the files that the path does not lead into."""
+        return sorted(name for listing in self._listings.values() for name in listing.folders if not self._leads_on(name))
+
+    def _outdated(self, folder: str, known: _Listing) -> bool:
+        try:
+            mtime_ns = (self.root / folder).stat().st_mtime_ns
+        except OSError:
+            return True
+        fresh = known.at_s - mtime_ns / 1e9 < _COARSE_S
+        return mtime_ns != known.mtime_ns or fresh or not 0 <= time.time() - known.at_s < _RELIST_S
+
+    def _list(self, folder: str) -> _Listing | None:
+        """Read one folder; None for one below the root that went away."""
+        place = self.root / folder
+        at_s = time.time()
+        try:
+            listing = _Listing(place.stat().st_mtime_ns, at_s)
+            with os.scandir(place) as entries:
+                for entry in entries:
+                    name = f"{folder}/{entry.name}" if folder else entry.name
+                    if entry.name[0] in "_." and not (self._literal and name == self._patterns[0]):
+                        listing.hidden.append(name)
+                    elif entry.is_dir():
+                        listing.folders.append(name)
+                    elif entry.is_file():
+                        listing.files.append(name)
+        except FileNotFoundError:
+            if folder:
+                return None
+            raise _missing(place) from None
+        except NotADirectoryError:
+            raise SourceError(f"{place} is no folder", remedy="name a folder, a file or a glob in `path`") from None
+        except PermissionError:
+            raise SourceError(f"{place} may not be read by this user", remedy=f"give the right to read it: chmod a+rx {place}") from None
+        self._listings[folder] = listing
+        return listing
+
+    def _leads_on(self, folder: str) -> bool:
+        """True if files below that folder can match."""
+        parts = folder.split("/")
+        for part, pattern in zip(parts, self._patterns[:-1], strict=False):
+            if pattern == "**":
+                return True
+            if not fnmatchcase(part, pattern):
+                return False
+        return len(parts) < len(self._patterns)
+
+    def _wanted(self, path: str) -> bool:
+        if self._literal:
+            return path == self._patterns[0]
+        return self._patterns == ("*",) or _matches(path.split("/"), self._patterns)
+
+
+def _divided(path: Path) -> tuple[Path, tuple[str, ...]]:
+    """The root, and the patterns of the folders and names below it. A name that is there is meant as it is, brackets or not."""
+    magic = next((index for index, part in enumerate(path.parts) if _MAGIC.search(part)), None)
+    if path.is_dir():
+        return path, ("*",)
+    if path.exists():
+        return path.parent, (path.name,)
+    if magic is None:
+        raise _missing(path)
+    return Path(*path.parts[:magic]), path.parts[magic:]
+
+
+def _matches(parts: list[str], patterns: tuple[str, ...]) -> bool:
+    if not patterns:
+        return not parts
+    if patterns[0] == "**":
+        return _matches(parts, patterns[1:] or ("*",)) or (bool(parts) and _matches(parts[1:], patterns))
+    return bool(parts) and fnmatchcase(parts[0], patterns[0]) and _matches(parts[1:], patterns[1:])
+
+
+def _order(path: str) -> list[str]:
+    return path.split("/")
+
+
+def _missing(path: Path) -> SourceError:
+    return SourceError(f"{path} is not there", remedy="make the folder, or correct `path`: it starts at the flow file's folder")

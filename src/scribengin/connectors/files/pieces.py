@@ -1,0 +1,91 @@
+"""A piece: what one task reads of one file, as it is recorded in the source's log."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from scribengin.connectors.contract import SourceStream
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+_FILES_PER_STREAM = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """`path` is relative to the stream's root, with `/`. `size`, `mtime_ns` and `inode` are the file's when it was taken.
+
+    `start` and `end` are bytes of a text file (of the compressed file: always the whole), row groups of a Parquet file.
+    """
+
+    path: str
+    size: int
+    mtime_ns: int
+    inode: int
+    start: int
+    end: int
+    bytes: int
+    """its share of the file, for lag and limits"""
+
+    def as_json(self) -> list[Any]:
+        """The form in a stream's place."""
+        return [self.path, self.size, self.mtime_ns, self.inode, self.start, self.end, self.bytes]
+
+    @property
+    def label(self) -> str:
+        """`a.jsonl`, or `a.jsonl[0:65536]` for a part of it."""
+        return self.path if (self.start, self.end) == (0, self.size) else f"{self.path}[{self.start}:{self.end}]"
+
+
+def pieces_of(stream: SourceStream) -> list[Piece]:
+    """The pieces that `streams_of` wrote down."""
+    return [Piece(*item) for item in stream.place["pieces"]]
+
+
+def root_of(stream: SourceStream) -> str:
+    """The folder that the pieces' paths start at, relative to the flow's folder where the flow says it so."""
+    root: str = stream.place["root"]
+    return root
+
+
+def streams_of(pieces: Iterable[Piece], *, root: str, stream_bytes: int) -> list[SourceStream]:
+    """Pack pieces in their order: as many small ones into a stream as make up `stream_bytes`, and at most 1,000."""
+    streams: list[SourceStream] = []
+    packed: list[Piece] = []
+    total = 0
+    for piece in pieces:
+        if packed and (total + piece.bytes > stream_bytes or len(packed) == _FILES_PER_STREAM):
+            streams.append(_stream(packed, root))
+            packed, total = [], 0
+        packed.append(piece)
+        total += piece.bytes
+    if packed:
+        streams.append(_stream(packed, root))
+    return streams
+
+
+def without_file(stream: SourceStream, path: str) -> SourceStream | None:
+    """The stream without that file's pieces (`source skip`); None when nothing is left of it."""
+    left = [piece for piece in pieces_of(stream) if piece.path != path]
+    return _stream(left, root_of(stream)) if left else None
+
+
+def _stream(pieces: Sequence[Piece], root: str) -> SourceStream:
+    first, last = pieces[0], pieces[-1]
+    label = first.label if len(pieces) == 1 else f"{first.label} … {last.label} ({len(pieces)} files)"
+    return SourceStream(
+        label,
+        {"root": root, "pieces": [piece.as_json() for piece in pieces]},
+        files=len({piece.path for piece in pieces}),
+        bytes=sum(piece.bytes for piece in pieces),
+    )
+
+
+def cut(piece: Piece, split_bytes: int) -> list[Piece]:
+    """Byte ranges of about `split_bytes`. A range owns the lines that begin in it."""
+    count = max(1, round((piece.end - piece.start) / split_bytes))
+    bounds = [piece.start + (piece.end - piece.start) * index // count for index in range(count + 1)]
+    return [replace(piece, start=start, end=end, bytes=end - start) for start, end in pairwise(bounds)]

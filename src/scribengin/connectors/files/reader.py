@@ -1,0 +1,249 @@
+"""The driver's side of a files source: what is new, what is finished, and whether what was taken has stayed as it was."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from itertools import islice
+from os.path import relpath
+from typing import TYPE_CHECKING
+
+from scribengin.connectors.contract import Backlog, Limits, SourceStream
+from scribengin.connectors.files.pieces import Piece, pieces_of, root_of, streams_of
+from scribengin.core.errors import SourceError
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from pathlib import Path
+
+    from scribengin.connectors.files.discovery import Discovery
+
+_RECHECKED = 500
+"""known files that one `split` looks at again, in turn: about a millisecond"""
+_LONG_S = 60.0
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """A file that was seen and not taken. `since_s` is when it was first seen as it is now, on the monotonic clock."""
+
+    size: int
+    mtime_ns: int
+    inode: int
+    since_s: float
+
+
+@dataclass(slots=True)
+class _Taken:
+    """A file that was handed out, up to `end` (bytes)."""
+
+    size: int
+    mtime_ns: int
+    inode: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Taking:
+    """How files are taken: the options of the source. `whole_files` forbids byte ranges."""
+
+    split_bytes: int
+    settle_s: float
+    growing: bool
+    stop_on_change: bool
+    max_files: int | None
+    max_bytes: int | None
+
+
+class FilesReader:
+    """Hands out the files of one Discovery, each once (a growing one as it grows), in path order among those that wait.
+
+    `folder` is the flow's. `divide` cuts a taken file into pieces; `grows` says whether a file can be read on where it ended;
+    `whole_lines` gives the end of the last whole line of such a file between two offsets.
+    """
+
+    def __init__(
+        self,
+        discovery: Discovery,
+        taking: Taking,
+        *,
+        folder: Path,
+        divide: Callable[[Path, Piece], list[Piece]],
+        grows: Callable[[str], bool],
+        whole_lines: Callable[[Path, int, int], int],
+    ) -> None:
+        self._discovery = discovery
+        self._taking = taking
+        self._folder = folder
+        inside = discovery.root.is_relative_to(folder)
+        self._root = str(discovery.root.relative_to(folder) if inside else discovery.root)
+        self._divide = divide
+        self._grows = grows
+        self._whole_lines = whole_lines
+        self._waiting: dict[str, _Waiting] = {}
+        self._taken: dict[str, _Taken] = {}
+        self._turn: Iterator[str] = iter(())
+        self._notices: list[str] = []
+        self._said: set[str] = set()
+
+    def restore(self, entries: Iterable[Sequence[SourceStream]]) -> None:
+        """Take over what the log says was handed out."""
+        for streams in entries:
+            for stream in streams:
+                root = root_of(stream)
+                for piece in pieces_of(stream):
+                    # a path that was written another way then means the same files
+                    path = piece.path if root == self._root else relpath(self._folder / root / piece.path, self._discovery.root)
+                    self._remember(path, piece)
+
+    def split(self, limits: Limits, *, final: bool = False) -> list[SourceStream]:
+        """The next files, as streams of about `split` bytes each. Raises SourceError for a taken file that changed."""
+        now_s = time.monotonic()
+        self._look(now_s)
+        self._recheck(everything=final)
+        pieces: list[Piece] = []
+        files = total = 0
+        max_files = min(limits.max_files or _NONE, self._taking.max_files or _NONE)
+        max_bytes = min(limits.max_bytes or _NONE, self._taking.max_bytes or _NONE)
+        for path in list(self._waiting):
+            piece = self._finished(path, now_s, final=final)
+            if piece is None:
+                continue
+            if files and (files + 1 > max_files or total + piece.bytes > max_bytes):
+                break
+            files, total = files + 1, total + piece.bytes
+            pieces += self._divide(self._discovery.root / path, piece)
+            self._remember(path, piece)
+            del self._waiting[path]
+        return streams_of(pieces, root=self._root, stream_bytes=self._taking.split_bytes)
+
+    def backlog(self) -> Backlog:
+        """The files seen at the last `split` that were not handed out."""
+        waiting = [(seen, left) for path, seen in self._waiting.items() if (left := seen.size - self._end_of(path)) > 0]
+        oldest_ns = min((seen.mtime_ns for seen, _ in waiting), default=None)
+        return Backlog(
+            files=len(waiting),
+            bytes=sum(left for _, left in waiting),
+            oldest_s=None if oldest_ns is None else max(0.0, time.time() - oldest_ns / 1e9),
+        )
+
+    def notices(self) -> list[str]:
+        """What a person should know, once."""
+        notices, self._notices = self._notices, []
+        return notices
+
+    def _look(self, now_s: float) -> None:
+        """Bring `_waiting` up to date with the folders."""
+        paths = self._discovery.changed()
+        if paths is None:
+            return
+        new: dict[str, _Waiting] = {}
+        for path in paths:
+            waiting = self._waiting.get(path)
+            if waiting is None and path not in self._taken:
+                status = self._stat(path)
+                if status is not None:
+                    waiting = _Waiting(status.st_size, status.st_mtime_ns, status.st_ino, now_s)
+            if waiting is not None:
+                new[path] = waiting
+        self._waiting = new
+        self._say_what_is_passed_over()
+
+    def _say_what_is_passed_over(self) -> None:
+        hidden = [name for name in self._discovery.hidden() if name not in self._said]
+        if hidden:
+            self._said.update(hidden)
+            self._notices.append(f"{_some(hidden)} in {self._discovery.root} not read: names that begin with _ or . are no data")
+        folders = [name for name in self._discovery.unread_folders() if name not in self._said]
+        if folders:
+            self._said.update(folders)
+            self._notices.append(
+                f"{_some(folders)} below {self._discovery.root} not read: a folder's own files are; write **/* for all below"
+            )
+
+    def _finished(self, path: str, now_s: float, *, final: bool) -> Piece | None:
+        """The file as one piece if it may be taken now."""
+        status = self._stat(path)
+        waiting = self._waiting[path]
+        if status is None:
+            del self._waiting[path]
+            return None
+        grows = self._taking.growing and self._grows(path)
+        start = self._end_of(path)
+        end = status.st_size
+        if grows:
+            end = self._whole_lines(self._discovery.root / path, start, end)
+        elif not (final or self._settled(status, waiting, now_s)):
+            if now_s - waiting.since_s > _LONG_S and path not in self._said:
+                self._said.add(path)
+                self._notices.append(f"{path} waits: it has not been left unchanged for {self._taking.settle_s:g} s")
+            return None
+        if end == start:  # empty, or no whole line more
+            return None
+        return Piece(path, status.st_size, status.st_mtime_ns, status.st_ino, start, end, end - start)
+
+    def _settled(self, status: os.stat_result, waiting: _Waiting, now_s: float) -> bool:
+        if (status.st_size, status.st_mtime_ns, status.st_ino) != (waiting.size, waiting.mtime_ns, waiting.inode):
+            waiting.size, waiting.mtime_ns, waiting.inode = status.st_size, status.st_mtime_ns, status.st_ino
+            waiting.since_s = now_s
+        still_s = max(time.time() - status.st_mtime_ns / 1e9, now_s - waiting.since_s)
+        return still_s >= self._taking.settle_s
+
+    def _recheck(self, *, everything: bool) -> None:
+        """Look at taken files again, some at each call, all of them where it is the last."""
+        due = list(islice(self._turn, _RECHECKED))
+        if everything or not due:
+            self._turn = iter(list(self._taken))
+            due = list(self._turn if everything else islice(self._turn, _RECHECKED))
+        for path in due:
+            status = self._stat(path)
+            if status is None:  # was read, and put away
+                continue
+            taken = self._taken[path]
+            if self._taking.growing and self._grows(path):
+                self._recheck_growing(path, taken, status)
+            elif (status.st_size, status.st_mtime_ns) != (taken.size, taken.mtime_ns):
+                self._changed(path, f"it had {taken.size} bytes, now {status.st_size}", taken, status)
+
+    def _recheck_growing(self, path: str, taken: _Taken, status: os.stat_result) -> None:
+        if status.st_size < taken.end or status.st_ino != taken.inode:
+            what = "another file has its name now" if status.st_ino != taken.inode else f"it was cut to {status.st_size} bytes"
+            self._changed(path, f"{taken.end} bytes of it were read, then {what}", taken, status)
+        elif status.st_size > taken.end and path not in self._waiting:
+            self._waiting[path] = _Waiting(status.st_size, status.st_mtime_ns, status.st_ino, time.monotonic())
+
+    def _changed(self, path: str, how: str, taken: _Taken, status: os.stat_result) -> None:
+        place = self._discovery.root / path
+        if self._taking.stop_on_change:
+            raise SourceError(
+                f"{place} changed after it was taken: {how}",
+                remedy="put new records into a new file and restore this one, or set `on_change: ignore`"
+                + ("" if self._taking.growing else ", or `growing: true` if lines are appended"),
+            )
+        self._notices.append(f"{place} changed after it was taken ({how}); the change is ignored")
+        taken.size, taken.mtime_ns, taken.inode = status.st_size, status.st_mtime_ns, status.st_ino
+
+    def _stat(self, path: str) -> os.stat_result | None:
+        try:
+            return (self._discovery.root / path).stat()
+        except FileNotFoundError:
+            return None
+        except PermissionError:
+            raise SourceError(
+                f"{self._discovery.root / path} may not be read by this user", remedy="give the right to read it, or move it away"
+            ) from None
+
+    def _end_of(self, path: str) -> int:
+        taken = self._taken.get(path)
+        return 0 if taken is None else taken.end
+
+    def _remember(self, path: str, piece: Piece) -> None:
+        self._taken[path] = _Taken(piece.size, piece.mtime_ns, piece.inode, max(piece.end, self._end_of(path)))
+
+
+_NONE = 1 << 62
+
+
+def _some(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:3])}{'' if len(names) <= 3 else f' and {len(names) - 3} more'}"

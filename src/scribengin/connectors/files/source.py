@@ -1,0 +1,158 @@
+"""The files source: what a flow says becomes a reader (driver) and blocks (executors)."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from scribengin.connectors.files.bytestreams import compression_of, range_start, read_compressed, read_range
+from scribengin.connectors.files.cutting import Cutter, LineFinder
+from scribengin.connectors.files.discovery import Discovery
+from scribengin.connectors.files.options import SOURCE
+from scribengin.connectors.files.pieces import Piece, cut, pieces_of, root_of
+from scribengin.connectors.files.reader import FilesReader, Taking
+from scribengin.core.errors import SourceError
+from scribengin.formats.catalog import decoder_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from scribengin.connectors.contract import Place, SourceStream
+    from scribengin.core.types import Schema
+    from scribengin.formats.contract import Block, Decoder
+
+
+class FilesSource:
+    """Files of one format below one path; picklable."""
+
+    def __init__(self, place: Place) -> None:
+        self.schema: Schema | None = place.schema
+        self._options = SOURCE.filled(place.options)
+        self._folder = place.folder
+        self._path = place.folder / Path(self._options["path"]).expanduser()
+        self._node = place.node
+        self._format: str = self._options["format"]
+        self._growing: bool = self._options["growing"]
+        self._stop_on_change = self._options["on_change"] == "stop"
+
+    def resolve_schema(self) -> Schema:
+        """The declared columns; `value STRING` for text; a Parquet source may leave them to its first file."""
+        if self.schema is None:
+            if self._format == "text":
+                from scribengin.formats.text import TEXT_SCHEMA
+
+                self.schema = TEXT_SCHEMA
+            elif self._format == "parquet":
+                self.schema = self._schema_of_first_file()
+            else:
+                raise SourceError(
+                    f'source "{self._node}" reads {self._format} and declares no columns',
+                    remedy="add `schema:`, such as: id BIGINT, name STRING",
+                )
+        return self.schema
+
+    def reader(self) -> FilesReader:
+        """A fresh reader. Raises SourceError where the path is missing or forbidden."""
+        options = self._options
+        discovery = Discovery(self._path)
+        taking = Taking(
+            split_bytes=options["split"],
+            settle_s=options["settle"],
+            growing=self._growing,
+            stop_on_change=self._stop_on_change,
+            max_files=options["max_files"],
+            max_bytes=options["max_bytes"],
+        )
+        return FilesReader(discovery, taking, folder=self._folder, divide=self._divide, grows=self._grows, whole_lines=self._whole_lines)
+
+    def decoder(self) -> Decoder:
+        """A fresh decoder of the source's format."""
+        return decoder_for(self._format, self.resolve_schema(), self._options)
+
+    def read(self, stream: SourceStream) -> Iterator[Block]:
+        """The blocks of the stream's pieces in order. Raises SourceError for a file that is not as it was recorded."""
+        root = self._folder / root_of(stream)
+        for piece in pieces_of(stream):
+            path = root / piece.path
+            with self._opened(path, piece) as file:
+                yield from self._parquet(file, path, piece) if self._format == "parquet" else self._text(file, path, piece)
+
+    @contextmanager
+    def _opened(self, path: Path, piece: Piece) -> Iterator[IO[bytes]]:
+        """The file, compared with what was recorded, before it is read and after."""
+        try:
+            with path.open("rb", buffering=0) as file:
+                self._compare(path, piece)
+                yield file
+                self._compare(path, piece)
+        except FileNotFoundError:
+            raise SourceError(
+                f"{path} is gone; it was taken with {piece.size} bytes and is not yet committed",
+                remedy=f"restore it, or give it up: scribengin source skip {piece.path}",
+            ) from None
+        except PermissionError:
+            raise SourceError(f"{path} may not be read by this user", remedy=f"give the right to read it: chmod a+r {path}") from None
+
+    def _compare(self, path: Path, piece: Piece) -> None:
+        now = path.stat()
+        if self._growing and self._grows(piece.path):
+            same = now.st_size >= piece.end and now.st_ino == piece.inode
+        else:
+            same = (now.st_size, now.st_mtime_ns) == (piece.size, piece.mtime_ns)
+        if not same and self._stop_on_change:
+            raise SourceError(
+                f"{path} changed after it was taken with {piece.size} bytes; it has {now.st_size} now and is not yet committed",
+                remedy=f"restore it with its old time, or give it up: scribengin source skip {piece.path}, or set `on_change: ignore`",
+            )
+
+    def _text(self, file: IO[bytes], path: Path, piece: Piece) -> Iterator[Block]:
+        compression = compression_of(piece.path, self._options["compression"])
+        max_record = self._options["max_record"]
+        if compression != "none":
+            yield from Cutter(str(path), max_record).cut(read_compressed(file, compression), 0)
+            return
+        start = range_start(file, piece.start, piece.end)
+        if start < piece.end:
+            yield from Cutter(str(path), max_record, LineFinder(path)).cut(read_range(file, start, piece.end, piece.size), start)
+
+    def _parquet(self, file: IO[bytes], path: Path, piece: Piece) -> Iterator[Block]:
+        from scribengin.connectors.files.parquet import read_groups
+
+        yield from read_groups(file, path, piece, self.resolve_schema())
+
+    def _divide(self, path: Path, piece: Piece) -> list[Piece]:
+        """A finished file as pieces for tasks: byte ranges of plain lines, row groups of Parquet, else the whole."""
+        split = self._options["split"]
+        if self._format == "parquet":
+            from scribengin.connectors.files.parquet import divide_groups
+
+            return divide_groups(path, piece, split)
+        if self._format == "csv" or compression_of(piece.path, self._options["compression"]) != "none":
+            return [piece]
+        return cut(piece, split)
+
+    def _grows(self, path: str) -> bool:
+        return self._format != "parquet" and compression_of(path, self._options["compression"]) == "none"
+
+    @staticmethod
+    def _whole_lines(path: Path, start: int, end: int) -> int:
+        """Where the last whole line between `start` and `end` ends; `start` where there is none."""
+        with path.open("rb") as file:
+            while end > start:
+                size = min(1 << 16, end - start)
+                file.seek(end - size)
+                found = file.read(size).rfind(b"\n")
+                if found >= 0:
+                    return end - size + found + 1
+                end -= size
+        return start
+
+    def _schema_of_first_file(self) -> Schema:
+        from scribengin.connectors.files.parquet import schema_of_file
+
+        discovery = Discovery(self._path)
+        paths = discovery.changed() or []
+        if not paths:
+            raise SourceError(f"{self._path} holds no Parquet file yet that could say its columns", remedy="declare them with `schema:`")
+        return schema_of_file(discovery.root / paths[0])

@@ -1,0 +1,132 @@
+"""Rows that make themselves: the same id always has the same row, whoever asks and however often."""
+
+from __future__ import annotations
+
+import datetime as dt
+import time
+from typing import TYPE_CHECKING
+
+from scribengin.connectors.contract import Backlog, Limits, SourceStream
+from scribengin.connectors.sequence.options import SOURCE
+from scribengin.core.errors import SourceError
+from scribengin.core.types import Field, Schema, Type, arrow_schema
+from scribengin.formats.blocks import ArrowBlock
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from scribengin.connectors.contract import Place
+    from scribengin.formats.contract import Decoder
+
+SCHEMA = Schema((Field("id", Type("BIGINT"), nullable=False), Field("ts", Type("TIMESTAMP"), nullable=False)))
+_BLOCK_ROWS = 65_536
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_LAST_US = (dt.datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=dt.UTC) - _EPOCH) // dt.timedelta(microseconds=1)
+
+
+class SequenceSource:
+    """`id` from 0, and `ts`: `start` plus id times `step`. Raises SourceError for options that cannot hold together."""
+
+    def __init__(self, place: Place) -> None:
+        self.schema: Schema | None = SCHEMA
+        options = SOURCE.filled(place.options)
+        self._node = place.node
+        self._rows: int | None = options["rows"]
+        self._rate: int | None = options["rate"]
+        self._max_rows: int = options["max_rows"]
+        self._splits: int = options["splits"]
+        self._start_us = _micros(options["start"], place.node)
+        self._step_us = round(options["step"] * 1e6)
+        if self._rows and self._start_us + (self._rows - 1) * self._step_us > _LAST_US:
+            raise SourceError(f'sequence "{place.node}" runs past the year 9999', remedy="make `step` or `rows` smaller")
+
+    def resolve_schema(self) -> Schema:
+        """`id BIGINT NOT NULL, ts TIMESTAMP NOT NULL`."""
+        return SCHEMA
+
+    def reader(self) -> SequenceReader:
+        """A fresh reader that has handed out nothing."""
+        return SequenceReader(self._node, rows=self._rows, rate=self._rate, max_rows=self._max_rows, splits=self._splits)
+
+    def decoder(self) -> Decoder:
+        """The rows need no decoding."""
+        from scribengin.formats.parquet import ArrowDecoder
+
+        return ArrowDecoder(SCHEMA)
+
+    def read(self, stream: SourceStream) -> Iterator[ArrowBlock]:
+        """The rows from `start` to `end` (exclusive) of the stream's place."""
+        import numpy as np
+        import pyarrow as pa
+
+        form = arrow_schema(SCHEMA)
+        first, end = stream.place["start"], stream.place["end"]
+        for start in range(first, end, _BLOCK_ROWS):
+            ids = np.arange(start, min(end, start + _BLOCK_ROWS), dtype=np.int64)
+            times = pa.array(self._start_us + ids * self._step_us).cast(form.field("ts").type)
+            yield ArrowBlock(self._node, pa.RecordBatch.from_arrays([pa.array(ids), times], schema=form), start)
+
+
+class SequenceReader:
+    """Hands out ranges of ids; with a rate, as many as its time has brought since the first `split`."""
+
+    def __init__(self, node: str, *, rows: int | None, rate: int | None, max_rows: int, splits: int) -> None:
+        self._node = node
+        self._rows = rows
+        self._rate = rate
+        self._max_rows = max_rows
+        self._splits = splits
+        self._next = 0
+        self._began: tuple[float, int] | None = None
+
+    def restore(self, entries: Iterable[Sequence[SourceStream]]) -> None:
+        """Go on behind the last row that was handed out."""
+        for streams in entries:
+            self._next = max([self._next, *(stream.place["end"] for stream in streams)])
+
+    def split(self, limits: Limits, *, final: bool = False) -> list[SourceStream]:
+        """The next rows, cut into `splits` streams of like size. Raises SourceError for `final` on an endless sequence."""
+        if final and self._rows is None:
+            raise SourceError(f'sequence "{self._node}" has no end, so `--once` has none', remedy="give it `rows:`")
+        end = min(self._next + self._max_rows, self._next + (limits.max_rows or self._max_rows), self._due(final=final))
+        count = end - self._next
+        if count <= 0:
+            return []
+        parts = min(self._splits, count)
+        bounds = [self._next + count * index // parts for index in range(parts + 1)]
+        self._next = end
+        return [
+            SourceStream(f"{self._node}[{low}:{high}]", {"start": low, "end": high}, rows=high - low)
+            for low, high in zip(bounds[:-1], bounds[1:], strict=True)
+        ]
+
+    def backlog(self) -> Backlog:
+        """The rows that are due, or all that are left where there is an end and no rate."""
+        rows = max(0, self._due(final=False) - self._next) if self._rate or self._rows is not None else None
+        return Backlog(rows=rows, more=self._rows is None)
+
+    def notices(self) -> list[str]:
+        """Nothing to tell."""
+        return []
+
+    def _due(self, *, final: bool) -> int:
+        """The id before which all rows may be handed out now."""
+        end = _ENDLESS if self._rows is None else self._rows
+        if self._rate is None or final:
+            return end
+        now_s = time.monotonic()
+        if self._began is None:
+            self._began = (now_s, self._next)
+        began_s, first = self._began
+        return min(end, first + int((now_s - began_s) * self._rate))
+
+
+_ENDLESS = 1 << 62
+
+
+def _micros(text: str, node: str) -> int:
+    try:
+        start = dt.datetime.fromisoformat(text)
+    except ValueError:
+        raise SourceError(f'sequence "{node}": `start: {text}` is no ISO 8601 time', remedy='write it as "2026-01-01T00:00:00Z"') from None
+    return ((start if start.tzinfo else start.replace(tzinfo=dt.UTC)) - _EPOCH) // dt.timedelta(microseconds=1)
