@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from scribengin.core.problems import Place
-from scribengin.spec.places import Path
+
+if TYPE_CHECKING:
+    from scribengin.spec.places import Path
 
 
 class PathPlaces:

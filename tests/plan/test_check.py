@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from flat_places import PathPlaces
@@ -9,7 +10,6 @@ from flows import flow, schema, sink, source, step, tweets
 
 from scribengin.connectors.catalog import sink_types, source_types
 from scribengin.core.options import NodeType
-from scribengin.core.problems import Problem
 from scribengin.plan.check import check_flow
 from scribengin.spec.model import (
     Aggregate,
@@ -32,6 +32,9 @@ from scribengin.spec.model import (
 )
 
 HOUR = WindowSpec("ts", 3600.0, 3600.0)
+
+if TYPE_CHECKING:
+    from scribengin.core.problems import Problem
 
 
 def check(of: Flow) -> list[Problem]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from scribengin.connectors import catalog
-from scribengin.plan.fingerprint import query_fingerprint, state_fingerprint
+from scribengin.plan.fingerprint import node_fingerprints, query_fingerprint, state_fingerprint
 from scribengin.plan.graph import Graph
 from scribengin.plan.guarantee import guarantees
 from scribengin.plan.model import Plan, PlannedNode, QueryPlan
@@ -65,6 +65,7 @@ def _query(graph: Graph, resolved: Resolved, forms: dict[str, Form], name: str, 
     sources = tuple(sorted(id_ for id_ in members if id_ in flow.sources and not flow.sources[id_].static))
     ids = tuple(sink.id for sink in sinks)
     source_types, sink_types = catalog.source_types(), catalog.sink_types()
+    parts = node_fingerprints(flow, graph, members, source_types)
     return QueryPlan(
         name=name,
         nodes=nodes,
@@ -74,8 +75,9 @@ def _query(graph: Graph, resolved: Resolved, forms: dict[str, Form], name: str, 
         trigger_s=next((sink.trigger_s for sink in sinks if sink.trigger_s is not None), flow.defaults.trigger_s),
         unit="whole batch",
         unit_reason=_unit_reason(graph, resolved, members, ids),
-        fingerprint=query_fingerprint(flow, graph, members, source_types),
+        fingerprint=query_fingerprint(parts),
         state_fingerprint=state_fingerprint(graph, resolved, members, ids),
+        parts=parts,
         guarantees=guarantees(flow, sources, ids, above, source_types=source_types, sink_types=sink_types),
     )
 

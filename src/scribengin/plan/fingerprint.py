@@ -23,24 +23,29 @@ if TYPE_CHECKING:
     from scribengin.spec.model import Flow
 
 
-def query_fingerprint(flow: Flow, graph: Graph, members: Iterable[str], source_types: Mapping[str, NodeType]) -> str:
-    """Changes when anything changes that a Batch's rows depend on, the text of the user's modules included.
+def node_fingerprints(flow: Flow, graph: Graph, members: Iterable[str], source_types: Mapping[str, NodeType]) -> dict[str, str]:
+    """Node → fingerprint of its definition, the text of the user's modules included.
 
-    How fast a source is read is left out: what a Batch takes is logged before it is read.
+    How fast a source is read and how often are left out: what a Batch takes is logged before it is read.
     """
-    parts: list[Any] = []
+    parts: dict[str, Any] = {}
     for id_ in members:
         node = graph.nodes[id_]
         match node:
             case Source():
                 pace = {option.name for option in source_types[node.type].options if option.pace} if node.type in source_types else set()
                 options = {name: value for name, value in node.options.items() if name not in pace}
-                parts.append([_plain(node) | {"options": _plain(options)}, flow.on_error(node)])
+                parts[id_] = [_plain(node) | {"options": _plain(options)}, flow.on_error(node)]
             case Step():
-                parts.append([_plain(node), flow.on_error(node), *_python_texts(flow, node)])
+                parts[id_] = [_plain(node), flow.on_error(node), *_python_texts(flow, node)]
             case Sink():
-                parts.append([_plain(node) | {"trigger_s": None}, node.delivery or flow.defaults.delivery])
-    return _digest(parts)
+                parts[id_] = [_plain(node) | {"trigger_s": None}, node.delivery or flow.defaults.delivery]
+    return {id_: _digest(part) for id_, part in parts.items()}
+
+
+def query_fingerprint(parts: Mapping[str, str]) -> str:
+    """Changes when anything changes that a Batch's rows depend on. `parts` as `node_fingerprints` gives them, in the Query's order."""
+    return _digest(sorted(parts.items()))
 
 
 def state_fingerprint(graph: Graph, resolved: Resolved, members: tuple[str, ...], sinks: Iterable[str]) -> str:

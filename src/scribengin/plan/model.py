@@ -56,6 +56,8 @@ class QueryPlan:
     state_fingerprint: str
     """changes when a stateful step, or what feeds it, changes; empty for a stateless Query"""
     guarantees: tuple[PathGuarantee, ...] = ()
+    parts: Mapping[str, str] = field(default_factory=dict)
+    """node → fingerprint of its own definition: `diff` names by it what changed"""
 
     @property
     def stateful(self) -> bool:

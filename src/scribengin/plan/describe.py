@@ -1,0 +1,108 @@
+"""One line for people on what a node does. Secrets are never in it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, assert_never
+
+from scribengin.core.units import show_bytes, show_duration
+from scribengin.spec.model import Aggregate, Dedupe, Filter, Join, Merge, Parse, Python, Route, Select, Sink, Source, Sql, Step
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from scribengin.core.options import NodeType, Option
+
+
+def describe(node: Source | Step | Sink, types: Mapping[str, NodeType]) -> str:
+    """Such as `filter: followers > 5000`; `types` are those of the node's role."""
+    match node:
+        case Source():
+            marks = [*(["static"] if node.static else []), *([f"watermark {watermark(node)}"] if node.watermark else [])]
+            return ", ".join([*_outside(node, types), *marks])
+        case Sink():
+            return ", ".join(_outside(node, types))
+        case Step():
+            required = [f"require {name}: {predicate}" for name, predicate in node.require]
+            own = [f"watermark {watermark(node)}"] if node.watermark else []
+            return "; ".join([_action(node), *required, *own])
+        case _:
+            assert_never(node)
+
+
+def watermark(node: Source | Step) -> str:
+    """`ts 10m00s`."""
+    return f"{node.watermark.column} {span(node.watermark.delay_s)}" if node.watermark else ""
+
+
+def span(seconds: float) -> str:
+    """A duration without the parts that are zero: `10m`, `1h`, `1.5s`."""
+    for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
+        if seconds and seconds % size == 0:
+            return f"{seconds // size:.0f}{unit}"
+    return f"{seconds:g}s" if seconds < 60 else show_duration(seconds)
+
+
+def _outside(node: Source | Sink, types: Mapping[str, NodeType]) -> list[str]:
+    shown = [f"{node.type} {node.options['path']}" if "path" in node.options else node.type]
+    if "format" in node.options:
+        shown.append(str(node.options["format"]))
+    declared = types.get(node.type)
+    for name, value in node.options.items():
+        if name not in ("path", "format"):
+            shown.append(f"{name} {_value(declared.option(name) if declared else None, value)}")
+    return shown
+
+
+def _value(option: Option | None, value: Any) -> str:
+    if option is not None and option.secret:
+        return "(secret)"
+    if option is not None and option.kind == "bytes":
+        return show_bytes(value)
+    if option is not None and option.kind == "duration":
+        return span(value)
+    if isinstance(value, tuple | list):
+        return "[" + ", ".join(map(str, value)) + "]"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _action(step: Step) -> str:
+    action = step.action
+    match action:
+        case Filter(predicate):
+            return f"filter: {_flat(predicate)}"
+        case Select(pairs):
+            return "select: " + _pairs(pairs)
+        case Sql(text):
+            return f"sql: {_flat(text)}"
+        case Aggregate(by, pairs, window):
+            every = f", every {span(window.slide_s)}" if window and window.slide_s != window.size_s else ""
+            over = [f"window of {span(window.size_s)}{every} over {window.time}"] if window else []
+            groups = f" by {', '.join([*over, *by])}" if over or by else ""
+            return f"aggregate{groups}: {_pairs(pairs)}{f' (emit {step.emit})' if step.emit != 'append' else ''}"
+        case Join(key, how, _, within):
+            return f"{how} join on {', '.join(key)}" + (f" within {span(within)}" if within is not None else "")
+        case Parse(column, format_, schema):
+            return f"parse {column} as {format_}: {schema}"
+        case Route(cases, otherwise):
+            return "route: " + "; ".join(
+                [*(f"{name}: {_flat(predicate)}" for name, predicate in cases), *([f"else {otherwise}"] if otherwise else [])]
+            )
+        case Python(reference, branches):
+            return f"python {reference}" + (f" (branches {', '.join(branches)})" if branches else "")
+        case Dedupe(key, time, within):
+            timed = f" by {time}" * bool(time) + (f" within {span(within)}" if within is not None else "")
+            return f"dedupe on {', '.join(key)}{timed}"
+        case Merge(how, key, _, within):
+            if how == "union":
+                return "union by name"
+            return f"intersect on {', '.join(key)}" + (f" within {span(within)}" if within is not None else "")
+        case _:
+            assert_never(action)
+
+
+def _pairs(pairs: tuple[tuple[str, str], ...]) -> str:
+    return ", ".join(name if name == expression else f"{_flat(expression)} AS {name}" for name, expression in pairs)
+
+
+def _flat(text: str) -> str:
+    return " ".join(text.split())

@@ -1,0 +1,135 @@
+"""What a plan would change against the state that is there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from scribengin.plan.model import Plan, QueryPlan
+
+Fate = Literal["new", "unchanged", "kept", "refused", "gone"]
+"""`kept`: changed, and goes on with its positions and state. `refused`: its state would mean something else; a reset is needed."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredQuery:
+    """What the state folder tells of a Query."""
+
+    name: str
+    lineage: str
+    fingerprint: str
+    state_fingerprint: str
+    sources: Mapping[str, int] = field(default_factory=dict)
+    """source → number of log entries that decided Batches are through with"""
+    last_batch: int | None = None
+    """the newest decided Batch; None before the first"""
+    parts: Mapping[str, str] = field(default_factory=dict)
+    """node → fingerprint, as `QueryPlan.parts`; empty where it was not kept"""
+
+
+@dataclass(frozen=True, slots=True)
+class QueryChange:
+    """What would happen to one Query. `changed`, `added`, `removed` are node ids."""
+
+    name: str
+    fate: Fate
+    says: str
+    remedy: str = ""
+    changed: tuple[str, ...] = ()
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """In the plan's order, Queries that are gone last."""
+
+    queries: tuple[QueryChange, ...]
+
+    @property
+    def refused(self) -> bool:
+        """True where `run` would refuse until something is reset."""
+        return any(query.fate == "refused" for query in self.queries)
+
+    def as_json(self) -> list[dict[str, Any]]:
+        """One object a Query."""
+        return [
+            {
+                "query": query.name,
+                "fate": query.fate,
+                "says": query.says,
+                "remedy": query.remedy,
+                "changed": list(query.changed),
+                "added": list(query.added),
+                "removed": list(query.removed),
+            }
+            for query in self.queries
+        ]
+
+
+def diff_plans(stored: Mapping[str, StoredQuery], plan: Plan) -> Changes:
+    """Compare. `stored` maps Query names to what their folders tell; an empty mapping is a first run."""
+    known = [_change(plan, query, stored.get(query.name)) for query in plan.queries]
+    names = {query.name for query in plan.queries}
+    gone = [
+        QueryChange(name, "gone", f"no sink of the flow makes it any more; its state and what it wrote stay ({_after(query)})")
+        for name, query in stored.items()
+        if name not in names
+    ]
+    return Changes((*known, *gone))
+
+
+class _Nodes(TypedDict):
+    changed: tuple[str, ...]
+    added: tuple[str, ...]
+    removed: tuple[str, ...]
+
+
+def _change(plan: Plan, query: QueryPlan, before: StoredQuery | None) -> QueryChange:
+    if before is None:
+        return QueryChange(query.name, "new", f"starts at Batch 0 and reads {_listed(query.sources)} from the start")
+    if before.fingerprint == query.fingerprint and before.state_fingerprint == query.state_fingerprint:
+        return QueryChange(query.name, "unchanged", f"goes on {_after(before)}; nothing is read again")
+    changed = tuple(id_ for id_, part in query.parts.items() if id_ in before.parts and before.parts[id_] != part)
+    added = tuple(id_ for id_ in query.parts if before.parts and id_ not in before.parts)
+    removed = tuple(id_ for id_ in before.parts if id_ not in query.parts)
+    nodes = _Nodes(changed=changed, added=added, removed=removed)
+    if before.last_batch is None and not before.sources:
+        return QueryChange(query.name, "kept", "changed before its first Batch; nothing was written yet", **nodes)
+    if before.state_fingerprint != query.state_fingerprint:
+        return QueryChange(query.name, "refused", _why_refused(query, before), _reset(plan, query), **nodes)
+    says = f"goes on {_after(before)} with {'its state and ' if query.stateful else ''}the new definition; earlier rows stay as they are"
+    fresh = [source for source in query.sources if source not in before.sources]
+    if fresh:
+        says += f"; reads {_listed(fresh)} from the start"
+    dropped = [source for source in before.sources if source not in query.sources]
+    if dropped:
+        says += f"; no longer reads {_listed(dropped)}"
+    return QueryChange(query.name, "kept", says, **nodes)
+
+
+def _why_refused(query: QueryPlan, before: StoredQuery) -> str:
+    stateful = [node.id for node in query.nodes if node.stateful]
+    if not before.state_fingerprint:
+        return f"{_listed(stateful)} would keep state, and the checkpoint ({_after(before)}) has none: it needs a new one"
+    if not stateful:
+        return f"it keeps no state any more, and the checkpoint ({_after(before)}) has some: it needs a new one"
+    return f"what {_listed(stateful)} remembers ({_after(before)}) would mean something else: it needs a new checkpoint"
+
+
+def _reset(plan: Plan, query: QueryPlan) -> str:
+    return (
+        f"`scribengin reset {plan.flow.name} --outputs --yes` clears state and outputs, and {_listed(query.sources)} "
+        f"{'are' if len(query.sources) > 1 else 'is'} read again from the start; or undo the change"
+    )
+
+
+def _after(before: StoredQuery) -> str:
+    return "before its first Batch" if before.last_batch is None else f"after Batch {before.last_batch}"
+
+
+def _listed(names: tuple[str, ...] | list[str]) -> str:
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]])) if names else "nothing"

@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+from flows import flow, sink, source, step, tweets
+
+from scribengin.connectors import catalog
+from scribengin.core.options import NodeType, Option
+from scribengin.plan.cut import build_plan
+from scribengin.plan.describe import describe, span
+from scribengin.plan.diff import diff_plans
+from scribengin.plan.explain import as_json, as_mermaid, explain
+from scribengin.spec.model import Source, Sql
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from scribengin.plan.model import Plan
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> Plan:
+    return build_plan(tweets(tmp_path))
+
+
+def test_the_text_tells_stages_guarantee_unit_hints_and_changes(plan: Plan) -> None:
+    text = explain(plan, diff_plans({}, plan))
+    assert "query counts: a Batch as soon as the last is done, keeps state" in text
+    assert "[state; watermark ts 10m of tweets]" in text
+    assert "tweets -> kept: exactly once" in text
+    assert text.index("hints") < text.index("against the state that is there")
+    headings = [line.strip() for line in text.splitlines() if re.match(r"  (decoded|Spark|Python stage|tail)", line)]
+    assert [heading.split()[0] for heading in headings] == ["decoded", "Spark", "tail:", "decoded", "Spark", "Python", "Spark", "tail:"]
+
+
+def test_the_text_fits_a_hundred_columns(plan: Plan) -> None:
+    assert max(len(line) for line in explain(plan, diff_plans({}, plan)).splitlines()) <= 100
+
+
+def test_no_line_ends_in_a_blank(plan: Plan) -> None:
+    assert [line for line in explain(plan).splitlines() if line != line.rstrip()] == []
+
+
+def test_the_json_can_be_written_and_holds_every_node(plan: Plan) -> None:
+    found = json.loads(json.dumps(as_json(plan, diff_plans({}, plan))))
+    (tier,) = found["tiers"]
+    assert [node["id"] for node in tier["queries"][0]["nodes"]] == ["tweets", "known", "hot", "tagged", "kept"]
+    assert [change["fate"] for change in found["changes"]] == ["new", "new"]
+    assert as_json(plan)["changes"] is None
+
+
+def test_the_picture_has_each_query_as_a_box_and_every_arrow(plan: Plan) -> None:
+    picture = as_mermaid(plan)
+    assert picture.count("subgraph") == picture.count(" end\n") == 2 + 3 + 5
+    assert "kept__hot --> kept__tagged" in picture
+
+
+def test_a_secret_is_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    types = {"db": NodeType("db", "source", "", (Option("password", "text", "", secret=True), Option("path", "text", "")))}
+    told = describe(Source("s", "db", {"password": "hunter2", "path": "x"}), types)
+    assert told == "db x, password (secret)"
+
+
+def test_a_long_query_is_wrapped_under_itself() -> None:
+    text = "SELECT " + ", ".join(f"id AS id_{number}" for number in range(60)) + " FROM tweets"
+    lines = explain(build_plan(flow(source(), step("a", "tweets", Sql(text)), sink("k", "a")))).splitlines()
+    assert max(map(len, lines)) <= 100
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"), [(600.0, "10m"), (3600.0, "1h"), (86400.0, "1d"), (90.0, "1m30s"), (0.5, "0.5s"), (1.0, "1s"), (0.0, "0s")]
+)
+def test_spans_are_short(seconds: float, shown: str) -> None:
+    assert span(seconds) == shown
+
+
+def test_options_are_shown_as_people_write_them() -> None:
+    read = source(options={"path": "d", "format": "json", "max_bytes": 2**20, "settle": 60.0, "growing": True})
+    assert describe(read, catalog.source_types()) == "files d, json, max_bytes 1.0 MiB, settle 1m, growing true, watermark ts 10m"
