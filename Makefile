@@ -54,4 +54,4 @@ lock: setup ## write the lock files anew from pyproject.toml: make lock [ARGS=--
 		| $(COMPILE) $(ARGS) - -o requirements-jre.lock
 
 clean: ## remove what setup, demo and the tools made
-	rm -rf .venv demo build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv examples/tweets/data examples/tweets/out examples/tweets/.scribengin examples/tweets/.demo.json build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

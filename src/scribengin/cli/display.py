@@ -74,7 +74,8 @@ def plain_line(view: RunView) -> str:
 
 def _query(query: QueryView) -> str:
     parts: list[str] = [] if query.state == "running" else [query.state]
-    if query.rows_per_s >= 1:
+    moving = query.state in ("running", "stopping")
+    if moving and query.rows_per_s >= 1:
         parts.append(f"{query.rows_per_s:,.0f} rows/s")
     parts.append(f"in {query.rows_in:,}")
     parts.append(f"out {query.rows_out:,}")
@@ -83,7 +84,7 @@ def _query(query: QueryView) -> str:
         parts.append(f"lag {lag}")
     if query.done is not None:
         parts.append(f"{query.done:.0%}")
-    if query.eta_s:
+    if moving and query.eta_s:
         parts.append(f"{show_duration(query.eta_s)} left")
     if query.watermark:
         parts.append(f"watermark {query.watermark}")

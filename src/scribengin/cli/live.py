@@ -80,8 +80,9 @@ def _headline(query: QueryView, width: int) -> RenderableType:
     if query.done is not None:
         row.append(ProgressBar(total=1.0, completed=query.done, width=_BAR_WIDTH, complete_style="green", finished_style="green"))
         row.append(Text(f"{query.done:4.0%}"))
-    row.append(Text(f"{query.rows_per_s:>9,.0f} rows/s" if query.rows_per_s >= 1 else query.state, style=style))
-    if query.eta_s:
+    moving = query.state in ("running", "stopping")
+    row.append(Text(f"{query.rows_per_s:>9,.0f} rows/s" if moving and query.rows_per_s >= 1 else query.state, style=style))
+    if moving and query.eta_s:
         row.append(Text(f"{show_duration(query.eta_s)} left"))
     line.add_row(*row)
     return line

@@ -1,0 +1,37 @@
+"""`scribengin plan FLOW`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.flow_argument import flow_argument, flow_path
+from scribengin.cli.settings import read_settings, setting_flags
+from scribengin.core.errors import InputError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@click.command(cls=AnsweringCommand)
+@flow_argument
+@click.option("--deep", is_flag=True, help="Let Spark check the name and type of every column too (needs Java, 5 to 15 s).")
+@click.option("--mermaid", is_flag=True, help="Print a Mermaid flowchart.")
+@setting_flags("state")
+def command(flow: str, deep: bool, mermaid: bool, state: Path | None) -> Answer:
+    """Say what would run: Queries, stages, guarantees; and what it would change against the state that is there."""
+    from scribengin.local.inspect import check_deep, planned_changes
+    from scribengin.local.prepare import prepare
+    from scribengin.plan.explain import as_json, as_mermaid, explain
+
+    prepared = prepare(flow_path(flow), state=read_settings({"state": state})["state"].value)
+    problems = [*prepared.warnings, *(check_deep(prepared) if deep else ())]
+    if any(problem.severity == "error" for problem in problems):
+        raise InputError(problems)
+    changes = planned_changes(prepared)
+    result = as_json(prepared.plan, changes)
+    if mermaid:
+        result["mermaid"] = as_mermaid(prepared.plan)
+    return Answer(result, problems, show=lambda: click.echo(as_mermaid(prepared.plan) if mermaid else explain(prepared.plan, changes), nl=False))
