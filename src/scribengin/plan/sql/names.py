@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from scribengin.core.problems import did_you_mean
 from scribengin.plan.columns import Column, Columns, find
 from scribengin.plan.sql.parse import Fault, Text, start_of
-from scribengin.plan.sql.types import expression_type
+from scribengin.plan.sql.types import WINDOW_FUNCTIONS, expression_type
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -146,6 +146,7 @@ class _Reader:
         if scope.parent is not None and not (scope.is_cte or scope.is_derived_table or scope.is_set_operation):
             return  # a subquery in an expression may mean the outer query's columns
         aliases = {projection.alias.lower() for projection in select.expressions if projection.alias}
+        aliases |= {call.name.lower() for call in select.find_all(exp.Anonymous) if call.name.lower() in WINDOW_FUNCTIONS}  # as Spark does
         everything = tuple(column for columns in sources.values() for column in columns or ())
         folded = {name.lower(): columns for name, columns in sources.items()}
         for column in self._own_columns(select):

@@ -29,7 +29,7 @@ _WORDS = {
     "TIMESTAMPTZ": "TIMESTAMP",
     "BINARY": "BINARY",
 }
-_WINDOW_FUNCTIONS = ("window", "session_window")
+WINDOW_FUNCTIONS = ("window", "session_window")
 _CLASSES = {
     "BOOLEAN": (
         "And Or Not EQ NEQ GT GTE LT LTE Is In Between Like ILike RegexpLike NullSafeEQ NullSafeNEQ StartsWith EndsWith Contains Boolean"
@@ -115,7 +115,7 @@ def _member(tree: exp.Dot) -> Type | None:
     """`window(…).start`."""
     from sqlglot import exp
 
-    of_window = isinstance(tree.this, exp.Anonymous) and tree.this.name.lower() in _WINDOW_FUNCTIONS
+    of_window = isinstance(tree.this, exp.Anonymous) and tree.this.name.lower() in WINDOW_FUNCTIONS
     return Type("TIMESTAMP") if of_window and tree.expression.name.lower() in ("start", "end") else None
 
 

@@ -1,0 +1,52 @@
+"""A query's text with other names for its inputs; everything else stays, character for character."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scribengin.plan.sql.names import table_reference
+from scribengin.plan.sql.parse import parse_query
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sqlglot import exp
+
+
+def rename_inputs(sql: str, views: Mapping[str, str]) -> str:
+    """The text with each input (`tagged`, `r.big`) read from the view that `views` gives for it, under its old name as alias.
+
+    For whoever runs the text: views of several Queries may need names of their own, and no view can be called `r.big`. CTEs that
+    are called like an input are left alone. The text must be one that `parse_query` can read.
+
+    >>> rename_inputs("SELECT t.id FROM r.big t JOIN users ON t.user = users.user", {"r.big": "v1", "users": "v2"})
+    'SELECT t.id FROM `v1` t JOIN `v2` AS `users` ON t.user = users.user'
+    """
+    from sqlglot import exp
+    from sqlglot.optimizer.scope import traverse_scope
+
+    text = parse_query(sql)
+    assert text.tree is not None
+    folded = {name.lower(): view for name, view in views.items()}
+    cuts: dict[int, tuple[int, str]] = {}
+    for scope in traverse_scope(text.tree):
+        for _, source in scope.selected_sources.values():
+            if not isinstance(source, exp.Table) or not isinstance(source.this, exp.Identifier):
+                continue
+            view = folded.get(table_reference(source).lower())
+            if view is not None:
+                alias = "" if source.alias_column_names or source.args.get("alias") else f" AS `{source.name}`"
+                cuts[_first(source)] = (_last(source), f"`{view}`{alias}")
+    for start, (end, name) in sorted(cuts.items(), reverse=True):
+        sql = sql[:start] + name + sql[end:]
+    return sql
+
+
+def _first(table: exp.Table) -> int:
+    start: int = table.parts[0].meta["start"]
+    return start
+
+
+def _last(table: exp.Table) -> int:
+    end: int = table.parts[-1].meta["end"]
+    return end + 1
