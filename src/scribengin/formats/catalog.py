@@ -22,6 +22,10 @@ def decoder_for(format: str, schema: Schema, options: Mapping[str, Any]) -> Deco
             from scribengin.formats.json import JsonDecoder
 
             return JsonDecoder(schema)
+        case "csv":
+            from scribengin.formats.csv import CsvDecoder
+
+            return CsvDecoder(schema, delimiter=options.get("delimiter", ","), null=options.get("null", ""))
         case "text":
             from scribengin.formats.text import TextDecoder
 
@@ -56,6 +60,18 @@ class _Factory:
         match self.format:
             case "json":
                 return encoders.JsonEncoder(file, schema, compression=self.compression)
+            case "csv":
+                given = self.options
+                return encoders.CsvEncoder(
+                    file,
+                    schema,
+                    compression=self.compression,
+                    delimiter=given.get("delimiter", ","),
+                    null=given.get("null", ""),
+                    header=given.get("header", True),
+                )
+            case "text":
+                return encoders.TextEncoder(file, schema, compression=self.compression)
             case "parquet":
                 return encoders.ParquetEncoder(file, schema, compression=self.compression)
         raise ValueError(f"unknown format {self.format!r}; formats are json, csv, text, parquet")

@@ -9,19 +9,29 @@ from __future__ import annotations
 
 import gzip
 import math
+import re
 from typing import IO, TYPE_CHECKING, Any
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from scribengin.core.errors import ScribenginError
 from scribengin.core.types import arrow_schema, type_of_arrow
-from scribengin.formats.rows import batch_to_rows
+from scribengin.formats.csv_records import check_delimiter
+from scribengin.formats.rows import batch_to_rows, column_to_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from scribengin.core.types import Schema, Type
+
+
+class UnwritableError(ScribenginError):
+    """A row that the format cannot hold so that it reads back as it was."""
+
+    code = "unwritable"
+
 
 _ROW_GROUP_BYTES = 64 * 2**20
 _JSON = msgspec.json.Encoder(decimal_format="number")
@@ -91,6 +101,83 @@ class JsonEncoder:
     def write(self, batch: pa.RecordBatch) -> None:
         """Append the rows."""
         self._file.write(json_lines(batch))
+
+    def close(self) -> None:
+        """End the compression."""
+        self._end()
+
+
+class CsvEncoder:
+    """CSV as `formats.csv` reads it: quotes where they are needed, and around texts that would read as null."""
+
+    def __init__(self, file: IO[bytes], schema: Schema, *, compression: str, delimiter: str, null: str, header: bool) -> None:
+        check_delimiter(delimiter)
+        self._file, self._end, suffix = compressed(file, compression)
+        self.suffix = f".csv{suffix}"
+        self._delimiter = delimiter
+        self._null = null
+        self._special = f'["\r\n{re.escape(delimiter)}]'
+        if header:
+            names = pa.array(schema.names, pa.string())
+            self._file.write(delimiter.join(self._quoted(names).to_pylist()).encode() + b"\n")
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Append the rows. Raises UnwritableError for a null in an only column that an empty line would stand for."""
+        if not batch.num_rows:
+            return
+        if batch.num_columns == 1 and not self._null.strip() and batch.column(0).null_count:
+            raise UnwritableError(
+                f'column "{batch.schema.names[0]}" is null in a row; alone on its line that reads as an empty line',
+                remedy="give the sink `null: NA`, or a second column",
+            )
+        texts = [self._cells(column) for column in batch.columns]
+        lines = pc.binary_join_element_wise(*texts, self._delimiter, null_handling="replace", null_replacement=self._null)
+        self._file.write("\n".join(lines.to_pylist()).encode() + b"\n")
+
+    def close(self) -> None:
+        """End the compression."""
+        self._end()
+
+    def _cells(self, column: pa.Array) -> pa.Array:
+        type_ = type_of_arrow(column.type)
+        match type_.name:
+            case "STRING":
+                return self._quoted(column.cast(pa.string()))
+            case "TIMESTAMP":
+                return iso_texts(column)
+            case "FLOAT" | "DOUBLE" | "BINARY" | "ARRAY" | "MAP" | "STRUCT":
+                change = _change(type_) or (lambda value: value)
+                values = [None if value is None else _JSON.encode(change(value)).decode() for value in column_to_values(column)]
+                texts = pa.array(values, pa.string())
+                return pc.utf8_trim(texts, '"') if type_.name in ("FLOAT", "DOUBLE", "BINARY") else self._quoted(texts)
+        return column.cast(pa.string())
+
+    def _quoted(self, texts: pa.Array) -> pa.Array:
+        """Quotes around what needs them: delimiters, quotes, line ends, and what would read as null or as an empty line."""
+        blank = pc.equal(pc.utf8_trim(texts, " \t"), "")
+        needed = pc.or_(pc.match_substring_regex(texts, self._special), pc.or_(pc.equal(texts, self._null), blank))
+        return pc.if_else(needed, pc.binary_join_element_wise('"', pc.replace_substring(texts, '"', '""'), '"', ""), texts)
+
+
+class TextEncoder:
+    """The only column, a STRING, a line each."""
+
+    def __init__(self, file: IO[bytes], schema: Schema, *, compression: str) -> None:
+        if len(schema.fields) != 1 or schema.fields[0].type.name != "STRING":
+            raise ValueError(f"text has exactly one column, a STRING; there are: {schema}")
+        self._file, self._end, suffix = compressed(file, compression)
+        self.suffix = f".txt{suffix}"
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Append the lines. Raises UnwritableError for null and for a text that would not be read back as one line."""
+        if not batch.num_rows:
+            return
+        column = batch.column(0)
+        if column.null_count:
+            raise UnwritableError("a row is null, which a text file has no line for", remedy="filter it out, or write json")
+        if pc.any(pc.match_substring_regex(column, "\\n|\\r$")).as_py():
+            raise UnwritableError("a text has a line end in it and would become several lines", remedy="replace it, or write json")
+        self._file.write("\n".join(column.to_pylist()).encode() + b"\n")
 
     def close(self) -> None:
         """End the compression."""

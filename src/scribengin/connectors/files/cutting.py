@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from scribengin.core.units import show_bytes
 from scribengin.formats.blocks import PAYLOAD_BYTES, DamageBlock, LineBlock
+from scribengin.formats.csv_records import CsvBlock, split_records, whole_records_end
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -63,11 +65,13 @@ class Cutter:
     file: str
     max_record: int
     find_line: Callable[[int], int | None] | None = None
+    first_line: int = 1
+    """what the first line of the chunks counts as, where lines are counted on the way"""
 
     def cut(self, chunks: Iterable[bytes | Damage], offset: int) -> Iterator[LineBlock | DamageBlock]:
         """`chunks` begin at the start of a line, `offset` bytes into the content. A Damage ends them, and takes the unfinished
         line with it."""
-        line = None if self.find_line is not None else 1
+        line = None if self.find_line is not None else self.first_line
         rest = b""
         long: _Long | None = None
         at_start = offset == 0
@@ -94,10 +98,15 @@ class Cutter:
                     continue
                 yield self._too_long(long, line)
                 long, data, line = None, data[end:], line and line + 1
-            end = data.rfind(b"\n") + 1
+            end = self._end(data)
             yield from self._blocks(data[:end], offset, line)
             line = line and line + count_lines(data[:end])
             rest, offset = data[end:], offset + end
+            while len(rest) > self.max_record and (end := rest.find(b"\n") + 1):  # a CSV quote that is never closed
+                end += self._end(rest[end:])
+                yield from self._blocks(rest[:end], offset, line)
+                line = line and line + count_lines(rest[:end])
+                rest, offset = rest[end:], offset + end
             if len(rest) > self.max_record:
                 long = _Long(offset, rest[:PAYLOAD_BYTES], len(rest))
                 rest, offset = b"", offset + len(rest)
@@ -105,6 +114,10 @@ class Cutter:
             yield self._too_long(long, line)
         elif rest:
             yield from self._blocks(rest, offset, line)
+
+    def _end(self, data: bytes) -> int:
+        """Where the last whole record of `data` ends."""
+        return data.rfind(b"\n") + 1
 
     def _blocks(self, data: bytes, offset: int, line: int | None) -> Iterator[LineBlock | DamageBlock]:
         """`data` as one block, or around its overlong lines as several."""
@@ -132,6 +145,36 @@ class Cutter:
         return DamageBlock(self.file, "too-long", message, long.offset, line, long.head, self.find_line)
 
 
+@dataclass(frozen=True, slots=True)
+class CsvCutter(Cutter):
+    """The same for CSV, whose records may go over line ends. A quote that is not closed within `max_record` ends with its line."""
+
+    delimiter: str = ","
+    header: tuple[str, ...] | None = None
+
+    def _end(self, data: bytes) -> int:
+        return whole_records_end(data, self.delimiter)
+
+    def _blocks(self, data: bytes, offset: int, line: int | None) -> Iterator[LineBlock | DamageBlock]:
+        begin = at = 0
+        records = split_records(data, self.delimiter) if len(data) > self.max_record else ()
+        for record in records:
+            length = len(record)
+            if length > self.max_record + 1:
+                if at > begin:
+                    yield self._block(data[begin:at], offset + begin, line)
+                line = line and line + count_lines(data[begin:at])
+                yield self._too_long(_Long(offset + at, record[:PAYLOAD_BYTES], length), line)
+                line = line and line + count_lines(record)
+                begin = at + length
+            at += length
+        if begin < len(data):
+            yield self._block(data[begin:], offset + begin, line)
+
+    def _block(self, data: bytes, offset: int, line: int | None) -> CsvBlock:
+        return CsvBlock(self.file, data, offset, line, self.find_line, delimiter=self.delimiter, header=self.header)
+
+
 @dataclass(slots=True)
 class _Long:
     """A line that is too long: where it begins, how it begins, and how long it is as far as it was read."""
@@ -139,3 +182,20 @@ class _Long:
     offset: int
     head: bytes
     length: int
+
+
+def take_header(chunks: Iterator[bytes | Damage], delimiter: str) -> tuple[bytes, int, Iterator[bytes | Damage]]:
+    """The first record without BOM and line end, how many bytes it and they take, and the chunks behind it."""
+    data = b""
+    for chunk in chunks:
+        if isinstance(chunk, Damage):
+            return b"", 0, chain([data, chunk] if data else [chunk], chunks)
+        data += chunk
+        if whole_records_end(data, delimiter) or len(data) > _HEADER_BYTES:
+            break
+    record = next(split_records(data.removeprefix(_BOM), delimiter), b"")
+    length = len(record) + len(_BOM) * data.startswith(_BOM)
+    return record.removesuffix(b"\n").removesuffix(b"\r"), length, chain([data[length:]], chunks)
+
+
+_HEADER_BYTES = 2**20

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from scribengin.connectors.files.bytestreams import compression_of, range_start, read_compressed, read_range
-from scribengin.connectors.files.cutting import Cutter, LineFinder
+from scribengin.connectors.files.cutting import CsvCutter, Cutter, Damage, LineFinder, take_header
 from scribengin.connectors.files.discovery import Discovery
 from scribengin.connectors.files.options import SOURCE
 from scribengin.connectors.files.pieces import Piece, cut, pieces_of, root_of
 from scribengin.connectors.files.reader import FilesReader, Taking
 from scribengin.core.errors import SourceError
 from scribengin.formats.catalog import decoder_for
+from scribengin.formats.csv_records import split_cells, whole_records_end
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -108,13 +110,36 @@ class FilesSource:
 
     def _text(self, file: IO[bytes], path: Path, piece: Piece) -> Iterator[Block]:
         compression = compression_of(piece.path, self._options["compression"])
-        max_record = self._options["max_record"]
+        chunks: Iterator[bytes | Damage]
         if compression != "none":
-            yield from Cutter(str(path), max_record).cut(read_compressed(file, compression), 0)
-            return
-        start = range_start(file, piece.start, piece.end)
-        if start < piece.end:
-            yield from Cutter(str(path), max_record, LineFinder(path)).cut(read_range(file, start, piece.end, piece.size), start)
+            start, finder = 0, None
+            chunks = read_compressed(file, compression)
+        else:
+            start, finder = range_start(file, piece.start, piece.end), LineFinder(path)
+            chunks = read_range(file, start, piece.end, piece.size) if start < piece.end else iter(())
+        max_record = self._options["max_record"]
+        if self._format == "csv":
+            yield from self._csv(chunks, path, start, CsvCutter(str(path), max_record, finder, delimiter=self._options["delimiter"]))
+        else:
+            yield from Cutter(str(path), max_record, finder).cut(chunks, start)
+
+    def _csv(self, chunks: Iterator[bytes | Damage], path: Path, start: int, cutter: CsvCutter) -> Iterator[Block]:
+        if self._options["header"]:
+            if start == 0:
+                header, start, chunks = take_header(chunks, cutter.delimiter)
+            else:
+                with path.open("rb", buffering=0) as file:
+                    header, _, _ = take_header(read_range(file, 0, start, start), cutter.delimiter)
+            cutter = replace(cutter, header=self._names(header, path, cutter.delimiter), first_line=2 + header.count(b"\n"))
+        yield from cutter.cut(chunks, start)
+
+    def _names(self, header: bytes, path: Path, delimiter: str) -> tuple[str, ...]:
+        """The columns' names. Raises SourceError where a declared one stands twice."""
+        names = split_cells(header.decode("utf-8", "replace"), delimiter, null="") or []
+        twice = [name for name in self.resolve_schema().names if names.count(name) > 1]
+        if twice:
+            raise SourceError(f'{path} has the column "{twice[0]}" twice', remedy="correct its first line, or move the file away")
+        return tuple(name or "" for name in names)
 
     def _parquet(self, file: IO[bytes], path: Path, piece: Piece) -> Iterator[Block]:
         from scribengin.connectors.files.parquet import read_groups
@@ -135,10 +160,12 @@ class FilesSource:
     def _grows(self, path: str) -> bool:
         return self._format != "parquet" and compression_of(path, self._options["compression"]) == "none"
 
-    @staticmethod
-    def _whole_lines(path: Path, start: int, end: int) -> int:
-        """Where the last whole line between `start` and `end` ends; `start` where there is none."""
+    def _whole_lines(self, path: Path, start: int, end: int) -> int:
+        """Where the last whole line (CSV: record) between `start` and `end` ends; `start` where there is none."""
         with path.open("rb") as file:
+            if self._format == "csv":
+                file.seek(start)
+                return start + whole_records_end(file.read(end - start), self._options["delimiter"])
             while end > start:
                 size = min(1 << 16, end - start)
                 file.seek(end - size)

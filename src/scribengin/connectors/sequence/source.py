@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import time
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from scribengin.connectors.contract import Backlog, Limits, SourceStream
@@ -95,10 +96,7 @@ class SequenceReader:
         parts = min(self._splits, count)
         bounds = [self._next + count * index // parts for index in range(parts + 1)]
         self._next = end
-        return [
-            SourceStream(f"{self._node}[{low}:{high}]", {"start": low, "end": high}, rows=high - low)
-            for low, high in zip(bounds[:-1], bounds[1:], strict=True)
-        ]
+        return [SourceStream(f"{self._node}[{low}:{high}]", {"start": low, "end": high}, rows=high - low) for low, high in pairwise(bounds)]
 
     def backlog(self) -> Backlog:
         """The rows that are due, or all that are left where there is an end and no rate."""
