@@ -1,0 +1,207 @@
+"""What a step does, from the values of its keys. Rules that need no other node, no SQL and no look into modules stand here."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, cast
+
+from scribengin.spec import keys
+from scribengin.spec.model import (
+    Action,
+    Aggregate,
+    Dedupe,
+    Filter,
+    Join,
+    Merge,
+    Parse,
+    Python,
+    Route,
+    Select,
+    Sql,
+    WindowSpec,
+)
+from scribengin.spec.nodes import Node, Scalar, shorten
+from scribengin.spec.sections import Owner, Read
+
+if TYPE_CHECKING:
+    from scribengin.spec.reader import Reader
+
+_FUNCTION = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*\Z")
+_ONE_INPUT = ("filter", "select", "aggregate", "parse", "route", "python", "dedupe")
+_OTHERWISE = "otherwise"
+
+
+def read_action(reader: Reader, read: Read, owner: Owner) -> tuple[str, Action] | None:
+    """(operation, what it does) of a step; None where a Problem was noted."""
+    given = [name for name in keys.operation_names() if name in read.given]
+    inputs: tuple[str, ...] = read.values.get("from", ())
+    if not given:
+        if len(inputs) > 1:
+            return "merge", Merge()
+        if "from" in read.values or "from" not in read.given:
+            remedy = f"add one of {', '.join(keys.operation_names())}"
+            reader.error("operation-missing", owner.start, f"{owner.called} does nothing", remedy)
+        return None
+    for name in given[1:]:
+        message = f"{owner.called} has {name} beside {given[0]}; a step does one thing"
+        reader.error("operation-twice", read.given[name][0], message, f"make {name} a step of its own, that reads this one")
+    name = given[0]
+    if name not in read.values:
+        return None
+    before = reader.errors
+    _check_inputs(reader, name, read, owner)
+    action = _ACTIONS[name](reader, read.values[name], read, owner)
+    return (name, action) if action is not None and reader.errors == before else None
+
+
+def _check_inputs(reader: Reader, name: str, read: Read, owner: Owner) -> None:
+    inputs = read.values.get("from")
+    if inputs is None:
+        return
+    node = read.given["from"][1]
+    if name in _ONE_INPUT and len(inputs) > 1:
+        remedy = "bring them together in a step of their own: {from: [" + ", ".join(inputs) + "]}"
+        reader.error("inputs-count", node, f"{owner.called} has {len(inputs)} inputs; {name} takes one", remedy)
+    elif name == "join" and len(inputs) != 2:
+        reader.error("inputs-count", node, f"{owner.called} has {_count(inputs)}; join takes two", "write from: [left, right]")
+    elif name == "merge" and len(inputs) < 2:
+        reader.error("inputs-count", node, f"{owner.called} has {_count(inputs)}; merge takes two or more", "write from: [a, b]")
+
+
+def _count(inputs: tuple[str, ...]) -> str:
+    return "one input" if len(inputs) == 1 else f"{len(inputs)} inputs"
+
+
+def _filter(_reader: Reader, value: str, _read: Read, _owner: Owner) -> Action:
+    return Filter(value)
+
+
+def _select(_reader: Reader, value: Any, _read: Read, _owner: Owner) -> Action:
+    return Select(value)
+
+
+def _sql(_reader: Reader, value: str, _read: Read, _owner: Owner) -> Action:
+    return Sql(value)
+
+
+def _aggregate(reader: Reader, value: Read, _read: Read, owner: Owner) -> Action | None:
+    values = value.values
+    window = values.get("window")
+    spec = _window(reader, window, owner) if window else None
+    if "columns" not in values or (window and spec is None):
+        return None
+    return Aggregate(values.get("by", ()), values["columns"], spec)
+
+
+def _window(reader: Reader, window: Read, owner: Owner) -> WindowSpec | None:
+    values = window.values
+    if "time" not in values or "size" not in values:
+        return None
+    slide_s = values.get("slide", values["size"])
+    if slide_s > values["size"]:
+        message = f"aggregate.window.slide of {owner.called} is longer than its size: rows between two windows would be lost"
+        reader.error("window-slide", window.given["slide"][1], message, "write a slide of at most the size")
+        return None
+    return WindowSpec(values["time"], values["size"], slide_s)
+
+
+def _join(reader: Reader, value: Read, read: Read, owner: Owner) -> Action | None:
+    values = dict(value.values)
+    _both(reader, value, owner, "join")
+    inputs = read.values.get("from", ())
+    for name, _ in values.get("time", ()):
+        if inputs and name not in inputs:
+            message = f'join.time of {owner.called} names "{name}", which it does not read'
+            reader.error("join-time", value.given["time"][1], message, f"its inputs are {', '.join(inputs)}")
+    if "time" in values and len(inputs) == 2 and len(values["time"]) == 1:
+        message = f"join.time of {owner.called} names the time column of one input only"
+        reader.error("join-time", value.given["time"][1], message, f"write time: {{{inputs[0]}: ts, {inputs[1]}: ts}}")
+    if "key" not in values:
+        return None
+    return Join(values["key"], values.get("how", "inner"), values.get("time", ()), values.get("within"))
+
+
+def _parse(_reader: Reader, value: Read, _read: Read, _owner: Owner) -> Action | None:
+    return Parse(**value.values) if len(value.values) == 3 else None
+
+
+def _route(reader: Reader, value: tuple[tuple[str, str], ...], read: Read, owner: Owner) -> Action | None:
+    node = read.given["route"][1]
+    cases = tuple(case for case in value if case[0] != _OTHERWISE)
+    otherwise = dict(value).get(_OTHERWISE)
+    names = [*(name for name, _ in cases), *([otherwise] if otherwise else [])]
+    for name in names:
+        reader.check_name(name, _entry(node, name), f"a branch of {owner.called}")
+    if not cases:
+        reader.error("wrong-kind", node, f"route of {owner.called} has no case", "write {big: amount > 100, otherwise: small}")
+    if otherwise in dict(cases):
+        message = f'otherwise of {owner.called} is "{otherwise}", which is a case already'
+        reader.error("twice", _entry(node, _OTHERWISE), message, "give the rest a branch of its own")
+    return Route(cases, otherwise)
+
+
+def _entry(node: Node, name: str) -> Node:
+    entries = getattr(node, "entries", {})
+    return entries[name][0] if name in entries else node
+
+
+def _python(reader: Reader, value: str | Read, read: Read, owner: Owner) -> Action | None:
+    if isinstance(value, str):
+        node = read.given["python"][1]
+        return Python(value) if _is_function(reader, value, node, owner) else None
+    values = value.values
+    if "function" not in values or not _is_function(reader, values["function"], value.given["function"][1], owner):
+        return None
+    return Python(values["function"], values.get("branches", ()), values.get("time_limit", 30.0))
+
+
+def _is_function(reader: Reader, text: str, node: Node, owner: Owner) -> bool:
+    if _FUNCTION.match(text):
+        return True
+    path, _, name = text.removesuffix("()").rpartition(":" if ":" in text else ".")
+    module = path.removesuffix(".py").replace("/", ".").strip(".")
+    better = f"{module}:{name}"
+    remedy = f'did you mean "{better}"?' if _FUNCTION.match(better) else 'write "module:function"'
+    reader.error("function-syntax", cast("Scalar", node), f"python of {owner.called} is {shorten(text)}, not module:function", remedy)
+    return False
+
+
+def _dedupe(reader: Reader, value: Read, _read: Read, owner: Owner) -> Action | None:
+    _both(reader, value, owner, "dedupe")
+    values = value.values
+    return Dedupe(values["key"], values.get("time"), values.get("within")) if "key" in values else None
+
+
+def _merge(reader: Reader, value: Read, _read: Read, owner: Owner) -> Action | None:
+    _both(reader, value, owner, "merge")
+    how = value.values.get("how", "union")
+    if how == "union":
+        for name in ("key", "time", "within"):
+            if name in value.given:
+                message = f"merge.{name} of {owner.called} means nothing: a union takes every row"
+                reader.error("merge-union", value.given[name][0], message, f"take {name} out, or write how: intersect")
+    elif "key" not in value.given:
+        reader.error("missing-key", owner.start, f"{owner.called} has no merge.key, which intersect needs", "add key: [id]")
+    return Merge(how, value.values.get("key", ()), value.values.get("time"), value.values.get("within"))
+
+
+def _both(reader: Reader, value: Read, owner: Owner, name: str) -> None:
+    """`time` and `within` say one thing together."""
+    for one, other, example in (("time", "within", "10m"), ("within", "time", "{a: ts, b: at}" if name == "join" else "ts")):
+        if one in value.given and other not in value.given:
+            message = f"{name}.{one} of {owner.called} says nothing without {name}.{other}"
+            reader.error("time-within", value.given[one][0], message, f"add {other}: {example}, or take {one} out")
+
+
+_ACTIONS: dict[str, Any] = {
+    "filter": _filter,
+    "select": _select,
+    "sql": _sql,
+    "aggregate": _aggregate,
+    "join": _join,
+    "parse": _parse,
+    "route": _route,
+    "python": _python,
+    "dedupe": _dedupe,
+    "merge": _merge,
+}

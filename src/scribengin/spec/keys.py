@@ -1,0 +1,305 @@
+"""Every key of a flow file, declared once: feeds the parser, the error texts, the JSON Schema and docs/flow-file.md.
+
+The options of a source or sink type are declared by its connector (`core.options`); they stand beside these keys.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+from scribengin.spec.model import Delivery, Emit, OnError
+
+KeyKind = Literal[
+    "text",
+    "int",
+    "bool",
+    "choice",
+    "duration",
+    "name",
+    "column",
+    "columns",
+    "inputs",
+    "expression",
+    "expressions",
+    "selection",
+    "cases",
+    "times",
+    "names",
+    "watermark",
+    "schema",
+    "function",
+    "section",
+    "nodes",
+]
+"""What a value is. `expression` is SQL text; `expressions` a mapping of name to SQL; `selection` that or a list; `cases` the
+branches of a route; `times` a mapping of input to column; `names` a list of branch names; `columns` one column or a list;
+`inputs` one id or a list; `function` `module:name` or a section; `nodes` a mapping of id to section."""
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One key. `doc` is a sentence part for people, `example` YAML text."""
+
+    name: str
+    kind: KeyKind
+    doc: str
+    example: str
+    required: bool = False
+    choices: tuple[str, ...] = ()
+    default: str = ""
+    section: Section | None = None
+    low: float | None = None
+    later: Literal["", "warning", "error"] = ""
+    """set for a key that a later version runs: what its use is now"""
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A mapping with declared keys. `called` is how messages name it."""
+
+    called: str
+    doc: str
+    keys: tuple[Key, ...] = field(default=())
+
+    def key(self, name: str) -> Key | None:
+        """The declaration of that key, or None."""
+        return next((key for key in self.keys if key.name == name), None)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The keys that this version reads."""
+        return tuple(key.name for key in self.keys if not key.later)
+
+
+_ON_ERROR = Key(
+    "on_error",
+    "choice",
+    "what happens to a record that cannot be handled: `dead_letter` keeps it aside with its reason, `drop` counts it, `fail` stops the Query",
+    "drop",
+    choices=get_args(OnError),
+    default="that of `defaults`",
+)
+_DELIVERY = Key(
+    "delivery",
+    "choice",
+    "the guarantee that must hold; one that cannot be kept is refused",
+    "exactly_once",
+    choices=get_args(Delivery),
+    default="that of `defaults`",
+)
+_TRIGGER = Key(
+    "trigger", "duration", "how long after the start of a Batch the next one starts; `0s`: at once", "1s", default="that of `defaults`"
+)
+_WATERMARK = Key("watermark", "watermark", "`COLUMN DURATION`: rows that are later than the newest by more than that are late", "ts 10m")
+_EMIT = Key(
+    "emit",
+    "choice",
+    "when an aggregation gives its rows: `append` once and final, `update` those that changed, `complete` all in every Batch",
+    "append",
+    choices=get_args(Emit),
+    default="append",
+)
+_TIME = Key("time", "column", "the column that says when it happened", "ts")
+_WITHIN = Key("within", "duration", "how far apart two rows may be in time", "10m", low=0.001)
+
+SCHEMA = Section(
+    "schema",
+    "Columns in order, in the words of Spark SQL. `schema: TEXT` is short for `schema: {fields: TEXT}`.",
+    (
+        Key("fields", "schema", "the columns", '"id BIGINT NOT NULL, tags ARRAY<STRING>"', required=True),
+        Key("evolve", "choice", "what a changed schema may do; `strict`: nothing", "strict", choices=("strict",), default="strict"),
+    ),
+)
+
+WINDOW = Section(
+    "window",
+    "Groups by time too. The window's columns are `window_start` and `window_end`.",
+    (
+        Key("time", "column", "the column that says when it happened", "ts", required=True),
+        Key("size", "duration", "how long a window is", "1h", required=True, low=0.001),
+        Key("slide", "duration", "how far apart two windows start", "10m", default="the size: windows do not overlap", low=0.001),
+    ),
+)
+
+AGGREGATE = Section(
+    "aggregate",
+    "Groups rows and computes columns of each group.",
+    (
+        Key("by", "columns", "the columns that make a group; none: one group of all rows", "[user]"),
+        Key("window", "section", "groups by time too", "{time: ts, size: 1h, slide: 10m}", section=WINDOW),
+        _EMIT,
+        Key("columns", "expressions", "column name → aggregate expression", "{n: count(*), most: max(amount)}", required=True),
+    ),
+)
+
+JOIN = Section(
+    "join",
+    "Joins two inputs on equal keys; the first is the left one.",
+    (
+        Key("key", "columns", "columns of both inputs that must be equal", "[id]", required=True),
+        Key("how", "choice", "which rows stay", "inner", choices=("inner", "left", "right", "full", "semi"), default="inner"),
+        Key("time", "times", "input → its time column, for two streams", "{orders: ts, payments: at}"),
+        _WITHIN,
+    ),
+)
+
+PARSE = Section(
+    "parse",
+    "Reads a STRING or BINARY column; the parsed fields join the other columns, the column itself leaves.",
+    (
+        Key("column", "column", "the column that is read", "value", required=True),
+        Key("format", "choice", "what it holds", "json", required=True, choices=("json",)),
+        Key("schema", "schema", "the fields", '"id BIGINT"', required=True),
+    ),
+)
+
+PYTHON = Section(
+    "python",
+    "The long form of a Python step.",
+    (
+        Key("function", "function", "`module:name`", '"steps:sort_out"', required=True),
+        Key("branches", "names", 'names that `to("branch", row)` may use; read as `step.branch`', "[late, odd]"),
+        Key("time_limit", "duration", "how long one record may take", "30s", default="30s", low=0.001),
+    ),
+)
+
+DEDUPE = Section(
+    "dedupe",
+    "Keeps the first row of each key.",
+    (Key("key", "columns", "the columns that make two rows the same", "[id]", required=True), _TIME, _WITHIN),
+)
+
+MERGE = Section(
+    "merge",
+    "Brings several inputs with the same columns together. `from: [a, b]` alone is `merge: {how: union}`.",
+    (
+        Key(
+            "how",
+            "choice",
+            "`union`: all rows of all inputs; `intersect`: rows whose key all inputs have",
+            "intersect",
+            choices=("union", "intersect"),
+            default="union",
+        ),
+        Key("key", "columns", "intersect: the columns that must be equal", "[id]"),
+        _TIME,
+        _WITHIN,
+    ),
+)
+
+OPERATIONS = (
+    Key("filter", "expression", "keeps the rows for which the SQL predicate is true; null is not true", "followers > 5000"),
+    Key(
+        "select",
+        "selection",
+        "the columns that stay, as a list (`id`, `upper(user) AS who`) or a mapping of name to expression",
+        "[id, upper(user) AS who]",
+    ),
+    Key("sql", "expression", "a Spark SQL query over the inputs, each a table of its id", '"SELECT id, text FROM tweets WHERE id > 7"'),
+    Key(
+        "aggregate", "section", "groups rows and computes columns of each group", "{by: [user], columns: {n: count(*)}}", section=AGGREGATE
+    ),
+    Key("join", "section", "joins two inputs", "{key: [id]}", section=JOIN),
+    Key("parse", "section", "reads a text column", '{column: value, format: json, schema: "id BIGINT"}', section=PARSE),
+    Key(
+        "route",
+        "cases",
+        "branch → predicate; the first that holds takes the row; `otherwise: BRANCH` takes the rest; read as `step.branch`",
+        "{big: amount > 100, otherwise: small}",
+    ),
+    Key("python", "function", "`module:name` of a function, or a mapping", '"steps:has_tag"', section=PYTHON),
+    Key("dedupe", "section", "keeps the first row of each key", "{key: [id], time: ts, within: 10m}", section=DEDUPE),
+    Key("merge", "section", "brings several inputs together", "{how: intersect, key: [id]}", section=MERGE),
+)
+"""What a step can do; it does exactly one of these."""
+
+_FROM_STEP = Key("from", "inputs", "the node that is read, or a list; `step.branch` for a branch", "tweets", required=True)
+
+SOURCE = Section(
+    "source",
+    "Where records come from. The options of its type stand flat beside these keys.",
+    (
+        Key("type", "name", "the connector", "files", required=True),
+        Key("schema", "schema", "its columns", '"id BIGINT, ts TIMESTAMP"', section=SCHEMA),
+        _WATERMARK,
+        Key("static", "bool", "read as a table at each Batch, not as a stream", "true", default="false"),
+        _ON_ERROR,
+    ),
+)
+
+STEP = Section(
+    "step",
+    "One operation between nodes: `from` and exactly one operation.",
+    (
+        _FROM_STEP,
+        *OPERATIONS,
+        Key("require", "expressions", "name → predicate, checked on the step's output; null fails", "{dated: ts IS NOT NULL}"),
+        _ON_ERROR,
+        _EMIT,
+        _WATERMARK,
+        Key("schema", "schema", "python: the columns that it gives; without it those of its input", '"id BIGINT"', section=SCHEMA),
+        Key("utilities", "names", "a pipeline of functions", '["steps:f", "steps:g"]', later="error"),
+        Key("order", "text", "of the utilities", "free", later="error"),
+        Key("time_zone", "text", "of windows", "UTC", later="error"),
+    ),
+)
+
+SINK = Section(
+    "sink",
+    "Where records go. The options of its type stand flat beside these keys.",
+    (
+        Key("from", "inputs", "the node that is written; several are written as their union", "tagged", required=True),
+        Key("type", "name", "the connector", "files", required=True),
+        Key("together", "name", "sinks of the same name commit together, in one Query of that name", "both"),
+        _TRIGGER,
+        _DELIVERY,
+    ),
+)
+
+DEFAULTS = Section(
+    "defaults",
+    "What holds for every node that says nothing else.",
+    (
+        Key("delivery", "choice", _DELIVERY.doc, "exactly_once", choices=get_args(Delivery), default="exactly_once"),
+        Key("on_error", "choice", _ON_ERROR.doc, "dead_letter", choices=get_args(OnError), default="dead_letter"),
+        Key("trigger", "duration", _TRIGGER.doc, "1s", default="0s"),
+        Key("time_zone", "text", "of windows and paths", "UTC", later="error"),
+    ),
+)
+
+FLOW = Section(
+    "flow",
+    "The file itself.",
+    (
+        Key("version", "int", "of the file's form; 1", "1", required=True),
+        Key("name", "name", "the flow's name; its state lies under it", "tweets", required=True),
+        Key("about", "text", "a sentence for people", '"Popular tweets, kept and counted."'),
+        Key("defaults", "section", "what holds for every node that says nothing else", "{on_error: drop}", section=DEFAULTS),
+        Key("sources", "nodes", "id → source", "{tweets: {…}}", required=True, section=SOURCE),
+        Key("steps", "nodes", "id → step", "{known: {…}}", section=STEP),
+        Key("sinks", "nodes", "id → sink", "{kept: {…}}", required=True, section=SINK),
+        Key("tests", "text", "examples of input and output", "[]", later="warning"),
+        Key("tiers", "text", "where the flow is cut", "{}", later="warning"),
+        Key("edges", "text", "properties of arrows", "{}", later="warning"),
+        Key("time_zone", "text", "of windows and paths", "UTC", later="error"),
+    ),
+)
+
+SECTIONS: tuple[Section, ...] = (FLOW, DEFAULTS, SOURCE, STEP, SINK, SCHEMA, AGGREGATE, WINDOW, JOIN, PARSE, PYTHON, DEDUPE, MERGE)
+
+
+def operation_names() -> tuple[str, ...]:
+    """The keys of which a step has exactly one."""
+    return tuple(key.name for key in OPERATIONS)
+
+
+def shown_default(value: Any) -> str:
+    """A default as the docs and `show --resolved` write it.
+
+    >>> shown_default(True), shown_default(None)
+    ('true', '')
+    """
+    if value is None or value == ():
+        return ""
+    return str(value).lower() if isinstance(value, bool) else str(value)

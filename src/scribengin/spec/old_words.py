@@ -1,0 +1,179 @@
+"""The words of Scribengin's ancestors and rivals, and what they are called here. Feeds did-you-mean and docs/coming-from.md."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+Origin = Literal["Scribengin", "Flume", "Storm", "Kafka Connect", "PySpark"]
+
+
+@dataclass(frozen=True, slots=True)
+class OldWord:
+    """`ours` is a key, a choice or a type of the flow file; `note` says more where one word is not enough.
+
+    `runs` is false where a later version will have it.
+    """
+
+    word: str
+    origin: Origin
+    ours: str
+    note: str = ""
+    runs: bool = True
+
+
+WORDS: tuple[OldWord, ...] = (
+    OldWord("dataflow", "Scribengin", "name", "a dataflow is a flow: `name:` names it"),
+    OldWord("dataflow_id", "Scribengin", "name"),
+    OldWord("input", "Scribengin", "from"),
+    OldWord("inputs", "Scribengin", "from"),
+    OldWord("output", "Scribengin", "sinks"),
+    OldWord("outputs", "Scribengin", "sinks"),
+    OldWord("operator", "Scribengin", "steps"),
+    OldWord("operators", "Scribengin", "steps"),
+    OldWord("scribe", "Scribengin", "python", 'a scribe\'s `process` is a Python function: `python: "module:function"`'),
+    OldWord("processor", "Scribengin", "python"),
+    OldWord("storage", "Scribengin", "type"),
+    OldWord("interceptor", "Flume", "python", 'an interceptor is a step: `python: "module:function"`'),
+    OldWord("interceptors", "Flume", "steps", "an interceptor is a step of its own"),
+    OldWord("decorator", "Flume", "python", 'a decorator is a step: `python: "module:function"`'),
+    OldWord("selector", "Flume", "route"),
+    OldWord("multiplexing", "Flume", "route"),
+    OldWord("replicating", "Flume", "from", "several nodes may read the same one: name it in each `from:`"),
+    OldWord("agent_source", "Flume", "sources"),
+    OldWord("collector_sink", "Flume", "sinks"),
+    OldWord("roll_size", "Flume", "roll", runs=False),
+    OldWord("roll_millis", "Flume", "roll", runs=False),
+    OldWord("batch_size", "Flume", "max_files", "how much a Batch takes: `max_files`, `max_bytes` or `max_rows` of the source"),
+    OldWord("channel", "Flume", "edges", "nodes are joined by `from:`; a channel is where an edge is cut", runs=False),
+    OldWord("channels", "Flume", "edges", "nodes are joined by `from:`; a channel is where an edge is cut", runs=False),
+    OldWord("choke", "Flume", "limit", "an edge's `limit`", runs=False),
+    OldWord("chokes", "Flume", "limit", "an edge's `limit`", runs=False),
+    OldWord("E2E", "Flume", "end_to_end", "a durability of an edge", runs=False),
+    OldWord("DFO", "Flume", "on_failure", "a durability of an edge", runs=False),
+    OldWord("BE", "Flume", "best_effort", "a durability of an edge", runs=False),
+    OldWord("logical_node", "Flume", "tiers", runs=False),
+    OldWord("spool_dir", "Flume", "files", "a folder whose files are read: `type: files`"),
+    OldWord("tail", "Flume", "growing", "`type: files` with `growing: true` reads what is added to a file"),
+    OldWord("hdfs", "Flume", "files"),
+    OldWord("spout", "Storm", "sources", "a spout is a source"),
+    OldWord("spouts", "Storm", "sources"),
+    OldWord("bolt", "Storm", "steps", "a bolt is a step; one that writes is a sink"),
+    OldWord("bolts", "Storm", "steps"),
+    OldWord("topology", "Storm", "name", "a topology is a flow: `name:` names it"),
+    OldWord("utility", "Storm", "python"),
+    OldWord("fields_grouping", "Storm", "aggregate", "group with `aggregate: {by: […]}`"),
+    OldWord("grouping", "Storm", "aggregate", "group with `aggregate: {by: […]}`"),
+    OldWord("shuffle_grouping", "Storm", "from", "rows are spread by Spark: nothing is to be said"),
+    OldWord("parallelism", "Storm", "splits", "Spark spreads the work over all cores; `run --master local[N]` says how many"),
+    OldWord("parallelism_hint", "Storm", "splits", "Spark spreads the work over all cores; `run --master local[N]` says how many"),
+    OldWord("num_workers", "Storm", "splits", "Spark spreads the work over all cores; `run --master local[N]` says how many"),
+    OldWord("connector", "Kafka Connect", "type"),
+    OldWord("connector.class", "Kafka Connect", "type"),
+    OldWord("tasks.max", "Kafka Connect", "splits", "Spark spreads the work over all cores; `run --master local[N]` says how many"),
+    OldWord("transforms", "Kafka Connect", "steps"),
+    OldWord("transform", "Kafka Connect", "steps"),
+    OldWord("predicates", "Kafka Connect", "filter"),
+    OldWord("predicate", "Kafka Connect", "filter"),
+    OldWord("topic", "Kafka Connect", "path", "this version reads and writes files", runs=False),
+    OldWord("topics", "Kafka Connect", "path", "this version reads and writes files", runs=False),
+    OldWord("value.converter", "Kafka Connect", "format"),
+    OldWord("key.converter", "Kafka Connect", "format"),
+    OldWord("converter", "Kafka Connect", "format"),
+    OldWord("errors.tolerance", "Kafka Connect", "on_error"),
+    OldWord(
+        "errors.deadletterqueue.topic.name", "Kafka Connect", "on_error", "`on_error: dead_letter` keeps bad records in the state folder"
+    ),
+    OldWord("dlq", "Kafka Connect", "dead_letter"),
+    OldWord("FileStreamSource", "Kafka Connect", "files"),
+    OldWord("FileStreamSink", "Kafka Connect", "files"),
+    OldWord("read_stream", "PySpark", "sources"),
+    OldWord("write_stream", "PySpark", "sinks"),
+    OldWord("with_watermark", "PySpark", "watermark"),
+    OldWord("drop_duplicates", "PySpark", "dedupe"),
+    OldWord("drop_duplicates_within_watermark", "PySpark", "dedupe"),
+    OldWord("distinct", "PySpark", "dedupe"),
+    OldWord("output_mode", "PySpark", "emit"),
+    OldWord("group_by", "PySpark", "aggregate", "`aggregate: {by: […], columns: {…}}`"),
+    OldWord("agg", "PySpark", "aggregate"),
+    OldWord("where", "PySpark", "filter"),
+    OldWord("union", "PySpark", "merge"),
+    OldWord("union_by_name", "PySpark", "merge"),
+    OldWord("intersect", "PySpark", "merge"),
+    OldWord("from_json", "PySpark", "parse"),
+    OldWord("udf", "PySpark", "python"),
+    OldWord("map", "PySpark", "python"),
+    OldWord("flat_map", "PySpark", "python", "a record function may return a list"),
+    OldWord("map_in_arrow", "PySpark", "python", "a function marked `@batch`"),
+    OldWord("map_in_pandas", "PySpark", "python", "a function marked `@batch`"),
+    OldWord("foreach_batch", "PySpark", "python", "a function marked `@frame`"),
+    OldWord("processing_time", "PySpark", "trigger"),
+    OldWord("option", "PySpark", "type", "options stand flat beside `type`"),
+    OldWord("options", "PySpark", "type", "options stand flat beside `type`"),
+    OldWord("max_files_per_trigger", "PySpark", "max_files"),
+    OldWord("max_bytes_per_trigger", "PySpark", "max_bytes"),
+    OldWord("partition_columns", "PySpark", "partition_by"),
+    OldWord("checkpoint_location", "PySpark", "name", "the state lies in `.scribengin` beside the flow, or where `--state` says"),
+    OldWord("sep", "PySpark", "delimiter"),
+    OldWord("null_value", "PySpark", "null"),
+    OldWord("append_mode", "PySpark", "append"),
+    OldWord("rate", "PySpark", "sequence"),
+    OldWord("permissive", "PySpark", "dead_letter"),
+    OldWord("failfast", "PySpark", "fail"),
+    OldWord("dropmalformed", "PySpark", "drop"),
+    OldWord("outer", "PySpark", "full"),
+    OldWord("left_outer", "PySpark", "left"),
+    OldWord("right_outer", "PySpark", "right"),
+    OldWord("full_outer", "PySpark", "full"),
+    OldWord("left_semi", "PySpark", "semi"),
+    OldWord("jsonl", "PySpark", "json"),
+    OldWord("ndjson", "PySpark", "json"),
+)
+
+UNITS = {
+    **dict.fromkeys(("millis", "millisecond", "milliseconds", "msec"), "ms"),
+    **dict.fromkeys(("sec", "secs", "second", "seconds"), "s"),
+    **dict.fromkeys(("mins", "minute", "minutes"), "m"),
+    **dict.fromkeys(("hr", "hrs", "hour", "hours"), "h"),
+    **dict.fromkeys(("day", "days"), "d"),
+    **dict.fromkeys(("b", "byte", "bytes"), "B"),
+    **dict.fromkeys(("k", "kb"), "kB"),
+    **dict.fromkeys(("mb",), "MB"),
+    **dict.fromkeys(("g", "gb"), "GB"),
+    **dict.fromkeys(("t", "tb"), "TB"),
+    **dict.fromkeys(("ki", "kib"), "KiB"),
+    **dict.fromkeys(("mi", "mib"), "MiB"),
+    **dict.fromkeys(("gi", "gib"), "GiB"),
+    **dict.fromkeys(("ti", "tib"), "TiB"),
+}
+"""Units as other tools write them (in lower case), and as they are written here."""
+
+
+def _folded(word: str) -> str:
+    return "".join(char for char in word.lower() if char.isalnum())
+
+
+_BY_WORD: dict[str, list[OldWord]] = {}
+for _word in WORDS:
+    _BY_WORD.setdefault(_folded(_word.word), []).append(_word)
+
+
+def old_word(word: str, known: Collection[str]) -> str:
+    """What to do about a word of another system, or an empty text. `known` are the words that may stand there.
+
+    >>> old_word("transforms", ["steps", "sinks"])
+    'did you mean "steps"? ("transforms" is Kafka Connect\\'s word)'
+    """
+    found = _BY_WORD.get(_folded(word), ())
+    for old in found:
+        if old.ours in known:
+            more = f"; {old.note}" if old.note else ""
+            return f'did you mean "{old.ours}"? ("{old.word}" is {old.origin}\'s word{more})'
+    for old in found:
+        more = f": {old.note}" if old.note else ""
+        later = "" if old.runs else ", which this version does not run yet"
+        return f'"{old.word}" of {old.origin} is "{old.ours}" here{later}{more}'
+    return ""

@@ -1,0 +1,193 @@
+"""Flow file text to the model, with every Problem in file order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from scribengin.core.problems import Problem
+from scribengin.spec import keys
+from scribengin.spec.actions import read_action
+from scribengin.spec.document import Document
+from scribengin.spec.model import Defaults, Flow, Sink, Source, Step
+from scribengin.spec.nodes import Mapping, Node, kind_of
+from scribengin.spec.reader import Reader
+from scribengin.spec.sections import Owner, Read, Sections
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping as Mapping_
+
+    from scribengin.core.options import NodeType
+    from scribengin.spec.places import Places
+
+_VERSION = 1
+_EMITTING = ("aggregate", "sql", "python")
+_SECTION_OF: dict[str, Literal["source", "step", "sink"]] = {"sources": "source", "steps": "step", "sinks": "sink"}
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """`flow` is None only where the text is no mapping at all; else it holds every node that could be read.
+
+    With errors it is for further checks, never for running: `broken` names the nodes of the text that have an error or could not be
+    read, so that nobody complains that they are not there, or lack what they have.
+    """
+
+    flow: Flow | None
+    problems: tuple[Problem, ...]
+    places: Places
+    unresolved: tuple[str, ...] = ()
+    """the references of `${…}` for which there is no value here: `env:NAME`, `secret:env/NAME`, `secret:file/PATH`"""
+    broken: frozenset[str] = frozenset()
+
+    @property
+    def ok(self) -> bool:
+        """True where there is no error."""
+        return not any(problem.severity == "error" for problem in self.problems)
+
+
+def parse_flow(
+    text: str,
+    file: str,
+    *,
+    folder: Path,
+    source_types: Mapping_[str, NodeType],
+    sink_types: Mapping_[str, NodeType],
+    environment: Mapping_[str, str],
+) -> Parsed:
+    """Read a flow file. `file` is what problems call it; `folder` is where its paths and modules start."""
+    document = Document(text, file)
+    reader = Reader(document, environment, folder)
+    flow, broken = None, frozenset[str]()
+    if isinstance(document.root, Mapping):
+        flow, broken = _FlowReader(reader, Sections(reader, source_types, sink_types)).read(document.root)
+    elif not document.problems:
+        found = kind_of(document.root) if document.root else "empty"
+        remedy = "write version: 1, name, sources and sinks; `scribengin init` makes an example"
+        document.problem("wrong-kind", document.root.start if document.root else 0, f"the flow file is {found}, not a mapping", remedy)
+    problems = sorted(document.problems, key=lambda problem: problem.place)
+    return Parsed(flow, tuple(problems), reader.places, tuple(reader.unresolved), broken)
+
+
+class _FlowReader:
+    """Reads the sections of one file."""
+
+    def __init__(self, reader: Reader, sections: Sections) -> None:
+        self._reader = reader
+        self._sections = sections
+        self._broken: set[str] = set()
+        self._ids: dict[str, str] = {}
+
+    def read(self, root: Mapping) -> tuple[Flow, frozenset[str]]:
+        read = self._sections.read(keys.FLOW, root, Owner("the flow", root.start))
+        assert read is not None
+        self._check_version(read)
+        sources = self._nodes(read, "sources", self._source)
+        steps = self._nodes(read, "steps", self._step)
+        sinks = self._nodes(read, "sinks", self._sink)
+        defaults = read.values.get("defaults")
+        flow = Flow(
+            name=read.values.get("name", "flow"),
+            sources=sources,
+            steps=steps,
+            sinks=sinks,
+            about=read.values.get("about", ""),
+            defaults=_defaults(defaults) if defaults else Defaults(),
+            version=_VERSION,
+            folder=self._reader.folder,
+        )
+        return flow, frozenset(self._broken)
+
+    def _check_version(self, read: Read) -> None:
+        version = read.values.get("version", _VERSION)
+        if version != _VERSION:
+            message = f"the flow file has version {version}; this Scribengin reads version {_VERSION}"
+            self._reader.error("version", read.given["version"][1], message, f"write version: {_VERSION}")
+
+    def _nodes(self, read: Read, section: str, read_node: Any) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        mapping: Mapping | None = read.values.get(section)
+        for id_, (key, value) in (mapping.entries if mapping else {}).items():
+            if id_.startswith("x-"):
+                continue
+            owner = Owner(f'{_SECTION_OF[section]} "{id_}"', key.start)
+            before = self._reader.errors
+            self._reader.check_name(id_, key, f"the id of a {_SECTION_OF[section]}")
+            if id_ in self._ids:
+                message = f"{owner.called} has the id of a {self._ids[id_]}; sources, steps and sinks share one set of ids"
+                self._reader.error("id-twice", key, message, "give one of the two another id")
+            node = read_node(id_, value, owner)
+            if node is not None and id_ not in self._ids:
+                found[id_] = node
+            if self._reader.errors > before:
+                self._broken.add(id_)
+            self._ids.setdefault(id_, _SECTION_OF[section])
+        if mapping is not None and not mapping.entries:
+            example = f"{section}: {keys.FLOW.key(section).example}" if (keys.FLOW.key(section)) else ""
+            self._reader.error("wrong-kind", mapping, f"{section} of the flow is empty", f"write {example}, or take the key out")
+        return found
+
+    def _source(self, id_: str, node: Node, owner: Owner) -> Source | None:
+        type_, declared = self._sections.type_of("source", node, owner)
+        read = self._sections.read(keys.SOURCE, node, owner, of_type=declared, any_option=declared is None)
+        if read is None or type_ is None:
+            return None
+        values = read.values
+        return Source(
+            id_,
+            type_,
+            read.options,
+            values.get("schema"),
+            values.get("watermark"),
+            values.get("static", False),
+            values.get("on_error"),
+        )
+
+    def _sink(self, id_: str, node: Node, owner: Owner) -> Sink | None:
+        type_, declared = self._sections.type_of("sink", node, owner)
+        read = self._sections.read(keys.SINK, node, owner, of_type=declared, any_option=declared is None)
+        if read is None or type_ is None or "from" not in read.values:
+            return None
+        values = read.values
+        return Sink(id_, values["from"], type_, read.options, values.get("together"), values.get("trigger"), values.get("delivery"))
+
+    def _step(self, id_: str, node: Node, owner: Owner) -> Step | None:
+        read = self._sections.read(keys.STEP, node, owner)
+        if read is None:
+            return None
+        done = read_action(self._reader, read, owner)
+        if done is None or "from" not in read.values:
+            return None
+        operation, action = done
+        values = read.values
+        if "schema" in read.given and operation != "python":
+            message = f"{owner.called} has a schema, which only a python step declares; {operation} gives its own columns"
+            self._reader.error("key-misplaced", read.given["schema"][0], message, "take schema out")
+        return Step(
+            id_,
+            values["from"],
+            action,
+            values.get("require", ()),
+            values.get("on_error"),
+            self._emit(read, operation, owner),
+            values.get("watermark"),
+            values.get("schema"),
+        )
+
+    def _emit(self, read: Read, operation: str, owner: Owner) -> Any:
+        inner: Read | None = read.values.get("aggregate")
+        if "emit" in read.given and operation not in _EMITTING:
+            message = f"{owner.called} has emit, which says when an aggregation gives its rows; {operation} does not aggregate"
+            self._reader.error("key-misplaced", read.given["emit"][0], message, "take emit out")
+        if inner is not None and "emit" in inner.given:
+            if "emit" in read.given:
+                message = f"{owner.called} has emit twice, beside aggregate and inside it"
+                self._reader.error("twice", read.given["emit"][0], message, "keep one of the two")
+            return inner.values.get("emit", "append")
+        return read.values.get("emit", "append")
+
+
+def _defaults(read: Read) -> Defaults:
+    plain = Defaults()
+    values = read.values
+    return Defaults(values.get("delivery", plain.delivery), values.get("on_error", plain.on_error), values.get("trigger", plain.trigger_s))

@@ -1,0 +1,163 @@
+"""Reads nodes by the declarations of `keys` and `core.options`, and notes every Problem."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from scribengin.core.problems import did_you_mean
+from scribengin.core.secret import Secret
+from scribengin.spec.fill import fill
+from scribengin.spec.located import DocumentPlaces
+from scribengin.spec.nodes import Mapping, Node, Scalar, Sequence, kind_of, resolve_plain, shorten
+from scribengin.spec.old_words import old_word
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from collections.abc import Mapping as Mapping_
+    from pathlib import Path
+
+    from scribengin.spec.document import Document
+
+NAME = re.compile(r"[a-z][a-z0-9_]{0,62}\Z")
+"""Ids of nodes, names of flows, Queries and branches."""
+
+
+class Reader:
+    """One reading of one document. Methods that read a value return None where they noted a Problem instead."""
+
+    def __init__(self, document: Document, environment: Mapping_[str, str], folder: Path) -> None:
+        self.document = document
+        self.environment = environment
+        self.folder = folder
+        self.places = DocumentPlaces(document)
+        self.unresolved: dict[str, None] = {}
+        self._texts: dict[int, str | Secret | None] = {}
+
+    def error(self, code: str, at: Node | int, message: str, remedy: str) -> None:
+        """Note an error at a node, or at a character of the document."""
+        self.document.problem(code, at if isinstance(at, int) else at.start, message, remedy)
+
+    def error_inside(self, code: str, at: Scalar, offset: int, message: str, remedy: str) -> None:
+        """Note an error at character `offset` of a scalar's text."""
+        place = self.places.inside_node(at, offset)
+        self.document.problem_at(code, place, message, remedy)
+
+    @property
+    def errors(self) -> int:
+        """How many errors were noted so far."""
+        return sum(problem.severity == "error" for problem in self.document.problems)
+
+    def mapping(self, node: Node, what: str, example: str) -> Mapping | None:
+        """The node as a mapping."""
+        if isinstance(node, Mapping):
+            return node
+        self.error("wrong-kind", node, f"{what} is {kind_of(node)}, not a mapping", f"write {example}")
+        return None
+
+    def items(self, node: Node, what: str, example: str) -> list[Node] | None:
+        """The items of a list, or the one scalar that stands for a list of one."""
+        if isinstance(node, Sequence):
+            return node.items
+        if isinstance(node, Scalar) and not self._is_nothing(node):
+            return [node]
+        self.error("wrong-kind", node, f"{what} is {kind_of(node)}, not a list", f"write {example}")
+        return None
+
+    def scalar(self, node: Node, what: str, example: str) -> Scalar | None:
+        """The node as a scalar with something in it."""
+        if isinstance(node, Scalar) and not self._is_nothing(node):
+            return node
+        if isinstance(node, Scalar):
+            self.error("wrong-kind", node, f"{what} has no value", f"give one, such as {example}, or take the key out")
+        else:
+            self.error("wrong-kind", node, f"{what} is {kind_of(node)}, not a single value", f"write {example}")
+        return None
+
+    def text(self, node: Node, what: str, example: str) -> str | None:
+        """The text of a scalar, `${…}` filled in; numbers and booleans are taken as written. A secret is refused."""
+        scalar = self.scalar(node, what, example)
+        if scalar is None:
+            return None
+        value = self._filled(scalar)
+        if isinstance(value, Secret):
+            remedy = "a secret may stand only in an option that is declared as one"
+            self.error("secret-misplaced", scalar, f"{what} would show a secret", remedy)
+            return None
+        if value is not None and not value.strip():
+            self.error("wrong-kind", scalar, f"{what} is empty", f"give a value, such as {example}, or take the key out")
+            return None
+        return value
+
+    def raw_text(self, node: Node, what: str, example: str) -> str | None:
+        """As `text`, but an empty or blank text in quotes is a value too."""
+        if isinstance(node, Scalar) and node.style and not node.value.strip():
+            return node.value
+        return self.text(node, what, example)
+
+    def secret(self, node: Node, what: str, example: str) -> str | Secret | None:
+        """The text of a scalar, or a Secret where it holds `${secret:…}`."""
+        scalar = self.scalar(node, what, example)
+        return None if scalar is None else self._filled(scalar)
+
+    def typed(self, node: Node, what: str, example: str) -> str | int | float | bool | None:
+        """The value of a scalar by YAML's core schema; a text in quotes is typed only where `${…}` was filled in."""
+        value = self.text(node, what, example)
+        if value is None or not isinstance(node, Scalar):
+            return None
+        return resolve_plain(value) if node.plain or id(node) in self.places.filled else value
+
+    def name(self, node: Node, what: str, example: str) -> str | None:
+        """A name by the rule of ids."""
+        text = self.text(node, what, example)
+        return text if text is not None and self.check_name(text, node, what) else None
+
+    def check_name(self, text: str, at: Node, what: str) -> bool:
+        """Whether `text` is an id; else a Problem that says what to write."""
+        if NAME.match(text):
+            return True
+        better = re.sub(r"\W+|_+", "_", text.lower(), flags=re.ASCII).strip("_").lstrip("0123456789_")[:63]
+        better = f'write "{better}": ' if NAME.match(better) else ""
+        rule = "a lower-case letter, then lower-case letters, digits and _, at most 63 in all"
+        self.error("bad-name", at, f"{what} cannot be {shorten(text)}", f"{better}{rule}")
+        return False
+
+    def choice(self, node: Node, what: str, choices: Collection[str], example: str) -> str | None:
+        """One of `choices`."""
+        text = self.text(node, what, example or next(iter(choices)))
+        if text is None or text in choices:
+            return text
+        remedy = suggest(text, choices) or f"write one of {', '.join(choices)}"
+        self.error("bad-choice", node, f"{what} cannot be {shorten(text)}", remedy)
+        return None
+
+    def _is_nothing(self, scalar: Scalar) -> bool:
+        return scalar.plain and resolve_plain(scalar.value) is None
+
+    def _filled(self, scalar: Scalar) -> str | Secret | None:
+        """The scalar's text with its references filled in; faults are noted once, and give None."""
+        if "$" not in scalar.value:
+            return scalar.value
+        if id(scalar) not in self._texts:
+            self._texts[id(scalar)] = self._fill(scalar)
+        return self._texts[id(scalar)]
+
+    def _fill(self, scalar: Scalar) -> str | Secret | None:
+        filled = fill(scalar.value, self.environment, self.folder)
+        for fault in filled.faults:
+            self.error_inside(fault.code, scalar, fault.offset, fault.message, fault.remedy)
+            if fault.reference:
+                self.unresolved[fault.reference] = None
+        if filled.spans:
+            self.places.filled[id(scalar)] = filled
+        if filled.faults:
+            return None
+        return Secret(filled.text, scalar.value) if filled.secret else filled.text
+
+
+def suggest(word: str, known: Collection[str]) -> str:
+    """`did you mean …?`, from the words of other systems first, then from what looks alike; or an empty text."""
+    folded = word.lower().replace("-", "_").replace(" ", "_")
+    if folded in known:
+        return f'did you mean "{folded}"?'
+    return old_word(word, known) or did_you_mean(word, known)

@@ -1,0 +1,199 @@
+"""Reads a mapping with declared keys: known keys by their kind, unknown ones with a remedy, missing ones told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, assert_never
+
+from scribengin.spec import keys
+from scribengin.spec.model import SchemaSpec
+from scribengin.spec.nodes import Mapping, Node, Scalar, shorten
+from scribengin.spec.reader import suggest
+from scribengin.spec.values import (
+    comma_trouble,
+    read_bool,
+    read_duration,
+    read_int,
+    read_names,
+    read_option,
+    read_pairs,
+    read_schema,
+    read_selection,
+    read_texts,
+    read_watermark,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping as Mapping_
+
+    from scribengin.core.options import NodeType
+    from scribengin.spec.keys import Key, Section
+    from scribengin.spec.reader import Reader
+
+Types = "Mapping_[str, NodeType]"
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """How messages name what is read: `window.size of step "g"`. `start` is where it is declared in the document."""
+
+    called: str
+    start: int
+    prefix: str = ""
+
+    def key(self, name: str) -> str:
+        """How messages name a key of it."""
+        return f"{self.prefix}{name} of {self.called}"
+
+    def inner(self, name: str, start: int) -> Owner:
+        """The owner of the keys of a section inside."""
+        return Owner(self.called, start, f"{self.prefix}{name}.")
+
+
+@dataclass(slots=True)
+class Read:
+    """What a section holds: `values` of the keys that could be read, `given` all declared keys that stand there."""
+
+    values: dict[str, Any] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)
+    given: dict[str, tuple[Scalar, Node]] = field(default_factory=dict)
+
+
+class Sections:
+    """Reads sections of one document. The types are those of all connectors: they know whose option a stray key is."""
+
+    def __init__(self, reader: Reader, source_types: Mapping_[str, NodeType], sink_types: Mapping_[str, NodeType]) -> None:
+        self.reader = reader
+        self._types = {"source": source_types, "sink": sink_types}
+
+    def read(self, section: Section, node: Node, owner: Owner, *, of_type: NodeType | None = None, any_option: bool = False) -> Read | None:
+        """The section at `node`; None where it is no mapping. `any_option`: the type is unknown, so any key may be one of its options."""
+        example = next(key.example for key in section.keys if key.required or section is keys.DEFAULTS)
+        first = next(key.name for key in section.keys if key.required or section is keys.DEFAULTS)
+        called = f"{owner.prefix.rstrip('.')} of {owner.called}" if owner.prefix else owner.called
+        mapping = self.reader.mapping(node, called, f"{section.called}: {{{first}: {example}, …}}")
+        if mapping is None:
+            return None
+        read = Read()
+        for name, (key_node, value) in mapping.entries.items():
+            key = section.key(name)
+            option = of_type.option(name) if of_type else None
+            if name.startswith("x-"):
+                continue
+            if key is not None and key.later:
+                self._not_yet(key, key_node, owner)
+            elif key is not None:
+                read.given[name] = (key_node, value)
+                found = self._value(key, value, key_node, owner)
+                if found is not None:
+                    read.values[name] = found
+            elif option is not None:
+                read.given[name] = (key_node, value)
+                found = read_option(self.reader, option, value, owner.key(name))
+                if found is not None:
+                    read.options[name] = found
+            elif not any_option and not comma_trouble(self.reader, mapping, key_node, value, called):
+                self._unknown(name, key_node, section, owner, of_type)
+        self._missing(section, read, owner, of_type)
+        return read
+
+    def type_of(self, role: str, node: Node, owner: Owner) -> tuple[str | None, NodeType | None]:
+        """The value of `type:` and its declaration; told when there is none."""
+        known = self._types[role]
+        entry = node.entries.get("type") if isinstance(node, Mapping) else None
+        if entry is None:
+            return None, None
+        text = self.reader.text(entry[1], owner.key("type"), "files")
+        if text is None or text in known:
+            return text, known.get(text or "")
+        other = self._types["sink" if role == "source" else "source"]
+        message = f"{owner.called} has the unknown type {shorten(text)}"
+        if text in other:
+            message = f'{owner.called} has the type "{text}", which is only a {"sink" if role == "source" else "source"}'
+        remedy = suggest(text, known) or f"types of a {role} are {', '.join(sorted(known))}"
+        self.reader.error("unknown-type", entry[1], message, remedy)
+        return None, None
+
+    def _value(self, key: Key, node: Node, key_node: Scalar, owner: Owner) -> Any:
+        reader, what = self.reader, owner.key(key.name)
+        match key.kind:
+            case "text" | "expression" | "column":
+                return reader.text(node, what, key.example)
+            case "int":
+                return read_int(reader, node, what, key.example, low=key.low)
+            case "bool":
+                return read_bool(reader, node, what)
+            case "choice":
+                return reader.choice(node, what, key.choices, key.example)
+            case "duration":
+                return read_duration(reader, node, what, key.example, low=key.low)
+            case "name":
+                # a type is looked up, and told, before the section is read
+                return self.reader.name(node, what, key.example) if key.name != "type" else "type"
+            case "columns" | "inputs":
+                return read_texts(reader, node, what, key.example)
+            case "names":
+                return read_names(reader, node, what, key.example)
+            case "expressions" | "times" | "cases":
+                return read_pairs(reader, node, what, key.example)
+            case "selection":
+                return read_selection(reader, node, what, key.example)
+            case "watermark":
+                return read_watermark(reader, node, what, key.example)
+            case "schema":
+                return self._schema(key, node, key_node, owner)
+            case "function" if isinstance(node, Mapping) and key.section:
+                return self.read(key.section, node, owner.inner(key.name, key_node.start))
+            case "function":
+                return reader.text(node, what, key.example)
+            case "section":
+                assert key.section
+                return self.read(key.section, node, owner.inner(key.name, key_node.start))
+            case "nodes":
+                return self.reader.mapping(node, what, key.example)
+            case _:
+                assert_never(key.kind)
+
+    def _schema(self, key: Key, node: Node, key_node: Scalar, owner: Owner) -> Any:
+        if key.section is None:
+            return read_schema(self.reader, node, owner.key(key.name))
+        if not isinstance(node, Mapping):
+            fields = read_schema(self.reader, node, owner.key(key.name))
+            return SchemaSpec(fields) if fields else None
+        read = self.read(key.section, node, owner.inner(key.name, key_node.start))
+        return SchemaSpec(**read.values) if read and "fields" in read.values else None
+
+    def _missing(self, section: Section, read: Read, owner: Owner, of_type: NodeType | None) -> None:
+        wanted = [(key.name, key.example) for key in section.keys if key.required]
+        wanted += [(option.name, option.example) for option in of_type.options if option.required] if of_type else []
+        for name, example in wanted:
+            if name not in read.given:
+                of = f" (type {of_type.type})" if of_type and of_type.option(name) else ""
+                message = f"{owner.called}{of} has no {owner.prefix}{name}"
+                self.reader.error("missing-key", owner.start, message, f"add {name}: {example or '…'}")
+
+    def _not_yet(self, key: Key, at: Scalar, owner: Owner) -> None:
+        message = f"{owner.key(key.name)}: this version does not run it"
+        warning = key.later == "warning"
+        remedy = "it is skipped" if warning else "take it out"
+        self.reader.document.problem("not-yet", at.start, message, remedy, warning=warning)
+
+    def _unknown(self, name: str, at: Scalar, section: Section, owner: Owner, of_type: NodeType | None) -> None:
+        known = [*section.names, *(option.name for option in (of_type.options if of_type else ()))]
+        code = "unknown-option" if of_type else "unknown-key"
+        thing = f"option of type {of_type.type}" if of_type else f"key of {section.called}"
+        message = f'"{owner.prefix}{name}" of {owner.called} is no {thing}'
+        remedy = suggest(name, known) or self._elsewhere(name, section)
+        remedy = remedy or (f"{'its options and keys' if of_type else 'keys here'} are {', '.join(known)}")
+        self.reader.error(code, at, message, remedy)
+
+    def _elsewhere(self, name: str, section: Section) -> str:
+        """Where a key belongs that means something, but not here."""
+        homes = [f"a {other.called}" for other in keys.SECTIONS if other is not section and name in other.names]
+        homes += [
+            f"a {role} of type {declared.type}"
+            for role, types in self._types.items()
+            for declared in types.values()
+            if declared.option(name)
+        ]
+        return f'"{name}" belongs to {" or ".join(homes)}' if homes else ""

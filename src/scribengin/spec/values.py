@@ -1,0 +1,266 @@
+"""Readers of single values, one for each kind that `keys` and `core.options` declare."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, TypeVar, assert_never
+
+from scribengin.core.types import Schema, SchemaSyntaxError, parse_schema
+from scribengin.core.units import parse_bytes, parse_duration_s
+from scribengin.spec.model import Watermark
+from scribengin.spec.nodes import Mapping, Node, Scalar, kind_of, shorten
+from scribengin.spec.old_words import UNITS
+from scribengin.spec.reader import Reader
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scribengin.core.options import Option
+    from scribengin.core.secret import Secret
+
+_NUMBER = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(.*?)\s*\Z", re.DOTALL)
+_WATERMARK = re.compile(r"\s*(`[^`]+`|\S+)\s+(\S.*?)\s*\Z", re.DOTALL)
+_AS = re.compile(r"(.*\S)\s+AS\s+(`[^`]+`|\w+)\s*\Z", re.DOTALL | re.IGNORECASE)
+_COLUMN = re.compile(r"(?:[A-Za-z_]\w*\.)*(`[^`]+`|[A-Za-z_]\w*)\Z")
+
+Pairs = tuple[tuple[str, str], ...]
+_N = TypeVar("_N", float, int)
+
+
+def read_option(reader: Reader, option: Option, node: Node, what: str) -> Any:
+    """The typed value of a connector's option; None where a Problem was noted."""
+    match option.kind:
+        case "text" | "path" if option.secret:
+            return reader.secret(node, what, option.example)
+        case "text":
+            return reader.raw_text(node, what, option.example)
+        case "path":
+            return reader.text(node, what, option.example or "data")
+        case "int":
+            return read_int(reader, node, what, option.example or "100", low=option.low, high=option.high)
+        case "float":
+            return _float(reader, node, what, option)
+        case "bool":
+            return read_bool(reader, node, what)
+        case "duration":
+            return read_duration(reader, node, what, option.example or "30s", low=option.low, high=option.high)
+        case "bytes":
+            return _bytes(reader, node, what, option)
+        case "choice":
+            return reader.choice(node, what, option.choices, option.example)
+        case "list":
+            return read_texts(reader, node, what, option.example or "[a, b]")
+        case "schema":
+            return read_schema(reader, node, what)
+        case "map":
+            return _texts_by_name(reader, node, what, option)
+        case _:
+            assert_never(option.kind)
+
+
+def read_int(reader: Reader, node: Node, what: str, example: str, *, low: float | None = None, high: float | None = None) -> int | None:
+    """A whole number within the bounds."""
+    value = reader.typed(node, what, example)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int):
+        quoted = isinstance(node, Scalar) and node.style and node.value.strip().lstrip("+-").isdigit()
+        remedy = (
+            f"write {node.value.strip()} without quotes" if quoted and isinstance(node, Scalar) else f"write a number, such as {example}"
+        )
+        reader.error("bad-value", node, f"{what} is {kind_of(node)}, not a whole number", remedy)
+        return None
+    return value if _within(reader, node, what, value, str(value), low, high, str) else None
+
+
+def read_bool(reader: Reader, node: Node, what: str) -> bool | None:
+    """true or false."""
+    value = reader.typed(node, what, "true")
+    if value is None or isinstance(value, bool):
+        return value
+    meant = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}.get(str(value).lower(), "")
+    remedy = f'did you mean "{meant}"?' if meant else "write true or false"
+    reader.error("bad-value", node, f"{what} is {kind_of(node)}, not true or false", remedy)
+    return None
+
+
+def read_duration(
+    reader: Reader, node: Node, what: str, example: str, *, low: float | None = None, high: float | None = None
+) -> float | None:
+    """Seconds."""
+    text = reader.text(node, what, example)
+    seconds = None if text is None else _with_unit(reader, node, 0, text, what, parse_duration_s)
+    if text is None or seconds is None:
+        return None
+    return seconds if _within(reader, node, what, seconds, text, low, high, lambda bound: f"{bound:g}s") else None
+
+
+def read_texts(reader: Reader, node: Node, what: str, example: str) -> tuple[str, ...] | None:
+    """A list of texts, or one text; no text twice."""
+    items = reader.items(node, what, example)
+    if items is None:
+        return None
+    texts: list[str] = []
+    whole = True
+    for item in items:
+        text = reader.text(item, f"an item of {what}", example)
+        if text is not None and text in texts:
+            reader.error("twice", item, f"{what} has {shorten(text)} twice", "take one of the two out")
+            text = None
+        if text is None:
+            whole = False
+        else:
+            texts.append(text)
+    return tuple(texts) if whole else None
+
+
+def read_names(reader: Reader, node: Node, what: str, example: str) -> tuple[str, ...] | None:
+    """As `read_texts`, each by the rule of ids."""
+    texts = read_texts(reader, node, what, example)
+    items = reader.items(node, what, example) if texts else ()
+    if texts is None or items is None:
+        return None
+    good = [reader.check_name(text, item, f"an item of {what}") for text, item in zip(texts, items, strict=True)]
+    return texts if all(good) else None
+
+
+def read_pairs(reader: Reader, node: Node, what: str, example: str) -> Pairs | None:
+    """A mapping of names to texts, in order."""
+    mapping = reader.mapping(node, what, example)
+    if mapping is None:
+        return None
+    pairs: list[tuple[str, str]] = []
+    for name, (key, value) in mapping.entries.items():
+        if comma_trouble(reader, mapping, key, value, what):
+            continue
+        text = reader.text(value, f'"{name}" in {what}', example)
+        if text is not None:
+            pairs.append((name, text))
+    if not mapping.entries:
+        reader.error("wrong-kind", mapping, f"{what} is empty", f"write {example}, or take the key out")
+    return tuple(pairs) if len(pairs) == len(mapping.entries) and pairs else None
+
+
+def read_selection(reader: Reader, node: Node, what: str, example: str) -> Pairs | None:
+    """(name, expression) from a mapping or from a list of `column` and `expression AS name`."""
+    if isinstance(node, Mapping):
+        return read_pairs(reader, node, what, example)
+    items = reader.items(node, what, example)
+    if items is None:
+        return None
+    pairs: list[tuple[str, str]] = []
+    for item in items:
+        text = reader.text(item, f"an item of {what}", "upper(user) AS who")
+        if text is None:
+            continue
+        renamed, column = _AS.match(text), _COLUMN.match(text.strip())
+        if renamed:
+            pairs.append((renamed.group(2).strip("`"), renamed.group(1).strip()))
+        elif column:
+            pairs.append((column.group(1).strip("`"), text.strip()))
+        else:
+            code = "select-name"
+            reader.error(code, item, f"{shorten(text)} in {what} has no name", f"write {text.strip()} AS a_name")
+    if not items:
+        reader.error("wrong-kind", node, f"{what} is empty", f"write {example}")
+    return tuple(pairs) if len(pairs) == len(items) and pairs else None
+
+
+def read_watermark(reader: Reader, node: Node, what: str, example: str) -> Watermark | None:
+    """`COLUMN DURATION`."""
+    text = reader.text(node, what, example)
+    if text is None:
+        return None
+    form = _WATERMARK.match(text)
+    if form is None:
+        reader.error("bad-value", node, f"{what} is {shorten(text)}, not a column and a duration", f"write {example}")
+        return None
+    delay_s = _with_unit(reader, node, form.start(2), form.group(2), what, parse_duration_s)
+    return None if delay_s is None else Watermark(form.group(1).strip("`"), delay_s)
+
+
+def read_schema(reader: Reader, node: Node, what: str) -> Schema | None:
+    """Columns from their text."""
+    text = reader.text(node, what, "id BIGINT, ts TIMESTAMP")
+    if text is None or not isinstance(node, Scalar):
+        return None
+    try:
+        return parse_schema(text)
+    except SchemaSyntaxError as error:
+        message, _, remedy = error.message.partition("; ")
+        reader.error_inside("schema-syntax", node, error.offset, f"{what}: {message}", remedy or "write NAME TYPE, NAME TYPE, …")
+        return None
+
+
+def comma_trouble(reader: Reader, mapping: Mapping, key: Scalar, value: Node, what: str) -> bool:
+    """Whether a key of `{…}` has no value because a comma or a missing space cut a text; then a Problem says so."""
+    if not (mapping.flow and isinstance(value, Scalar) and value.plain and not value.value and key.plain):
+        return False
+    if value.start > key.end and reader.document.text[key.end : value.start].strip():
+        return False  # a colon stands there: a key with nothing behind it
+    name, colon, rest = key.value.partition(":")
+    if colon and rest:
+        message = f'there is no space after "{name}:" in {what}'
+        reader.error("yaml-comma", key.start + len(name) + 1, message, "write a space after the colon")
+    else:
+        message = f"a comma inside {{ }} ends the value before {shorten(key.value)} in {what}"
+        reader.error("yaml-comma", key, message, "put the whole text in quotes")
+    return True
+
+
+def _float(reader: Reader, node: Node, what: str, option: Option) -> float | None:
+    value = reader.typed(node, what, option.example or "0.5")
+    if value is None:
+        return None
+    if isinstance(value, (bool, str)):
+        reader.error("bad-value", node, f"{what} is {kind_of(node)}, not a number", f"write {option.example or '0.5'}")
+        return None
+    return float(value) if _within(reader, node, what, value, str(value), option.low, option.high, str) else None
+
+
+def _bytes(reader: Reader, node: Node, what: str, option: Option) -> int | None:
+    text = reader.text(node, what, option.example or "64MiB")
+    count = None if text is None else _with_unit(reader, node, 0, text, what, parse_bytes)
+    if text is None or count is None:
+        return None
+    return count if _within(reader, node, what, count, text, option.low, option.high, lambda bound: f"{bound:g}B") else None
+
+
+def _texts_by_name(reader: Reader, node: Node, what: str, option: Option) -> dict[str, str | Secret] | None:
+    mapping = reader.mapping(node, what, option.example or "{name: value}")
+    if mapping is None:
+        return None
+    read = reader.secret if option.secret else reader.raw_text
+    texts = {name: read(value, f'"{name}" in {what}', "value") for name, (_, value) in mapping.entries.items()}
+    given = {name: text for name, text in texts.items() if text is not None}
+    return given if len(given) == len(texts) else None
+
+
+def _with_unit(reader: Reader, node: Node, offset: int, text: str, what: str, parse: Callable[[str], _N]) -> _N | None:
+    try:
+        return parse(text)
+    except ValueError as error:
+        message, _, remedy = str(error).partition("; ")
+        form = _NUMBER.match(text)
+        unit = UNITS.get(form.group(2).lower(), "") if form else ""
+        if form and unit:
+            try:
+                parse(form.group(1) + unit)
+                remedy = f'did you mean "{form.group(1)}{unit}"?'
+            except ValueError:
+                pass
+        assert isinstance(node, Scalar)
+        reader.error_inside("bad-unit", node, offset, f"{what}: {message}", remedy)
+        return None
+
+
+def _within(
+    reader: Reader, node: Node, what: str, value: float, found: str, low: float | None, high: float | None, show: Callable[[float], str]
+) -> bool:
+    if low is not None and value < low:
+        reader.error("out-of-range", node, f"{what} is {found}", f"write at least {show(low)}")
+        return False
+    if high is not None and value > high:
+        reader.error("out-of-range", node, f"{what} is {found}", f"write at most {show(high)}")
+        return False
+    return True

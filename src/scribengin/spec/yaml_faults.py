@@ -1,0 +1,115 @@
+"""libyaml's complaints in words that help."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import yaml
+
+_INDICATORS = {
+    "@": "an @ cannot begin a value",
+    "`": "a backtick cannot begin a value",
+    "%": "a % cannot begin a value",
+}
+
+
+def explain(error: yaml.MarkedYAMLError, text: str) -> tuple[str, str, int]:
+    """(what is wrong, what to do, the character's offset in the text)."""
+    mark = error.problem_mark or error.context_mark
+    offset = min(mark.index, len(text)) if mark else 0
+    opened = error.context_mark.index if error.context_mark else offset
+    problem, context = error.problem or "", error.context or ""
+    line = _line_at(text, offset)
+    if "\t" in (text[offset : offset + 1], text[opened : opened + 1]) or "tab character" in problem:
+        tab = text.find("\t", text.rfind("\n", 0, offset) + 1)
+        return "a tab indents this line; YAML allows only spaces", "replace the tab with spaces", tab if tab >= 0 else offset
+    if "cannot start any token" in problem:
+        found = text[offset : offset + 1]
+        return _INDICATORS.get(found, f"{found} cannot begin a value"), "quote the value", offset
+    if "mapping values are not allowed" in problem:
+        return _stray_colon(text, offset)
+    if "could not find expected ':'" in problem:
+        return _key_without_colon(text, opened)
+    if "quoted scalar" in context and "end of stream" in problem:
+        return f"the {_quote_name(text, opened)} that opens here is never closed", "close it, or double a quote that is meant", opened
+    if "quoted scalar" in context and "escape" in problem:
+        escape = text.find("\\", offset - 1, offset + 2)
+        remedy = r"write \\ for a backslash, or use single quotes, where a backslash is plain"
+        return f"{text[escape : escape + 2]} is no escape of a double-quoted text", remedy, max(escape, offset)
+    if "flow mapping" in context or "flow sequence" in context:
+        return _flow(text, offset, opened, context)
+    if "block scalar" in context:
+        found = text[opened]
+        return (
+            f"a value that begins with {found} is a text block, whose text starts on the next line",
+            f"quote the value if the {found} belongs to it",
+            opened,
+        )
+    if "sequence entries are not allowed" in problem:
+        return "a list that is written with - starts on a line of its own", "put each - item on its own line, or write [a, b]", offset
+    if "block mapping" in context:
+        before = text[:offset].rstrip(" ")
+        if before.endswith(("'", '"')) and not before.endswith("\n"):
+            return "the quoted value ends before this", "double a quote that belongs to the text, or quote the whole value", offset
+        if not line[: _column(text, offset)].strip():
+            return "the indentation of this line fits no line above it", "indent the keys of one mapping alike, with spaces", offset
+        return "a key was expected here", "quote the value if this belongs to it", offset
+    if "block collection" in context:
+        return "a list item was expected here", "begin each item with - at the same indentation, or end the list by indenting less", offset
+    if "node content" in problem:
+        return f"{text[offset : offset + 1] or 'the end'} stands where a value was expected", "quote it if it is meant as text", offset
+    return f"this is no YAML: {' '.join(filter(None, (context, problem)))}", "quote the value if it is meant as text", offset
+
+
+def _line_at(text: str, offset: int) -> str:
+    start = text.rfind("\n", 0, offset) + 1
+    end = text.find("\n", offset)
+    return text[start : end if end >= 0 else len(text)]
+
+
+def _column(text: str, offset: int) -> int:
+    return offset - (text.rfind("\n", 0, offset) + 1)
+
+
+def _quote_name(text: str, offset: int) -> str:
+    return "double quote" if text[offset : offset + 1] == '"' else "single quote"
+
+
+def _stray_colon(text: str, offset: int) -> tuple[str, str, int]:
+    """`: ` where no key can stand: a text that holds one, or a line before that lacks its space or has a value and children."""
+    line = _line_at(text, offset)
+    before = text[: offset - _column(text, offset)].rstrip().rpartition("\n")[2]
+    glued = re.match(r"\s*(?:- )?([A-Za-z_][\w-]*):(\S.*)\Z", before)
+    if glued and not line[: _column(text, offset)].strip().count(": "):
+        where = text.rindex(before, 0, offset) + glued.start(2)
+        return f'there is no space after "{glued.group(1)}:"', "write a space after the colon", where
+    if ": " in line[: _column(text, offset)] or "- " in line[: _column(text, offset)].lstrip()[:2]:
+        return "a text without quotes cannot hold `: `", "quote the value", offset
+    return (
+        "this key is indented under a line that has a value already",
+        "indent it like the keys beside it, or quote the text above",
+        offset,
+    )
+
+
+def _key_without_colon(text: str, offset: int) -> tuple[str, str, int]:
+    line = _line_at(text, offset)
+    glued = re.match(r"\s*(?:- )?([A-Za-z_][\w-]*):(\S)", line)
+    if glued:
+        where = offset - _column(text, offset) + glued.start(2)
+        return f'there is no space after "{glued.group(1)}:"', "write a space after the colon", where
+    return f'"{line.strip()}" is no key and no list item', "write `key: value`; indent a text that goes on deeper than its key", offset
+
+
+def _flow(text: str, offset: int, opened: int, context: str) -> tuple[str, str, int]:
+    open_, close = ("{", "}") if "mapping" in context else ("[", "]")
+    found = text[offset : offset + 1]
+    if found in ("]", "}") and found != close:
+        return f"{found} stands where the {open_} before it wants {close}", f"close with {close}", offset
+    if not found or "\n" in text[opened:offset]:
+        return f"the {open_} that opens here is never closed", f"close it with {close}", opened
+    if found == ":":
+        return "a text without quotes cannot hold `: `", "quote the value", offset
+    return f"a comma or {close} was expected here", f"close with {close}, or quote the value", offset
