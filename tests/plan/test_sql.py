@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import doctest
+import json
 import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -144,3 +146,15 @@ def test_the_list_of_functions_is_sparks() -> None:
     assert {"window", "upper", "count", "try_cast_is_no_function"} & FUNCTIONS == {"window", "upper", "count"}
     assert AGGREGATES < FUNCTIONS
     assert all(re.fullmatch(r"[a-z_]\w*", name) for name in FUNCTIONS)
+
+
+GOLDEN = json.loads(Path(__file__).with_name("spark_types.json").read_text())
+"""Expression → the type that Spark gave to it, over an empty table of those columns."""
+
+
+@pytest.mark.parametrize("expression", GOLDEN["types"])
+def test_a_type_is_sparks_or_not_told(expression: str) -> None:
+    facts = read_query(parse_query(f"SELECT {expression} AS x FROM t"), {"t": columns_of(parse_schema(GOLDEN["columns"]))})
+    assert facts.faults == ()
+    assert facts.columns is not None
+    assert facts.columns[0].type is None or str(facts.columns[0].type).upper() == GOLDEN["types"][expression]

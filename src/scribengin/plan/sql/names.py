@@ -191,10 +191,10 @@ class _Reader:
                 if star is None or merged or outer or select.args.get("laterals"):
                     return None
                 given += star
-            elif not projection.alias and not isinstance(projection, exp.Column | exp.Dot):
+            elif not projection.alias and not isinstance(projection, exp.Column):
                 return None  # Spark makes up a name
             else:
-                name = projection.alias or projection.name if not isinstance(projection, exp.Dot) else projection.expression.name
+                name = projection.alias or projection.name
                 plain = None if outer else _resolve(projection.unalias(), folded)
                 given.append(
                     Column(name, plain.type, plain.nullable)

@@ -32,14 +32,29 @@ _WORDS = {
 WINDOW_FUNCTIONS = ("window", "session_window")
 _CLASSES = {
     "BOOLEAN": (
-        "And Or Not EQ NEQ GT GTE LT LTE Is In Between Like ILike RegexpLike NullSafeEQ NullSafeNEQ StartsWith EndsWith Contains Boolean"
+        "And Or Not EQ NEQ GT GTE LT LTE Is In Between Like ILike RegexpLike NullSafeEQ NullSafeNEQ StartsWith EndsWith Contains Boolean "
+        "IsNan ArrayContains LogicalAnd LogicalOr"
     ),
-    "STRING": "Upper Lower Trim Concat ConcatWs Substring Initcap RegexpReplace RegexpExtract Replace TimeToStr",
-    "BIGINT": "Count CountIf ApproxDistinct",
-    "INT": "Length Year Month Day Hour Minute Second",
+    "STRING": (
+        "Upper Lower Trim ConcatWs Initcap RegexpReplace RegexpExtract Replace TimeToStr MD5 SHA2 UnixToStr JSONExtractScalar ToBase64 Uuid"
+    ),
+    "BIGINT": "Count CountIf ApproxDistinct UnixMillis StrToUnix IntDiv",
+    "INT": "Length Year Month Day Hour Minute Second ArraySize DayOfWeek DayOfMonth StrPosition",
+    "DOUBLE": "Stddev Rand",
     "TIMESTAMP": "TimestampTrunc CurrentTimestamp",
-    "DATE": "CurrentDate",
+    "DATE": "CurrentDate TsOrDsToDate TsOrDsAdd LastDay",
 }
+"""What sqlglot's classes give, whatever their arguments"""
+_NAMED = {
+    "timestamp_millis": "TIMESTAMP",
+    "timestamp_micros": "TIMESTAMP",
+    "timestamp_seconds": "TIMESTAMP",
+    "isnull": "BOOLEAN",
+    "isnotnull": "BOOLEAN",
+    "hash": "INT",
+    "xxhash64": "BIGINT",
+}
+"""What functions give that sqlglot has no class for"""
 _SAME_AS_ARGUMENT = ("Max", "Min", "First", "Last", "AnyValue", "Paren")
 
 
@@ -93,6 +108,14 @@ def expression_type(tree: exp.Expr, lookup: Lookup) -> Type | None:
             return Type("DOUBLE") if inner and inner.name in (*_INTEGERS, "FLOAT", "DOUBLE") else None
         case exp.Add() | exp.Sub() | exp.Mul():
             return _arithmetic(expression_type(tree.this, lookup), expression_type(tree.expression, lookup))
+        case exp.Concat() | exp.Substring():  # BINARY for BINARY
+            joined = [expression_type(part, lookup) for part in tree.expressions or [tree.this]]
+            return Type("STRING") if all(one and one.name == "STRING" for one in joined) else None
+        case exp.Div():
+            both = [expression_type(part, lookup) for part in (tree.this, tree.expression)]
+            return Type("DOUBLE") if all(one and one.name in (*_INTEGERS, "FLOAT", "DOUBLE") for one in both) else None
+        case exp.Anonymous():
+            return Type(_NAMED[tree.name.lower()]) if tree.name.lower() in _NAMED else None
         case exp.Coalesce():
             return _common([expression_type(part, lookup) for part in (tree.this, *tree.expressions)])
         case exp.Case():
