@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @click.option("--deep", is_flag=True, help="Let Spark check the name and type of every column too (needs Java, 5 to 15 s).")
 @click.option("--mermaid", is_flag=True, help="Print a Mermaid flowchart.")
 @setting_flags("state")
-def command(flow: str, deep: bool, mermaid: bool, state: Path | None) -> Answer:
+def command(*, flow: str, deep: bool, mermaid: bool, state: Path | None) -> Answer:
     """Say what would run: Queries, stages, guarantees; and what it would change against the state that is there."""
     from scribengin.local.inspect import check_deep, planned_changes
     from scribengin.local.prepare import prepare
@@ -34,4 +34,6 @@ def command(flow: str, deep: bool, mermaid: bool, state: Path | None) -> Answer:
     result = as_json(prepared.plan, changes)
     if mermaid:
         result["mermaid"] = as_mermaid(prepared.plan)
-    return Answer(result, problems, show=lambda: click.echo(as_mermaid(prepared.plan) if mermaid else explain(prepared.plan, changes), nl=False))
+    return Answer(
+        result, problems, show=lambda: click.echo(as_mermaid(prepared.plan) if mermaid else explain(prepared.plan, changes), nl=False)
+    )

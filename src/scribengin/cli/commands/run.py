@@ -28,7 +28,7 @@ _DRAW_EVERY_S = 0.25
 @click.option("--once", is_flag=True, help="Read what is there now, then end.")
 @click.option("--append-new-lineage", is_flag=True, help="Write beside what another lineage has written; says what will be doubled.")
 @setting_flags()
-def command(flow: str, once: bool, append_new_lineage: bool, **flags: Any) -> Answer:
+def command(*, flow: str, once: bool, append_new_lineage: bool, **flags: Any) -> Answer:
     """Run a flow here, until Ctrl-C, or with --once until all that is there is read.
 
     A restart goes on where the last run stopped. The first Ctrl-C finishes the Batch under way, the second leaves at once:
