@@ -56,6 +56,13 @@ _armed = _parse(os.environ.get(VARIABLE, ""))
 _passed: dict[str, int] = {}
 
 
+def arm(text: str) -> None:
+    """Arm this process as `SCRIBENGIN_FAULT=text` does at its start, and count passes anew (tests that fork). Empty disarms."""
+    global _armed
+    _armed = _parse(text)
+    _passed.clear()
+
+
 def reached(point: str) -> None:
     """Call where a fault can strike. Returns at once unless `point` is armed for this pass."""
     if not _armed or point not in _armed:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
@@ -17,7 +18,7 @@ def put_if_absent(path: Path, data: bytes) -> bool:
     The link of a finished file is the one step that others see: never an empty or torn file, and of any number of
     concurrent callers exactly one gets True. Raises OSError (no room, no right); then nothing is visible.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     draft = path.parent / f".{path.name}.{uuid4().hex}"
     try:
         _write_synced(draft, data)
@@ -33,11 +34,11 @@ def put_if_absent(path: Path, data: bytes) -> bool:
 
 def replace(path: Path, data: bytes) -> None:
     """Write `data` to `path` durably and at once: readers see the old content or the new, never a part."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     draft = path.parent / f".{path.name}.{uuid4().hex}"
     try:
         _write_synced(draft, data)
-        os.replace(draft, path)
+        draft.replace(path)
         sync_folder(path.parent)
     finally:
         draft.unlink(missing_ok=True)
@@ -49,6 +50,43 @@ def read_or_none(path: Path) -> bytes | None:
         return path.read_bytes()
     except FileNotFoundError:
         return None
+
+
+def names_in(folder: Path) -> list[str]:
+    """The names in a folder, in no order, drafts of unfinished writes left out; [] where there is no such folder."""
+    return [name for name in _listed(folder) if not name.startswith(".")]
+
+
+def make_folder(folder: Path) -> None:
+    """Make the folder and those above it, durably; no cost where it is there."""
+    if folder.is_dir():
+        return
+    make_folder(folder.parent)
+    with suppress(FileExistsError):
+        folder.mkdir()
+    sync_folder(folder.parent)
+
+
+def remove_tree(folder: Path) -> None:
+    """Delete the folder and all in it; what vanishes meanwhile is no error, nor is a file that appears: the folder then stays."""
+    for name in _listed(folder):
+        path = folder / name
+        if path.is_dir() and not path.is_symlink():
+            remove_tree(path)
+        else:
+            path.unlink(missing_ok=True)
+    try:
+        folder.rmdir()
+    except OSError as error:
+        if error.errno not in (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST):
+            raise
+
+
+def _listed(folder: Path) -> list[str]:
+    try:
+        return [path.name for path in folder.iterdir()]
+    except FileNotFoundError:
+        return []
 
 
 def sync_folder(folder: Path) -> None:

@@ -1,0 +1,96 @@
+"""Rows on the terminal: a view. The first rows of a Batch travel in its receipts and are shown when it is published."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from scribengin.connectors.contract import Published, Receipt
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    import pyarrow as pa
+
+    from scribengin.connectors.contract import BatchId, Decided, Place
+    from scribengin.core.types import Schema
+
+_LINE_BYTES = 2000
+"""A longer row is cut: receipts are stored with the decision."""
+
+
+class ConsoleSink:
+    """One `type: console` sink."""
+
+    exactly_once = False
+
+    def __init__(self, place: Place) -> None:
+        self.node = place.node
+        self._rows: int = place.options["rows"]
+        self._shown = -1
+
+    def prepare(self, *, owner: str, lineage: str, adopt: bool = False) -> None:
+        """Nothing to claim."""
+
+    def stream(self, batch: BatchId, unit: int, attempt: str, schema: Schema) -> ConsoleSinkStream:  # noqa: ARG002 (the contract's)
+        """A stream that keeps the unit's first rows."""
+        return ConsoleSinkStream(self.node, unit, self._rows)
+
+    def publish(self, decided: Decided) -> None:
+        """Show the Batch's first rows on stderr, once in this process."""
+        if decided.batch.number <= self._shown:
+            return
+        self._shown = decided.batch.number
+        lines = [line for receipt in decided.receipts for segment in receipt.segments for line in segment["lines"]]
+        rows = sum(receipt.rows for receipt in decided.receipts)
+        if not rows:
+            return
+        shown = lines[: self._rows]
+        more = f"\n  … and {rows - len(shown)} more" if rows > len(shown) else ""
+        listed = "\n".join(f"  {line}" for line in shown)
+        print(f'{decided.batch.query} · sink "{self.node}" · batch {decided.batch.number}\n{listed}{more}', file=sys.stderr)
+
+    def recover(self, decided: Decided | None, *, lineage: str, before: int) -> None:  # noqa: ARG002 (the contract's)
+        """What was shown before a crash is not shown again."""
+        if decided is not None:
+            self._shown = decided.batch.number
+
+    def audit(self, *, lineage: str, decided: Iterable[Decided]) -> Iterator[Published]:  # noqa: ARG002 (the contract's)
+        """Nothing stays on a terminal: what was decided is all there is to say."""
+        for each in decided:
+            yield Published(each.batch.number, sum(receipt.rows for receipt in each.receipts))
+
+
+class ConsoleSinkStream:
+    """The first rows of a unit, as JSON lines."""
+
+    def __init__(self, sink: str, unit: int, rows: int) -> None:
+        self._sink = sink
+        self._unit = unit
+        self._most = rows
+        self._lines: list[str] = []
+        self._rows = 0
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Keep what there is room for."""
+        from scribengin.formats.encoders import json_lines
+
+        self._rows += batch.num_rows
+        room = self._most - len(self._lines)
+        if room > 0 and batch.num_rows:
+            lines = json_lines(batch.slice(0, room)).splitlines()
+            self._lines += [_cut(line.decode()) for line in lines]
+
+    def close(self) -> Receipt:
+        """The rows, in the receipt."""
+        segments: tuple[dict[str, Any], ...] = ({"lines": self._lines},) if self._lines else ()
+        return Receipt(self._sink, self._unit, self._rows, len(msgspec.json.encode(self._lines)) if self._lines else 0, segments)
+
+    def abort(self) -> None:
+        """Nothing was kept anywhere."""
+
+
+def _cut(line: str) -> str:
+    return line if len(line) <= _LINE_BYTES else f"{line[:_LINE_BYTES]}…"

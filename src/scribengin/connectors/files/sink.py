@@ -1,0 +1,195 @@
+"""Files that readers see whole or not at all, each record once.
+
+    <path>/part-<batch>-<unit>-<id>.jsonl             what readers see; `<path>/day=2026-01-01/part-…` with `partition_by`
+    <path>/_scribengin/owner.json                     the installations and lineages that write here; the last one may
+    <path>/_scribengin/<lineage>/staged/<batch>/…     what tasks write, without a suffix
+    <path>/_scribengin/<lineage>/batches/…            this sink's commit records, put-if-absent; see `core.numbered_log`
+
+A Batch becomes visible by its commit record and then, file by file, by renames, which recovery completes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from scribengin.connectors.files.sink_audit import audit_files
+from scribengin.connectors.files.sink_claim import check_claim, claim
+from scribengin.connectors.files.sink_stream import FilesSinkStream, StagedPlace
+from scribengin.core import faults
+from scribengin.core.errors import FencedError, StateError
+from scribengin.core.numbered_log import NumberedLog
+from scribengin.core.storage import make_folder, names_in, remove_tree, sync_folder
+from scribengin.formats.catalog import encoder_for
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from scribengin.connectors.contract import BatchId, Decided, Place, Published
+    from scribengin.core.types import Schema
+
+INTERNAL = "_scribengin"
+
+
+@dataclass(frozen=True, slots=True)
+class _Lineage:
+    """The folders of one lineage at the sink's place."""
+
+    path: Path
+
+    @property
+    def staged(self) -> Path:
+        return self.path / "staged"
+
+    @property
+    def commits(self) -> NumberedLog:
+        return NumberedLog(self.path / "batches", "commit")
+
+
+class FilesSink:
+    """One `type: files` sink. Executors get a pickled copy, from which they take streams."""
+
+    exactly_once = True
+
+    def __init__(self, place: Place) -> None:
+        options = place.options
+        self.node = place.node
+        self.path = Path(place.folder, options["path"])
+        self.format: str = options["format"]
+        self._partition_by: tuple[str, ...] = tuple(options.get("partition_by") or ())
+        self._encoders = encoder_for(self.format, compression=options.get("compression") or "auto", options=options)
+        self._owner = ""
+        self._lineage = ""
+
+    def prepare(self, *, owner: str, lineage: str, adopt: bool = False) -> None:
+        """Claim the folder; see the contract."""
+        claim(self.path, self._owner_file, owner=owner, lineage=lineage, sink=self.node, adopt=adopt)
+        self._owner, self._lineage = owner, lineage
+
+    def stream(self, batch: BatchId, unit: int, attempt: str, schema: Schema) -> FilesSinkStream:
+        """A stream for one unit; it makes no file before its first row."""
+        folder = self._of(batch.lineage).staged / f"{batch.number:010d}"
+        place = StagedPlace(self.node, batch.lineage, batch.number, unit, attempt, folder)
+        return FilesSinkStream(place, schema, self._encoders, self._partition_by)
+
+    def publish(self, decided: Decided) -> None:
+        """Put the commit record, then rename. Raises FencedError or StateError; see the contract."""
+        self._publish(decided)
+
+    def recover(self, decided: Decided | None, *, lineage: str, before: int) -> None:
+        """Publish the newest decision, then delete what tasks of decided Batches left behind."""
+        if decided is not None:
+            self._publish(decided)
+        staged = self._of(lineage).staged
+        for name in names_in(staged):
+            if name.isdigit() and int(name) < before:
+                remove_tree(staged / name)
+
+    def audit(self, *, lineage: str, decided: Iterable[Decided]) -> Iterator[Published]:
+        """Read every committed file again; see `sink_audit`."""
+        return audit_files(self.path, self._of(lineage).commits, self.format, decided)
+
+    def clear(self) -> int:
+        """Delete every file that a commit record of any lineage names, and the records (`reset --outputs`); returns how many files."""
+        internal = self.path / INTERNAL
+        deleted = 0
+        for name in names_in(internal):
+            for _, record in _Lineage(internal / name).commits.since():
+                for file in record["files"]:
+                    final = self.path / file["name"]
+                    deleted += final.exists()
+                    final.unlink(missing_ok=True)
+                    _remove_empty(final.parent, self.path)
+        remove_tree(internal)
+        return deleted
+
+    @property
+    def _owner_file(self) -> Path:
+        return self.path / INTERNAL / "owner.json"
+
+    def _of(self, lineage: str) -> _Lineage:
+        return _Lineage(self.path / INTERNAL / lineage)
+
+    def _publish(self, decided: Decided) -> None:
+        batch = decided.batch
+        check_claim(self._owner_file, owner=self._owner, lineage=batch.lineage, sink=self.node)
+        place = self._of(batch.lineage)
+        record = self._record(decided)
+        self._put(place.commits, batch, record)
+        files = record["files"]
+        folders = {(self.path / file["name"]).parent for file in files}
+        for folder in folders:
+            make_folder(folder)
+        staged = place.staged / f"{batch.number:010d}"
+        for file in files:
+            _reveal(staged / file["staged"], self.path / file["name"], batch)
+            faults.reached("publish.renamed")
+        for folder in folders:
+            sync_folder(folder)
+        # what is left in it was staged by attempts that failed
+        remove_tree(staged)
+
+    def _put(self, commits: NumberedLog, batch: BatchId, record: Mapping[str, Any]) -> None:
+        before = commits.read(batch.number - 1)
+        if before is not None and before["term"] > batch.term:
+            raise self._fenced(
+                batch, f"batch {batch.number - 1} stands there under the newer term {before['term']}, this one has {batch.term}"
+            )
+        if before is None or commits.has(batch.number + 1):
+            newest = commits.newest()
+            if newest is not None and newest > batch.number:
+                raise self._fenced(batch, f"batch {newest} stands there already")
+        faults.reached("publish.record.before")
+        stored = commits.put(batch.number, record)
+        faults.reached("publish.record.after")
+        if stored != record:
+            differing = next(name for name in record if stored.get(name) != record[name])
+            raise self._fenced(batch, f"batch {batch.number} stands there already with another {differing}")
+
+    def _record(self, decided: Decided) -> dict[str, Any]:
+        batch = decided.batch
+        files = [dict(segment) for receipt in decided.receipts for segment in receipt.segments]
+        return {
+            "owner": self._owner,
+            "flow": batch.flow,
+            "query": batch.query,
+            "sink": self.node,
+            "lineage": batch.lineage,
+            "number": batch.number,
+            "hash": decided.input_hash,
+            "term": batch.term,
+            "rows": sum(receipt.rows for receipt in decided.receipts),
+            "files": files,
+        }
+
+    def _fenced(self, batch: BatchId, why: str) -> FencedError:
+        return FencedError(
+            f'sink "{self.node}" refuses batch {batch.number} of lineage {batch.lineage}: {why} ({self.path})',
+            remedy="another driver writes here, or the state folder was copied or restored; stop this one",
+        )
+
+
+def _reveal(staged: Path, final: Path, batch: BatchId) -> None:
+    """Rename, unless that was done before."""
+    if final.exists():
+        if staged.exists():
+            raise StateError(
+                f"{final} is there already, though batch {batch.number} has not published it",
+                remedy="move that file away: it is not Scribengin's; then run the flow again",
+            )
+        return
+    try:
+        staged.rename(final)
+    except FileNotFoundError:
+        if not final.exists():
+            raise StateError(
+                f"batch {batch.number} names {final}, which is missing, and its staged form {staged} is missing too",
+                remedy="restore the file from a backup, or begin anew: scribengin reset FLOW --outputs --yes",
+            ) from None
+
+
+def _remove_empty(folder: Path, top: Path) -> None:
+    while folder != top and folder.is_dir() and not any(folder.iterdir()):
+        folder.rmdir()
+        folder = folder.parent

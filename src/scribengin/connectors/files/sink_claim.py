@@ -1,0 +1,90 @@
+"""Who may write into a folder: the last claim in `_scribengin/owner.json`."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from scribengin.core.errors import FencedError, Refused, StateError
+from scribengin.core.records import seal, unseal
+from scribengin.core.storage import names_in, put_if_absent, read_or_none, replace
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_KIND, _FORMAT = "owner", 1
+
+
+def claim(folder: Path, file: Path, *, owner: str, lineage: str, sink: str, adopt: bool) -> None:
+    """Claim `folder`, or find it claimed by the same. Raises Refused where another flow, lineage or sink has, unless `adopt`."""
+    mine = {"owner": owner, "lineage": lineage, "sink": sink}
+    claims = _read(file)
+    if claims is None:
+        strange = _first_part(folder)
+        if strange is not None and not adopt:
+            raise Refused(
+                f'sink "{sink}": {folder} holds {strange}, and nothing says who wrote it',
+                remedy="give the sink an empty folder, move these files away, or add to them: run --append-new-lineage",
+                code="output-foreign",
+            )
+        if put_if_absent(file, seal(_KIND, _FORMAT, [mine | _since()])):
+            return
+        claims = _read(file)
+        assert claims is not None
+    if _same(claims[-1], mine):
+        return
+    if not adopt:
+        raise Refused(
+            f'sink "{sink}": {folder} holds commits of {_difference(claims[-1], mine)}',
+            remedy="begin anew: scribengin reset FLOW --outputs --yes; or add to what is there, doubled where it is read again: "
+            "run --append-new-lineage",
+            code="output-foreign",
+        )
+    if any(_same(each, mine) for each in claims):
+        raise Refused(
+            f'sink "{sink}": a newer lineage has taken {folder} over', remedy="run the flow that writes there now", code="output-foreign"
+        )
+    replace(file, seal(_KIND, _FORMAT, [*claims, mine | _since()]))
+
+
+def check_claim(file: Path, *, owner: str, lineage: str, sink: str) -> None:
+    """Raise FencedError where another has claimed the folder since."""
+    claims = _read(file)
+    mine = {"owner": owner, "lineage": lineage, "sink": sink}
+    if claims is None:
+        raise StateError(
+            f"{file} is missing: nothing says who may write there", remedy="restore the file, or begin anew: scribengin reset FLOW"
+        )
+    if not _same(claims[-1], mine):
+        raise FencedError(
+            f'sink "{sink}": {file} names {_difference(claims[-1], mine)}', remedy="stop this driver; another writes there now"
+        )
+
+
+def _read(file: Path) -> list[dict[str, Any]] | None:
+    data = read_or_none(file)
+    return None if data is None else unseal(data, _KIND, _FORMAT, file)
+
+
+def _same(claim: dict[str, Any], mine: dict[str, Any]) -> bool:
+    return all(claim[name] == value for name, value in mine.items())
+
+
+def _difference(claim: dict[str, Any], mine: dict[str, Any]) -> str:
+    if claim["owner"] != mine["owner"]:
+        return f'another installation (sink "{claim["sink"]}", lineage {claim["lineage"]}, since {claim["since"]})'
+    return f'another lineage ({claim["lineage"]} of sink "{claim["sink"]}", since {claim["since"]})'
+
+
+def _since() -> dict[str, str]:
+    return {"since": datetime.now(UTC).isoformat(timespec="seconds")}
+
+
+def _first_part(folder: Path) -> str | None:
+    """A file that looks as if a sink had written it, in the folder or one partition below."""
+    for name in sorted(names_in(folder)):
+        if name.startswith("part-"):
+            return name
+        if "=" in name and (parts := [part for part in names_in(folder / name) if part.startswith("part-") or "=" in part]):
+            return f"{name}/{parts[0]}"
+    return None

@@ -1,0 +1,168 @@
+"""A folder of numbered records, each written once: the form of source logs, decisions and the sinks' commit records.
+
+    <folder>/0000000007.json              record 7, put-if-absent, durable
+    <folder>/folded/0000000000.json.gz    records 0 to 999, once they are old
+    <folder>/folded/0000001999.summary    what records 0 to 1,999 come to; the highest such number is the *high mark*
+
+Old records are folded in whole chunks, so that any two processes that fold at the same time write the same files. A summary
+is numbered and put-if-absent too: one that comes late, from a process that slept, cannot take the high mark back.
+A record at or below the high mark that stands outside `folded/` counts for nothing: it is a leftover, or was written by a
+process that slept through the folding, which notices it and withdraws (`put`).
+"""
+
+from __future__ import annotations
+
+import gzip
+from typing import TYPE_CHECKING, Any
+
+from scribengin.core import faults
+from scribengin.core.errors import FencedError, StateError
+from scribengin.core.records import seal, unseal
+from scribengin.core.storage import names_in, put_if_absent, read_or_none
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from pathlib import Path
+
+CHUNK = 1000
+"""Records in a folded file; at least so many stay unfolded."""
+FORMAT = 1
+_NONE = -1
+
+
+class NumberedLog:
+    """Records 0, 1, … of one `kind`. Cheap to make; holds no handle; one thread at a time."""
+
+    def __init__(self, folder: Path, kind: str) -> None:
+        self.folder = folder
+        self._kind = kind
+        self._folded = folder / "folded"
+        self._chunk: tuple[int, dict[int, Any]] = (_NONE, {})
+
+    def put(self, number: int, body: Any) -> Any:
+        """Write record `number` durably if there is none; returns the record that stands there, this one or an earlier winner.
+
+        Raises FencedError where `number` was folded long ago: whoever still wants to write it has slept through a successor's work.
+        """
+        path = self._path(number)
+        mine = put_if_absent(path, seal(self._kind, FORMAT, body))
+        high = self.high_mark()
+        if number <= high:
+            if mine:
+                path.unlink(missing_ok=True)
+            raise FencedError(
+                f"{self._kind} {number} in {self.folder} is long done: records up to {high} are folded",
+                remedy="another driver has taken over; stop this one",
+            )
+        stored = body if mine else self.read(number)
+        if stored is None:
+            raise StateError(f"{path} was there and is gone", remedy="restore the state folder as a whole; its parts belong together")
+        return stored
+
+    def read(self, number: int) -> Any | None:
+        """Record `number`, or None."""
+        if number < 0:
+            return None
+        if number <= self.high_mark():
+            return self._read_chunk(number // CHUNK).get(number)
+        data = read_or_none(self._path(number))
+        if data is not None:
+            return unseal(data, self._kind, FORMAT, self._path(number))
+        # folded between the two looks
+        return self._read_chunk(number // CHUNK).get(number) if number <= self.high_mark() else None
+
+    def has(self, number: int) -> bool:
+        """True where record `number` stands unfolded."""
+        return self._path(number).exists()
+
+    def newest(self) -> int | None:
+        """The highest number, or None for an empty log. Costs one look at a folder of at most some thousand files."""
+        numbers = self._unfolded()
+        if numbers:
+            return numbers[-1]
+        high = self.high_mark()
+        return high if high != _NONE else None
+
+    def since(self, number: int = 0) -> Iterator[tuple[int, Any]]:
+        """(number, record) from `number` on, in order; folded ones come first, a chunk in memory at a time."""
+        high = self.high_mark()
+        for chunk in range(max(number, 0) // CHUNK, (high + 1) // CHUNK):
+            yield from ((n, body) for n, body in sorted(self._read_chunk(chunk).items()) if n >= number)
+        for n in self._unfolded(above=max(high, number - 1)):
+            data = read_or_none(self._path(n))
+            body = self.read(n) if data is None else unseal(data, self._kind, FORMAT, self._path(n))
+            if body is not None:
+                yield n, body
+
+    def high_mark(self) -> int:
+        """The number up to which records are folded; -1 where none is."""
+        return max((int(name[:10]) for name in names_in(self._folded) if name.endswith(".summary")), default=_NONE)
+
+    def summary(self) -> tuple[int, Any | None]:
+        """(high mark, what the folded records come to), or (-1, None)."""
+        high = self.high_mark()
+        if high == _NONE:
+            return _NONE, None
+        path = self._folded / f"{high:010d}.summary"
+        data = read_or_none(path)
+        if data is None:  # a later folding took its place
+            return self.summary()
+        return high, unseal(data, f"{self._kind}-summary", FORMAT, path)
+
+    def wants_folding(self, newest: int) -> bool:
+        """True where a whole chunk is old enough: another whole one stands after it. Cheap for all but one number in a chunk."""
+        return newest % CHUNK == CHUNK - 1 and newest >= 2 * CHUNK - 1
+
+    def fold(self, summarize: Callable[[Any | None, Iterable[Any]], Any]) -> None:
+        """Fold all whole chunks but the last. `summarize(summary so far, bodies of a chunk)` gives the new summary.
+
+        May be killed at any point and done again, by several processes at once.
+        """
+        high, summary = self.summary()
+        newest = self.newest()
+        if newest is None:
+            return
+        for chunk in range((high + 1) // CHUNK, (newest + 1) // CHUNK - 1):
+            faults.reached("fold.before")
+            first, last = chunk * CHUNK, chunk * CHUNK + CHUNK - 1
+            records = [(number, body) for number in range(first, last + 1) if (body := self.read(number)) is not None]
+            packed = gzip.compress(seal(f"{self._kind}-folded", FORMAT, records), 6, mtime=0)
+            put_if_absent(self._folded / f"{first:010d}.json.gz", packed)
+            summary = summarize(summary, (body for _, body in records))
+            put_if_absent(self._folded / f"{last:010d}.summary", seal(f"{self._kind}-summary", FORMAT, summary))
+            faults.reached("fold.written")
+        self._sweep()
+        faults.reached("fold.after")
+
+    def _sweep(self) -> None:
+        """Delete what the highest summary stands for."""
+        high = self.high_mark()
+        for name in names_in(self.folder):
+            if name.endswith(".json") and name[:10].isdigit() and int(name[:10]) <= high:
+                (self.folder / name).unlink(missing_ok=True)
+        for name in names_in(self._folded):
+            if name.endswith(".summary") and int(name[:10]) < high:
+                (self._folded / name).unlink(missing_ok=True)
+
+    def _unfolded(self, above: int | None = None) -> list[int]:
+        floor = self.high_mark() if above is None else above
+        numbers = (int(name[:10]) for name in names_in(self.folder) if len(name) == 15 and name.endswith(".json") and name[:10].isdigit())
+        return sorted(number for number in numbers if number > floor)
+
+    def _read_chunk(self, chunk: int) -> dict[int, Any]:
+        if self._chunk[0] != chunk:
+            path = self._folded / f"{chunk * CHUNK:010d}.json.gz"
+            data = read_or_none(path)
+            if data is None:
+                raise StateError(
+                    f"{path} is missing: it holds records {chunk * CHUNK} to {chunk * CHUNK + CHUNK - 1}", remedy="restore it from a backup"
+                )
+            try:
+                plain = gzip.decompress(data)
+            except (OSError, EOFError, ValueError) as error:
+                raise StateError(f"{path} is torn: {error}", remedy="restore it from a backup") from error
+            self._chunk = (chunk, dict(unseal(plain, f"{self._kind}-folded", FORMAT, path)))
+        return self._chunk[1]
+
+    def _path(self, number: int) -> Path:
+        return self.folder / f"{number:010d}.json"

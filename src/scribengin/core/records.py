@@ -1,0 +1,49 @@
+"""Sealed records: small JSON files with a kind, a format number and a checksum, so that a torn or edited one is noticed.
+
+`{"kind":"decision","format":1,"crc32":"0badcafe","body":…}`: the checksum covers the body's bytes as they stand in the file.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from typing import Any
+
+import msgspec
+
+from scribengin.core.errors import StateError
+
+_ENCODER = msgspec.json.Encoder(order="deterministic")
+_HEAD = re.compile(rb'\{"kind":"([a-z-]+)","format":(\d+),"crc32":"([0-9a-f]{8})","body":')
+_END = b"}\n"
+
+
+def canonical(body: Any) -> bytes:
+    """The one JSON text of a value: keys sorted, no blanks."""
+    return _ENCODER.encode(body)
+
+
+def seal(kind: str, format: int, body: Any) -> bytes:
+    """The bytes of a record. `body` is JSON (texts, numbers, lists, mappings with text keys)."""
+    text = canonical(body)
+    return b'{"kind":"%s","format":%d,"crc32":"%08x","body":' % (kind.encode(), format, zlib.crc32(text)) + text + _END
+
+
+def unseal(data: bytes, kind: str, format: int, where: object) -> Any:
+    """The body of a record. Raises StateError, which names `where`, for one that is torn, edited, of another kind or newer format."""
+    head = _HEAD.match(data)
+    remedy = "restore the file from a backup; without one, `scribengin reset` begins anew"
+    if head is None or not data.endswith(_END):
+        raise StateError(f"{where} is torn: {len(data)} bytes that are no {kind} record", remedy=remedy)
+    found, number, crc = head[1].decode(), int(head[2]), head[3].decode()
+    if found != kind:
+        raise StateError(f"{where} holds a {found} record where a {kind} record belongs", remedy=remedy)
+    if number > format:
+        raise StateError(
+            f"{where} was written by a newer Scribengin (format {number}, this one reads up to {format})",
+            remedy="run the newer version",
+        )
+    text = data[head.end() : -len(_END)]
+    if f"{zlib.crc32(text):08x}" != crc:
+        raise StateError(f"{where} was changed after it was written: its checksum is {zlib.crc32(text):08x}, not {crc}", remedy=remedy)
+    return msgspec.json.decode(text)

@@ -1,0 +1,150 @@
+"""Dead letters: JSON lines in `dead/<batch>/<attempt>.jsonl`. A segment counts only when a decision names it."""
+
+from __future__ import annotations
+
+import base64
+import os
+import zlib
+from contextlib import suppress
+from dataclasses import asdict
+from itertools import islice
+from typing import IO, TYPE_CHECKING, Any
+
+import msgspec
+
+from scribengin.core.errors import StateError
+from scribengin.core.storage import make_folder, names_in, read_or_none, remove_tree, replace, sync_folder
+from scribengin.state.contract import DeadLetter, DeadSegment
+from scribengin.state.decisions import Decisions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from scribengin.state.folder import QueryFolder
+
+_MARK = "purged"
+
+
+class DeadWriter:
+    """The letters of one attempt, all of one Batch. Executor side; no file is made before the first letter."""
+
+    def __init__(self, folder: Path, attempt: str) -> None:
+        self._folder = folder
+        self._attempt = attempt
+        self._file: IO[bytes] | None = None
+        self._name = ""
+        self._rows = self._bytes = self._crc = 0
+
+    def write(self, letter: DeadLetter) -> None:
+        """Append a letter; durable at `close`. Raises OSError."""
+        if self._file is None:
+            folder = self._folder / f"{letter.batch:010d}"
+            make_folder(folder)
+            self._name = f"{folder.name}/{self._attempt}.jsonl"
+            self._file = (folder / f"{self._attempt}.jsonl").open("xb")
+        line = msgspec.json.encode(letter_as_json(letter)) + b"\n"
+        self._file.write(line)
+        self._rows += 1
+        self._bytes += len(line)
+        self._crc = zlib.crc32(line, self._crc)
+
+    def close(self) -> DeadSegment | None:
+        """Make the letters durable; None where there were none."""
+        if self._file is None:
+            return None
+        with self._file as file:
+            file.flush()
+            os.fsync(file.fileno())
+        sync_folder((self._folder / self._name).parent)
+        return DeadSegment(self._name, self._rows, self._bytes, self._crc)
+
+    def abort(self) -> None:
+        """Remove what was written. Never raises."""
+        if self._file is None:
+            return
+        path = self._folder / self._name
+        with suppress(OSError):  # a full disk: nothing is kept anyway
+            self._file.close()
+        with suppress(OSError):  # other attempts write there; recovery removes what stays
+            path.unlink(missing_ok=True)
+            path.parent.rmdir()
+
+
+def read_letters(query: QueryFolder, *, start: int = 0, limit: int | None = None) -> Iterator[DeadLetter]:
+    """The letters of all decided Batches in order, from number `start` of them on. Raises StateError for a torn segment."""
+    letters = _letters(query, start)
+    return islice(letters, limit) if limit is not None else letters
+
+
+def _letters(query: QueryFolder, start: int) -> Iterator[DeadLetter]:
+    skip = start
+    for decision in Decisions(query.decisions).since():
+        for segment in decision.dead:
+            if skip >= segment.rows:
+                skip -= segment.rows
+                continue
+            yield from islice(read_segment(query, segment), skip, None)
+            skip = 0
+
+
+def read_segment(query: QueryFolder, segment: DeadSegment) -> Iterator[DeadLetter]:
+    """The letters of one segment. Raises StateError where the file is missing, torn or changed."""
+    path = query.dead / segment.name
+    data = read_or_none(path)
+    if data is None:
+        raise StateError(f"the dead letters in {path} are missing: {segment.rows} of them", remedy="restore the file from a backup")
+    if len(data) != segment.bytes or zlib.crc32(data) != segment.crc:
+        raise StateError(
+            f"the dead letters in {path} were changed: {len(data)} bytes, not the {segment.bytes} that were decided",
+            remedy="restore the file from a backup",
+        )
+    for line in data.splitlines():
+        yield letter_from_json(msgspec.json.decode(line))
+
+
+def find_letters(query: QueryFolder, prefix: str) -> Iterator[DeadLetter]:
+    """The letters whose id begins so."""
+    return (letter for letter in read_letters(query) if letter.id.startswith(prefix))
+
+
+def purge_dead(query: QueryFolder) -> int:
+    """Under the lease: delete segments of decided Batches that their decision does not name; returns how many.
+
+    Those of an undecided Batch stay: a driver that sleeps may decide it yet.
+    """
+    decisions = Decisions(query.decisions)
+    newest = decisions.newest()
+    if newest is None:
+        return 0
+    mark = int(read_or_none(query.dead / _MARK) or b"-1")
+    purged = 0
+    for name in sorted(name for name in names_in(query.dead) if name.isdigit() and mark < int(name) <= newest.batch.number):
+        decision = decisions.read(int(name))
+        kept = {segment.name for segment in decision.dead} if decision is not None else set()
+        orphans = [file for file in names_in(query.dead / name) if f"{name}/{file}" not in kept]
+        for file in orphans:
+            (query.dead / name / file).unlink(missing_ok=True)
+        purged += len(orphans)
+        if not kept:
+            remove_tree(query.dead / name)
+    if query.dead.is_dir():
+        replace(query.dead / _MARK, str(newest.batch.number).encode())
+    return purged
+
+
+def letter_as_json(letter: DeadLetter) -> dict[str, Any]:
+    """The letter's line: `payload` is text, or `payload_base64` where the bytes are no UTF-8."""
+    data = asdict(letter)
+    payload = data.pop("payload")
+    try:
+        return data | {"payload": payload.decode()}
+    except UnicodeDecodeError:
+        return data | {"payload_base64": base64.b64encode(payload).decode()}
+
+
+def letter_from_json(data: dict[str, Any]) -> DeadLetter:
+    """The letter that `letter_as_json` gave."""
+    encoded = data.pop("payload_base64", None)
+    payload = base64.b64decode(encoded) if encoded is not None else data.pop("payload").encode()
+    return DeadLetter(**data, payload=payload)

@@ -1,0 +1,145 @@
+"""Decision records: what each Batch of a Query is, said once. The consensus point; Spark's own log is none."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from scribengin.connectors.contract import BatchId, Receipt
+from scribengin.core import faults
+from scribengin.core.errors import FencedError, StateError
+from scribengin.core.numbered_log import NumberedLog
+from scribengin.core.records import canonical
+from scribengin.state.contract import Counts, DeadSegment, Decision, SourceRange
+from scribengin.state.totals import Totals
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from scribengin.connectors.contract import SourceStream
+
+_HASH_FORMAT = 1
+
+
+class Decisions:
+    """The decision records of one Query. Reading needs no lease; deciding is safe without one, and pointless."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._log = NumberedLog(folder, "decision")
+
+    def decide(self, decision: Decision) -> Decision:
+        """Write the Batch's decision durably if there is none; returns the one that stands there, to be published.
+
+        An earlier one stands, whatever its Term, when it was made over the same input. Raises FencedError where a newer Term has decided
+        otherwise, StateError where the numbers leave a gap or the input differs.
+        """
+        number = decision.batch.number
+        self._check_order(decision)
+        faults.reached("decide.before")
+        stored = decision_from_json(self._log.put(number, decision_as_json(decision)))
+        faults.reached("decide.after")
+        if stored.batch.lineage != decision.batch.lineage or stored.input_hash != decision.input_hash:
+            kind = FencedError if stored.batch.term > decision.batch.term else StateError
+            raise kind(
+                f"batch {number} of {decision.batch.query} was decided over other input at {stored.decided_at}, "
+                f"under term {stored.batch.term}; this is term {decision.batch.term}",
+                remedy="stop this driver; restart the flow, which goes on from what was decided",
+            )
+        if self._log.wants_folding(number):
+            self.fold()
+        return stored
+
+    def read(self, number: int) -> Decision | None:
+        """The decision of Batch `number`, or None where it is undecided. Raises StateError for a torn or edited record."""
+        body = self._log.read(number)
+        return None if body is None else decision_from_json(body)
+
+    def newest(self) -> Decision | None:
+        """The last decided Batch, or None. As fast after 100,000 Batches as after 1,000."""
+        number = self._log.newest()
+        return None if number is None else self.read(number)
+
+    def since(self, number: int = 0) -> Iterator[Decision]:
+        """Decisions from `number` on, in order; old ones a thousand in memory at a time."""
+        for _, body in self._log.since(number):
+            yield decision_from_json(body)
+
+    def totals(self) -> Totals:
+        """What all decisions come to: the folded ones from their summary, the others one by one."""
+        high, summary = self._log.summary()
+        totals = Totals() if summary is None else Totals.from_json(summary)
+        for decision in self.since(high + 1):
+            totals.add(decision)
+        return totals
+
+    def fold(self) -> None:
+        """Fold old records into few files, their totals into a summary; see `NumberedLog`."""
+        self._log.fold(_summarize)
+
+    def _check_order(self, decision: Decision) -> None:
+        before = self.read(decision.batch.number - 1)
+        if before is None:
+            newest = self._log.newest()
+            if newest is not None and newest < decision.batch.number:
+                raise StateError(
+                    f"batch {decision.batch.number} of {decision.batch.query} would leave a gap: the last decided one is {newest}",
+                    remedy="restore the state folder as a whole; its parts belong together",
+                )
+        elif before.batch.term > decision.batch.term:
+            raise FencedError(
+                f"batch {before.batch.number} of {decision.batch.query} was decided under term {before.batch.term}; "
+                f"this is term {decision.batch.term}",
+                remedy="another driver has taken over; stop this one",
+            )
+
+
+def input_hash(batch: BatchId, ranges: Iterable[SourceRange], streams: Mapping[str, Sequence[SourceStream]], fingerprint: str) -> str:
+    """What a Batch is made from, as a SHA-256: lineage, number, the sources' ranges with their streams, the plan.
+
+    Not the Term: a successor may go on from it. Not the rows: a step may be random.
+    """
+    over = [
+        _HASH_FORMAT,
+        [batch.flow, batch.query, batch.lineage, batch.number],
+        [[each.source, each.start, each.end, [stream.as_json() for stream in streams[each.source]]] for each in ranges],
+        fingerprint,
+    ]
+    return hashlib.sha256(canonical(over)).hexdigest()
+
+
+def decision_as_json(decision: Decision) -> dict[str, Any]:
+    """The body of the record."""
+    return {
+        "batch": asdict(decision.batch),
+        "input_hash": decision.input_hash,
+        "plan": decision.plan,
+        "sources": [asdict(each) for each in decision.sources],
+        "receipts": [receipt.as_json() for receipt in decision.receipts],
+        "dead": [asdict(segment) for segment in decision.dead],
+        "counts": {node: counts.as_json() for node, counts in decision.counts.items()},
+        "decided_at": decision.decided_at,
+    }
+
+
+def decision_from_json(body: Mapping[str, Any]) -> Decision:
+    """The decision that `decision_as_json` wrote."""
+    return Decision(
+        BatchId(**body["batch"]),
+        body["input_hash"],
+        body["plan"],
+        tuple(SourceRange(**each) for each in body["sources"]),
+        tuple(Receipt.from_json(each) for each in body["receipts"]),
+        tuple(DeadSegment(**each) for each in body["dead"]),
+        {node: Counts.from_json(counts) for node, counts in body["counts"].items()},
+        body["decided_at"],
+    )
+
+
+def _summarize(summary: Any | None, bodies: Iterable[Any]) -> dict[str, Any]:
+    totals = Totals() if summary is None else Totals.from_json(summary)
+    for body in bodies:
+        totals.add(decision_from_json(body))
+    return totals.as_json()

@@ -1,0 +1,132 @@
+"""Where state lies: `<root>/<flow>/<tier>/<query>/…`, and whose it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from uuid import uuid4
+
+from scribengin.core.errors import Refused, StateError
+from scribengin.core.records import seal, unseal
+from scribengin.core.storage import make_folder, names_in, put_if_absent, read_or_none, replace
+
+_KIND, _FORMAT = "installation", 1
+
+
+@dataclass(frozen=True, slots=True)
+class QueryFolder:
+    """The state of one Query. Parts belong together: to copy or restore one of them alone contradicts the others."""
+
+    path: Path
+
+    @property
+    def name(self) -> str:
+        """The Query's name."""
+        return self.path.name
+
+    @property
+    def checkpoint(self) -> Path:
+        """Spark's own."""
+        return self.path / "checkpoint"
+
+    @property
+    def sources(self) -> Path:
+        """A log per source."""
+        return self.path / "sources"
+
+    @property
+    def decisions(self) -> Path:
+        """The decision records."""
+        return self.path / "decisions"
+
+    @property
+    def dead(self) -> Path:
+        """Dead letters."""
+        return self.path / "dead"
+
+    @property
+    def ledger(self) -> Path:
+        """What is made from the decisions and can be made again."""
+        return self.path / "ledger"
+
+    @property
+    def lineage(self) -> Path:
+        """The lineage's record."""
+        return self.path / "lineage.json"
+
+
+class StateFolder:
+    """The state of one tier of a flow. `root` is `.scribengin` beside the flow unless the person said otherwise."""
+
+    def __init__(self, root: Path, flow: str, tier: str = "main") -> None:
+        self.root = root
+        self.flow = flow
+        self.tier = tier
+        self.path = root / flow / tier
+
+    @property
+    def lock(self) -> Path:
+        """The file whose lock is the lease."""
+        return self.path / "lock"
+
+    def query(self, name: str) -> QueryFolder:
+        """The folder of a Query, which need not be there yet."""
+        return QueryFolder(self.path / name)
+
+    def queries(self) -> list[QueryFolder]:
+        """The Queries that have state here, by name."""
+        return [QueryFolder(self.path / name) for name in sorted(names_in(self.path)) if (self.path / name / "lineage.json").is_file()]
+
+    def read_owner(self) -> str:
+        """The id of this installation, made at the first call.
+
+        A folder that was moved stays the same installation. Raises Refused for a copy whose original is still there: both would
+        go on from the same point and write everything twice.
+        """
+        return read_owner(self.root)
+
+
+def read_owner(root: Path) -> str:
+    """See `StateFolder.read_owner`."""
+    make_folder(root)
+    file = root / "installation.json"
+    here = {"path": str(root.resolve()), "device": root.stat().st_dev, "inode": root.stat().st_ino}
+    data = read_or_none(file)
+    if data is None:
+        put_if_absent(
+            file, seal(_KIND, _FORMAT, {"id": uuid4().hex, "created_at": datetime.now(UTC).isoformat(timespec="seconds"), **here})
+        )
+        data = file.read_bytes()
+    body = unseal(data, _KIND, _FORMAT, file)
+    known = {name: body[name] for name in here}
+    if known != here:
+        _check_copy(root, body)
+        replace(file, seal(_KIND, _FORMAT, body | here))
+    return str(body["id"])
+
+
+def renew_owner(root: Path) -> str:
+    """Make this folder an installation of its own: what `reset` does to a copy. Its outputs are then another's."""
+    (root / "installation.json").unlink(missing_ok=True)
+    return read_owner(root)
+
+
+def _check_copy(root: Path, body: dict[str, object]) -> None:
+    """Another inode at another path, and the recorded path holds the same installation: this one is a copy."""
+    original = Path(str(body["path"]))
+    if not original.is_dir() or original.samefile(root):
+        return
+    data = read_or_none(original / "installation.json")
+    if data is None:
+        return
+    try:
+        other = unseal(data, _KIND, _FORMAT, original)
+    except StateError:
+        return
+    if other["id"] == body["id"]:
+        raise Refused(
+            f"the state folder {root} is a copy of {original}, which is still there: both would write the same records",
+            remedy=f"run from {original}, or move it away, or begin anew in the copy: scribengin reset FLOW --yes",
+            code="state-copied",
+        )

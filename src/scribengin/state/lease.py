@@ -1,0 +1,178 @@
+"""The lease: the right to run a tier on this machine, a lock on a file, with a Term that rises at each take.
+
+Nothing that keeps records rests on the lease: decisions and sinks hold against a driver that lost it and does not know yet.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import socket
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from scribengin.core import faults
+from scribengin.core.errors import FencedError, Refused
+from scribengin.core.storage import make_folder, names_in, put_if_absent
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from types import TracebackType
+
+    from scribengin.state.folder import StateFolder
+
+_POLL_S = 0.05
+_KEPT_TERMS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who holds a lease."""
+
+    term: int
+    pid: int
+    host: str
+    since: str
+
+
+class Lease:
+    """A lease that is held. Release it, or leave its `with` block; the end of the process releases it too."""
+
+    def __init__(self, path: Path, handle: int, holder: Holder) -> None:
+        self.path = path
+        self.holder = holder
+        self._handle = handle
+
+    @property
+    def term(self) -> int:
+        """This lease's number: higher than that of every lease before."""
+        return self.holder.term
+
+    def check(self) -> None:
+        """Raise FencedError where the lease is lost: its lock file was taken away, or a newer Term has begun. Costs some 10 µs."""
+        terms = _terms(self.path)
+        if (terms / _name(self.term + 1)).exists():
+            raise self._lost("a newer driver has taken it")
+        if self._handle < 0:
+            raise self._lost("it was released")
+        try:
+            there, mine = self.path.stat(), os.fstat(self._handle)
+        except FileNotFoundError:
+            raise self._lost(f"{self.path} was taken away") from None
+        if (there.st_dev, there.st_ino) != (mine.st_dev, mine.st_ino):
+            raise self._lost(f"{self.path} was replaced")
+        if not (terms / _name(self.term)).exists():
+            raise self._lost(f"{terms} was emptied")
+
+    def release(self) -> None:
+        """Let the next one take it."""
+        if self._handle >= 0:
+            os.close(self._handle)
+            self._handle = -1
+
+    def _lost(self, why: str) -> FencedError:
+        return FencedError(
+            f"the lease of {self.path.parent} (term {self.term}) is lost: {why}", remedy="this driver stops; nothing of it is visible"
+        )
+
+    def __enter__(self) -> Lease:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.release()
+
+
+def take_lease(folder: StateFolder, *, wait_s: float = 0.0) -> Lease:
+    """Take the lease of a tier, waiting up to `wait_s` seconds. Raises Refused, with the holder's pid and host."""
+    make_folder(folder.path)
+    deadline = time.monotonic() + wait_s
+    while (handle := _try_lock(folder.lock)) is None:
+        if time.monotonic() >= deadline:
+            raise _refusal(folder)
+        time.sleep(_POLL_S)
+    try:
+        holder = _next_term(folder)
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, msgspec.json.encode(holder) + b"\n", 0)
+        os.fsync(handle)
+    except BaseException:
+        os.close(handle)
+        raise
+    faults.reached("lease.taken")
+    return Lease(folder.lock, handle, holder)
+
+
+def read_holder(folder: StateFolder) -> Holder | None:
+    """Who holds the lease now, or None."""
+    try:
+        handle = os.open(folder.lock, os.O_RDONLY)
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return _written_holder(folder)
+    finally:
+        os.close(handle)
+    return None
+
+
+def _try_lock(path: Path) -> int | None:
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with suppress(FileNotFoundError):
+            # a lock on a file that was taken away meanwhile is none
+            if os.path.samestat(path.stat(), os.fstat(handle)):
+                return handle
+    except BlockingIOError:
+        pass
+    os.close(handle)
+    return None
+
+
+def _next_term(folder: StateFolder) -> Holder:
+    """The next Term, durable. Its record is put-if-absent: even drivers whose lock file was taken away never share one."""
+    terms = _terms(folder.lock)
+    written = _written_holder(folder)
+    term = max((int(name[:10]) for name in names_in(terms)), default=0)
+    term = max(term, written.term if written is not None else 0)
+    while True:
+        term += 1
+        holder = Holder(term, os.getpid(), socket.gethostname(), datetime.now(UTC).isoformat(timespec="seconds"))
+        if put_if_absent(terms / _name(term), msgspec.json.encode(holder)):
+            break
+    for name in names_in(terms):
+        if int(name[:10]) <= term - _KEPT_TERMS:
+            (terms / name).unlink(missing_ok=True)
+    return holder
+
+
+def _written_holder(folder: StateFolder) -> Holder | None:
+    try:
+        return msgspec.json.decode(folder.lock.read_bytes(), type=Holder)
+    except (FileNotFoundError, msgspec.DecodeError):  # a holder that died while it wrote its name
+        return None
+
+
+def _refusal(folder: StateFolder) -> Refused:
+    holder = _written_holder(folder)
+    who = "another process" if holder is None else f"process {holder.pid} on {holder.host}, since {holder.since}"
+    details: dict[str, Any] = {
+        "remedy": f"stop it (kill -INT {holder.pid}) or wait for its end" if holder else "try again",
+        "code": "already-running",
+    }
+    return Refused(f'flow "{folder.flow}" is running already on {folder.path}: {who}', **details)
+
+
+def _terms(lock: Path) -> Path:
+    return lock.parent / "terms"
+
+
+def _name(term: int) -> str:
+    return f"{term:010d}.json"

@@ -1,0 +1,73 @@
+"""The ledger: what came of every record that went into a Query, and whether it adds up. Made from the decisions alone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scribengin.state.decisions import Decisions
+from scribengin.state.totals import SinkTotals, Totals
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+
+    from scribengin.state.contract import Counts, Decision
+    from scribengin.state.folder import QueryFolder
+
+__all__ = ["Ledger", "SinkTotals", "Totals", "balance", "read_batches", "read_totals"]
+
+
+def read_totals(query: QueryFolder) -> Totals:
+    """What the lineage has done so far."""
+    return Decisions(query.decisions).totals()
+
+
+def read_batches(query: QueryFolder, *, since: int = 0) -> Iterator[Decision]:
+    """The decided Batches from number `since` on, in order: the ledger's rows."""
+    return Decisions(query.decisions).since(since)
+
+
+class Ledger:
+    """Totals that are brought up to date by reading only what is new: for displays and metrics."""
+
+    def __init__(self, query: QueryFolder) -> None:
+        self._decisions = Decisions(query.decisions)
+        self._totals = self._decisions.totals()
+
+    def read(self) -> Totals:
+        """The totals now."""
+        for decision in self._decisions.since(self._totals.last + 1):
+            self._totals.add(decision)
+        return self._totals
+
+
+def balance(
+    counts: Mapping[str, Counts], *, stateful: Collection[str] = (), feeders: Mapping[str, Sequence[str]] | None = None
+) -> list[str]:
+    """What does not add up, a sentence each; [] when all does.
+
+    A stateless node must put out, filter or bury all it took in or made. A stateful one must have taken in, or dropped as late or
+    dead, all that its feeders put out. Where `feeders` (node → ids, `step.branch` too) are given, so must every other node that is not
+    fed from a branch: a step counts its branches together.
+    """
+    violations = []
+    for node, count in counts.items():
+        if node not in stateful:
+            took, gave = count.rows_in + count.made, count.out + count.filtered + count.dead
+            if took != gave:
+                made = f" + {count.made} made" if count.made else ""
+                parts = f"{count.out} out + {count.filtered} filtered + {count.dead} dead"
+                violations.append(f'"{node}": {count.rows_in} in{made}, but {parts}: {_difference(took, gave)}')
+        fed_by = (feeders or {}).get(node, ())
+        if fed_by and all(feeder in counts for feeder in fed_by):
+            fed = sum(counts[feeder].out for feeder in fed_by)
+            arrived = count.rows_in + (count.late + count.dead if node in stateful else 0)
+            if fed != arrived:
+                also = f" + {count.late} late + {count.dead} dead" if node in stateful else ""
+                names = " and ".join(f'"{feeder}"' for feeder in fed_by)
+                violations.append(f'"{node}": {names} put out {fed}, but {count.rows_in} in{also} arrived: {_difference(fed, arrived)}')
+    return violations
+
+
+def _difference(expected: int, found: int) -> str:
+    rows = abs(expected - found)
+    return f"{rows} {'row is' if rows == 1 else 'rows are'} {'missing' if found < expected else 'too many'}"

@@ -1,0 +1,34 @@
+"""After a start, under the lease: finish what was decided, and clear away what can never be decided any more."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scribengin.core import faults
+from scribengin.state.dead import purge_dead
+from scribengin.state.decisions import Decisions
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from scribengin.connectors.contract import Sink
+    from scribengin.state.contract import Decision
+    from scribengin.state.folder import QueryFolder
+    from scribengin.state.lease import Lease
+
+
+def recover_query(query: QueryFolder, sinks: Mapping[str, Sink], *, lineage: str, lease: Lease) -> Decision | None:
+    """Publish the newest decision at every sink, delete orphans of decided Batches; returns that decision.
+
+    The sinks must be prepared. Every older decision was published before the next was made. May be killed at any point and done again.
+    """
+    lease.check()
+    faults.reached("recovery.before")
+    newest = Decisions(query.decisions).newest()
+    before = 0 if newest is None else newest.batch.number + 1
+    for id_, sink in sinks.items():
+        sink.recover(None if newest is None else newest.of_sink(id_), lineage=lineage, before=before)
+        faults.reached("recovery.mid")
+    purge_dead(query)
+    faults.reached("recovery.after")
+    return newest

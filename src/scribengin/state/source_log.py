@@ -1,0 +1,73 @@
+"""The log of one source: entry n holds the SourceStreams that were handed out n-th, durable before any is read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from scribengin.connectors.contract import SourceStream
+from scribengin.core.errors import StateError
+from scribengin.core.numbered_log import NumberedLog
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
+
+
+class SourceLog:
+    """Used by Spark's planner process, which appends, and by the driver. One thread at a time."""
+
+    def __init__(self, folder: Path, source: str) -> None:
+        self.source = source
+        self._log = NumberedLog(folder / source, "source-entry")
+        self._length = -1
+
+    def append(self, n: int, streams: Sequence[SourceStream]) -> list[SourceStream]:
+        """Write entry `n` durably unless it is there; returns what stands there, another driver's where it was first.
+
+        Raises StateError where entry n-1 is missing: a gap would lose what it held.
+        """
+        if n > self.length():
+            raise StateError(
+                f'source "{self.source}": entry {n} would leave a gap, the log in {self._log.folder} ends at {self.length()}',
+                remedy="restore the state folder as a whole; its parts belong together",
+            )
+        stored = self._log.put(n, [stream.as_json() for stream in streams])
+        if self._log.wants_folding(n):
+            self.fold()
+        return _streams(stored)
+
+    def read(self, n: int) -> list[SourceStream]:
+        """Entry `n`. Raises StateError where it is missing."""
+        stored = self._log.read(n)
+        if stored is None:
+            raise StateError(
+                f'source "{self.source}": entry {n} is missing in {self._log.folder}, which ends at {self.length()}',
+                remedy="restore the state folder as a whole; its parts belong together",
+            )
+        return _streams(stored)
+
+    def range(self, start: int, end: int) -> list[SourceStream]:
+        """The streams of entries `start` (inclusive) to `end` (exclusive), in order."""
+        return [stream for n in range(start, end) for stream in self.read(n)]
+
+    def length(self) -> int:
+        """How many entries there are. After the first call it costs one look for the next entry."""
+        if self._length < 0:
+            newest = self._log.newest()
+            self._length = 0 if newest is None else newest + 1
+        while self._log.has(self._length):
+            self._length += 1
+        return self._length
+
+    def entries(self, start: int = 0) -> Iterator[list[SourceStream]]:
+        """All entries from `start` on, in order, old ones a thousand in memory at a time."""
+        for _, body in self._log.since(start):
+            yield _streams(body)
+
+    def fold(self) -> None:
+        """Fold old entries into few files; see `NumberedLog`."""
+        self._log.fold(lambda summary, bodies: {"entries": (summary or {"entries": 0})["entries"] + sum(1 for _ in bodies)})
+
+
+def _streams(body: Iterable[dict[str, Any]]) -> list[SourceStream]:
+    return [SourceStream.from_json(data) for data in body]

@@ -1,0 +1,71 @@
+"""What the decisions of a lineage come to, so far."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from scribengin.state.contract import Counts
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from scribengin.state.contract import Decision
+
+
+@dataclass(slots=True)
+class SinkTotals:
+    """What the receipts of one sink say."""
+
+    rows: int = 0
+    bytes: int = 0
+    files: int = 0
+
+
+@dataclass(slots=True)
+class Totals:
+    """Sums over `batches` decisions. `nodes` maps node id → counts, `sinks` sink id → receipts, `dead` counts letters in segments.
+
+    `held` of a node is that of the last Batch.
+    """
+
+    batches: int = 0
+    nodes: dict[str, Counts] = field(default_factory=dict)
+    sinks: dict[str, SinkTotals] = field(default_factory=dict)
+    dead: int = 0
+    last: int = -1
+    """the number of the last Batch counted; -1 for none"""
+
+    def add(self, decision: Decision) -> None:
+        """Count one more Batch. Each one once, in order."""
+        self.batches += 1
+        self.last = decision.batch.number
+        for node, counts in decision.counts.items():
+            self.nodes.setdefault(node, Counts()).add(counts)
+        for receipt in decision.receipts:
+            sink = self.sinks.setdefault(receipt.sink, SinkTotals())
+            sink.rows += receipt.rows
+            sink.bytes += receipt.bytes
+            sink.files += len(receipt.segments)
+        self.dead += sum(segment.rows for segment in decision.dead)
+
+    def as_json(self) -> dict[str, Any]:
+        """The form in a summary."""
+        return {
+            "batches": self.batches,
+            "nodes": {node: counts.as_json() for node, counts in self.nodes.items()},
+            "sinks": {sink: asdict(totals) for sink, totals in self.sinks.items()},
+            "dead": self.dead,
+            "last": self.last,
+        }
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Totals:
+        """The totals that `as_json` wrote."""
+        return Totals(
+            data["batches"],
+            {node: Counts.from_json(counts) for node, counts in data["nodes"].items()},
+            {sink: SinkTotals(**totals) for sink, totals in data["sinks"].items()},
+            data["dead"],
+            data["last"],
+        )
