@@ -1,7 +1,7 @@
 """Which connectors there are: the built-in ones and those of the entry points `scribengin.connectors`.
 
 A connector is a module (or any object) with `SOURCE` and/or `SINK` (`core.options.NodeType`) and the functions
-`source(place) -> Source`, `sink(place) -> Sink`. Declarations are read at once, code only when a node is built.
+`make_source(place) -> Source`, `make_sink(place) -> Sink`. Declarations are read at once, code only when a node is built.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ def sink_types() -> dict[str, NodeType]:
 def open_source(type_: str, place: Place) -> Source:
     """The configured source. KeyError for a type that is not there: the checks have told it before."""
     module: Any = next(m for m in _modules().values() if hasattr(m, "SOURCE") and m.SOURCE.type == type_)
-    source: Source = module.source(place)
+    source: Source = module.make_source(place)
     return source
 
 
 def open_sink(type_: str, place: Place) -> Sink:
     """The configured sink. KeyError for a type that is not there: the checks have told it before."""
     module: Any = next(m for m in _modules().values() if hasattr(m, "SINK") and m.SINK.type == type_)
-    sink: Sink = module.sink(place)
+    sink: Sink = module.make_sink(place)
     return sink

@@ -3,10 +3,10 @@
 from scribengin.connectors.console.options import SINK
 from scribengin.connectors.contract import Place, Sink
 
-__all__ = ["SINK", "sink"]
+__all__ = ["SINK", "make_sink"]
 
 
-def sink(place: Place) -> Sink:
+def make_sink(place: Place) -> Sink:
     """The configured sink."""
     from scribengin.connectors.console.sink import ConsoleSink
 

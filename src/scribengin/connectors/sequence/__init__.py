@@ -3,10 +3,10 @@
 from scribengin.connectors.contract import Place, Source
 from scribengin.connectors.sequence.options import SOURCE
 
-__all__ = ["SOURCE", "source"]
+__all__ = ["SOURCE", "make_source"]
 
 
-def source(place: Place) -> Source:
+def make_source(place: Place) -> Source:
     """The configured source."""
     from scribengin.connectors.sequence.source import SequenceSource
 

@@ -1,0 +1,117 @@
+"""What a Query has done in this process, as figures for displays and metrics: fed by commits, read several times a second."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from scribengin.local.contract import QueryView
+from scribengin.state.contract import Counts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from scribengin.spark.commit import Committed
+    from scribengin.spark.query import QueryRun
+
+RATE_WINDOW_S = 10.0
+
+
+class Meter:
+    """Thread-safe: `committed` is called by the Query's thread, `view` by the display's."""
+
+    def __init__(self, sources: tuple[str, ...], sinks: tuple[str, ...], now: Callable[[], float] = time.monotonic) -> None:
+        self._sources = sources
+        self._sinks = sinks
+        self._now = now
+        self._lock = threading.Lock()
+        self._begun = now()
+        self._recent: deque[tuple[float, int]] = deque()
+        self._phases: Mapping[str, float] = {}
+        self._done = {"files": 0, "bytes": 0, "rows": 0}
+        self.batches = 0
+        self.rows = Counts()
+
+    def committed(self, batch: Committed) -> None:
+        """Count a Batch that is through; a replayed one was counted by the process that decided it."""
+        with self._lock:
+            self._phases = batch.phases_s
+            if batch.replayed:
+                return
+            rows = query_rows(batch.decision.counts, self._sources, self._sinks)
+            self.batches += 1
+            self.rows.add(rows)
+            self._recent.append((self._now(), rows.rows_in))
+            for stream in (stream for streams in batch.streams.values() for stream in streams):
+                self._done["files"] += stream.files
+                self._done["bytes"] += stream.bytes
+                self._done["rows"] += stream.rows or 0
+
+    def view(self, name: str, run: QueryRun | None) -> QueryView:
+        """The figures now; rates are over the last seconds and decay when nothing arrives."""
+        with self._lock:
+            now = self._now()
+            while self._recent and self._recent[0][0] < now - RATE_WINDOW_S:
+                self._recent.popleft()
+            span = min(RATE_WINDOW_S, max(now - self._begun, 0.001))
+            rate = sum(rows for _, rows in self._recent) / span
+            backlog = {} if run is None else _sum(run.progress.backlog)
+            left, done_part = self._left(backlog)
+            eta = None if left is None or done_part is None or done_part <= 0 else (now - self._begun) * left / done_part
+            return QueryView(
+                name,
+                run.state if run is not None else "starting",  # type: ignore[arg-type]
+                self.batches,
+                now - self._begun,
+                self.rows.rows_in,
+                self.rows.out,
+                self.rows.filtered,
+                self.rows.dead,
+                self.rows.late,
+                rate,
+                dict(self._phases),
+                backlog.get("rows"),
+                backlog.get("files"),
+                backlog.get("bytes"),
+                backlog.get("oldest_s"),
+                None if left is None or done_part is None else 1.0 - left,
+                eta,
+                "" if run is None else run.progress.watermark,
+                "" if run is None else run.message,
+            )
+
+    def _left(self, backlog: Mapping[str, Any]) -> tuple[float | None, float | None]:
+        """(share that is left, share that is done), by the finest figure the sources give; None where no end is known."""
+        if backlog.get("more", True):
+            return None, None
+        for figure in ("rows", "bytes", "files"):
+            waits = backlog.get(figure)
+            total = (waits or 0) + self._done[figure]
+            if waits is not None and total:
+                return waits / total, self._done[figure] / total
+        return None, None
+
+
+def _sum(backlogs: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    summed: dict[str, Any] = {"more": any(backlog["more"] for backlog in backlogs.values())} if backlogs else {}
+    for figure in ("rows", "files", "bytes"):
+        known = [backlog[figure] for backlog in backlogs.values()]
+        summed[figure] = sum(known) if known and None not in known else None
+    ages = [backlog["oldest_s"] for backlog in backlogs.values() if backlog["oldest_s"] is not None]
+    summed["oldest_s"] = max(ages, default=None)
+    return summed
+
+
+def query_rows(counts: Mapping[str, Counts], sources: tuple[str, ...], sinks: tuple[str, ...]) -> Counts:
+    """A Query's rows: in from its sources, out to its sinks, and what happened to the others on the way."""
+    rows = Counts()
+    for node, count in counts.items():
+        rows.rows_in += count.rows_in if node in sources else 0
+        rows.out += count.out if node in sinks else 0
+        rows.filtered += count.filtered
+        rows.dead += count.dead
+        rows.late += count.late
+        rows.made += count.made
+    return rows

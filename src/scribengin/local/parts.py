@@ -1,0 +1,127 @@
+"""Everything one Query needs to run here: sources and sinks opened, lineage, recovery, the deep check."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from scribengin.local.prepare import limits_of, open_sinks, open_sources, source_place, static_streams
+from scribengin.spark.compile import QueryParts
+from scribengin.spark.letters import LetterRules
+from scribengin.spark.program import SourceRef
+from scribengin.spark.query import QueryRun
+from scribengin.spark.user_code import UserCode, pack
+from scribengin.state.ledger import Totals, balance, read_totals
+from scribengin.state.lineage import open_lineage
+from scribengin.state.recovery import recover_query
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Callable, Iterable, Mapping
+
+    from pyspark.sql import SparkSession
+
+    from scribengin.connectors.contract import Limits, Sink, SourceStream
+    from scribengin.connectors.contract import Source as OpenSource
+    from scribengin.local.contract import RunSettings
+    from scribengin.local.prepare import Prepared
+    from scribengin.plan.model import Plan, QueryPlan
+    from scribengin.spark.commit import Committed
+    from scribengin.spec.model import Source, Step
+    from scribengin.state.folder import QueryFolder
+    from scribengin.state.lease import Lease
+
+
+@dataclass(frozen=True, slots=True)
+class QueryBench:
+    """One Query, ready to run."""
+
+    spark: SparkSession
+    plan: QueryPlan
+    parts: QueryParts
+    folder: QueryFolder
+    lineage: str
+    lease: Lease
+    limits: Mapping[str, Limits]
+    static: Mapping[str, tuple[SourceStream, ...]]
+
+    def make_run(self, *, once: bool, stop: threading.Event, on_commit: Callable[[Committed], None]) -> QueryRun:
+        """A run of it in this process."""
+        return QueryRun(self.spark, self.parts, self.folder, self.lineage, self.lease, self.limits, self.static, once, stop, on_commit)
+
+    def totals(self) -> Totals:
+        """The counts of the whole lineage."""
+        return read_totals(self.folder)
+
+    def balance(self) -> tuple[str, ...]:
+        """What does not balance, over the whole lineage."""
+        return tuple(
+            f"query {self.plan.name}: {text}"
+            for text in balance(self.totals().nodes, stateful=stateful_runs(self.totals().nodes, self.plan))
+        )
+
+    def place_of(self, sink: str) -> str:
+        """Where a sink's rows stand, for people."""
+        node = self.parts.plan.flow.sinks[sink]
+        return str(node.options.get("path", node.type))
+
+
+def stateful_runs(nodes: Iterable[str], plan: QueryPlan) -> frozenset[str]:
+    """Of the ledger's nodes (`known+by_hour` is one) those that keep state."""
+    stateful = {node.id for node in plan.nodes if node.stateful}
+    return frozenset(name for name in nodes if stateful.intersection(name.split("+")))
+
+
+def build_parts(spark: SparkSession, prepared: Prepared, settings: RunSettings, lease: Lease) -> list[QueryBench]:
+    """Every Query, checked by Spark, recovered, its sinks claimed; nothing has started."""
+    plan = prepared.plan
+    sources, sinks = open_sources(plan.flow), open_sinks(plan.flow)
+    code = pack(plan.flow.folder, prepared.folder.root)
+    benches = [_bench(spark, prepared, query, lease, code, sources, sinks) for query in plan.queries]
+    return [_claimed(bench, prepared, adopt=settings.append_new_lineage) for bench in benches]
+
+
+def query_parts(
+    plan: Plan, query: QueryPlan, folder: QueryFolder, code: UserCode, sources: Mapping[str, OpenSource], sinks: Mapping[str, Sink]
+) -> QueryParts:
+    """What stays the same over all Batches."""
+    used = [*query.sources, *query.static_sources]
+    refs = {id_: SourceRef(id_, plan.flow.sources[id_].type, source_place(plan.flow, id_), index) for index, id_ in enumerate(used)}
+    nodes: list[Source | Step] = [*plan.flow.sources.values(), *plan.flow.steps.values()]
+    on_error = {node.id: plan.flow.on_error(node) for node in nodes}
+    rules = LetterRules(folder.dead, query.name, on_error)
+    schemas = {id_: sources[id_].resolve_schema() for id_ in used}
+    return QueryParts(plan, query, code, rules, refs, {sink: sinks[sink] for sink in query.sinks}, schemas)
+
+
+def _bench(
+    spark: SparkSession,
+    prepared: Prepared,
+    query: QueryPlan,
+    lease: Lease,
+    code: UserCode,
+    sources: Mapping[str, OpenSource],
+    sinks: Mapping[str, Sink],
+) -> QueryBench:
+    plan = prepared.plan
+    folder = prepared.folder.query(query.name)
+    parts = query_parts(plan, query, folder, code, sources, sinks)
+    limits = {id_: limits_of(parts.sources[id_].place.options) for id_ in query.sources}
+    static = {id_: static_streams(sources[id_]) for id_ in query.static_sources}
+    return QueryBench(spark, query, parts, folder, "", lease, limits, static)
+
+
+def _claimed(bench: QueryBench, prepared: Prepared, *, adopt: bool) -> QueryBench:
+    """Open the lineage, claim the sinks' places, finish what an earlier process decided."""
+    owner = prepared.folder.read_owner()
+    lineage = open_lineage(
+        bench.folder,
+        owner=owner,
+        fingerprint=bench.plan.fingerprint,
+        state_fingerprint=bench.plan.state_fingerprint,
+        sources=bench.plan.sources,
+    )
+    for sink in bench.parts.sinks.values():
+        sink.prepare(owner=owner, lineage=lineage.id, adopt=adopt)
+    recover_query(bench.folder, bench.parts.sinks, lineage=lineage.id, lease=bench.lease)
+    return replace(bench, lineage=lineage.id)

@@ -1,0 +1,150 @@
+"""`run`: a whole flow in this process, until it is through, stopped, or failed."""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from scribengin.core.problems import Place as TextPlace
+from scribengin.core.problems import Problem
+from scribengin.local.contract import QueryResult, RunResult, RunView, SinkResult
+from scribengin.local.meter import Meter, query_rows
+from scribengin.local.parts import QueryBench, build_parts
+from scribengin.local.prepare import prepare
+from scribengin.state.contract import Counts
+from scribengin.state.lease import take_lease
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from scribengin.local.contract import RunSettings
+    from scribengin.local.prepare import Prepared
+    from scribengin.spark.query import QueryRun
+
+_VIEW_S = 0.25
+
+
+def run_flow(path: Path, settings: RunSettings, watch: Callable[[RunView], None], *, spark: SparkSession | None = None) -> RunResult:
+    """Run the flow of a file. `watch` is called from this thread. `spark` lends a session (tests); else one is started and stopped.
+
+    Raises InputError, Refused or EnvironmentFault for what is known before the first Batch; a Query that fails later is in
+    the result.
+    """
+    begun = time.monotonic()
+
+    def show(phase: str) -> None:
+        watch(RunView(prepared.plan.flow.name if prepared else path.stem, phase, time.monotonic() - begun))  # type: ignore[arg-type]
+
+    prepared: Prepared | None = None
+    show("checking")
+    prepared = prepare(path, state=settings.state)
+    with ExitStack() as stack:
+        lease = stack.enter_context(take_lease(prepared.folder))
+        if spark is None:
+            show("starting spark")
+            spark = _start(prepared, settings)
+            stack.callback(spark.stop)
+        show("checking with spark")
+        benches = build_parts(spark, prepared, settings, lease)
+        return _Runner(prepared, settings, benches, watch, begun).run()
+
+
+def _start(prepared: Prepared, settings: RunSettings) -> SparkSession:
+    from scribengin.spark.session import start_session
+
+    scratch = prepared.folder.path / "tmp"
+    return start_session(prepared.plan.flow.name, master=settings.master, memory=settings.memory, conf=settings.spark_conf, folder=scratch)
+
+
+@dataclass(slots=True)
+class _Live:
+    bench: QueryBench
+    meter: Meter
+    run: QueryRun
+    thread: threading.Thread
+
+
+class _Runner:
+    def __init__(
+        self, prepared: Prepared, settings: RunSettings, benches: list[QueryBench], watch: Callable[[RunView], None], begun: float
+    ) -> None:
+        self._prepared = prepared
+        self._settings = settings
+        self._watch = watch
+        self._begun = begun
+        self._noted: set[str] = set()
+        self._live = [self._make(bench) for bench in benches]
+
+    def _make(self, bench: QueryBench) -> _Live:
+        meter = Meter(bench.plan.sources, bench.plan.sinks)
+        run = bench.make_run(once=self._settings.once, stop=self._settings.stop, on_commit=meter.committed)
+        return _Live(bench, meter, run, threading.Thread(target=run.run, name=f"query {bench.plan.name}"))
+
+    def run(self) -> RunResult:
+        for live in self._live:
+            live.thread.start()
+        try:
+            while any(live.thread.is_alive() for live in self._live):
+                self._show("stopping" if self._settings.stop.is_set() else "running")
+                if self._settings.fail_fast and any(live.run.state == "failed" for live in self._live):
+                    self._settings.stop.set()
+                self._live[0].thread.join(_VIEW_S) if self._live[0].thread.is_alive() else time.sleep(_VIEW_S)
+        finally:
+            self._settings.stop.set()
+            for live in self._live:
+                live.thread.join()
+        self._show("ended")
+        return self._result()
+
+    def _show(self, phase: str) -> None:
+        notices = tuple(note for live in self._live for note in live.run.progress.notices if note not in self._noted)
+        self._noted.update(notices)
+        views = tuple(live.meter.view(live.bench.plan.name, live.run) for live in self._live)
+        self._watch(RunView(self._prepared.plan.flow.name, phase, time.monotonic() - self._begun, views, notices))  # type: ignore[arg-type]
+
+    def _result(self) -> RunResult:
+        queries = tuple(self._query_result(live) for live in self._live)
+        failed = [live for live in self._live if live.run.state == "failed"]
+        state = "failed" if failed else "finished" if all(live.run.state == "finished" for live in self._live) else "stopped"
+        violations = tuple(violation for live in self._live for violation in live.bench.balance())
+        problems = [*self._prepared.warnings]
+        for live in failed:
+            assert live.run.error is not None
+            place = TextPlace(str(self._prepared.plan.flow.folder / "flow"))
+            problems.append(
+                Problem(live.run.error.code, place, f"query {live.bench.plan.name}: {live.run.error.message}", live.run.error.remedy)
+            )
+        return RunResult(
+            self._prepared.plan.flow.name,
+            state,  # type: ignore[arg-type]
+            str(self._prepared.folder.path),
+            queries,
+            not violations,
+            violations,
+            tuple(problems),
+        )
+
+    def _query_result(self, live: _Live) -> QueryResult:
+        bench = live.bench
+        totals = bench.totals()
+        plan = bench.plan
+        error = live.run.error
+        sinks = tuple(SinkResult(sink, totals.nodes.get(sink, Counts()).out, bench.place_of(sink)) for sink in plan.sinks)
+        return QueryResult(
+            plan.name,
+            live.run.state,  # type: ignore[arg-type]
+            totals.batches,
+            time.monotonic() - self._begun,
+            query_rows(totals.nodes, plan.sources, plan.sinks),
+            live.meter.rows,
+            totals.nodes,
+            sinks,
+            error.message if error else "",
+            error.remedy if error else "",
+        )

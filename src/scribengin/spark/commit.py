@@ -1,0 +1,226 @@
+"""One Batch, from Spark's call to the published sinks: entry → stage → decide → publish (the order is the promise).
+
+Spark calls `foreachBatch` at least once per Batch. The decision record, not Spark's log, says what a Batch is.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from scribengin.connectors.contract import BatchId, Receipt
+from scribengin.core import faults
+from scribengin.core.errors import StateError
+from scribengin.spark.accumulate import new_reports
+from scribengin.spark.compile import BatchInputs, Compiled, tail_function
+from scribengin.spark.counting import gather_counts
+from scribengin.spark.culprits import find_culprits
+from scribengin.spark.failures import is_data_error
+from scribengin.spark.offsets import batch_offsets
+from scribengin.state.contract import DeadSegment, Decision, SourceRange
+from scribengin.state.decisions import input_hash
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Callable, Mapping
+
+    from pyspark.accumulators import Accumulator
+    from pyspark.sql import DataFrame, SparkSession
+
+    from scribengin.connectors.contract import SourceStream
+    from scribengin.spark.compile import Compiler, QueryParts
+    from scribengin.state.decisions import Decisions
+    from scribengin.state.lease import Lease
+    from scribengin.state.source_log import SourceLog
+
+
+class StopRequested(Exception):  # noqa: N818
+    """Raised at a Batch's entry, before anything is staged: the Batch stays in Spark's log and runs at the next start."""
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """What the runner hears of a Batch that is through. `streams` are what it read; `replayed` where it was decided before."""
+
+    decision: Decision
+    streams: Mapping[str, tuple[SourceStream, ...]]
+    phases_s: Mapping[str, float]
+    replayed: bool
+
+
+@dataclass(slots=True)
+class BatchRunner:
+    """Runs the Batches of one Query. `compiled` is set for a stateful Query, whose frames were compiled when it started."""
+
+    spark: SparkSession
+    parts: QueryParts
+    compiler: Compiler
+    lineage: str
+    lease: Lease
+    decisions: Decisions
+    logs: Mapping[str, SourceLog]
+    stop: threading.Event
+    on_commit: Callable[[Committed], None]
+    static: Mapping[str, tuple[SourceStream, ...]]
+    compiled: Compiled | None = None
+    reports: Accumulator[dict[Any, Any]] | None = None
+    _last: Decision | None = field(default=None)
+
+    def __call__(self, df: DataFrame, number: int) -> None:
+        """What Spark calls. Whatever it raises ends the Query; nothing is visible that was not decided."""
+        faults.reached("batch.entry")
+        if self.stop.is_set():
+            raise StopRequested
+        self.lease.check()
+        started = time.perf_counter()
+        batch = BatchId(self.parts.plan.flow.name, self.parts.query.name, self.lineage, number, self.lease.term)
+        ranges = self._ranges(df)
+        streams = {each.source: tuple(self.logs[each.source].range(each.start, each.end)) for each in ranges}
+        decided = self.decisions.read(number)
+        if decided is not None:
+            self._replay(decided, ranges, streams, df)
+            return
+        self._check_order(number, ranges)
+        planned = time.perf_counter()
+        decision, timing = self._stage(batch, ranges, streams, df)
+        faults.reached("stage.after")
+        decide = time.perf_counter()
+        self.lease.check()
+        decision = self.decisions.decide(decision)
+        publish = time.perf_counter()
+        self._publish(decision)
+        self._last = decision
+        done = time.perf_counter()
+        phases = {
+            "plan": planned - started + timing,
+            "process": decide - planned - timing,
+            "decide": publish - decide,
+            "publish": done - publish,
+        }
+        self.on_commit(Committed(decision, streams, phases, replayed=False))
+        faults.reached("commit.before")
+
+    # --- entry ---
+
+    def _ranges(self, df: DataFrame) -> tuple[SourceRange, ...]:
+        query_id = df.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+        starts, ends = batch_offsets(self.spark, str(query_id))
+        return tuple(
+            SourceRange(source, starts.get(source, 0), ends.get(source, starts.get(source, 0))) for source in self.parts.query.sources
+        )
+
+    def _check_order(self, number: int, ranges: tuple[SourceRange, ...]) -> None:
+        """A Batch begins where the last decided one ended; anything else would lose or double records."""
+        last = self._last or self.decisions.newest()
+        expected = {each.source: each.end for each in last.sources} if last is not None else {}
+        begins = {each.source: each.start for each in ranges}
+        if last is not None and number != last.batch.number + 1:
+            raise StateError(
+                f"Query {self.parts.query.name}: Spark runs batch {number}, the last decided one is {last.batch.number}",
+                remedy="restore the state folder as a whole; its parts belong together",
+            )
+        wrong = {source: start for source, start in begins.items() if start != expected.get(source, 0)}
+        if wrong:
+            source, start = next(iter(wrong.items()))
+            raise StateError(
+                f'Query {self.parts.query.name}: batch {number} would read source "{source}" from entry {start}, '
+                f"the last decided batch ended at {expected.get(source, 0)}",
+                remedy="restore the state folder as a whole; its parts belong together",
+            )
+
+    # --- stage ---
+
+    def _stage(
+        self, batch: BatchId, ranges: tuple[SourceRange, ...], streams: Mapping[str, tuple[SourceStream, ...]], df: DataFrame
+    ) -> tuple[Decision, float]:
+        """Run the Batch; (what it came to, seconds spent on compiling)."""
+        begun = time.perf_counter()
+        fingerprint = self.parts.query.fingerprint
+        compiled, reports = self._frames(batch, streams, df)
+        compiling = time.perf_counter() - begun
+        try:
+            tail_reports = run_tails(compiled)
+        except Exception as error:
+            if self.compiled is not None or not is_data_error(error):
+                raise
+            inputs = find_culprits(self.spark, self.parts, self.compiler, BatchInputs(batch, {**streams, **self.static}), error)
+            reports = new_reports(self.spark)
+            compiled = self.compiler.compile(inputs, reports)
+            tail_reports = run_tails(compiled)
+        middle = [report for (number, _, _), report in reports.value.items() if number == batch.number]
+        for key in [key for key in reports.value if key[0] <= batch.number]:
+            del reports.value[key]
+        self._check_whole(compiled, tail_reports)
+        dead = [DeadSegment(**report["dead"]) for report in (*tail_reports, *middle) if report["dead"] is not None]
+        decision = Decision(
+            batch,
+            input_hash(batch, ranges, streams, fingerprint),
+            fingerprint,
+            ranges,
+            tuple(sorted((Receipt.from_json(r) for report in tail_reports for r in report["receipts"]), key=lambda r: (r.sink, r.unit))),
+            tuple(sorted(dead, key=lambda segment: segment.name)),
+            gather_counts(compiled, tail_reports, middle),
+            datetime.now(UTC).isoformat(timespec="milliseconds"),
+        )
+        return decision, compiling
+
+    def _frames(
+        self, batch: BatchId, streams: Mapping[str, tuple[SourceStream, ...]], df: DataFrame
+    ) -> tuple[Compiled, Accumulator[dict[Any, Any]]]:
+        if self.compiled is None:
+            reports = new_reports(self.spark)
+            return self.compiler.compile(BatchInputs(batch, {**streams, **self.static}), reports), reports
+        assert self.reports is not None
+        (tail,) = self.compiled.tails
+        return replace(self.compiled, tails=(replace(tail, frame=df, program=replace(tail.program, batch=batch)),)), self.reports
+
+    def _check_whole(self, compiled: Compiled, reports: list[dict[str, Any]]) -> None:
+        """Every unit has reported exactly once; Spark promises it, and nothing may rest on a promise alone."""
+        seen = [(report["stage"], report["key"]) for report in reports]
+        expected = {
+            (tail.program.index, f"{source}/{index}")
+            for tail in compiled.tails
+            for source, index in getattr(tail.program.entry, "units", ())
+        }
+        missing = expected - set(seen)
+        if missing or len(set(seen)) != len(seen):
+            twice = len(seen) - len(set(seen))
+            raise StateError(f"Query {self.parts.query.name}: {len(missing)} of {len(expected)} units did not report, {twice} did twice")
+
+    # --- publish ---
+
+    def _publish(self, decision: Decision) -> None:
+        faults.reached("publish.before")
+        for sink_id in self.parts.query.sinks:
+            self.parts.sinks[sink_id].publish(decision.of_sink(sink_id))
+        faults.reached("publish.after")
+
+    def _replay(
+        self, decided: Decision, ranges: tuple[SourceRange, ...], streams: Mapping[str, tuple[SourceStream, ...]], df: DataFrame
+    ) -> None:
+        """The Batch was decided before a crash: publish it again from its record; nothing of it is run for its rows."""
+        begun = time.perf_counter()
+        if decided.input_hash != input_hash(decided.batch, ranges, streams, decided.plan):
+            raise StateError(
+                f"Query {self.parts.query.name}: batch {decided.batch.number} was decided over other input than Spark offers now",
+                remedy="restore the state folder as a whole; its parts belong together",
+            )
+        self._publish(decided)
+        if self.compiled is not None:
+            # Spark's state must take the rows in again; returning without an action would break its checkpoint
+            df.write.format("noop").mode("append").save()
+        self._last = decided
+        self.on_commit(Committed(decided, streams, {"publish": time.perf_counter() - begun}, replayed=True))
+
+
+def run_tails(compiled: Compiled) -> list[dict[str, Any]]:
+    """The Batch's one action: the reports of all tail units."""
+    frames = [tail.frame.mapInArrow(tail_function(tail.program), "receipt BINARY") for tail in compiled.tails]
+    if not frames:
+        return []
+    return [msgspec.json.decode(bytes(row.receipt)) for row in reduce(lambda a, b: a.unionAll(b), frames).collect()]

@@ -1,0 +1,143 @@
+"""Where rows leave a stage: into a sink's stream, or as Arrow for the native part behind it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from scribengin.formats.rows import rows_to_batch
+from scribengin.spark.program import AT
+
+if TYPE_CHECKING:
+    from scribengin.connectors.contract import Receipt, SinkStream
+    from scribengin.core.types import Schema
+    from scribengin.spark.chunk import Chunk
+    from scribengin.spark.letters import Letters
+    from scribengin.spark.program import ExitNode, SinkNode
+    from scribengin.state.contract import Counts
+
+_ROWS = 16_384
+_CHUNKS = 16  # blocks held back at most: a selective filter keeps a row of each, and a row keeps its block
+
+
+class _Typed:
+    """Gathers chunks of dicts until they are worth a conversion; a row that does not fit is a dead letter of the step it left."""
+
+    def __init__(self, schema: Schema, step: str | None, counts: dict[str, Counts], letters: Letters) -> None:
+        self.schema = schema
+        self._step = step
+        self._counts = counts
+        self._letters = letters
+        self._waiting: list[Chunk] = []
+        self._rows = 0
+
+    def take(self, chunk: Chunk) -> list[tuple[pa.RecordBatch, Chunk, list[int] | None]]:
+        """What is ready now: (rows, their chunk, indexes of the rows that stayed where some did not)."""
+        if not chunk.is_rows:
+            return [*self.rest(), (chunk.batch(self.schema)[0], chunk, None)]
+        self._waiting.append(chunk)
+        self._rows += len(chunk)
+        return self.rest() if self._rows >= _ROWS or len(self._waiting) >= _CHUNKS else []
+
+    def rest(self) -> list[tuple[pa.RecordBatch, Chunk, list[int] | None]]:
+        """What waited."""
+        waiting, self._waiting, self._rows = self._waiting, [], 0
+        if not waiting:
+            return []
+        rows = [row for chunk in waiting for row in chunk.rows]
+        batch, bad = rows_to_batch(rows, self.schema, range(len(rows)))
+        if not bad and len(waiting) == 1:
+            return [(batch, waiting[0], None)]
+        failed = {each.ordinal: each for each in bad}
+        ready: list[tuple[pa.RecordBatch, Chunk, list[int] | None]] = []
+        first = done = 0
+        for chunk in waiting:
+            stayed = [index for index in range(len(chunk)) if first + index not in failed] if failed else None
+            for index in range(len(chunk)) if failed else ():
+                if first + index in failed:
+                    self._bury(chunk, index, failed[first + index].reason, failed[first + index].message)
+            size = len(chunk) if stayed is None else len(stayed)
+            ready.append((batch.slice(done, size), chunk, stayed))
+            first += len(chunk)
+            done += size
+        return ready
+
+    def _bury(self, chunk: Chunk, index: int, reason: str, message: str) -> None:
+        assert self._step is not None, "rows that no step touched were typed by their decoder"
+        self._letters.bury(self._step, chunk, index, reason, message)
+        counts = self._counts[self._step]
+        counts.out -= 1
+        counts.dead += 1
+
+
+class SinkExit:
+    """Writes rows to a sink's stream."""
+
+    def __init__(
+        self, node: SinkNode, stream: SinkStream, counts: Counts, all_counts: dict[str, Counts], letters: Letters, step: str | None
+    ) -> None:
+        self._stream = stream
+        self._counts = counts
+        self._typed = _Typed(node.schema, step, all_counts, letters)
+
+    def __call__(self, chunk: Chunk) -> None:
+        """Take a chunk; it may wait for others."""
+        self._write(self._typed.take(chunk))
+
+    def flush(self) -> None:
+        """Write what waited."""
+        self._write(self._typed.rest())
+
+    def _write(self, ready: list[tuple[pa.RecordBatch, Chunk, list[int] | None]]) -> None:
+        batches = [batch for batch, _, _ in ready if batch.num_rows]
+        if not batches:
+            return
+        rows = pa.concat_batches(batches) if len(batches) > 1 else batches[0]
+        self._stream.write(rows)
+        self._counts.rows_in += rows.num_rows
+        self._counts.out += rows.num_rows
+
+    def close(self) -> Receipt:
+        """Make the rows durable."""
+        return self._stream.close()
+
+    def abort(self) -> None:
+        """Remove what was staged."""
+        self._stream.abort()
+
+
+class ArrowExit:
+    """Collects Arrow rows, with the AT column where it is wanted, for the generator to yield."""
+
+    def __init__(
+        self, node: ExitNode, out: list[pa.RecordBatch], counts: Counts, all_counts: dict[str, Counts], letters: Letters, step: str | None
+    ) -> None:
+        self._at = node.at
+        self._out = out
+        self._counts = counts
+        self._typed = _Typed(node.schema, step, all_counts, letters)
+
+    def __call__(self, chunk: Chunk) -> None:
+        """Take a chunk; it may wait for others."""
+        self._give(self._typed.take(chunk))
+
+    def flush(self) -> None:
+        """Give what waited."""
+        self._give(self._typed.rest())
+
+    def _give(self, ready: list[tuple[pa.RecordBatch, Chunk, list[int] | None]]) -> None:
+        for batch, chunk, stayed in ready:
+            if batch.num_rows:
+                self._counts.out += batch.num_rows
+                self._out.append(self._with_at(batch, chunk, stayed) if self._at else batch)
+
+    @staticmethod
+    def _with_at(batch: pa.RecordBatch, chunk: Chunk, stayed: list[int] | None) -> pa.RecordBatch:
+        if chunk.ordinals is None:
+            ats = pa.nulls(batch.num_rows, pa.int64())
+        else:
+            ordinals = chunk.ordinals if stayed is None else [chunk.ordinals[index] for index in stayed]
+            first = chunk.origin.first_at
+            ats = pa.array([first + ordinal for ordinal in ordinals], pa.int64())
+        return batch.append_column(AT, ats)

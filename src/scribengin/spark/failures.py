@@ -1,0 +1,125 @@
+"""Spark's exceptions as ours: the cause that a person can act on, down to the line of their own code; and whether trying again helps."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+from scribengin.core.errors import FencedError, Refused, ScribenginError, SourceError, StateError, StepError
+
+Fate = Literal["transient", "permanent"]
+
+# What a Python worker's traceback ends with, wherever it is nested in a JVM message.
+_OURS = re.compile(r"scribengin\.core\.errors\.(\w+): (.*?)(?=\n\s*\n|\nDuring handling|\n\s*at |\Z)", re.DOTALL)
+_PYTHON = re.compile(r"^(\w+(?:\.\w+)*(?:Error|Exception|Warning|Interrupt)): (.*)$", re.MULTILINE)
+_CLASS = re.compile(r"\[([A-Z][A-Z0-9_.]+)\]")
+_KINDS = {kind.__name__: kind for kind in (SourceError, StateError, StepError, FencedError, Refused)}
+# Error conditions of Spark that a later try may not meet (docs/guarantees.md lists them).
+_TRANSIENT = (
+    "Python worker exited unexpectedly",
+    "Connection reset",
+    "Connection refused",
+    "java.net.SocketTimeoutException",
+    "Broken pipe",
+    "ExecutorLostFailure",
+    "SparkOutOfMemoryError",
+    "No space left on device",
+    "Too many open files",
+)
+_DATA = (
+    "CAST_INVALID_INPUT",
+    "DIVIDE_BY_ZERO",
+    "ARITHMETIC_OVERFLOW",
+    "NUMERIC_VALUE_OUT_OF_RANGE",
+    "INVALID_ARRAY_INDEX",
+    "CANNOT_PARSE_TIMESTAMP",
+)
+_DATA_PREFIXES = (
+    "CAST_",
+    "INVALID_",
+    "CANNOT_PARSE",
+    "MALFORMED_",
+    "USER_RAISED",
+    "DATETIME_",
+    "REMAINDER_BY_ZERO",
+    "BINARY_ARITHMETIC",
+    "INTERVAL_",
+    "DECIMAL_",
+)
+
+
+def classify(error: BaseException) -> tuple[ScribenginError, Fate]:
+    """Our form of `error`, and whether to start again from the checkpoint."""
+    ours = find_ours(error)
+    if ours is not None:
+        return ours, "transient" if "No space left on device" in str(error) else "permanent"
+    text = message_of(error)
+    if any(sign in text for sign in _TRANSIENT):
+        return ScribenginError(_first_sentence(text), remedy="it is tried again by itself; see the log if it stays"), "transient"
+    condition = condition_of(error)
+    if condition is not None:
+        return ScribenginError(f"{_first_sentence(text)}", remedy=remedy_for(condition), code=condition.lower()), "permanent"
+    found = _PYTHON.findall(text)
+    if found:
+        kind, message = found[-1]
+        return ScribenginError(f"{kind}: {message}"), "permanent"
+    return ScribenginError(_first_sentence(text)), "permanent"
+
+
+def find_ours(error: BaseException) -> ScribenginError | None:
+    """Our own exception in the chain of causes, or in the text that a Python worker has sent."""
+    seen: BaseException | None = error
+    while seen is not None:
+        if isinstance(seen, ScribenginError):
+            return seen
+        seen = seen.__cause__ or seen.__context__
+    found = _OURS.findall(message_of(error))
+    if not found:
+        return None
+    name, message = found[-1]
+    message, _, remedy = message.strip().partition("\n  remedy: ")
+    return _KINDS.get(name, ScribenginError)(message.strip(), remedy=remedy.strip())
+
+
+def condition_of(error: BaseException) -> str | None:
+    """Spark's error condition (`CAST_INVALID_INPUT`), of the innermost cause that names one."""
+    get = getattr(error, "getCondition", None) or getattr(error, "getErrorClass", None)
+    named = [get()] if callable(get) and get() else []
+    named += _CLASS.findall(message_of(error))
+    told = [name for name in named if name not in ("STREAM_FAILED", "FOREACH_BATCH_USER_FUNCTION_ERROR")]
+    return str(told[-1]) if told else None
+
+
+def is_data_error(error: BaseException) -> bool:
+    """True where a native step could not take a value that a record holds (ANSI mode)."""
+    condition = condition_of(error)
+    return condition is not None and find_ours(error) is None and (condition.startswith(_DATA) or condition.startswith(_DATA_PREFIXES))
+
+
+def remedy_for(condition: str) -> str:
+    """What a person can do about a condition of Spark."""
+    if condition.startswith(_DATA) or condition.startswith(_DATA_PREFIXES):
+        return "use try_cast, try_divide and their like, or filter such rows before"
+    if condition.startswith("UNRESOLVED_COLUMN"):
+        return "name a column that the step's input has"
+    return "run: scribengin plan --deep"
+
+
+def step_failure(node: str, error: BaseException) -> StepError:
+    """Spark could not analyse a step."""
+    condition = condition_of(error)
+    text = _first_sentence(message_of(error))
+    return StepError(
+        f'step "{node}": {text}', remedy=remedy_for(condition or ""), code=(condition or "spark-analysis").split(".")[0].lower()
+    )
+
+
+def message_of(error: BaseException) -> str:
+    """The whole text, Java causes included."""
+    java = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+    return f"{error}\n{java}" if java is not None else str(error)
+
+
+def _first_sentence(text: str) -> str:
+    cut = re.split(r"\n|SQLSTATE| ==|\s+at org\.", text.strip(), maxsplit=1)[0].strip()
+    return cut[:500]

@@ -1,0 +1,252 @@
+"""Native steps: what Spark SQL does, as functions from frames to frames. They work on batch and streaming frames alike."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+from scribengin.core.errors import StepError
+from scribengin.core.types import Field, Schema, Type
+from scribengin.spark.program import AT, DEAD
+from scribengin.spec.model import Aggregate, Dedupe, Filter, Join, Merge, Route, Select, Sql
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import DataType
+
+    from scribengin.spec.model import Action, Step
+
+_DEAD_TYPE = "STRUCT<step: STRING, name: STRING, payload: STRING>"
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A DataFrame and what it carries: AT and DEAD columns, and the native nodes behind it since the last Python stage."""
+
+    df: DataFrame
+    at: bool = False
+    dead: bool = False
+    run: tuple[str, ...] = ()
+    fed_by: tuple[str, ...] = ()
+    """the nodes whose rows entered this native run"""
+    stateful: bool = False
+
+    @property
+    def hidden(self) -> list[str]:
+        """The hidden columns that are there."""
+        return [name for name, there in ((AT, self.at), (DEAD, self.dead)) if there]
+
+    def visible(self) -> DataFrame:
+        """Without the hidden columns."""
+        return self.df.drop(*self.hidden) if self.hidden else self.df
+
+
+def carries_dead(action: Action) -> bool:
+    """True where rows that have failed a `require` can pass by the step untouched until the next Python stage."""
+    return isinstance(action, Filter | Select)
+
+
+def apply(spark: SparkSession, step: Step, inputs: Sequence[tuple[str, Frame]], *, stateful: bool) -> dict[str, Frame]:
+    """The frames that a native step gives: its own under "", a route's under its branches."""
+    frames = [frame for _, frame in inputs]
+    run, fed_by = _joined(frames, step.id)
+    first = frames[0]
+    kept = replace(first, run=run, fed_by=fed_by)
+    match step.action:
+        case Filter(predicate):
+            outs = {"": replace(kept, df=first.df.where(_for_living(first, f"({predicate})", "true")))}
+        case Select(columns):
+            expressions = [f"{_for_living(first, f'({expression})', 'NULL')} AS {quoted(name)}" for name, expression in columns]
+            outs = {"": replace(kept, df=first.df.selectExpr(*expressions, *first.hidden))}
+        case Route(cases, otherwise):
+            outs = {branch: replace(kept, df=first.df.where(condition)) for branch, condition in _branches(cases, otherwise)}
+        case Merge(how="union"):
+            outs = {"": union(frames, run, fed_by)}
+        case action:
+            df = _opaque(spark, action, inputs)
+            outs = {"": Frame(df, run=run, fed_by=fed_by, stateful=stateful or any(frame.stateful for frame in frames))}
+    if step.watermark is not None:
+        column, delay = step.watermark.column, step.watermark.delay_s
+        outs = {branch: replace(frame, df=frame.df.withWatermark(column, f"{delay} seconds")) for branch, frame in outs.items()}
+    if step.require:
+        outs = {branch: required(frame, step) for branch, frame in outs.items()}
+    return outs
+
+
+def _joined(frames: Sequence[Frame], step: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    runs = dict.fromkeys(node for frame in frames for node in frame.run)
+    feeders = dict.fromkeys(node for frame in frames for node in frame.fed_by)
+    return (*runs, step), tuple(feeders)
+
+
+def _for_living(frame: Frame, expression: str, otherwise: str) -> str:
+    # CASE, not OR: Spark may evaluate both sides of an OR, and a failed row may raise in the later predicate
+    return f"CASE WHEN {DEAD} IS NULL THEN {expression} ELSE {otherwise} END" if frame.dead else expression
+
+
+def _branches(cases: tuple[tuple[str, str], ...], otherwise: str | None) -> list[tuple[str, str]]:
+    before: list[str] = []
+    branches: list[tuple[str, str]] = []
+    for branch, predicate in cases:
+        branches.append((branch, " AND ".join([*before, f"coalesce({predicate}, false)"])))
+        before.append(f"NOT coalesce({predicate}, false)")
+    return branches if otherwise is None else [*branches, (otherwise, " AND ".join(before))]
+
+
+def union(frames: Sequence[Frame], run: tuple[str, ...], fed_by: tuple[str, ...]) -> Frame:
+    """The frames one after the other, by column name; hidden columns that only some carry are null in the others."""
+    from pyspark.sql import functions as sql
+
+    at, dead = any(f.at for f in frames), any(f.dead for f in frames)
+    aligned = []
+    for frame in frames:
+        df = frame.df
+        if at and not frame.at:
+            df = df.withColumn(AT, sql.lit(None).cast("BIGINT"))
+        if dead and not frame.dead:
+            df = df.withColumn(DEAD, sql.lit(None).cast(_DEAD_TYPE))
+        aligned.append(df)
+    df = reduce(lambda left, right: left.unionByName(right), aligned)
+    return Frame(df, at, dead, run, fed_by, any(f.stateful for f in frames))
+
+
+def required(frame: Frame, step: Step) -> Frame:
+    """Mark the rows that fail one of the step's predicates; the next Python stage takes them out."""
+    from pyspark.sql import functions as sql
+
+    checks = [f"WHEN NOT coalesce({predicate}, false) THEN {literal(name)}" for name, predicate in step.require]
+    name = f"CASE {' '.join(checks)} END"
+    payload = ", ".join(f"{literal(column)}, {quoted(column)}" for column in frame.visible().columns)
+    failed = (
+        f"CASE WHEN ({name}) IS NOT NULL THEN named_struct('step', {literal(step.id)}, 'name', ({name}), "
+        f"'payload', to_json(named_struct({payload}))) END"
+    )
+    if frame.dead:
+        failed = f"coalesce({DEAD}, {failed})"
+    return replace(frame, df=frame.df.withColumn(DEAD, sql.expr(failed)), dead=True)
+
+
+def _opaque(spark: SparkSession, action: Action, inputs: Sequence[tuple[str, Frame]]) -> DataFrame:
+    """Steps behind which a row is no longer one source record: hidden columns end here."""
+    frames = [frame.visible() for _, frame in inputs]
+    match action:
+        case Sql(text):
+            for (name, _), df in zip(inputs, frames, strict=True):
+                df.createOrReplaceTempView(quoted(name.replace(".", "_")))
+            return spark.sql(text)
+        case Aggregate():
+            return _aggregate(frames[0], action)
+        case Join():
+            return _join(action, [name for name, _ in inputs], frames)
+        case Dedupe(key, time, within_s):
+            return _dedupe(frames[0], key, time, within_s)
+        case Merge(how="intersect"):
+            return reduce(lambda left, right: _intersect(action, left, right), frames)
+    raise StepError(f"no native step: {action!r}")
+
+
+def _aggregate(df: DataFrame, action: Aggregate) -> DataFrame:
+    from pyspark.sql import functions as sql
+
+    keys: list[Any] = [sql.col(quoted(column)) for column in action.by]
+    starts: list[str] = []
+    if action.window is not None:
+        window = action.window
+        keys.insert(0, sql.window(window.time, f"{window.size_s} seconds", f"{window.slide_s} seconds").alias("window"))
+        starts = ["window.start AS window_start", "window.end AS window_end"]
+    grouped = df.groupBy(*keys).agg(*[sql.expr(expression).alias(name) for name, expression in action.columns])
+    return grouped.selectExpr(*starts, *map(quoted, action.by), *[quoted(name) for name, _ in action.columns])
+
+
+def _join(action: Join, names: Sequence[str], frames: Sequence[DataFrame]) -> DataFrame:
+    from pyspark.sql import functions as sql
+
+    left, right = frames[0].alias("l"), frames[1].alias("r")
+    condition = reduce(lambda a, b: a & b, [sql.col(f"l.{quoted(key)}") == sql.col(f"r.{quoted(key)}") for key in action.key])
+    times = dict(action.time)
+    if action.within_s is not None and times:
+        at_left, at_right = sql.col(f"l.{quoted(times[names[0]])}"), sql.col(f"r.{quoted(times[names[1]])}")
+        within = sql.expr(f"INTERVAL {action.within_s} SECONDS")
+        condition &= (at_right >= at_left - within) & (at_right <= at_left + within)
+    how = {"inner": "inner", "left": "left_outer", "right": "right_outer", "full": "full_outer", "semi": "left_semi"}[action.how]
+    joined = left.join(right, condition, how)
+    if action.how == "semi":
+        return joined.select("l.*")
+    keys: list[Column] = []
+    for key in action.key:
+        match action.how:
+            case "right":
+                keys.append(sql.col(f"r.{quoted(key)}"))
+            case "full":
+                keys.append(sql.coalesce(sql.col(f"l.{quoted(key)}"), sql.col(f"r.{quoted(key)}")).alias(key))
+            case _:
+                keys.append(sql.col(f"l.{quoted(key)}"))
+    others = [
+        sql.col(f"{side}.{quoted(column)}")
+        for side, df in (("l", frames[0]), ("r", frames[1]))
+        for column in df.columns
+        if column not in action.key
+    ]
+    return joined.select(*keys, *others)
+
+
+def _dedupe(df: DataFrame, key: tuple[str, ...], time: str | None, within_s: float | None) -> DataFrame:
+    if not df.isStreaming or time is None or within_s is None:
+        return df.dropDuplicates(list(key))
+    return df.withWatermark(time, f"{within_s} seconds").dropDuplicatesWithinWatermark(list(key))
+
+
+def _intersect(action: Merge, left: DataFrame, right: DataFrame) -> DataFrame:
+    time = action.time or ""
+    return _join(Join(action.key, "semi", (("l", time), ("r", time)) if time else (), action.within_s), ("l", "r"), (left, right))
+
+
+def quoted(name: str) -> str:
+    """A column or view name for Spark's parser."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def literal(text: str) -> str:
+    """A string literal for Spark's parser."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def schema_of(df: DataFrame, node: str) -> Schema:
+    """The frame's columns, hidden ones aside. Raises StepError that names a column whose type has no word here."""
+    return Schema(tuple(Field(f.name, _type(f.dataType, f.name, node), f.nullable) for f in df.schema.fields if f.name not in (AT, DEAD)))
+
+
+def _type(found: DataType, column: str, node: str) -> Type:
+    from pyspark.sql import types
+
+    match found:
+        case types.DecimalType():
+            return Type("DECIMAL", precision=found.precision, scale=found.scale)
+        case types.ArrayType():
+            return Type("ARRAY", parts=(_type(found.elementType, column, node),))
+        case types.MapType():
+            return Type("MAP", parts=(_type(found.keyType, column, node), _type(found.valueType, column, node)))
+        case types.StructType():
+            return Type("STRUCT", fields=tuple(Field(f.name, _type(f.dataType, column, node), f.nullable) for f in found.fields))
+    known: dict[type[DataType], str] = {
+        types.BooleanType: "BOOLEAN",
+        types.ByteType: "TINYINT",
+        types.ShortType: "SMALLINT",
+        types.IntegerType: "INT",
+        types.LongType: "BIGINT",
+        types.FloatType: "FLOAT",
+        types.DoubleType: "DOUBLE",
+        types.StringType: "STRING",
+        types.BinaryType: "BINARY",
+        types.DateType: "DATE",
+        types.TimestampType: "TIMESTAMP",
+    }
+    if type(found) in known:
+        return Type(known[type(found)])
+    raise StepError(
+        f'step "{node}" gives the column "{column}" with the type {found.simpleString()}, which has no column type here',
+        remedy="cast it in the step, such as CAST(x AS TIMESTAMP) or CAST(x AS STRING)",
+    )

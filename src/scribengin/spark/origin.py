@@ -1,0 +1,70 @@
+"""From the hidden AT column back to the record: which stream, which record of it, its place and its bytes.
+
+AT packs three numbers into one BIGINT: source index (7 bits), index of the stream in the Batch (20 bits), sequence number in
+the stream (36 bits).
+A dead letter behind a native part reads the stream's blocks again to find the record; only dead letters pay for it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scribengin.formats.contract import RecordPlace
+from scribengin.spark.chunk import Origin
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from scribengin.connectors.contract import Source, SourceStream
+    from scribengin.formats.contract import Block
+
+_INDEX_BITS = 20
+_SEQUENCE_BITS = 36
+
+
+def pack_at(source_index: int, index: int) -> int:
+    """The AT of the stream's first record; add the sequence number for the others."""
+    if not (0 <= source_index < 128 and 0 <= index < 1 << _INDEX_BITS):
+        raise ValueError(
+            f"source {source_index} or index {index} is out of range (128 sources, {1 << _INDEX_BITS} streams of one source in a Batch)"
+        )
+    return (source_index << _INDEX_BITS | index) << _SEQUENCE_BITS
+
+
+class ReplayOrigin(Origin):
+    """Ordinals are AT values. Sources are opened, and blocks found, when the first letter asks."""
+
+    def __init__(self, sources: Mapping[str, Source], indexes: Mapping[int, str], streams: Mapping[str, Sequence[SourceStream]]) -> None:
+        self._sources = sources
+        self._indexes = indexes
+        self._streams = streams
+        self._walked: tuple[str, int, int, Block] | None = None
+
+    def place(self, ordinal: int) -> RecordPlace:
+        """By reading up to the record's block again."""
+        found = self._find(ordinal)
+        return RecordPlace("") if found is None else found[0].place(found[1])
+
+    def payload(self, ordinal: int) -> bytes | None:
+        """By reading up to the record's block again."""
+        found = self._find(ordinal)
+        return None if found is None else found[0].payload(found[1])
+
+    def _find(self, at: int) -> tuple[Block, int] | None:
+        sequence = at & (1 << _SEQUENCE_BITS) - 1
+        index = at >> _SEQUENCE_BITS & (1 << _INDEX_BITS) - 1
+        self.source = self._indexes.get(at >> _SEQUENCE_BITS + _INDEX_BITS, "")
+        if self._walked is not None and self._walked[:2] == (self.source, index):
+            first, block = self._walked[2:]
+            if first <= sequence < first + len(block):
+                return block, sequence - first
+        streams = self._streams.get(self.source, ())
+        if index >= len(streams):
+            return None
+        first = 0
+        for block in self._sources[self.source].read(streams[index]):
+            if sequence < first + len(block):
+                self._walked = (self.source, index, first, block)
+                return block, sequence - first
+            first += len(block)
+        return None

@@ -1,0 +1,42 @@
+"""The `parse` step: one column's text becomes fields, by the same decoders as a source's lines."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scribengin.core.types import Schema
+from scribengin.formats.catalog import decoder_for
+from scribengin.spark.chunk import Chunk
+
+if TYPE_CHECKING:
+    from scribengin.spark.letters import Letters
+    from scribengin.spark.program import ParseNode
+    from scribengin.state.contract import Counts
+
+
+class ParseStep:
+    """Decodes `column` of each row; rows whose text breaks the parse contract are dead letters."""
+
+    def __init__(self, node: ParseNode, counts: Counts, letters: Letters) -> None:
+        self._node = node
+        self._decoder = decoder_for(node.format, Schema(node.fields.fields), {})
+        self._counts = counts
+        self._letters = letters
+
+    def __call__(self, chunk: Chunk) -> Chunk:
+        """The rows that could be parsed, with the new fields and without the column."""
+        rows = chunk.rows
+        column = self._node.column
+        self._counts.rows_in += len(rows)
+        decoded = self._decoder.decode_values([row.get(column) for row in rows])
+        for bad in decoded.bad:
+            self._letters.bury(self._node.node, chunk, bad.ordinal, bad.reason, f'column "{column}": {bad.message}')
+        self._counts.dead += len(decoded.bad)
+        self._counts.filtered += decoded.skipped
+        parsed = [
+            {name: value for name, value in rows[i].items() if name != column} | fields
+            for i, fields in zip(decoded.ordinals, decoded.rows, strict=True)
+        ]
+        self._counts.out += len(parsed)
+        ordinals = None if chunk.ordinals is None else [chunk.ordinals[index] for index in decoded.ordinals]
+        return Chunk(chunk.origin, ordinals, rows=parsed)

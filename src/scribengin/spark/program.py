@@ -1,0 +1,146 @@
+"""What one Python stage does, as a picklable value: made by the driver, run by `stage` on the executors.
+
+A stage is entered by the streams of sources (it reads and decodes them itself) or by Arrow rows of a native part, and is left
+through sinks (then it is a Query's tail and ends in receipts) or as Arrow rows for the native part behind it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from scribengin.connectors.contract import BatchId, Place, Sink, SourceStream
+    from scribengin.core.types import Schema
+    from scribengin.spark.letters import LetterRules
+    from scribengin.spark.user_code import UserCode
+
+AT = "_sg_at"
+"""Hidden BIGINT column: which record of which stream a row was (see `origin`)."""
+DEAD = "_sg_dead"
+"""Hidden STRUCT<step, name, payload> column: the `require` that a row has failed; null where all held."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRef:
+    """Enough to open a source on an executor. `index` is its place in the Query's sorted source list."""
+
+    node: str
+    type: str
+    place: Place
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class PythonNode:
+    """A python step. `function` is set where the flow was built in Python; else `reference` is loaded from the user's code."""
+
+    node: str
+    inputs: tuple[str, ...]
+    reference: str
+    form: Literal["record", "batch"]
+    schema_in: Schema
+    schema_out: Schema
+    branches: tuple[str, ...]
+    limit_s: float
+    function: Callable[..., Any] | None = None
+    declared: bool = False
+    """True where the step has a `schema:` of its own: its rows are checked as they leave it"""
+
+
+@dataclass(frozen=True, slots=True)
+class ParseNode:
+    """A parse step: `column` is decoded and leaves, its fields join the others."""
+
+    node: str
+    inputs: tuple[str, ...]
+    column: str
+    format: str
+    fields: Schema
+    schema_in: Schema
+    schema_out: Schema
+
+
+@dataclass(frozen=True, slots=True)
+class UnionNode:
+    """Inputs of the same columns, one after the other."""
+
+    node: str
+    inputs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SinkNode:
+    """A sink's write. `sink` is the connector's object; `schema` what it is given."""
+
+    node: str
+    inputs: tuple[str, ...]
+    sink: Sink
+    schema: Schema
+
+
+@dataclass(frozen=True, slots=True)
+class ExitNode:
+    """Rows leave as Arrow; with AT where `at` (their place is known and wanted behind)."""
+
+    node: str
+    inputs: tuple[str, ...]
+    schema: Schema
+    at: bool
+
+
+StageNode = PythonNode | ParseNode | UnionNode | SinkNode | ExitNode
+
+
+@dataclass(frozen=True, slots=True)
+class StreamsEntry:
+    """The stage reads sources itself: task i reads `units[i]`, a source and an index into `streams` of that source.
+
+    Where `units` is empty they come as rows (columns `source`, `index`, `stream`): the streaming part of a stateful Query.
+    `skip` names records that a native step cannot take ((source, index) → sequence number → (node, message)): they become
+    dead letters. `only` bounds what is read ((source, index) → from, to), for the search of such records.
+    """
+
+    sources: Mapping[str, SourceRef]
+    units: tuple[tuple[str, int], ...] = ()
+    streams: Mapping[str, tuple[SourceStream, ...]] = field(default_factory=dict)
+    skip: Mapping[tuple[str, int], Mapping[int, tuple[str, str]]] = field(default_factory=dict)
+    only: Mapping[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class RowsEntry:
+    """Arrow rows of the native node `node`, with AT and DEAD columns where they were carried.
+
+    `native` is the name under which the native run before this entry is counted; empty where there is none.
+    """
+
+    node: str
+    schema: Schema
+    native: str
+    at: bool
+    dead: bool
+    sources: Mapping[str, SourceRef] = field(default_factory=dict)
+    streams: Mapping[str, tuple[SourceStream, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """One stage. `index` tells the stages of a Query apart; units of stage i begin at i times `UNIT_STRIDE`."""
+
+    index: int
+    entry: StreamsEntry | RowsEntry
+    nodes: tuple[StageNode, ...]
+    code: UserCode
+    letters: LetterRules
+    batch: BatchId | None = None
+    """None in a streaming part: then the task's own Batch number is asked of Spark"""
+
+
+UNIT_STRIDE = 10_000
+EXIT = "→"
+"""Ends the name under which a stage counts what leaves it as Arrow."""
+DIED_IN = "!"
+"""Begins the name under which a stage counts the records that a native step behind it cannot take."""

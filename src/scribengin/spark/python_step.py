@@ -1,0 +1,262 @@
+"""Python steps on executors: a user's function over chunks, with counts, dead letters and a time limit per record.
+
+The common answers cost no Python per record beyond the user's own call: a chunk is mapped in one C loop, its answers are
+told apart by the set of their types, and filters select with `itertools.compress`.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from types import GeneratorType
+from typing import TYPE_CHECKING, Any
+
+from scribengin.core.errors import StepError
+from scribengin.spark.chunk import Chunk
+from scribengin.spec.functions import To
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import pyarrow as pa
+
+    from scribengin.core.types import Schema
+    from scribengin.spark.letters import Letters
+    from scribengin.state.contract import Counts
+
+_NONE = type(None)
+
+
+class StepTimeout(BaseException):
+    """A record took longer than the step's `time_limit`. No Exception: a user's `except Exception` must not swallow it."""
+
+
+class _Dead:
+    """Stands where a record's answer would be, once its dead letter is written."""
+
+
+_DEAD = _Dead()
+
+
+class RecordStep:
+    """A `@record` function: one dict in; a dict, True, False, None, or several dicts out; `to(branch, row)` for branches."""
+
+    def __init__(
+        self,
+        node: str,
+        function: Callable[[dict[str, Any]], Any],
+        *,
+        branches: tuple[str, ...],
+        limit_s: float,
+        counts: Counts,
+        letters: Letters,
+    ) -> None:
+        self._node = node
+        self._function = function
+        self._branches = branches
+        self._limit_s = limit_s
+        self._counts = counts
+        self._letters = letters
+
+    def __call__(self, chunk: Chunk) -> Iterator[tuple[str, Chunk]]:
+        """(branch, rows) for the step's readers; the branch is empty for those who read the step itself."""
+        rows = chunk.rows
+        self._counts.rows_in += len(rows)
+        answers = self._answers(chunk, rows)
+        kinds = set(map(type, answers))
+        if kinds <= {bool, _NONE}:
+            kept = chunk if kinds == {bool} and all(answers) else chunk.selected(answers)
+            self._counts.filtered += len(rows) - len(kept)
+        elif kinds == {dict}:
+            kept = Chunk(chunk.origin, chunk.ordinals, rows=answers)
+        else:
+            yield from self._mixed(chunk, rows, answers)
+            return
+        self._counts.out += len(kept)
+        if len(kept):
+            yield "", kept
+
+    def _answers(self, chunk: Chunk, rows: list[dict[str, Any]]) -> list[Any]:
+        answers: list[Any] = []
+        remaining = iter(rows)
+        with _Watch(remaining, self._limit_s):
+            while True:
+                try:
+                    answers.extend(map(self._function, remaining))
+                    return answers
+                except (Exception, StepTimeout) as error:
+                    # extend keeps what it had: the record that raised is the one after it
+                    self._bury(chunk, len(answers), error)
+                    answers.append(_DEAD)
+
+    def _bury(self, chunk: Chunk, index: int, error: BaseException) -> None:
+        reason = "time-limit" if isinstance(error, StepTimeout) else "raised"
+        self._letters.bury(self._node, chunk, index, reason, f"{type(error).__name__}: {error}", error=error)
+        self._counts.dead += 1
+
+    def _mixed(self, chunk: Chunk, rows: list[dict[str, Any]], answers: list[Any]) -> Iterator[tuple[str, Chunk]]:
+        out: dict[str, tuple[list[dict[str, Any]], list[int | None]]] = {}
+        for index, answer in enumerate(answers):
+            if answer is _DEAD:
+                continue
+            try:
+                results = self._results(answer, rows[index])
+            except (Exception, StepTimeout) as error:
+                self._bury(chunk, index, error)
+                continue
+            self._counts.filtered += not results
+            self._counts.made += max(0, len(results) - 1)
+            self._counts.out += len(results)
+            for branch, row in results:
+                kept, ordinals = out.setdefault(branch, ([], []))
+                kept.append(row)
+                ordinals.append(chunk.ordinal(index))
+        for branch, (kept, ordinals) in out.items():
+            known = [ordinal for ordinal in ordinals if ordinal is not None]
+            yield branch, Chunk(chunk.origin, known if len(known) == len(kept) else None, rows=kept)
+
+    def _results(self, answer: Any, row: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+        """The rows that one answer stands for, with their branches. Runs a generator to its end. Raises what the user's code raises."""
+        if answer is True:
+            return [("", row)]
+        if answer is None or answer is False:
+            return []
+        if isinstance(answer, dict | To):
+            answer = (answer,)
+        elif isinstance(answer, GeneratorType):
+            with _Watch(None, self._limit_s):
+                answer = list(answer)
+        elif not isinstance(answer, list | tuple):
+            found = f"{type(answer).__name__} ({_short(answer)})"
+            raise TypeError(f"the function returned {found}; it must return a dict, True, False, None, or several dicts")
+        results: list[tuple[str, dict[str, Any]]] = []
+        for part in answer:
+            if isinstance(part, To):
+                if part.branch not in self._branches:
+                    raise ValueError(f'to("{part.branch}", …) names no branch of this step; it has {", ".join(self._branches) or "none"}')
+                results.append((part.branch, part.row))
+            elif isinstance(part, dict):
+                results.append(("", part))
+            else:
+                raise TypeError(f"the function returned a list that holds {type(part).__name__} ({_short(part)}); it must hold dicts")
+        return results
+
+
+class BatchStep:
+    """A `@batch` function: Arrow in, Arrow out. A batch that raises is halved until the rows are found that cannot pass."""
+
+    def __init__(
+        self,
+        node: str,
+        function: Callable[[pa.RecordBatch], Any],
+        *,
+        schema_in: Schema,
+        schema_out: Schema,
+        counts: Counts,
+        letters: Letters,
+    ) -> None:
+        self._node = node
+        self._function = function
+        self._schema_in = schema_in
+        self._schema_out = schema_out
+        self._counts = counts
+        self._letters = letters
+
+    def __call__(self, chunk: Chunk) -> Iterator[tuple[str, Chunk]]:
+        """("", rows); the link from a row to its source record ends here, since the function may reorder."""
+        batch, bad = chunk.batch(self._schema_in)
+        self._counts.rows_in += len(chunk)
+        for each in bad:
+            self._letters.bury(self._node, chunk, each.ordinal, each.reason, each.message)
+        self._counts.dead += len(bad)
+        good = sorted(set(range(len(chunk))) - {each.ordinal for each in bad}) if bad else range(len(chunk))
+        for out in self._pieces(chunk, batch, good):
+            self._counts.out += out.num_rows
+            if out.num_rows:
+                yield "", Chunk(chunk.origin, None, batch=out)
+
+    def _pieces(self, chunk: Chunk, batch: pa.RecordBatch, indexes: Any) -> Iterator[pa.RecordBatch]:
+        if not batch.num_rows:
+            return
+        try:
+            outs = [self._checked(out) for out in self._outs(batch)]
+        except Exception as error:
+            if batch.num_rows == 1:
+                self._letters.bury(self._node, chunk, indexes[0], "raised", f"{type(error).__name__}: {error}", error=error)
+                self._counts.dead += 1
+                return
+            middle = batch.num_rows // 2
+            yield from self._pieces(chunk, batch.slice(0, middle), indexes[:middle])
+            yield from self._pieces(chunk, batch.slice(middle), indexes[middle:])
+            return
+        surplus = sum(out.num_rows for out in outs) - batch.num_rows
+        self._counts.made += max(0, surplus)
+        self._counts.filtered += max(0, -surplus)
+        yield from outs
+
+    def _outs(self, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
+        import pyarrow as pa
+
+        answer = self._function(batch)
+        return [answer] if isinstance(answer, pa.RecordBatch) else list(answer or ())
+
+    def _checked(self, out: pa.RecordBatch) -> pa.RecordBatch:
+        from scribengin.core.types import arrow_schema
+
+        wanted = arrow_schema(self._schema_out)
+        surplus = set(out.schema.names) - set(wanted.names)
+        missing = set(wanted.names) - set(out.schema.names)
+        if surplus or missing:
+            raise TypeError(f"the function gave the columns {out.schema.names}, asked are {wanted.names}; give the step a `schema:`")
+        return out.select(wanted.names).cast(wanted)
+
+
+class _Watch:
+    """Interrupts a record that runs for longer than `limit_s`; works in the main thread, where executors run steps."""
+
+    def __init__(self, remaining: Iterator[Any] | None, limit_s: float) -> None:
+        self._remaining = remaining
+        self._limit_s = limit_s
+        self._left = -1
+        self._ticks = 0
+        self._old: Any = None
+        self._on = threading.current_thread() is threading.main_thread()
+
+    def __enter__(self) -> None:
+        if self._on:
+            self._old = signal.signal(signal.SIGALRM, self._tick)
+            signal.setitimer(signal.ITIMER_REAL, self._limit_s / 4, self._limit_s / 4)
+
+    def __exit__(self, *_: object) -> None:
+        if self._on:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, self._old)
+
+    def _tick(self, *_: object) -> None:
+        # a list iterator knows how much is left: no progress over four quarters of the limit is one record that hangs
+        left = self._remaining.__length_hint__() if self._remaining is not None else 0  # type: ignore[attr-defined]
+        self._ticks = self._ticks + 1 if left == self._left else 1
+        self._left = left
+        if self._ticks > 4:
+            self._ticks = 0
+            raise StepTimeout(f"took longer than the time limit of {self._limit_s:g} s")
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def instantiate(target: Any, node: str) -> Callable[..., Any]:
+    """The callable of a function or class; a class is made once per task and its `open()` called."""
+    if not isinstance(target, type):
+        function: Callable[..., Any] = target
+        return function
+    try:
+        instance = target()
+        if hasattr(instance, "open"):
+            instance.open()
+    except Exception as error:
+        raise StepError(f'step "{node}": {target.__name__} could not be opened: {type(error).__name__}: {error}') from error
+    called: Callable[..., Any] = instance
+    return called

@@ -1,0 +1,207 @@
+"""One Query while it runs: started, watched, stopped between Batches, started again after a passing failure."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from scribengin.core.errors import Refused, ScribenginError
+from scribengin.spark.accumulate import new_reports
+from scribengin.spark.commit import BatchRunner, Committed
+from scribengin.spark.compile import Compiler, StreamInputs
+from scribengin.spark.failures import classify
+from scribengin.spark.offsets import OffsetConfig, read_offsets
+from scribengin.spec.model import Step
+from scribengin.state.decisions import Decisions
+from scribengin.state.source_log import SourceLog
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from scribengin.connectors.contract import Limits, SourceStream
+    from scribengin.spark.compile import Compiled, QueryParts
+    from scribengin.state.folder import QueryFolder
+    from scribengin.state.lease import Lease
+
+BACK_OFF_S = (0.0, 2.0, 10.0, 60.0)
+"""Before each start after a transient failure; the last for ever, when continuous."""
+ONCE_TRIES = 3
+_POLL_S = 0.1
+
+
+@dataclass(slots=True)
+class Progress:
+    """What Spark last told of the Query: its backlog per source, its watermark, rows in its state."""
+
+    backlog: dict[str, dict[str, Any]] = field(default_factory=dict)
+    notices: list[str] = field(default_factory=list)
+    watermark: str = ""
+    held: int | None = None
+    batch: int = -1
+
+
+@dataclass(slots=True)
+class QueryRun:
+    """A Query's life in this process, driven by `run` in a thread of its own. `state` and `error` are read by displays."""
+
+    spark: SparkSession
+    parts: QueryParts
+    folder: QueryFolder
+    lineage: str
+    lease: Lease
+    limits: Mapping[str, Limits]
+    static: Mapping[str, tuple[SourceStream, ...]]
+    once: bool
+    stop: threading.Event
+    on_commit: Callable[[Committed], None]
+    state: str = "starting"
+    error: ScribenginError | None = None
+    message: str = ""
+    progress: Progress = field(default_factory=Progress)
+    _busy: threading.Lock = field(default_factory=threading.Lock)
+
+    def run(self) -> None:
+        """Until finished, stopped or failed; never raises."""
+        tries = 0
+        while True:
+            try:
+                self._run_once()
+                return
+            except Exception as error:
+                fault, fate = classify(error)
+                if self.stop.is_set():
+                    self.state, self.error = "stopped", None
+                    return
+                tries += 1
+                if fate == "permanent" or (self.once and tries > ONCE_TRIES):
+                    self.state, self.error, self.message = "failed", fault, fault.message
+                    return
+                wait_s = BACK_OFF_S[min(tries - 1, len(BACK_OFF_S) - 1)]
+                self.state, self.message = "recovering", f"{fault.message}; start {tries + 1} in {wait_s:g} s"
+                self.stop.wait(wait_s)
+
+    def _run_once(self) -> None:
+        query = self._start()
+        self.state, self.message = "running", ""
+        try:
+            while not query.awaitTermination(_POLL_S):  # type: ignore[arg-type]  # a float is taken, in seconds
+                self._observe(query)
+                if self.stop.is_set() and self._end(query):
+                    return
+            self._observe(query)
+        except Exception:
+            if self.stop.is_set():
+                self.state = "stopped"
+                return
+            raise
+        self.state = "stopped" if self.stop.is_set() else "finished"
+
+    def _end(self, query: StreamingQuery) -> bool:
+        """Stop between two Batches: the flag keeps a new one from starting, the lock tells when the one under way is through."""
+        self.state = "stopping"
+        self.message = "waiting for the batch under way"
+        if not self._busy.acquire(blocking=False):
+            return False
+        try:
+            query.stop()
+        finally:
+            self._busy.release()
+        self.state, self.message = "stopped", ""
+        return True
+
+    def _start(self) -> StreamingQuery:
+        session = self.spark.newSession()
+        self.spark.sparkContext.setLocalProperty("spark.scheduler.pool", self.parts.query.name)
+        compiler = Compiler(session, self.parts)
+        reports = new_reports(session)
+        streaming = streaming_inputs(session, self.parts, self.folder.sources, self.limits, self.static)
+        compiled = compiler.compile(streaming, reports)
+        check_streaming(session, compiled, self.parts)
+        stateful = self.parts.query.stateful
+        runner = BatchRunner(
+            session,
+            self.parts,
+            compiler,
+            self.lineage,
+            self.lease,
+            Decisions(self.folder.decisions),
+            {source: SourceLog(self.folder.sources, source) for source in self.parts.query.sources},
+            self.stop,
+            self.on_commit,
+            self.static,
+            compiled if stateful else None,
+            reports if stateful else None,
+        )
+        if stateful:
+            df = compiled.tails[0].frame
+        else:
+            offsets = [read_offsets(session, self._config(source, descriptors=False)) for source in self.parts.query.sources]
+            df = offsets[0]
+            for other in offsets[1:]:
+                df = df.unionAll(other)
+
+        def batch(frame: DataFrame, number: int) -> None:
+            with self._busy:
+                runner(frame, number)
+
+        writer = df.writeStream.queryName(f"{self.parts.plan.flow.name}.{self.parts.query.name}").foreachBatch(batch)
+        writer = writer.option("checkpointLocation", str(self.folder.checkpoint)).outputMode(output_mode(self.parts))
+        if self.once:
+            return writer.trigger(availableNow=True).start()
+        return writer.trigger(processingTime=f"{max(100, round(self.parts.query.trigger_s * 1000))} milliseconds").start()
+
+    def _config(self, source: str, *, descriptors: bool) -> OffsetConfig:
+        return OffsetConfig(self.parts.sources[source], self.folder.sources, self.limits[source], descriptors)
+
+    def _observe(self, query: StreamingQuery) -> None:
+        last = query.lastProgress
+        if last is None or (last.batchId == self.progress.batch and not last.sources):
+            return
+        self.progress.batch = last.batchId
+        self.progress.watermark = (last.eventTime or {}).get("watermark", "")
+        self.progress.held = sum(operator.numRowsTotal for operator in last.stateOperators) if last.stateOperators else None
+        for source in last.sources:
+            latest = msgspec.json.decode(source.latestOffset) if source.latestOffset not in (None, "null", "") else None
+            if latest is not None:
+                self.progress.backlog[latest["source"]] = msgspec.json.decode(latest["backlog"])
+                self.progress.notices += [note for note in latest["notes"].split("\n") if note and note not in self.progress.notices]
+
+
+def streaming_inputs(
+    spark: SparkSession, parts: QueryParts, log: Path, limits: Mapping[str, Limits], static: Mapping[str, tuple[SourceStream, ...]]
+) -> StreamInputs:
+    """Streaming frames for all sources of the Query."""
+    frames = {source: read_offsets(spark, OffsetConfig(parts.sources[source], log, limits[source], True)) for source in parts.query.sources}
+    return StreamInputs(frames, static)
+
+
+def check_streaming(spark: SparkSession, compiled: Compiled, parts: QueryParts) -> None:
+    """Let Spark analyse what will run, as streaming frames: what it would read per Batch only must not slip through.
+
+    Raises Refused or Spark's AnalysisException.
+    """
+    if parts.query.stateful and len(compiled.tails) != 1:
+        raise Refused(
+            f"Query {parts.query.name} keeps state and feeds its sinks from {len(compiled.tails)} places",
+            remedy="give each sink a Query of its own: leave `together` out",
+        )
+    jvm: Any = spark._jvm
+    checker = jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker
+    modes = jvm.org.apache.spark.sql.streaming.OutputMode
+    mode = {"append": modes.Append, "update": modes.Update, "complete": modes.Complete}[output_mode(parts)]()
+    for tail in compiled.tails:
+        checker.checkForStreaming(tail.frame._jdf.queryExecution().analyzed(), mode)
+
+
+def output_mode(parts: QueryParts) -> str:
+    """The `emit` of the Query's aggregations; the checks have seen that they agree."""
+    flow = parts.plan.flow
+    emits = {node.emit for id_ in parts.query.nodes if isinstance(node := flow.node(id_.id), Step)} - {"append"}
+    return next(iter(emits), "append")

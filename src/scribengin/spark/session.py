@@ -1,0 +1,99 @@
+"""The Spark session and its preset (why each setting is there: docs/decisions/0003-spark-preset.md)."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from scribengin.core.errors import EnvironmentFault
+from scribengin.core.java import find_java
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+_STREAMING = "spark.sql.streaming"
+_INTERNAL = "org.apache.spark.sql.execution.streaming"
+PRESET = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.scheduler.mode": "FAIR",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.caseSensitive": "true",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "16384",
+    "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",
+    "spark.python.worker.idleTimeoutSeconds": "120",
+    "spark.python.worker.killOnIdleTimeout": "true",
+    f"{_STREAMING}.checkpointFileManagerClass": f"{_INTERNAL}.checkpointing.FileSystemBasedCheckpointFileManager",
+    f"{_STREAMING}.queryEvolution.enableSourceEvolution": "true",
+    f"{_STREAMING}.offsetLog.formatVersion": "2",
+    f"{_STREAMING}.stopActiveRunOnRestart": "false",
+    f"{_STREAMING}.stateStore.providerClass": f"{_INTERNAL}.state.RocksDBStateStoreProvider",
+    f"{_STREAMING}.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    f"{_STREAMING}.metricsEnabled": "false",
+}
+# Refused: they break exactly-once (DESIGN: real-time mode, asynchronous progress tracking).
+_FORBIDDEN = ("asyncProgressTrackingEnabled", "spark.sql.streaming.realTimeMode")
+
+
+def start_session(name: str, *, master: str, memory: str, conf: Mapping[str, str], folder: Path) -> SparkSession:
+    """A session under the preset, `conf` on top. `folder` takes Spark's scratch files.
+
+    Raises EnvironmentFault with the remedy.
+    """
+    java = find_java()
+    os.environ["JAVA_HOME"] = str(java.home)
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    from pyspark.errors import PySparkRuntimeError
+    from pyspark.sql import SparkSession
+
+    for key in conf:
+        if any(word in key for word in _FORBIDDEN):
+            raise EnvironmentFault(f"{key} cannot be set: it breaks exactly-once", remedy="leave it out of spark_conf")
+    cores = os.cpu_count() or 2
+    wanted = master or f"local[{cores},3]"
+    builder = SparkSession.builder.appName(f"scribengin {name}").master(wanted)
+    settings = PRESET | {"spark.sql.shuffle.partitions": str(cores), "spark.local.dir": str(folder / "spark")} | dict(conf)
+    if memory:
+        settings["spark.driver.memory"] = memory
+    log = folder / "log4j2.properties"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    log.write_text(_LOG4J)
+    settings.setdefault(
+        "spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile=file:{log.resolve()} -Djava.io.tmpdir={folder.resolve()}"
+    )
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    try:
+        session = builder.getOrCreate()
+    except PySparkRuntimeError as error:
+        raise EnvironmentFault(f"Spark did not start: {error}", remedy="run: scribengin doctor") from error
+    found = session.sparkContext.master
+    if found != wanted:
+        raise EnvironmentFault(f"Spark runs on {found}, asked was {wanted}", remedy="stop the other session of this process first")
+    return session
+
+
+_LOG4J = """rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %d{HH:mm:ss} %p spark %c{1}: %m%n
+# what Scribengin reports itself, with its cause, is not told twice
+logger.stream.name = org.apache.spark.sql.execution.streaming
+logger.stream.level = off
+logger.task.name = org.apache.spark.scheduler.TaskSetManager
+logger.task.level = off
+logger.executor.name = org.apache.spark.executor.Executor
+logger.executor.level = off
+logger.write.name = org.apache.spark.sql.execution.datasources.v2
+logger.write.level = off
+"""

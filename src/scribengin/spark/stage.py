@@ -1,0 +1,292 @@
+"""Runs a Program on an executor: one pass from blocks or Arrow rows to staged segments or Arrow rows.
+
+The only per-record Python in it is the user's own; everything else is per chunk.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from functools import partial
+from itertools import compress
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import msgspec
+import pyarrow as pa
+
+from scribengin.connectors.catalog import open_source
+from scribengin.connectors.contract import BatchId, SourceStream
+from scribengin.core import faults
+from scribengin.core.types import arrow_schema
+from scribengin.formats.contract import Columns, Rows
+from scribengin.spark.chunk import BlockOrigin, Chunk, Origin, UnknownOrigin
+from scribengin.spark.exits import ArrowExit, SinkExit
+from scribengin.spark.letters import Letters
+from scribengin.spark.origin import ReplayOrigin, pack_at
+from scribengin.spark.parse_step import ParseStep
+from scribengin.spark.program import (
+    AT,
+    DEAD,
+    DIED_IN,
+    UNIT_STRIDE,
+    ExitNode,
+    ParseNode,
+    Program,
+    PythonNode,
+    RowsEntry,
+    SinkNode,
+    StreamsEntry,
+    UnionNode,
+)
+from scribengin.spark.python_step import BatchStep, RecordStep, instantiate
+from scribengin.state.contract import Counts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from scribengin.connectors.contract import Source
+    from scribengin.formats.contract import Decoder
+
+RECEIPT_SCHEMA = pa.schema([pa.field("receipt", pa.binary())])
+
+
+class Stage:
+    """One task's run of a Program. `run` is what `mapInArrow` calls; `report` is what the task tells the driver."""
+
+    def __init__(self, program: Program, batch: BatchId, unit: int) -> None:
+        self._program = program
+        self._unit = unit
+        self._attempt = uuid4().hex
+        self.counts: dict[str, Counts] = {}
+        self._letters = Letters(program.letters, batch.number, self._attempt)
+        self._readers: dict[str, list[Callable[[Chunk], None]]] = {}
+        self._sinks: list[SinkExit] = []
+        self._out: list[pa.RecordBatch] = []
+        self._rows_wanted: dict[str, bool] = {}
+        for node in program.nodes:
+            reader = self._build(node, batch)
+            for input_ in node.inputs:
+                self._readers.setdefault(input_, []).append(reader)
+                wants = isinstance(node, PythonNode) and node.form == "record"
+                self._rows_wanted[input_] = wants and self._rows_wanted.get(input_, True)
+
+    def _build(self, node: Any, batch: BatchId) -> Callable[[Chunk], None]:
+        match node:
+            case PythonNode():
+                return self._python(node)
+            case ParseNode():
+                parse = ParseStep(node, self._counted(node.node), self._letters)
+                return lambda chunk: self._feed(node.node, parse(chunk))
+            case UnionNode():
+                counts = self._counted(node.node)
+
+                def pass_on(chunk: Chunk) -> None:
+                    counts.rows_in += len(chunk)
+                    counts.out += len(chunk)
+                    self._feed(node.node, chunk)
+
+                return pass_on
+            case SinkNode():
+                stream = node.sink.stream(batch, self._unit, self._attempt, node.schema)
+                sink = SinkExit(node, stream, self._counted(node.node), self.counts, self._letters, self._before(node.inputs))
+                self._sinks.append(sink)
+                return sink
+            case ExitNode():
+                return ArrowExit(node, self._out, self._counted(node.node), self.counts, self._letters, self._before(node.inputs))
+        raise TypeError(f"no stage node: {node!r}")
+
+    def _before(self, inputs: tuple[str, ...]) -> str | None:
+        """The python or parse step whose rows are checked where they leave it, or None (rows that were typed all the way)."""
+        steps = {node.node for node in self._program.nodes if isinstance(node, PythonNode | ParseNode | UnionNode)}
+        return next((name for name in (input_.partition(".")[0] for input_ in inputs) if name in steps), None)
+
+    def _python(self, node: PythonNode) -> Callable[[Chunk], None]:
+        target = node.function if node.function is not None else self._program.code.load(node.reference)
+        function = instantiate(target, node.node)
+        counts = self._counted(node.node)
+        step: RecordStep | BatchStep
+        if node.form == "record":
+            step = RecordStep(node.node, function, branches=node.branches, limit_s=node.limit_s, counts=counts, letters=self._letters)
+        else:
+            step = BatchStep(
+                node.node, function, schema_in=node.schema_in, schema_out=node.schema_out, counts=counts, letters=self._letters
+            )
+
+        def run(chunk: Chunk) -> None:
+            for branch, out in step(chunk):
+                self._feed(f"{node.node}.{branch}" if branch else node.node, out)
+
+        return run
+
+    def _counted(self, node: str) -> Counts:
+        return self.counts.setdefault(node, Counts())
+
+    def _feed(self, id_: str, chunk: Chunk) -> None:
+        readers = self._readers.get(id_, ())
+        for index, reader in enumerate(readers):
+            # each reader but the last gets a copy: a user's function may change its dicts
+            reader(chunk if index == len(readers) - 1 else chunk.copied())
+
+    # --- entries ---
+
+    def read_stream(self, ref_node: str, index: int, stream: SourceStream, entry: StreamsEntry) -> Iterator[pa.RecordBatch]:
+        """Read stream `index` of a source's streams in this Batch through the stage; yields what leaves as Arrow."""
+        ref = entry.sources[ref_node]
+        source = open_source(ref.type, ref.place)
+        decoder = source.decoder()
+        counts = self._counted(ref_node)
+        at = pack_at(ref.index, index)
+        as_rows = self._rows_wanted.get(ref_node, False)
+        skip = entry.skip.get((ref_node, index), {})
+        only = entry.only.get((ref_node, index))
+        sequence = 0
+        for block in source.read(stream):
+            size = len(block)
+            if only is None or (sequence < only[1] and only[0] < sequence + size):
+                chunk = self._decoded(BlockOrigin(ref_node, block, at + sequence), decoder, counts, as_rows=as_rows)
+                if skip or only is not None:
+                    chunk = self._without(chunk, sequence, skip, only, counts)
+                counts.out += len(chunk)
+                if len(chunk):
+                    self._feed(ref_node, chunk)
+                yield from self._drain()
+            sequence += size
+
+    def _decoded(self, origin: BlockOrigin, decoder: Decoder, counts: Counts, *, as_rows: bool) -> Chunk:
+        block, node = origin.block, origin.source
+        decoded: Rows | Columns = decoder.rows(block) if as_rows else decoder.columns(block)
+        counts.rows_in += len(block)
+        counts.filtered += decoded.skipped
+        counts.dead += len(decoded.bad)
+        for bad in decoded.bad:
+            self._letters.write(node, node, block.place(bad.ordinal), block.payload(bad.ordinal), bad.reason, bad.message)
+        if isinstance(decoded, Rows):
+            return Chunk(origin, decoded.ordinals, rows=decoded.rows)
+        return Chunk(origin, decoded.ordinals, batch=decoded.batch)
+
+    def _without(self, chunk: Chunk, sequence: int, skip: Any, only: tuple[int, int] | None, counts: Counts) -> Chunk:
+        """The chunk without the records that a native step cannot take, and without those outside the searched range."""
+        ordinals = chunk.ordinals or ()
+        keep = [(only is None or only[0] <= sequence + o < only[1]) and sequence + o not in skip for o in ordinals]
+        for index, ordinal in enumerate(ordinals):
+            if sequence + ordinal in skip:
+                node, message = skip[sequence + ordinal]
+                self._letters.bury(node, chunk, index, "sql-error", message)
+                # the source gave it, the native run behind is where it died: the driver adds this to the run's counts
+                counts.out += 1
+                self._counted(f"{DIED_IN}{node}").dead += 1
+        if all(keep):
+            return chunk
+        batch, _ = chunk.batch(None)  # type: ignore[arg-type]  # decoded as columns: no conversion
+        return Chunk(chunk.origin, list(compress(ordinals, keep)), batch=batch.filter(pa.array(keep)))
+
+    def read_rows(self, batches: Iterator[pa.RecordBatch], entry: RowsEntry) -> Iterator[pa.RecordBatch]:
+        """Take Arrow rows of the native part through the stage; yields what leaves as Arrow."""
+        # a native run is counted at its ends: what comes out of it is what comes in here
+        native = self._counted(entry.native) if entry.native else Counts()
+        origin = self._replay(entry)
+        for arrived in batches:
+            ordinals, batch = arrived.column(AT).to_pylist() if entry.at else None, arrived
+            if entry.dead:
+                ordinals, batch = self._split_dead(arrived, ordinals, origin, native)
+            names = [field.name for field in entry.schema.fields]
+            rows = batch.select(names).cast(arrow_schema(entry.schema))
+            native.out += rows.num_rows
+            if rows.num_rows:
+                self._feed(entry.node, Chunk(origin, ordinals, batch=rows))
+            yield from self._drain()
+
+    def _replay(self, entry: RowsEntry) -> Origin:
+        if not entry.at:
+            return UnknownOrigin()
+        sources: dict[str, Source] = {ref.node: open_source(ref.type, ref.place) for ref in entry.sources.values()}
+        return ReplayOrigin(sources, {ref.index: ref.node for ref in entry.sources.values()}, entry.streams)
+
+    def _split_dead(
+        self, batch: pa.RecordBatch, ordinals: list[int] | None, origin: Origin, native: Counts
+    ) -> tuple[list[int] | None, pa.RecordBatch]:
+        dead = batch.column(DEAD)
+        if dead.null_count == batch.num_rows:
+            return ordinals, batch
+        keep = dead.is_null()
+        for index, failed in enumerate(dead.to_pylist()):
+            if failed is not None:
+                step, name = failed["step"], failed["name"]
+                ordinal = None if ordinals is None else ordinals[index]
+                place = None if ordinal is None else origin.place(ordinal)
+                payload = (None if ordinal is None else origin.payload(ordinal)) or failed["payload"].encode()
+                self._letters.write(step, origin.source, place, payload, "require", f'"{name}" does not hold')
+                native.dead += 1
+        return (None if ordinals is None else list(compress(ordinals, keep.to_pylist()))), batch.filter(keep)
+
+    # --- ends ---
+
+    def _drain(self) -> Iterator[pa.RecordBatch]:
+        out, self._out[:] = list(self._out), []
+        yield from out
+
+    def finish(self) -> tuple[list[pa.RecordBatch], dict[str, Any]]:
+        """End the task: the last Arrow rows, and its report: receipts, dead segment, counts."""
+        for readers in self._readers.values():
+            for reader in readers:
+                if isinstance(reader, SinkExit | ArrowExit):
+                    reader.flush()
+        receipts = [sink.close() for sink in self._sinks]
+        dead = self._letters.close()
+        faults.reached("stage.closed")
+        report = {
+            "receipts": [receipt.as_json() for receipt in receipts],
+            "dead": None if dead is None else msgspec.to_builtins(dead),
+            "counts": {node: counts.as_json() for node, counts in self.counts.items()},
+        }
+        return list(self._drain()), report
+
+    def abort(self) -> None:
+        """Leave nothing behind."""
+        with ExitStack() as stack:
+            stack.callback(self._letters.abort)
+            for sink in self._sinks:
+                stack.callback(sink.abort)
+
+
+def run_program(
+    program: Program, batches: Iterator[pa.RecordBatch], partition: int, number: int
+) -> Iterator[tuple[pa.RecordBatch | None, str, dict[str, Any] | None]]:
+    """What `mapInArrow` runs: yields (rows, "", None) on the way and (None, key, report) once per unit."""
+    batch = program.batch or BatchId("", program.letters.query, "", number, 0)
+    entry = program.entry
+    if isinstance(entry, RowsEntry):
+        yield from _one(program, batch, partition, partial(Stage.read_rows, batches=batches, entry=entry), str(partition))
+        return
+    for rows in batches:
+        for unit, node, index, stream in _units(entry, rows):
+            feed = partial(Stage.read_stream, ref_node=node, index=index, stream=stream, entry=entry)
+            yield from _one(program, batch, unit, feed, f"{node}/{index}")
+
+
+def _units(entry: StreamsEntry, rows: pa.RecordBatch) -> Iterator[tuple[int, str, int, SourceStream]]:
+    """(unit, source, index in the source's streams, stream)"""
+    if entry.units:
+        for unit in rows.column("id").to_pylist():
+            node, index = entry.units[unit]
+            yield unit, node, index, entry.streams[node][index]
+        return
+    for row in rows.to_pylist():
+        yield row["index"], row["source"], row["index"], SourceStream.from_json(msgspec.json.decode(row["stream"]))
+
+
+def _one(
+    program: Program, batch: BatchId, unit: int, feed: Callable[[Stage], Iterator[pa.RecordBatch]], key: str
+) -> Iterator[tuple[pa.RecordBatch | None, str, dict[str, Any] | None]]:
+    faults.reached("stage.before")
+    stage = Stage(program, batch, program.index * UNIT_STRIDE + unit)
+    try:
+        for rows in feed(stage):
+            yield rows, "", None
+        last, report = stage.finish()
+        for rows in last:
+            yield rows, "", None
+        yield None, key, report
+    except BaseException:
+        stage.abort()
+        raise

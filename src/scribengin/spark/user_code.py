@@ -1,0 +1,94 @@
+"""The user's modules: packed when a run starts, unpacked by nobody: imported straight from the archive, driver and executors alike.
+
+A snapshot, so that an edit during the run changes nothing before the next start.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import io
+import sys
+import traceback
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from scribengin.core.errors import EnvironmentFault, StepError
+from scribengin.core.storage import put_if_absent
+
+LIMIT_BYTES = 20 * 2**20
+_SKIPPED = {"__pycache__", "node_modules", "site-packages"}
+
+
+@dataclass(frozen=True, slots=True)
+class UserCode:
+    """An archive of a flow folder's `.py` files. `digest` is of its content."""
+
+    archive: str
+    digest: str
+
+    def load(self, reference: str) -> Any:
+        """What `module:name` stands for. Raises StepError with the user's line where the import fails."""
+        activate(self.archive)
+        module_name, _, name = reference.partition(":")
+        try:
+            target: Any = importlib.import_module(module_name)
+            for part in name.split("."):
+                target = getattr(target, part)
+        except Exception as error:
+            where = code_line(error)
+            raise StepError(f"cannot load {reference}: {type(error).__name__}: {error}" + (f" ({where})" if where else "")) from error
+        return target
+
+
+def pack(folder: Path, state: Path) -> UserCode:
+    """Archive the `.py` files under `folder` into `state/code/<digest>.zip`; the same files give the same archive."""
+    files = sorted(path for path in folder.rglob("*.py") if not _is_skipped(path.relative_to(folder)))
+    total = sum(path.stat().st_size for path in files)
+    if total > LIMIT_BYTES:
+        raise EnvironmentFault(
+            f"the .py files under {folder} have {total / 2**20:.0f} MiB, more than the {LIMIT_BYTES // 2**20} MiB that travel with a flow",
+            remedy="put the flow file in a folder of its own, or install the modules as a package",
+        )
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in files:
+            archive.writestr(zipfile.ZipInfo(path.relative_to(folder).as_posix(), (2020, 1, 1, 0, 0, 0)), path.read_bytes())
+    data = packed.getvalue()
+    digest = hashlib.sha256(data).hexdigest()[:16]
+    place = state / "code" / f"{digest}.zip"
+    put_if_absent(place, data)
+    return UserCode(str(place.resolve()), digest)
+
+
+def _is_skipped(path: Path) -> bool:
+    return any(part.startswith(".") or part in _SKIPPED for part in path.parts)
+
+
+def activate(archive: str) -> None:
+    """Put `archive` first on the Python path; modules of an archive that was active before are forgotten."""
+    if sys.path and sys.path[0] == archive:
+        return
+    for path in [path for path in sys.path if path.endswith(".zip") and Path(path).parent.name == "code" and path != archive]:
+        sys.path.remove(path)
+        for name, module in list(sys.modules.items()):
+            if str(getattr(module, "__file__", "") or "").startswith(path):
+                del sys.modules[name]
+    if archive in sys.path:
+        sys.path.remove(archive)
+    sys.path.insert(0, archive)
+    importlib.invalidate_caches()
+
+
+def code_line(error: BaseException) -> str:
+    """`steps.py:12`: the innermost line of the user's code in the traceback, or an empty text."""
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        archive, found, inner = frame.filename.partition(".zip/")
+        if found and Path(archive).parent.name == "code":
+            return f"{inner}:{frame.lineno}"
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if "/scribengin/" not in frame.filename and "/pyspark" not in frame.filename:
+            return f"{Path(frame.filename).name}:{frame.lineno}"
+    return ""
