@@ -140,17 +140,14 @@ class CsvEncoder:
 
     def _cells(self, column: pa.Array) -> pa.Array:
         type_ = type_of_arrow(column.type)
-        match type_.name:
-            case "STRING":
-                return self._quoted(column.cast(pa.string()))
-            case "TIMESTAMP":
-                return iso_texts(column)
-            case "FLOAT" | "DOUBLE" | "BINARY" | "ARRAY" | "MAP" | "STRUCT":
-                change = _change(type_) or (lambda value: value)
-                values = [None if value is None else _JSON.encode(change(value)).decode() for value in column_to_values(column)]
-                texts = pa.array(values, pa.string())
-                return pc.utf8_trim(texts, '"') if type_.name in ("FLOAT", "DOUBLE", "BINARY") else self._quoted(texts)
-        return column.cast(pa.string())
+        if type_.name == "TIMESTAMP":
+            return self._quoted(iso_texts(column))
+        if type_.name not in ("FLOAT", "DOUBLE", "BINARY", "ARRAY", "MAP", "STRUCT"):
+            return self._quoted(column.cast(pa.string()))
+        change = _change(type_) or (lambda value: value)
+        values = [None if value is None else _JSON.encode(change(value)).decode() for value in column_to_values(column)]
+        texts = pa.array(values, pa.string())
+        return self._quoted(pc.utf8_trim(texts, '"') if type_.name in ("FLOAT", "DOUBLE", "BINARY") else texts)
 
     def _quoted(self, texts: pa.Array) -> pa.Array:
         """Quotes around what needs them: delimiters, quotes, line ends, and what would read as null or as an empty line."""

@@ -16,7 +16,7 @@ import numpy as np
 
 from scribengin.formats.blocks import DamageBlock, LineBlock
 from scribengin.formats.contract import Bad, Columns, Rows
-from scribengin.formats.json_types import MisfitError, mend_object, mender, row_type, struct_type, to_utc
+from scribengin.formats.json_types import MisfitError, field_mender, mend_object, row_type, struct_type, to_utc
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -29,8 +29,10 @@ if TYPE_CHECKING:
 _PIECE = 64
 """lines that are tried together after their block failed"""
 _BLANK = b" \t\r"
+_PLAIN_NAME = re.compile(r'[^"\\\x00-\x1f]*\Z')
+"""names that a Struct's field can have"""
 _REFUSED = (msgspec.MsgspecError, ValueError, RecursionError, OverflowError)
-_AT = re.compile(r"(.*?)(?: - at `([^`]*)`)?\Z", re.DOTALL)
+_AT = re.compile(r"(.*?)(?: - at (`key` in )?`(.*)`)?\Z", re.DOTALL)
 _GOT = re.compile(r"Expected `.*`, got `(.*)`\Z")
 _LACKS = re.compile(r"Object missing required field `(.*)`\Z", re.DOTALL)
 
@@ -44,9 +46,10 @@ class JsonDecoder:
         self._width = len(schema.fields)
         self._times = [field.name for field in schema.fields if field.type.name == "TIMESTAMP"]
         others = [field for field in schema.fields if field.type.name != "TIMESTAMP"]
-        self._mends = [(field.name, mend) for field in others if (mend := mender(field.type, nullable=field.nullable)) is not None]
+        self._mends = [(field.name, mend) for field in others if (mend := field_mender(field)) is not None]
         self._mend_row = mend_object(schema.fields)
-        self._quick = None if self._mends else _QuickColumns(schema)
+        plain = not self._mends and all(_PLAIN_NAME.match(name) for name in schema.names)
+        self._quick = _QuickColumns(schema) if plain else None
 
     def rows(self, block: Block) -> Rows:
         """Dicts with every column of the schema and no other."""
@@ -66,7 +69,9 @@ class JsonDecoder:
 
     def decode_values(self, values: Sequence[bytes | str | None]) -> Rows:
         """One record a value, for a `parse` step; the ordinals are the values' indexes. A null gives nulls, a blank is skipped."""
-        return self._lines([b"{}" if v is None else v.encode("utf-8", "surrogatepass") if isinstance(v, str) else bytes(v) for v in values])
+        texts = [b"{}" if v is None else v.encode("utf-8", "surrogatepass") if isinstance(v, str) else bytes(v) for v in values]
+        # A carriage return is to JSON what a line end is: white space between, refused inside of a text.
+        return self._lines([text.replace(b"\n", b"\r") for text in texts])
 
     def _as_columns(self, decoded: Rows) -> Columns:
         import pyarrow as pa
@@ -94,8 +99,7 @@ class JsonDecoder:
                     row[name] = to_utc(row[name])
             for name, mend in self._mends:
                 for row in rows:
-                    if row[name] is not None:
-                        row[name] = mend(row[name])
+                    row[name] = mend(row[name])
         except MisfitError:
             return None
         return rows
@@ -107,7 +111,7 @@ class JsonDecoder:
         for start in range(0, len(lines), _PIECE):
             piece = lines[start : start + _PIECE]
             rows = self._whole(b"\n".join(piece))
-            if rows is not None:
+            if rows is not None and len(rows) == len(piece):
                 found.rows += rows
                 ordinals += range(start, start + len(piece))
                 continue
@@ -142,22 +146,24 @@ class JsonDecoder:
 
     def _invalid(self, ordinal: int, error: str) -> Bad:
         """msgspec's words in ours: which field, what was found, what is asked."""
-        what, path = _AT.match(error).groups()  # type: ignore[union-attr]
+        what, key, path = _AT.match(error).groups()  # type: ignore[union-attr]
         path = (path or "").removeprefix("$")
         if lacks := _LACKS.match(what):
-            return Bad(ordinal, "missing", f'field "{f"{path}.{lacks[1]}".lstrip(".")}" is missing and NOT NULL')
+            return Bad(ordinal, "missing", self._message(f"{path}.{lacks[1]}", "null"))
         if got := _GOT.match(what):
             found = got[1]
-            reason = "missing" if found == "null" and path else "wrong-type"
             if not path:
-                return Bad(ordinal, reason, f"found {_article(found)}, asked is an object")
-            return Bad(ordinal, reason, self._message(path, _article(found)))
+                return Bad(ordinal, "wrong-type", f"found {_article(found)}, asked is an object")
+            reason = "missing" if found == "null" else "wrong-type"
+            return Bad(ordinal, reason, self._message(path, "a key that does not fit" if key else _article(found)))
         if "out of range" in what or "<=" in what or ">=" in what:
             return Bad(ordinal, "out-of-range", self._message(path, "a number out of range"))
         return Bad(ordinal, "invalid-value", self._message(path, what[0].lower() + what[1:]))
 
     def _message(self, path: str, found: str) -> str:
         asked = _asked(self.schema, path)
+        if found == "null":
+            return f'field "{path.lstrip(".")}" is missing or null; asked is {asked} NOT NULL'
         return f'field "{path.lstrip(".")}": found {found}' + (f"; asked is {asked}" if asked else "")
 
 

@@ -81,7 +81,11 @@ def _typed_dict(fields: tuple[Field, ...]) -> Any:
     items: dict[str, Any] = {}
     for field in fields:
         asked = value_type(field.type, field.name)
-        items[field.name] = _or_none(asked) if field.nullable else Required[asked]
+        # msgspec 0.22 compares keys with the UTF-8 that a str keeps once it was asked for, and does not ask: a name that is not
+        # ASCII would be missing by chance. Encoding it asks.
+        msgspec.json.encode(field.name)
+        # msgspec does not take Raw for a required key; that it is there is checked when it is mended
+        items[field.name] = _or_none(asked) if field.nullable or asked is msgspec.Raw else Required[asked]
     return TypedDict("Object", items, total=False)  # type: ignore[operator]
 
 
@@ -89,7 +93,24 @@ def _or_none(asked: Any) -> Any:
     return asked if asked is msgspec.Raw else asked | None  # Raw takes null as it is; beside None msgspec would ignore it
 
 
-def mender(type_: Type, *, nullable: bool = True) -> Callable[[Any], Any] | None:
+def field_mender(field: Field) -> Callable[[Any], Any] | None:
+    """What mends a field's value, None included; None where there is nothing to mend."""
+    mend = mender(field.type)
+    if mend is None:
+        return None
+    if field.nullable or field.type.name != "DECIMAL":  # msgspec has seen to NOT NULL
+        return lambda value: None if value is None else mend(value)
+
+    def mend_required(value: Any) -> Any:
+        mended = None if value is None else mend(value)
+        if mended is None:
+            raise MisfitError("missing", "null")
+        return mended
+
+    return mend_required
+
+
+def mender(type_: Type) -> Callable[[Any], Any] | None:
     """What makes msgspec's value the contract's, or None where it is already. Raises MisfitError. Takes no None."""
     match type_.name:
         case "TIMESTAMP":
@@ -97,11 +118,11 @@ def mender(type_: Type, *, nullable: bool = True) -> Callable[[Any], Any] | None
         case "FLOAT":
             return _to_float32
         case "DECIMAL":
-            return _to_decimal(type_, nullable=nullable)
+            return _to_decimal(type_)
         case "ARRAY":
             return _mend_array(mender(type_.parts[0]))
         case "MAP":
-            return _mend_map(mender(type_.parts[0], nullable=False), mender(type_.parts[1]))
+            return _mend_map(mender(type_.parts[0]), mender(type_.parts[1]))
         case "STRUCT":
             return mend_object(type_.fields)
     return None
@@ -110,20 +131,18 @@ def mender(type_: Type, *, nullable: bool = True) -> Callable[[Any], Any] | None
 def mend_object(fields: tuple[Field, ...]) -> Callable[[dict[str, Any]], dict[str, Any]]:
     """Fills in what is missing and mends the rest, in place."""
     names = [field.name for field in fields]
-    mends = [(field.name, mend) for field in fields if (mend := mender(field.type, nullable=field.nullable)) is not None]
+    mends = [(field.name, mend) for field in fields if (mend := field_mender(field)) is not None]
 
     def mend_fields(row: dict[str, Any]) -> dict[str, Any]:
         if len(row) != len(names):
             for name in names:
                 row.setdefault(name, None)
         for name, mend in mends:
-            value = row[name]
-            if value is not None:
-                try:
-                    row[name] = mend(value)
-                except MisfitError as misfit:
-                    misfit.path = (f".{name}", *misfit.path)
-                    raise
+            try:
+                row[name] = mend(row[name])
+            except MisfitError as misfit:
+                misfit.path = (f".{name}", *misfit.path)
+                raise
         return row
 
     return mend_fields
@@ -149,13 +168,13 @@ def _to_float32(value: float) -> float:
     return rounded
 
 
-def _to_decimal(type_: Type, *, nullable: bool) -> Callable[[msgspec.Raw], Decimal | None]:
+def _to_decimal(type_: Type) -> Callable[[msgspec.Raw], Decimal | None]:
     def mend(raw: msgspec.Raw) -> Decimal | None:
         text = bytes(raw).decode()
-        if text == "null" and nullable:
+        if text == "null":
             return None
         if text[0] not in "-0123456789":
-            raise MisfitError("missing" if text == "null" else "wrong-type", _shown(text))
+            raise MisfitError("wrong-type", _shown(text))
         return fit_decimal(text, type_)
 
     return mend
