@@ -5,13 +5,13 @@ from __future__ import annotations
 from itertools import compress
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from scribengin.formats.contract import RecordPlace
 from scribengin.formats.rows import batch_to_rows, rows_to_batch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    import pyarrow as pa
 
     from scribengin.core.types import Schema
     from scribengin.formats.contract import Bad, Block
@@ -108,6 +108,8 @@ class Chunk:
     def selected(self, keep: Sequence[object]) -> Chunk:
         """The rows whose `keep` is true."""
         ordinals = None if self.ordinals is None else list(compress(self.ordinals, keep))
+        if self._batch is not None:
+            return Chunk(self.origin, ordinals, batch=self._batch.filter(pa.array(keep)))
         return Chunk(self.origin, ordinals, rows=list(compress(self.rows, keep)))
 
     def copied(self) -> Chunk:

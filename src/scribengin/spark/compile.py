@@ -6,7 +6,7 @@ that `plan --deep` analyses (`StreamInputs`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ import pyarrow as pa
 from scribengin.core.errors import StepError
 from scribengin.core.types import Schema
 from scribengin.spark import native
+from scribengin.spark.gate import GateNode, window_us
 from scribengin.spark.native import Frame
 from scribengin.spark.program import (
     AT,
@@ -32,7 +33,7 @@ from scribengin.spark.program import (
 )
 from scribengin.spark.stage import RECEIPT_SCHEMA, run_program
 from scribengin.spec.functions import form_of
-from scribengin.spec.model import Merge, Parse, Python, Source, Step
+from scribengin.spec.model import Dedupe, Merge, Parse, Python, Sink, Source, Step, Watermark
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -40,7 +41,8 @@ if TYPE_CHECKING:
     from pyspark.accumulators import Accumulator
     from pyspark.sql import DataFrame, SparkSession
 
-    from scribengin.connectors.contract import BatchId, Sink, SourceStream
+    from scribengin.connectors.contract import BatchId, SourceStream
+    from scribengin.connectors.contract import Sink as OpenSink
     from scribengin.plan.model import Plan, PlannedNode, QueryPlan
     from scribengin.spark.letters import LetterRules
     from scribengin.spark.program import StageNode
@@ -106,7 +108,7 @@ class QueryParts:
     code: UserCode
     letters: LetterRules
     sources: Mapping[str, SourceRef]
-    sinks: Mapping[str, Sink]
+    sinks: Mapping[str, OpenSink]
     schemas: Mapping[str, Schema]
     """source → columns, resolved"""
 
@@ -172,11 +174,7 @@ class _Walk:
     def _native(self, node: PlannedNode) -> None:
         step = self._parts.plan.flow.node(node.id)
         assert isinstance(step, Step)
-        keeps_dead = native.carries_dead(step.action)
-        inputs = [
-            (id_, frame if keeps_dead or not frame.dead else self._split(id_, frame))
-            for id_, frame in ((i, self._frames[i]) for i in node.inputs)
-        ]
+        inputs = [(id_, self._entering(node, step, id_, self._frames[id_])) for id_ in node.inputs]
         try:
             if isinstance(step.action, Python):
                 outs = self._frame_function(step, step.action, inputs)
@@ -190,6 +188,41 @@ class _Walk:
             raise step_failure(node.id, error) from error
         for branch, frame in outs.items():
             self._frames[f"{node.id}.{branch}" if branch else node.id] = frame
+
+    def _entering(self, node: PlannedNode, step: Step, id_: str, frame: Frame) -> Frame:
+        """The frame as the step may take it: without rows that failed a `require` where it could not let them pass, and
+        through a gate where it keeps state."""
+        first_state = node.stateful and not frame.stateful and frame.df.isStreaming
+        gate = self._gate(node, step, id_) if first_state and not frame.gated else None
+        if gate is not None or (frame.dead and not native.carries_dead(step.action)):
+            entry = self._rows_entry(id_, frame)
+            frame = self._run_middle(frame.df, entry, [] if gate is None else [gate], id_, at=frame.at, stateful=frame.stateful)
+        watermark = self._watermark(id_, self._schema(id_)) if first_state else None
+        if watermark is None:
+            return frame
+        # here and nowhere before: Arrow carries no watermark through a Python stage, and Spark refuses to have one set twice
+        delay_s = watermark.delay_s
+        if isinstance(step.action, Dedupe) and step.action.within_s is not None:
+            delay_s = max(delay_s, step.action.within_s)
+        return replace(frame, df=frame.df.withWatermark(watermark.column, f"{delay_s} seconds"))
+
+    def _gate(self, node: PlannedNode, step: Step, id_: str) -> GateNode | None:
+        """Counts late rows before a stateful step; None where no watermark stands or its column is gone."""
+        schema = self._schema(id_)
+        watermark = self._watermark(id_, schema)
+        if watermark is None:
+            return None
+        offsets = self._parts.letters.folder.parent / "checkpoint" / "offsets"
+        return GateNode(f"{id_}~{node.id}", node.id, (id_,), schema, watermark.column, *window_us(step.action), offsets)
+
+    def _gate_behind(self, output: str) -> GateNode | None:
+        """The gate of the only reader of a Python stage, where that keeps state: it needs no stage of its own."""
+        readers = self._readers.get(output, [])
+        if len(readers) != 1 or not readers[0].stateful or not isinstance(self._inputs, StreamInputs):
+            return None
+        step = self._parts.plan.flow.node(readers[0].id)
+        assert isinstance(step, Step)
+        return None if self._requires(output.partition(".")[0]) else self._gate(readers[0], step, output)
 
     def _frame_function(self, step: Step, action: Python, inputs: list[tuple[str, Frame]]) -> dict[str, Frame]:
         function = action.function or self._parts.code.load(action.reference)
@@ -238,6 +271,17 @@ class _Walk:
             for output in self._outputs(node):
                 self._frames[output] = native.required(self._frames[output], step)
 
+    def _watermark(self, id_: str, schema: Schema) -> Watermark | None:
+        """The watermark that `id_` declares or inherits, where its column is still there."""
+        node = self._parts.plan.flow.node(id_)
+        if isinstance(node, Sink):
+            return None
+        if node.watermark is not None:
+            return node.watermark if node.watermark.column in schema else None
+        if isinstance(node, Source):
+            return None
+        return next((found for input_ in node.inputs if (found := self._watermark(input_, schema)) is not None), None)
+
     def _union_of(self, frames: list[Frame]) -> Frame:
         if len(frames) == 1:
             return frames[0]
@@ -264,23 +308,17 @@ class _Walk:
         nodes: list[StageNode] = [self._stage_node(step, only=id_ if step is chain[0] else None) for step in chain]
         return self._run_middle(frame.df, entry, nodes, output, at=frame.at, stateful=frame.stateful)
 
-    def _split(self, id_: str, frame: Frame) -> Frame:
-        """Take the rows that failed a `require` out, before a step that could not let them pass."""
-        entry = self._rows_entry(id_, frame)
-        return self._run_middle(frame.df, entry, [], id_, at=frame.at, stateful=frame.stateful)
-
     def _run_middle(
         self, df: DataFrame, entry: StreamsEntry | RowsEntry, nodes: list[StageNode], output: str, *, at: bool, stateful: bool = False
     ) -> Frame:
         schema = self._schema(output)
-        program = self._program(entry, (*nodes, ExitNode(output + EXIT, (output,), schema, at)))
+        gate = next((node for node in nodes if isinstance(node, GateNode)), None)
+        if gate is None and not stateful and (gate := self._gate_behind(output)) is not None:
+            nodes = [*nodes, gate]
+        program = self._program(entry, (*nodes, ExitNode(output + EXIT, (gate.node if gate else output,), schema, at)))
         ddl = f"{schema}, {AT} BIGINT" if at else str(schema)
         out = df.mapInArrow(_middle_function(program, self._reports), ddl)
-        planned = self._nodes.get(output.partition(".")[0])
-        source = self._parts.plan.flow.node(output) if planned is not None else None
-        if isinstance(source, Source | Step) and source.watermark is not None and out.isStreaming:
-            out = out.withWatermark(source.watermark.column, f"{source.watermark.delay_s} seconds")
-        return Frame(out, at, fed_by=(output + EXIT,), stateful=stateful)
+        return Frame(out, at, fed_by=(output + EXIT,), stateful=stateful, gated=gate is not None)
 
     # --- tails ---
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from scribengin.spark.program import DIED_IN, EXIT
+from scribengin.spark.program import DIED_IN, EXIT, LATE
 from scribengin.state.contract import Counts
 
 if TYPE_CHECKING:
@@ -23,9 +23,13 @@ def gather_counts(compiled: Compiled, *reports: Iterable[dict[str, Any]]) -> dic
     for run in compiled.runs:
         node = counts.setdefault(run.name, Counts())
         died = sum(counts[key].dead for step in run.name.split("+") if (key := DIED_IN + step) in counts)
-        node.rows_in += sum(counts[exit_].out for exit_ in run.fed_by if exit_ in counts) + died
-        node.dead += died
+        gate = Counts()
+        for step in run.name.split("+"):
+            gate.add(counts.get(LATE + step, Counts()))
+        node.rows_in += sum(counts[exit_].out for exit_ in run.fed_by if exit_ in counts) + died - gate.late
+        node.dead += died + gate.dead
+        node.late += gate.late
         if not run.stateful:
             surplus = node.out + node.dead - node.rows_in
             node.made, node.filtered = max(0, surplus), max(0, -surplus)
-    return {node: count for node, count in counts.items() if not node.endswith(EXIT) and not node.startswith(DIED_IN)}
+    return {node: count for node, count in counts.items() if not node.endswith(EXIT) and not node.startswith((DIED_IN, LATE))}

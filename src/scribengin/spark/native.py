@@ -33,6 +33,8 @@ class Frame:
     fed_by: tuple[str, ...] = ()
     """the nodes whose rows entered this native run"""
     stateful: bool = False
+    gated: bool = False
+    """True where late rows were counted as they left the stage before: a stateful step may follow"""
 
     @property
     def hidden(self) -> list[str]:
@@ -68,9 +70,6 @@ def apply(spark: SparkSession, step: Step, inputs: Sequence[tuple[str, Frame]], 
         case action:
             df = _opaque(spark, action, inputs)
             outs = {"": Frame(df, run=run, fed_by=fed_by, stateful=stateful or any(frame.stateful for frame in frames))}
-    if step.watermark is not None:
-        column, delay = step.watermark.column, step.watermark.delay_s
-        outs = {branch: replace(frame, df=frame.df.withWatermark(column, f"{delay} seconds")) for branch, frame in outs.items()}
     if step.require:
         outs = {branch: required(frame, step) for branch, frame in outs.items()}
     return outs
@@ -196,7 +195,7 @@ def _join(action: Join, names: Sequence[str], frames: Sequence[DataFrame]) -> Da
 def _dedupe(df: DataFrame, key: tuple[str, ...], time: str | None, within_s: float | None) -> DataFrame:
     if not df.isStreaming or time is None or within_s is None:
         return df.dropDuplicates(list(key))
-    return df.withWatermark(time, f"{within_s} seconds").dropDuplicatesWithinWatermark(list(key))
+    return df.dropDuplicatesWithinWatermark(list(key))
 
 
 def _intersect(action: Merge, left: DataFrame, right: DataFrame) -> DataFrame:

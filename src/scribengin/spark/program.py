@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from scribengin.spark.gate import GateNode
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
@@ -91,7 +93,7 @@ class ExitNode:
     at: bool
 
 
-StageNode = PythonNode | ParseNode | UnionNode | SinkNode | ExitNode
+StageNode = PythonNode | ParseNode | UnionNode | GateNode | SinkNode | ExitNode
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,5 +144,7 @@ class Program:
 UNIT_STRIDE = 10_000
 EXIT = "→"
 """Ends the name under which a stage counts what leaves it as Arrow."""
+LATE = "~"
+"""Begins the name under which a gate counts the late and timeless rows of the stateful step behind it."""
 DIED_IN = "!"
 """Begins the name under which a stage counts the records that a native step behind it cannot take."""

@@ -50,16 +50,21 @@ def start_session(name: str, *, master: str, memory: str, conf: Mapping[str, str
     java = find_java()
     os.environ["JAVA_HOME"] = str(java.home)
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    from py4j.protocol import Py4JError
     from pyspark.errors import PySparkRuntimeError
-    from pyspark.sql import SparkSession
 
     for key in conf:
         if any(word in key for word in _FORBIDDEN):
             raise EnvironmentFault(f"{key} cannot be set: it breaks exactly-once", remedy="leave it out of spark_conf")
     cores = os.cpu_count() or 2
     wanted = master or f"local[{cores},3]"
-    builder = SparkSession.builder.appName(f"scribengin {name}").master(wanted)
-    settings = PRESET | {"spark.sql.shuffle.partitions": str(cores), "spark.local.dir": str(folder / "spark")} | dict(conf)
+    settings = PRESET | {
+        "spark.app.name": f"scribengin {name}",
+        "spark.master": wanted,
+        "spark.sql.shuffle.partitions": str(cores),
+        "spark.local.dir": str(folder / "spark"),
+    }
+    settings |= dict(conf)
     if memory:
         settings["spark.driver.memory"] = memory
     log = folder / "log4j2.properties"
@@ -68,16 +73,32 @@ def start_session(name: str, *, master: str, memory: str, conf: Mapping[str, str
     settings.setdefault(
         "spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile=file:{log.resolve()} -Djava.io.tmpdir={folder.resolve()}"
     )
-    for key, value in settings.items():
-        builder = builder.config(key, value)
     try:
-        session = builder.getOrCreate()
-    except PySparkRuntimeError as error:
-        raise EnvironmentFault(f"Spark did not start: {error}", remedy="run: scribengin doctor") from error
+        session = _started(settings, folder / "spark.log")
+    except (PySparkRuntimeError, Py4JError, OSError) as error:
+        raise EnvironmentFault(f"Spark did not start: {error}", remedy=f"see {folder / 'spark.log'}, and run: scribengin doctor") from error
     found = session.sparkContext.master
     if found != wanted:
         raise EnvironmentFault(f"Spark runs on {found}, asked was {wanted}", remedy="stop the other session of this process first")
     return session
+
+
+def _started(settings: Mapping[str, str], log: Path) -> SparkSession:
+    """The JVM's words (and what Python steps print) go to `log`: a terminal shows the run, not Spark's start."""
+    from pyspark import SparkConf, SparkContext
+    from pyspark.java_gateway import launch_gateway
+    from pyspark.sql import SparkSession
+
+    conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
+    if SparkContext._active_spark_context is not None:
+        raise EnvironmentFault("a Spark session runs in this process already", remedy="pass it on, or stop it first")
+    with log.open("ab") as file:
+        gateway = launch_gateway(  # type: ignore[no-untyped-call]
+            conf, {"stdout": file, "stderr": file}
+        )
+    # SparkConf reads the JVM's properties: only the gateway that was just launched may be asked
+    SparkContext._ensure_initialized(gateway=gateway)
+    return SparkSession(SparkContext(conf=SparkConf().setAll(list(settings.items()))))
 
 
 _LOG4J = """rootLogger.level = error

@@ -21,6 +21,7 @@ from scribengin.core.types import arrow_schema
 from scribengin.formats.contract import Columns, Rows
 from scribengin.spark.chunk import BlockOrigin, Chunk, Origin, UnknownOrigin
 from scribengin.spark.exits import ArrowExit, SinkExit
+from scribengin.spark.gate import Gate, GateNode
 from scribengin.spark.letters import Letters
 from scribengin.spark.origin import ReplayOrigin, pack_at
 from scribengin.spark.parse_step import ParseStep
@@ -28,6 +29,7 @@ from scribengin.spark.program import (
     AT,
     DEAD,
     DIED_IN,
+    LATE,
     UNIT_STRIDE,
     ExitNode,
     ParseNode,
@@ -86,6 +88,9 @@ class Stage:
                     self._feed(node.node, chunk)
 
                 return pass_on
+            case GateNode():
+                gate = Gate(node, batch.number, self._counted(LATE + node.step), self._letters)
+                return lambda chunk: self._feed(node.node, gate(chunk))
             case SinkNode():
                 stream = node.sink.stream(batch, self._unit, self._attempt, node.schema)
                 sink = SinkExit(node, stream, self._counted(node.node), self.counts, self._letters, self._before(node.inputs))
