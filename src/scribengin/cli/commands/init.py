@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 
 from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.commands.schema import schema_text
 from scribengin.core.errors import Refused
 
 _ORDERS = 1000
@@ -21,12 +22,10 @@ _BAD = ('{"id": 1001, "customer": "cut o', '{"id": "1002", "customer": "ada", "c
 @click.argument("folder", type=click.Path(path_type=Path, file_okay=False), default=Path())
 def command(folder: Path) -> Answer:
     """Make FOLDER (this one by default) with a working flow: flow.yaml, steps.py, flow.schema.json for editors, and data."""
-    from scribengin.spec.schema import flow_schema
-
     contents = {
         "flow.yaml": _template("flow.yaml"),
         "steps.py": _template("steps.py"),
-        "flow.schema.json": json.dumps(flow_schema(), indent=2) + "\n",
+        "flow.schema.json": schema_text(),
         "data/orders.jsonl": _orders(),
         ".gitignore": ".scribengin/\nout/\n",
     }

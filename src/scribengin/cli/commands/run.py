@@ -107,11 +107,14 @@ def _run(path: Path, settings: RunSettings, display: Display) -> RunResult:
         finally:
             ended.set()
 
-    def interrupt(_number: int, _frame: Any) -> None:
-        if settings.stop.is_set():
+    signals: list[int] = []
+
+    def interrupt(number: int, _frame: Any) -> None:
+        if signals:
             display.close()
             click.echo("left at once; the Batch under way will be run again at the next start", err=True)
             os._exit(Exit.INTERRUPTED)
+        signals.append(number)
         settings.stop.set()
 
     before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
@@ -120,7 +123,7 @@ def _run(path: Path, settings: RunSettings, display: Display) -> RunResult:
         thread.start()
         said = False
         while not ended.wait(_DRAW_EVERY_S):
-            if settings.stop.is_set() and not said:
+            if signals and not said:
                 said = True
                 display.say("stopping when the Batch under way is finished; Ctrl-C again leaves at once, and is safe too")
             if view := latest.take():

@@ -1,0 +1,64 @@
+"""`scribengin fmt FILE…`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.flow_argument import flow_path
+from scribengin.core.errors import Exit, InputError
+from scribengin.core.problems import Place, Problem
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@click.command(cls=AnsweringCommand)
+@click.argument("files", nargs=-1, required=True, type=click.Path(), metavar="FILE...")
+@click.option("--check", is_flag=True, help="Change nothing; exit 2 where a file would change.")
+def command(*, files: tuple[str, ...], check: bool) -> Answer:
+    """Lay flow files out in the one common form; comments, quotes and order stay."""
+    rows: list[dict[str, object]] = []
+    problems: list[Problem] = []
+    for file in files:
+        try:
+            path = flow_path(file)
+            before, after = _laid_out(path, file)
+        except InputError as error:
+            problems += error.problems
+            continue
+        rows.append({"file": file, "changed": before != after})
+        if before != after and check:
+            problems.append(Problem("not-formatted", Place(file), "this file is not laid out in the common form", f"scribengin fmt {file}"))
+        elif before != after:
+            _write(path, after)
+
+    def show() -> None:
+        for row in rows:
+            if row["changed"] and not check:
+                click.echo(f"{row['file']}: laid out")
+
+    return Answer({"files": rows}, problems, Exit.INPUT if problems else Exit.DONE, show)
+
+
+def _laid_out(path: Path, file: str) -> tuple[str, str]:
+    """The text before and after. Raises InputError for what is no YAML file."""
+    from scribengin.spec.fmt import format_text
+
+    if path.suffix == ".py":
+        raise InputError([Problem("not-yaml", Place(file), "this is a Python file; fmt lays YAML files out", "use ruff format or black")])
+    try:
+        before = path.read_bytes().decode()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError([Problem("flow-unreadable", Place(file), f"this file cannot be read: {error}")]) from error
+    return before, format_text(before, file)
+
+
+def _write(path: Path, text: str) -> None:
+    """Whole or not at all, with the rights that the file had."""
+    draft = path.with_name(f".{path.name}.fmt")
+    draft.write_bytes(text.encode())
+    draft.chmod(path.stat().st_mode)
+    draft.replace(path)

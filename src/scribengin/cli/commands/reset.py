@@ -1,0 +1,68 @@
+"""`scribengin reset FLOW`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.flow_argument import flow_argument
+from scribengin.cli.flow_state import open_state
+from scribengin.cli.settings import setting_flags
+from scribengin.core.errors import Refused
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from scribengin.state.folder import StateFolder
+
+_KEPT = ("lock", "terms")
+"""Terms must never begin again: an old driver that sleeps would look like a new one."""
+
+
+@click.command(cls=AnsweringCommand)
+@flow_argument
+@click.option("--outputs", is_flag=True, help="Also delete what its sinks have written (files of others stay).")
+@click.option("--yes", is_flag=True, help="Do it; without this it is only told.")
+@setting_flags("state")
+def command(*, flow: str, outputs: bool, yes: bool, state: Path | None) -> Answer:
+    """Forget what a flow has done: positions, state, dead letters and ledger. It then reads everything again."""
+    from scribengin.local.prepare import open_sinks
+    from scribengin.state.lease import take_lease
+
+    declared, folder = open_state(flow, state)
+    places = {id_: str(sink.options.get("path", sink.type)) for id_, sink in declared.sinks.items()}
+    sinks = {id_: sink for id_, sink in open_sinks(declared).items() if hasattr(sink, "clear")} if outputs else {}
+    queries = [query.name for query in folder.queries()]
+    if not yes:
+        written = "".join(f" and what sink {id_} wrote to {places[id_]}" for id_ in sinks)
+        told = f"this forgets the state of {', '.join(queries) or 'no query'} in {folder.path}{written}"
+        raise Refused(
+            f"{told}; it cannot be undone", remedy=f"say --yes: scribengin reset {flow}{' --outputs' * outputs} --yes", code="reset-unsaid"
+        )
+    with take_lease(folder):
+        _forget(folder)
+        cleared = [{"sink": id_, "place": places[id_], "files": sink.clear()} for id_, sink in sinks.items()]
+    result: dict[str, Any] = {"flow": declared.name, "folder": str(folder.path), "queries": queries, "outputs": cleared}
+
+    def show() -> None:
+        click.echo(f"forgot {', '.join(queries) or 'nothing: there was no state'} ({folder.path})")
+        for row in cleared:
+            click.echo(f"deleted {row['files']:,} files of sink {row['sink']} in {row['place']}")
+
+    return Answer(result, show=show)
+
+
+def _forget(folder: StateFolder) -> None:
+    """Under the lease. State goes before outputs: killed in between, the next run refuses the outputs instead of doubling them."""
+    from scribengin.core.storage import names_in, remove_tree
+    from scribengin.state.folder import renew_owner
+
+    for name in names_in(folder.path):
+        if name not in _KEPT:
+            remove_tree(folder.path / name)
+    try:
+        folder.read_owner()
+    except Refused:  # a copy of a state folder becomes an installation of its own
+        renew_owner(folder.root)

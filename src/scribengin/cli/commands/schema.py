@@ -1,0 +1,31 @@
+"""`scribengin schema`."""
+
+from __future__ import annotations
+
+import click
+
+from scribengin.cli.answer import Answer, AnsweringCommand
+
+
+@click.command(cls=AnsweringCommand)
+def command() -> Answer:
+    """Print the JSON Schema of flow files, for editors that complete and check YAML.
+
+    \b
+    scribengin schema > flow.schema.json
+    and as the first line of a flow file:  # yaml-language-server: $schema=flow.schema.json
+    """
+    text = schema_text()
+    import orjson
+
+    return Answer(orjson.loads(text), show=lambda: click.echo(text, nl=False))
+
+
+def schema_text() -> str:
+    """The schema with the options of every connector that is installed."""
+    import json
+
+    from scribengin.connectors import catalog
+    from scribengin.spec.schema import flow_schema
+
+    return json.dumps(flow_schema(catalog.source_types(), catalog.sink_types()), indent=2, ensure_ascii=False) + "\n"

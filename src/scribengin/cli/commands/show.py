@@ -1,0 +1,28 @@
+"""`scribengin show FLOW --resolved`."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.flow_argument import flow_argument, flow_path
+from scribengin.core.errors import InputError
+
+
+@click.command(cls=AnsweringCommand)
+@flow_argument
+@click.option("--resolved", is_flag=True, help="With every default written out, and `${...}` filled in; secrets stay references.")
+def command(*, flow: str, resolved: bool) -> Answer:
+    """Print a flow as it is understood."""
+    from scribengin.connectors import catalog
+    from scribengin.plan.validate import validate_file
+    from scribengin.spec.dump import dump_flow, flow_data
+
+    declared, problems = validate_file(flow_path(flow), os.environ)
+    if declared is None or any(problem.severity == "error" for problem in problems):
+        raise InputError(problems)
+    types = {"source_types": catalog.source_types(), "sink_types": catalog.sink_types()}
+    result = {"flow": declared.name, "resolved": resolved, "data": flow_data(declared, resolved=resolved, **types)}
+    return Answer(result, problems, show=lambda: click.echo(dump_flow(declared, resolved=resolved, **types), nl=False))
