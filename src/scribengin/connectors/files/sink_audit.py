@@ -21,7 +21,7 @@ _BLOCK = 1 << 20
 def audit_files(path: Path, commits: NumberedLog, format: str, decided: Iterable[Decided]) -> Iterator[Published]:
     """A Published per decided Batch, in order; then one with number -1 where files stand there that no commit record names.
 
-    Rows are counted in the files, where the format tells them without decoding (JSON, Parquet); else they are the receipts'.
+    Rows are counted in the files, where the format tells them without decoding (JSON, text, Parquet); else they are the receipts'.
     """
     named: set[str] = set()
     records = commits.since()
@@ -92,7 +92,7 @@ def _count_rows(file: Path, format: str) -> int | None:
         import pyarrow.parquet as pq
 
         return int(pq.read_metadata(file).num_rows)
-    if format == "json":
+    if format in ("json", "text"):
         import pyarrow as pa
 
         with pa.input_stream(str(file), compression="detect") as lines:

@@ -1,0 +1,125 @@
+"""Audit: read outputs, dead letters and ledger again, and say whether all of them agree, and what is missing where they do not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import TYPE_CHECKING
+
+from scribengin.core.errors import StateError
+from scribengin.state.dead import read_segment
+from scribengin.state.decisions import Decisions
+from scribengin.state.ledger import balance
+from scribengin.state.totals import SinkTotals, Totals
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+
+    from scribengin.connectors.contract import Sink
+    from scribengin.state.contract import Decision
+    from scribengin.state.folder import QueryFolder
+
+
+@dataclass(frozen=True, slots=True)
+class SinkAudit:
+    """Rows that were decided for a sink, and rows that its place holds now."""
+
+    sink: str
+    decided: int
+    found: int
+    violations: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class AuditReport:
+    """`violations` hold those of sinks and dead letters too; each says what is missing or too many."""
+
+    query: str
+    totals: Totals
+    sinks: tuple[SinkAudit, ...]
+    dead_found: int
+    """dead letters that could be read"""
+    violations: tuple[str, ...] = ()
+
+    @property
+    def balanced(self) -> bool:
+        """True where every record that went in is accounted for and still there."""
+        return not self.violations
+
+
+def audit_query(
+    query: QueryFolder,
+    sinks: Mapping[str, Sink],
+    *,
+    lineage: str,
+    stateful: Collection[str] = (),
+    feeders: Mapping[str, Sequence[str]] | None = None,
+    running: bool = False,
+) -> AuditReport:
+    """Audit one Query; `stateful` and `feeders` as in `ledger.balance`.
+
+    With `running` the newest Batch is left out, which may be decided and not yet published. Reads every output file once, a block
+    in memory at a time; needs no lease.
+    """
+    newest = Decisions(query.decisions).newest()
+    last = -1 if newest is None else newest.batch.number - running
+    totals, violations, letters = Totals(), [], 0
+    for decision in _decided(query, last):
+        violations += _check_batch(decision, totals, lineage, stateful)
+        totals.add(decision)
+        found, wrong = _read_dead(query, decision)
+        letters += found
+        violations += wrong
+    violations += balance(totals.nodes, stateful=stateful, feeders=feeders)
+    audits = tuple(_audit_sink(query, id_, sink, lineage, last, totals) for id_, sink in sinks.items())
+    violations += [f'sink "{audit.sink}": {text}' for audit in audits for text in audit.violations]
+    return AuditReport(query.name, totals, audits, letters, tuple(violations))
+
+
+def _decided(query: QueryFolder, last: int) -> Iterator[Decision]:
+    return takewhile(lambda decision: decision.batch.number <= last, Decisions(query.decisions).since())
+
+
+def _check_batch(decision: Decision, before: Totals, lineage: str, stateful: Collection[str]) -> Iterator[str]:
+    number = decision.batch.number
+    if decision.batch.lineage != lineage:
+        yield f"batch {number} was decided in another lineage, {decision.batch.lineage}"
+    if before.batches and number != before.last + 1:
+        yield f"batch {before.last + 1} has no decision record, batch {number} has one"
+    for text in balance(decision.counts, stateful=stateful):
+        yield f"batch {number}: {text}"
+    written: dict[str, int] = {}
+    for receipt in decision.receipts:
+        written[receipt.sink] = written.get(receipt.sink, 0) + receipt.rows
+    for sink, rows in written.items():
+        if sink in decision.counts and decision.counts[sink].out != rows:
+            yield f'batch {number}: sink "{sink}" took {decision.counts[sink].out} rows, its receipts say {rows}'
+    letters, dead = sum(segment.rows for segment in decision.dead), sum(counts.dead for counts in decision.counts.values())
+    if letters > dead:
+        yield f"batch {number}: {letters} dead letters, but {dead} dead rows"
+
+
+def _read_dead(query: QueryFolder, decision: Decision) -> tuple[int, list[str]]:
+    """(letters that could be read, what is wrong)"""
+    found, wrong = 0, []
+    for segment in decision.dead:
+        try:
+            rows = sum(1 for _ in read_segment(query, segment))
+        except StateError as error:
+            wrong.append(f"batch {decision.batch.number}: {error.message}")
+            continue
+        found += rows
+        if rows != segment.rows:
+            wrong.append(f"batch {decision.batch.number}: {rows} dead letters in {segment.name}, {segment.rows} were decided")
+    return found, wrong
+
+
+def _audit_sink(query: QueryFolder, id_: str, sink: Sink, lineage: str, last: int, totals: Totals) -> SinkAudit:
+    found, wrong = 0, []
+    for published in sink.audit(lineage=lineage, decided=(decision.of_sink(id_) for decision in _decided(query, last))):
+        found += published.rows
+        wrong += published.violations
+    decided = totals.sinks.get(id_, SinkTotals()).rows
+    if decided != found and not wrong:
+        wrong.append(f"{decided} rows were decided, {found} are there")
+    return SinkAudit(id_, decided, found, tuple(wrong))
