@@ -1,5 +1,46 @@
-"""Scribengin: reliable data flows on Spark, in Python."""
+"""Scribengin: reliable data flows on Spark, in Python.
+
+A module of steps imports `record`, `batch`, `frame` and `to`; a flow in Python also `source` and `Flow`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 from scribengin.spec.functions import batch, frame, record, to
 
-__all__ = ["batch", "frame", "record", "to"]
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from scribengin.spec import model
+    from scribengin.spec.build import Output, Stream
+
+__all__ = ["Flow", "batch", "frame", "record", "source", "to"]
+
+
+def source(type: str, *, id: str | None = None, **keys: Any) -> Stream:
+    """Begin a flow in Python: a source of that type with its options, and `schema`, `watermark`, `static`, `on_error`."""
+    from scribengin.spec.build import make_source
+
+    return make_source(type, id=id, **keys)
+
+
+def Flow(name: str, *sinks: Output, about: str = "", defaults: Mapping[str, Any] | None = None) -> model.Flow:  # noqa: N802
+    """The flow that ends in `sinks`, each made by `.to(…)`; a flow file in Python sets it to its variable `flow`.
+
+    Raises InputError that holds every mistake, each at the line of its call.
+    """
+    import os
+
+    from scribengin.connectors.catalog import sink_types, source_types
+    from scribengin.spec.build import build_flow
+
+    return build_flow(
+        name,
+        *sinks,
+        about=about,
+        defaults=defaults,
+        source_types=source_types(),
+        sink_types=sink_types(),
+        environment=os.environ,
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from scribengin.spec import keys
 from scribengin.spec.model import (
@@ -20,11 +20,11 @@ from scribengin.spec.model import (
     Sql,
     WindowSpec,
 )
-from scribengin.spec.nodes import Node, Scalar, shorten
-from scribengin.spec.sections import Owner, Read
+from scribengin.spec.nodes import Node, shorten
 
 if TYPE_CHECKING:
     from scribengin.spec.reader import Reader
+    from scribengin.spec.sections import Owner, Read
 
 _FUNCTION = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*\Z")
 _ONE_INPUT = ("filter", "select", "aggregate", "parse", "route", "python", "dedupe")
@@ -99,7 +99,7 @@ def _window(reader: Reader, window: Read, owner: Owner) -> WindowSpec | None:
         return None
     slide_s = values.get("slide", values["size"])
     if slide_s > values["size"]:
-        message = f"aggregate.window.slide of {owner.called} is longer than its size: rows between two windows would be lost"
+        message = f"`aggregate.window.slide` of {owner.called} is longer than its size: rows between two windows would be lost"
         reader.error("window-slide", window.given["slide"][1], message, "write a slide of at most the size")
         return None
     return WindowSpec(values["time"], values["size"], slide_s)
@@ -111,10 +111,10 @@ def _join(reader: Reader, value: Read, read: Read, owner: Owner) -> Action | Non
     inputs = read.values.get("from", ())
     for name, _ in values.get("time", ()):
         if inputs and name not in inputs:
-            message = f'join.time of {owner.called} names "{name}", which it does not read'
+            message = f'`join.time` of {owner.called} names "{name}", which it does not read'
             reader.error("join-time", value.given["time"][1], message, f"its inputs are {', '.join(inputs)}")
     if "time" in values and len(inputs) == 2 and len(values["time"]) == 1:
-        message = f"join.time of {owner.called} names the time column of one input only"
+        message = f"`join.time` of {owner.called} names the time column of one input only"
         reader.error("join-time", value.given["time"][1], message, f"write time: {{{inputs[0]}: ts, {inputs[1]}: ts}}")
     if "key" not in values:
         return None
@@ -133,9 +133,9 @@ def _route(reader: Reader, value: tuple[tuple[str, str], ...], read: Read, owner
     for name in names:
         reader.check_name(name, _entry(node, name), f"a branch of {owner.called}")
     if not cases:
-        reader.error("wrong-kind", node, f"route of {owner.called} has no case", "write {big: amount > 100, otherwise: small}")
+        reader.error("wrong-kind", node, f"`route` of {owner.called} has no case", "write {big: amount > 100, otherwise: small}")
     if otherwise in dict(cases):
-        message = f'otherwise of {owner.called} is "{otherwise}", which is a case already'
+        message = f'`otherwise` of {owner.called} is "{otherwise}", which is a case already'
         reader.error("twice", _entry(node, _OTHERWISE), message, "give the rest a branch of its own")
     return Route(cases, otherwise)
 
@@ -158,11 +158,16 @@ def _python(reader: Reader, value: str | Read, read: Read, owner: Owner) -> Acti
 def _is_function(reader: Reader, text: str, node: Node, owner: Owner) -> bool:
     if _FUNCTION.match(text):
         return True
+    if text.endswith(".py"):
+        module = text.removesuffix(".py").replace("/", ".").strip(".")
+        remedy = f'name the function too: "{module}:function"'
+        reader.error("function-syntax", node, f"`python` of {owner.called} is {shorten(text)}, a file", remedy)
+        return False
     path, _, name = text.removesuffix("()").rpartition(":" if ":" in text else ".")
     module = path.removesuffix(".py").replace("/", ".").strip(".")
     better = f"{module}:{name}"
     remedy = f'did you mean "{better}"?' if _FUNCTION.match(better) else 'write "module:function"'
-    reader.error("function-syntax", cast("Scalar", node), f"python of {owner.called} is {shorten(text)}, not module:function", remedy)
+    reader.error("function-syntax", node, f"`python` of {owner.called} is {shorten(text)}, not module:function", remedy)
     return False
 
 
@@ -178,10 +183,10 @@ def _merge(reader: Reader, value: Read, _read: Read, owner: Owner) -> Action | N
     if how == "union":
         for name in ("key", "time", "within"):
             if name in value.given:
-                message = f"merge.{name} of {owner.called} means nothing: a union takes every row"
+                message = f"`merge.{name}` of {owner.called} means nothing: a union takes every row"
                 reader.error("merge-union", value.given[name][0], message, f"take {name} out, or write how: intersect")
     elif "key" not in value.given:
-        reader.error("missing-key", owner.start, f"{owner.called} has no merge.key, which intersect needs", "add key: [id]")
+        reader.error("missing-key", owner.start, f"{owner.called} has no `merge.key`, which intersect needs", "add key: [id]")
     return Merge(how, value.values.get("key", ()), value.values.get("time"), value.values.get("within"))
 
 
@@ -189,7 +194,7 @@ def _both(reader: Reader, value: Read, owner: Owner, name: str) -> None:
     """`time` and `within` say one thing together."""
     for one, other, example in (("time", "within", "10m"), ("within", "time", "{a: ts, b: at}" if name == "join" else "ts")):
         if one in value.given and other not in value.given:
-            message = f"{name}.{one} of {owner.called} says nothing without {name}.{other}"
+            message = f"`{name}.{one}` of {owner.called} says nothing without `{name}.{other}`"
             reader.error("time-within", value.given[one][0], message, f"add {other}: {example}, or take {one} out")
 
 

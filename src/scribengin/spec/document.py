@@ -41,7 +41,7 @@ class Document:
         except yaml.MarkedYAMLError as error:
             message, remedy, offset = explain(error, self.text)
             self.problem("yaml-syntax", offset, message, remedy)
-        except _NotHere as stop:
+        except _UnusedFeatureError as stop:
             self.problem("yaml-feature", stop.offset, stop.message, stop.remedy)
 
     def place(self, offset: int) -> Place:
@@ -58,7 +58,7 @@ class Document:
         self.problems.append(Problem(code, place, message, remedy, "warning" if warning else "error"))
 
 
-class _NotHere(Exception):
+class _UnusedFeatureError(Exception):
     """A feature of YAML that flow files do not use; reading ends there."""
 
     def __init__(self, offset: int, message: str, remedy: str) -> None:
@@ -72,7 +72,7 @@ class _Composer:
     def __init__(self, document: Document) -> None:
         self._document = document
         self._text = document.text
-        self._next = _Parser(document.text).get_event
+        self._next: Callable[[], Any] = _Parser(document.text).get_event
         self._anchors: dict[str, Node] = {}
         self._depth = 0
         self._free = 0
@@ -84,28 +84,30 @@ class _Composer:
             return None
         root = self._node(self._next())
         self._next()  # the document's end
-        event = self._next()
-        if not isinstance(event, yaml.StreamEndEvent):
+        after = self._next()
+        if not isinstance(after, yaml.StreamEndEvent):
             message = "a second YAML document begins here"
-            raise _NotHere(event.start_mark.index, message, "keep one flow a file: take out the line `---`")
+            raise _UnusedFeatureError(after.start_mark.index, message, "keep one flow a file: take out the line `---`")
         return root
 
     def _node(self, event: Any) -> Node:
-        start = event.start_mark.index
+        start, end = event.start_mark.index, event.end_mark.index
         if isinstance(event, yaml.AliasEvent):
             if event.anchor not in self._anchors:
-                raise _NotHere(
+                raise _UnusedFeatureError(
                     start, f"*{event.anchor} refers to nothing before it", f"mark what is meant with &{event.anchor}, or quote the text"
                 )
             return self._anchors[event.anchor]
         if event.tag is not None:
-            raise _NotHere(start, f"the tag {event.tag} has no meaning in a flow file", "take it out; quote a value to make it a text")
+            raise _UnusedFeatureError(
+                start, f"the tag {event.tag} has no meaning in a flow file", "take it out; quote a value to make it a text"
+            )
         self._depth += 1
         if self._depth > _DEEPEST:
-            raise _NotHere(start, f"this is nested more than {_DEEPEST} levels deep", "write it flatter")
+            raise _UnusedFeatureError(start, f"this is nested more than {_DEEPEST} levels deep", "write it flatter")
         node: Node
         if isinstance(event, yaml.ScalarEvent):
-            node = Scalar(event.value, event.style or "", start, event.end_mark.index)
+            node = Scalar(event.value, event.style or "", start, end)
         elif isinstance(event, yaml.MappingStartEvent):
             node = self._mapping(event)
         else:
@@ -152,9 +154,11 @@ class _Composer:
     def _key(self, event: Any) -> Scalar:
         offset = event.start_mark.index
         if not isinstance(event, yaml.ScalarEvent):
-            raise _NotHere(offset, "a key is a word here, not a list, a mapping or an alias", "quote it if it is meant as text")
+            raise _UnusedFeatureError(offset, "a key is a word here, not a list, a mapping or an alias", "quote it if it is meant as text")
         if event.value == "<<" and not event.style:
-            raise _NotHere(offset, "`<<` merges nothing: YAML 1.2 has no merge keys", "write the keys out, or put them under `defaults`")
+            raise _UnusedFeatureError(
+                offset, "`<<` merges nothing: YAML 1.2 has no merge keys", "write the keys out, or put them under `defaults`"
+            )
         key = self._node(event)
         assert isinstance(key, Scalar)
         return key

@@ -75,7 +75,7 @@ class Section:
 _ON_ERROR = Key(
     "on_error",
     "choice",
-    "what happens to a record that cannot be handled: `dead_letter` keeps it aside with its reason, `drop` counts it, `fail` stops the Query",
+    "what happens to a record that cannot be handled: `dead_letter` keeps it with its reason, `drop` counts it, `fail` stops the Query",
     "drop",
     choices=get_args(OnError),
     default="that of `defaults`",

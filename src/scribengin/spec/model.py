@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from scribengin.core.problems import Place
     from scribengin.core.types import Schema
 
 Delivery = Literal["exactly_once", "at_least_once"]
@@ -71,22 +72,28 @@ class Sink:
     delivery: Delivery | None = None
 
 
-# What a step does: one class per kind, the YAML key in the comment.
+# What a step does: one class per kind.
 
 
 @dataclass(frozen=True, slots=True)
-class Filter:  # filter: PREDICATE
+class Filter:
+    """`filter: PREDICATE`."""
+
     predicate: str
 
 
 @dataclass(frozen=True, slots=True)
-class Select:  # select: {name: expression} or a list of expressions ("id", "upper(user) AS who")
+class Select:
+    """`select: {name: expression}`, or a list of expressions (`id`, `upper(user) AS who`)."""
+
     columns: tuple[tuple[str, str], ...]
     """(output name, expression)"""
 
 
 @dataclass(frozen=True, slots=True)
-class Sql:  # sql: SELECT …
+class Sql:
+    """`sql: SELECT …`."""
+
     text: str
 
 
@@ -100,14 +107,18 @@ class WindowSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class Aggregate:  # aggregate: {by, window, emit, columns}
+class Aggregate:
+    """`aggregate: {by, window, emit, columns}`."""
+
     by: tuple[str, ...]
     columns: tuple[tuple[str, str], ...]
     window: WindowSpec | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Join:  # join: {key, how, time, within}; exactly two inputs, the first is the left one
+class Join:
+    """`join: {key, how, time, within}`: exactly two inputs, the first is the left one."""
+
     key: tuple[str, ...]
     how: Literal["inner", "left", "right", "full", "semi"] = "inner"
     time: tuple[tuple[str, str], ...] = ()
@@ -116,21 +127,27 @@ class Join:  # join: {key, how, time, within}; exactly two inputs, the first is 
 
 
 @dataclass(frozen=True, slots=True)
-class Parse:  # parse: {column, format, schema}; the parsed fields join the other columns, `column` leaves
+class Parse:
+    """`parse: {column, format, schema}`: the parsed fields join the other columns, `column` leaves."""
+
     column: str
     format: str
     schema: Schema
 
 
 @dataclass(frozen=True, slots=True)
-class Route:  # route: {branch: predicate, …, otherwise: branch}; read as step.branch
+class Route:
+    """`route: {branch: predicate, …, otherwise: branch}`: read as `step.branch`."""
+
     cases: tuple[tuple[str, str], ...]
     """(branch, predicate), the first that holds"""
     otherwise: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Python:  # python: "module:name"
+class Python:
+    """`python: "module:name"`."""
+
     """`function` is set only by the Python form; equality ignores it, `reference` names it."""
 
     reference: str
@@ -141,14 +158,18 @@ class Python:  # python: "module:name"
 
 
 @dataclass(frozen=True, slots=True)
-class Dedupe:  # dedupe: {key, time, within}
+class Dedupe:
+    """`dedupe: {key, time, within}`."""
+
     key: tuple[str, ...]
     time: str | None = None
     within_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Merge:  # merge: {how: union | intersect, key, time, within}; a bare `from: [a, b]` is a union by name
+class Merge:
+    """`merge: {how: union | intersect, key, time, within}`: a bare `from: [a, b]` is a union by name."""
+
     how: Literal["union", "intersect"] = "union"
     key: tuple[str, ...] = ()
     time: str | None = None
@@ -188,6 +209,8 @@ class Flow:
     defaults: Defaults = field(default_factory=Defaults)
     version: int = 1
     folder: Path = field(default=Path(), compare=False)
+    calls: Mapping[str, Place] = field(default_factory=dict, compare=False, repr=False)
+    """of the Python form: id → where its node was made; empty for a flow that was read from YAML"""
 
     def node(self, id_: str) -> Node:
         """The node of that id, or of the id before the dot of `step.branch`. KeyError where there is none."""

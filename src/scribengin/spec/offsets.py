@@ -48,7 +48,7 @@ def _readings(text: str, scalar: Scalar) -> Iterator[list[Piece]]:
             yield from _blocks(text, scalar)
 
 
-def _folded(text: str, found: re.Match[str]) -> Iterator[Piece]:
+def _folded(found: re.Match[str]) -> Iterator[Piece]:
     """One line break is a space, n of them n-1 breaks; the blanks around them are nothing."""
     breaks = [match.start() + found.start() for match in _BREAK.finditer(found.group())]
     if len(breaks) == 1:
@@ -61,7 +61,7 @@ def _plain(text: str, at: int, end: int) -> Iterator[Piece]:
     while at < end:
         fold = _FOLD.match(text, at, end)
         if fold:
-            yield from _folded(text, fold)
+            yield from _folded(fold)
             at = fold.end()
         else:
             yield text[at], at
@@ -72,7 +72,7 @@ def _single_quoted(text: str, at: int, end: int) -> Iterator[Piece]:
     while at < end:
         fold = _FOLD.match(text, at, end)
         if fold:
-            yield from _folded(text, fold)
+            yield from _folded(fold)
             at = fold.end()
         else:
             yield text[at], at
@@ -83,7 +83,7 @@ def _double_quoted(text: str, at: int, end: int) -> Iterator[Piece]:
     while at < end:
         fold = _FOLD.match(text, at, end)
         if fold:
-            yield from _folded(text, fold)
+            yield from _folded(fold)
             at = fold.end()
         elif text[at] != "\\":
             yield text[at], at

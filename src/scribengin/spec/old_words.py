@@ -50,8 +50,8 @@ WORDS: tuple[OldWord, ...] = (
     OldWord("batch_size", "Flume", "max_files", "how much a Batch takes: `max_files`, `max_bytes` or `max_rows` of the source"),
     OldWord("channel", "Flume", "edges", "nodes are joined by `from:`; a channel is where an edge is cut", runs=False),
     OldWord("channels", "Flume", "edges", "nodes are joined by `from:`; a channel is where an edge is cut", runs=False),
-    OldWord("choke", "Flume", "limit", "an edge's `limit`", runs=False),
-    OldWord("chokes", "Flume", "limit", "an edge's `limit`", runs=False),
+    OldWord("choke", "Flume", "limit", "a property of an edge", runs=False),
+    OldWord("chokes", "Flume", "limit", "a property of an edge", runs=False),
     OldWord("E2E", "Flume", "end_to_end", "a durability of an edge", runs=False),
     OldWord("DFO", "Flume", "on_failure", "a durability of an edge", runs=False),
     OldWord("BE", "Flume", "best_effort", "a durability of an edge", runs=False),
@@ -162,18 +162,25 @@ for _word in WORDS:
 
 
 def old_word(word: str, known: Collection[str]) -> str:
-    """What to do about a word of another system, or an empty text. `known` are the words that may stand there.
+    """The word of another system in our words, where ours is one of `known`; or an empty text.
 
     >>> old_word("transforms", ["steps", "sinks"])
-    'did you mean "steps"? ("transforms" is Kafka Connect\\'s word)'
+    'did you mean "steps"? ("transforms" is a word of Kafka Connect)'
     """
-    found = _BY_WORD.get(_folded(word), ())
-    for old in found:
+    for old in _BY_WORD.get(_folded(word), ()):
         if old.ours in known:
             more = f"; {old.note}" if old.note else ""
-            return f'did you mean "{old.ours}"? ("{old.word}" is {old.origin}\'s word{more})'
-    for old in found:
+            return f'did you mean "{old.ours}"? ("{old.word}" is a word of {old.origin}{more})'
+    return ""
+
+
+def translate(word: str) -> str:
+    """What a word of another system is called here, wherever that stands; or an empty text.
+
+    >>> translate("choke")
+    '"choke" of Flume is "limit" here, which this version does not run yet: a property of an edge'
+    """
+    for old in _BY_WORD.get(_folded(word), ()):
         more = f": {old.note}" if old.note else ""
-        later = "" if old.runs else ", which this version does not run yet"
-        return f'"{old.word}" of {old.origin} is "{old.ours}" here{later}{more}'
+        return f'"{old.word}" of {old.origin} is "{old.ours}" here{"" if old.runs else ", which this version does not run yet"}{more}'
     return ""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from scribengin.core.problems import Problem
 from scribengin.spec import keys
 from scribengin.spec.actions import read_action
 from scribengin.spec.document import Document
@@ -16,8 +15,10 @@ from scribengin.spec.sections import Owner, Read, Sections
 
 if TYPE_CHECKING:
     from collections.abc import Mapping as Mapping_
+    from pathlib import Path
 
     from scribengin.core.options import NodeType
+    from scribengin.core.problems import Problem
     from scribengin.spec.places import Places
 
 _VERSION = 1
@@ -123,8 +124,8 @@ class _FlowReader:
                 self._broken.add(id_)
             self._ids.setdefault(id_, _SECTION_OF[section])
         if mapping is not None and not mapping.entries:
-            example = f"{section}: {keys.FLOW.key(section).example}" if (keys.FLOW.key(section)) else ""
-            self._reader.error("wrong-kind", mapping, f"{section} of the flow is empty", f"write {example}, or take the key out")
+            example = next(key.example for key in keys.FLOW.keys if key.name == section)
+            self._reader.error("wrong-kind", mapping, f"{section} of the flow is empty", f"write {section}: {example}, or take the key out")
         return found
 
     def _source(self, id_: str, node: Node, owner: Owner) -> Source | None:
@@ -161,8 +162,8 @@ class _FlowReader:
         operation, action = done
         values = read.values
         if "schema" in read.given and operation != "python":
-            message = f"{owner.called} has a schema, which only a python step declares; {operation} gives its own columns"
-            self._reader.error("key-misplaced", read.given["schema"][0], message, "take schema out")
+            message = f"{owner.called} has a `schema`, which only a python step declares; {operation} gives its own columns"
+            self._reader.error("key-misplaced", read.given["schema"][0], message, "take it out")
         return Step(
             id_,
             values["from"],
@@ -177,11 +178,11 @@ class _FlowReader:
     def _emit(self, read: Read, operation: str, owner: Owner) -> Any:
         inner: Read | None = read.values.get("aggregate")
         if "emit" in read.given and operation not in _EMITTING:
-            message = f"{owner.called} has emit, which says when an aggregation gives its rows; {operation} does not aggregate"
-            self._reader.error("key-misplaced", read.given["emit"][0], message, "take emit out")
+            message = f"{owner.called} has `emit`, which says when an aggregation gives its rows; {operation} does not aggregate"
+            self._reader.error("key-misplaced", read.given["emit"][0], message, "take it out")
         if inner is not None and "emit" in inner.given:
             if "emit" in read.given:
-                message = f"{owner.called} has emit twice, beside aggregate and inside it"
+                message = f"{owner.called} has `emit` twice, beside aggregate and inside it"
                 self._reader.error("twice", read.given["emit"][0], message, "keep one of the two")
             return inner.values.get("emit", "append")
         return read.values.get("emit", "append")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from scribengin.core.problems import Place
+if TYPE_CHECKING:
+    from scribengin.core.problems import Place
 
 Path = tuple[str | int, ...]
 """Keys and list indexes from the document's root: `("steps", "hot", "filter")`."""

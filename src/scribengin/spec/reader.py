@@ -10,7 +10,7 @@ from scribengin.core.secret import Secret
 from scribengin.spec.fill import fill
 from scribengin.spec.located import DocumentPlaces
 from scribengin.spec.nodes import Mapping, Node, Scalar, Sequence, kind_of, resolve_plain, shorten
-from scribengin.spec.old_words import old_word
+from scribengin.spec.old_words import old_word, translate
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -127,7 +127,7 @@ class Reader:
         text = self.text(node, what, example or next(iter(choices)))
         if text is None or text in choices:
             return text
-        remedy = suggest(text, choices) or f"write one of {', '.join(choices)}"
+        remedy = suggest(text, choices) or translate(text) or f"write one of {', '.join(choices)}"
         self.error("bad-choice", node, f"{what} cannot be {shorten(text)}", remedy)
         return None
 
@@ -155,9 +155,12 @@ class Reader:
         return Secret(filled.text, scalar.value) if filled.secret else filled.text
 
 
-def suggest(word: str, known: Collection[str]) -> str:
-    """`did you mean …?`, from the words of other systems first, then from what looks alike; or an empty text."""
+def exact(word: str, known: Collection[str]) -> str:
+    """`did you mean …?` where `word` is one of `known` but for its spelling, or its name in another system; or an empty text."""
     folded = word.lower().replace("-", "_").replace(" ", "_")
-    if folded in known:
-        return f'did you mean "{folded}"?'
-    return old_word(word, known) or did_you_mean(word, known)
+    return f'did you mean "{folded}"?' if folded in known else old_word(word, known)
+
+
+def suggest(word: str, known: Collection[str]) -> str:
+    """As `exact`, else what looks alike."""
+    return exact(word, known) or did_you_mean(word, known)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, assert_never
 
+from scribengin.core.problems import did_you_mean
 from scribengin.spec import keys
 from scribengin.spec.model import SchemaSpec
 from scribengin.spec.nodes import Mapping, Node, Scalar, shorten
-from scribengin.spec.reader import suggest
+from scribengin.spec.old_words import translate
+from scribengin.spec.reader import exact, suggest
 from scribengin.spec.values import (
     comma_trouble,
     read_bool,
@@ -35,7 +37,7 @@ Types = "Mapping_[str, NodeType]"
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """How messages name what is read: `window.size of step "g"`. `start` is where it is declared in the document."""
+    """How messages name what is read: `` `window.size` of step "g" ``. `start` is where it is declared in the document."""
 
     called: str
     start: int
@@ -43,7 +45,7 @@ class Owner:
 
     def key(self, name: str) -> str:
         """How messages name a key of it."""
-        return f"{self.prefix}{name} of {self.called}"
+        return f"`{self.prefix}{name}` of {self.called}"
 
     def inner(self, name: str, start: int) -> Owner:
         """The owner of the keys of a section inside."""
@@ -68,10 +70,9 @@ class Sections:
 
     def read(self, section: Section, node: Node, owner: Owner, *, of_type: NodeType | None = None, any_option: bool = False) -> Read | None:
         """The section at `node`; None where it is no mapping. `any_option`: the type is unknown, so any key may be one of its options."""
-        example = next(key.example for key in section.keys if key.required or section is keys.DEFAULTS)
-        first = next(key.name for key in section.keys if key.required or section is keys.DEFAULTS)
-        called = f"{owner.prefix.rstrip('.')} of {owner.called}" if owner.prefix else owner.called
-        mapping = self.reader.mapping(node, called, f"{section.called}: {{{first}: {example}, …}}")
+        called = f"`{owner.prefix.rstrip('.')}` of {owner.called}" if owner.prefix else owner.called
+        first = next((key for key in section.keys if key.required), section.keys[0])
+        mapping = self.reader.mapping(node, called, f"{{{first.name}: {first.example}, …}}")
         if mapping is None:
             return None
         read = Read()
@@ -110,7 +111,7 @@ class Sections:
         message = f"{owner.called} has the unknown type {shorten(text)}"
         if text in other:
             message = f'{owner.called} has the type "{text}", which is only a {"sink" if role == "source" else "source"}'
-        remedy = suggest(text, known) or f"types of a {role} are {', '.join(sorted(known))}"
+        remedy = suggest(text, known) or translate(text) or f"types of a {role} are {', '.join(sorted(known))}"
         self.reader.error("unknown-type", entry[1], message, remedy)
         return None, None
 
@@ -169,7 +170,7 @@ class Sections:
         for name, example in wanted:
             if name not in read.given:
                 of = f" (type {of_type.type})" if of_type and of_type.option(name) else ""
-                message = f"{owner.called}{of} has no {owner.prefix}{name}"
+                message = f"{owner.called}{of} has no `{owner.prefix}{name}`"
                 self.reader.error("missing-key", owner.start, message, f"add {name}: {example or '…'}")
 
     def _not_yet(self, key: Key, at: Scalar, owner: Owner) -> None:
@@ -180,12 +181,13 @@ class Sections:
 
     def _unknown(self, name: str, at: Scalar, section: Section, owner: Owner, of_type: NodeType | None) -> None:
         known = [*section.names, *(option.name for option in (of_type.options if of_type else ()))]
-        code = "unknown-option" if of_type else "unknown-key"
-        thing = f"option of type {of_type.type}" if of_type else f"key of {section.called}"
-        message = f'"{owner.prefix}{name}" of {owner.called} is no {thing}'
-        remedy = suggest(name, known) or self._elsewhere(name, section)
-        remedy = remedy or (f"{'its options and keys' if of_type else 'keys here'} are {', '.join(known)}")
-        self.reader.error(code, at, message, remedy)
+        if of_type:
+            message = f'{owner.called} (type {of_type.type}) has no option "{name}"'
+        else:
+            message = f'{owner.called} has the unknown key "{owner.prefix}{name}"'
+        remedy = exact(name, known) or self._elsewhere(name, section) or did_you_mean(name, known) or translate(name)
+        remedy = remedy or f"{'options and keys are' if of_type else 'keys here are'} {', '.join(known)}"
+        self.reader.error("unknown-option" if of_type else "unknown-key", at, message, remedy)
 
     def _elsewhere(self, name: str, section: Section) -> str:
         """Where a key belongs that means something, but not here."""

@@ -5,23 +5,27 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, TypeVar, assert_never
 
-from scribengin.core.types import Schema, SchemaSyntaxError, parse_schema
+from scribengin.core.problems import did_you_mean
+from scribengin.core.types import PRIMITIVES, Schema, SchemaSyntaxError, parse_schema
 from scribengin.core.units import parse_bytes, parse_duration_s
 from scribengin.spec.model import Watermark
 from scribengin.spec.nodes import Mapping, Node, Scalar, kind_of, shorten
 from scribengin.spec.old_words import UNITS
-from scribengin.spec.reader import Reader
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from scribengin.core.options import Option
     from scribengin.core.secret import Secret
+    from scribengin.spec.reader import Reader
 
 _NUMBER = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(.*?)\s*\Z", re.DOTALL)
 _WATERMARK = re.compile(r"\s*(`[^`]+`|\S+)\s+(\S.*?)\s*\Z", re.DOTALL)
 _AS = re.compile(r"(.*\S)\s+AS\s+(`[^`]+`|\w+)\s*\Z", re.DOTALL | re.IGNORECASE)
 _COLUMN = re.compile(r"(?:[A-Za-z_]\w*\.)*(`[^`]+`|[A-Za-z_]\w*)\Z")
+
+_UNKNOWN_TYPE = re.compile(r'unknown type "(.+)"\Z')
+_TYPES = (*PRIMITIVES, "DECIMAL", "ARRAY", "MAP", "STRUCT")
 
 Pairs = tuple[tuple[str, str], ...]
 _N = TypeVar("_N", float, int)
@@ -188,6 +192,9 @@ def read_schema(reader: Reader, node: Node, what: str) -> Schema | None:
         return parse_schema(text)
     except SchemaSyntaxError as error:
         message, _, remedy = error.message.partition("; ")
+        unknown = _UNKNOWN_TYPE.match(message)
+        if unknown:
+            remedy = did_you_mean(unknown.group(1).upper(), _TYPES) or remedy
         reader.error_inside("schema-syntax", node, error.offset, f"{what}: {message}", remedy or "write NAME TYPE, NAME TYPE, …")
         return None
 
@@ -206,6 +213,15 @@ def comma_trouble(reader: Reader, mapping: Mapping, key: Scalar, value: Node, wh
         message = f"a comma inside {{ }} ends the value before {shorten(key.value)} in {what}"
         reader.error("yaml-comma", key, message, "put the whole text in quotes")
     return True
+
+
+def _whole(text: str) -> int | None:
+    """The whole number that `1_000`, `1,000` or `1e3` means, or None."""
+    try:
+        number = float(text.replace(",", "").replace("_", ""))
+        return int(number) if number.is_integer() else None
+    except (ValueError, OverflowError):
+        return None
 
 
 def _float(reader: Reader, node: Node, what: str, option: Option) -> float | None:

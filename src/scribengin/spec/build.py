@@ -1,0 +1,334 @@
+"""The Python form of a flow: `source(…).filter(…).map(f).to(…)`, and `Flow(name, sink, …)`.
+
+Every call notes what a flow file would say, and its own line. `build_flow` writes that down as a flow file and reads it with the
+parser: one set of rules for both forms, and `parse(dump(flow)) == flow` by construction. Texts mean what they mean in the file.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from scribengin.core.errors import InputError
+from scribengin.core.problems import Place, Problem
+from scribengin.spec.calls import caller
+from scribengin.spec.model import Flow, Python, Step
+from scribengin.spec.parse import Parsed, parse_flow
+from scribengin.spec.plain import plain
+from scribengin.spec.yaml_text import write_yaml
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+    from typing import Unpack
+
+    from scribengin.core.options import NodeType
+    from scribengin.core.types import Schema
+
+Function = Callable[..., Any] | str
+Texts = str | Sequence[str]
+
+
+class Common(TypedDict, total=False):
+    """What every step takes beside its operation, as in the flow file. `id` names it; without one it gets a stable name."""
+
+    id: str
+    require: Mapping[str, str]
+    on_error: str
+    watermark: str
+
+
+_COMMON = (*Common.__annotations__, "emit")
+
+
+@dataclass(eq=False, slots=True)
+class _Names:
+    """Ids for nodes without one: `<source>_<operation>`, with a number from the second on. Shared by all that flows from a source."""
+
+    root: str
+    given: dict[str, int] = field(default_factory=dict)
+
+    def derive(self, operation: str) -> str:
+        name = f"{self.root}_{operation}"[:60]
+        self.given[name] = self.given.get(name, 0) + 1
+        return name if self.given[name] == 1 else f"{name}_{self.given[name]}"
+
+
+@dataclass(eq=False, slots=True)
+class _Node:
+    """One declared node: what the file would say of it."""
+
+    section: str
+    id: str
+    data: dict[str, Any]
+    inputs: tuple[Stream, ...]
+    names: _Names
+    place: Place
+    function: Callable[..., Any] | None = None
+    sinks: list[_Node] = field(default_factory=list)
+
+
+class Stream:
+    """The rows that a source or step gives. Each method adds one step and returns its rows; the stream itself stays as it is."""
+
+    def __init__(self, node: _Node, branch: str = "") -> None:
+        self._node = node
+        self._branch = branch
+
+    @property
+    def id(self) -> str:
+        """What `from:` and SQL call it."""
+        return f"{self._node.id}.{self._branch}" if self._branch else self._node.id
+
+    def __getitem__(self, branch: str) -> Stream:
+        """The rows that take one branch of a route, or of a function that returns `to("branch", row)`."""
+        return Stream(self._node, branch)
+
+    def filter(self, predicate: str, **common: Unpack[Common]) -> Stream:
+        """Keep the rows for which the SQL predicate is true."""
+        return self._step("filter", predicate, common)
+
+    def select(self, *columns: str, named: Mapping[str, str] | None = None, **common: Unpack[Common]) -> Stream:
+        """Keep and compute columns: `select("id", "upper(user) AS who")`, or `select(named={"who": "upper(user)"})`."""
+        return self._step("select", dict(named) if named is not None else list(columns), common)
+
+    def sql(self, query: str, *others: Stream, emit: str | None = None, **common: Unpack[Common]) -> Stream:
+        """A Spark SQL query over this stream and others; each is a table of its id."""
+        return self._step("sql", query, {**common, **_given(emit=emit)}, others=others)
+
+    def map(self, function: Function, *, schema: str | Schema | None = None, **common: Unpack[Common]) -> Stream:
+        """A record function: a dict in; a dict, True, False, None or a list out."""
+        return self._python(function, {}, {**common, **_given(schema=schema)})
+
+    def python(
+        self,
+        function: Function,
+        *,
+        branches: Texts = (),
+        time_limit: str | timedelta | None = None,
+        schema: str | Schema | None = None,
+        **common: Unpack[Common],
+    ) -> Stream:
+        """A function of any form (`@record`, `@batch`, `@frame`, a class), as an object or as `module:name`."""
+        long = _given(branches=branches or None, time_limit=time_limit)
+        return self._python(function, long, {**common, **_given(schema=schema)})
+
+    def parse(self, column: str, *, format: str = "json", schema: str | Schema, **common: Unpack[Common]) -> Stream:
+        """Read a text column; its fields join the other columns."""
+        return self._step("parse", {"column": column, "format": format, "schema": schema}, common)
+
+    def route(self, cases: Mapping[str, str] | None = None, *, otherwise: str | None = None, **more: Any) -> Stream:
+        """Split by predicates, the first that holds: `routed["big"]` are the rows of one branch.
+
+        `more` holds further cases, and `id`, `require`, `on_error`, `watermark`; a branch of such a name goes into `cases`.
+        """
+        common, named = _parted(more)
+        return self._step("route", {**(cases or {}), **named, **_given(otherwise=otherwise)}, common)
+
+    def dedupe(self, *key: str, time: str | None = None, within: str | timedelta | None = None, **common: Unpack[Common]) -> Stream:
+        """Keep the first row of each key."""
+        return self._step("dedupe", _given(key=list(key), time=time, within=within), common)
+
+    def join(
+        self,
+        other: Stream,
+        *,
+        key: Texts,
+        how: str | None = None,
+        time: tuple[str, str] | Mapping[str, str] | None = None,
+        within: str | timedelta | None = None,
+        **common: Unpack[Common],
+    ) -> Stream:
+        """Join with another stream, this one is the left one. `time` names both time columns: `("ts", "at")`."""
+        columns = dict(zip((self.id, other.id), time, strict=True)) if isinstance(time, tuple) else time
+        return self._step("join", _given(key=key, how=how, time=columns, within=within), common, others=(other,))
+
+    def merge(
+        self,
+        *others: Stream,
+        how: str | None = None,
+        key: Texts | None = None,
+        time: str | None = None,
+        within: str | timedelta | None = None,
+        **common: Unpack[Common],
+    ) -> Stream:
+        """The union by name with other streams, or the rows whose key all of them have (`how="intersect"`)."""
+        return self._step("merge", _given(how=how or "union", key=key, time=time, within=within), common, others=others)
+
+    def group_by(self, *columns: str) -> Grouped:
+        """Begin an aggregation: `.group_by("user").window("ts", size="1h").agg(n="count(*)")`."""
+        return Grouped(self, columns)
+
+    def to(
+        self,
+        type: str,
+        *others: Stream,
+        id: str | None = None,
+        together: str | None = None,
+        trigger: str | timedelta | None = None,
+        delivery: str | None = None,
+        **options: Any,
+    ) -> Output:
+        """Write the rows (with those of `others`, as a union) to a sink of that type; hand the result to `Flow(…)`."""
+        data = {"type": type, **options, **_given(together=together, trigger=trigger, delivery=delivery)}
+        inputs = (self, *others)
+        node = _Node("sinks", id or f"{self._node.id}_{type}", data, inputs, self._node.names, caller())
+        for stream in inputs:
+            stream._node.sinks.append(node)
+        return Output(node)
+
+    def _python(self, function: Function, long: dict[str, Any], common: Mapping[str, Any]) -> Stream:
+        place = caller()
+        reference = function if isinstance(function, str) else _reference(function, place)
+        value = {"function": reference, **long} if long else reference
+        stream = self._step("python", value, common, name=reference.rpartition(":")[2].rpartition(".")[2].lower())
+        stream._node.function = None if isinstance(function, str) else function
+        return stream
+
+    def _step(self, operation: str, value: Any, common: Mapping[str, Any], *, others: tuple[Stream, ...] = (), name: str = "") -> Stream:
+        data = {operation: value, **{key: item for key, item in common.items() if key != "id"}}
+        names = self._node.names
+        id_ = common.get("id") or names.derive(name or operation)
+        return Stream(_Node("steps", id_, data, (self, *others), names, caller()))
+
+
+class Grouped:
+    """An aggregation under way; ends with `agg`."""
+
+    def __init__(self, stream: Stream, columns: tuple[str, ...], window: Mapping[str, Any] | None = None) -> None:
+        self._stream = stream
+        self._columns = columns
+        self._window = window
+
+    def window(self, time: str, *, size: str | timedelta, slide: str | timedelta | None = None) -> Grouped:
+        """Group by time too."""
+        return Grouped(self._stream, self._columns, _given(time=time, size=size, slide=slide))
+
+    def agg(self, columns: Mapping[str, str] | None = None, /, **more: Any) -> Stream:
+        """Compute columns of each group: `agg(n="count(*)", id="by_user")`.
+
+        `more` holds further columns, and `id`, `emit`, `require`, `on_error`, `watermark`; a column of such a name goes into `columns`.
+        """
+        common, named = _parted(more)
+        value = _given(by=list(self._columns) or None, window=self._window)
+        return self._stream._step("aggregate", value | {"columns": {**(columns or {}), **named}}, common)
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A sink; hand it to `Flow(…)`."""
+
+    node: _Node
+
+
+def make_source(type: str, *, id: str | None = None, **keys: Any) -> Stream:
+    """A source of that type: its options, and `schema`, `watermark`, `static`, `on_error`."""
+    name = id or type
+    return Stream(_Node("sources", name, {"type": type, **keys}, (), _Names(name), caller()))
+
+
+def build_flow(
+    name: str,
+    *sinks: Output,
+    about: str = "",
+    defaults: Mapping[str, Any] | None = None,
+    source_types: Mapping[str, NodeType],
+    sink_types: Mapping[str, NodeType],
+    environment: Mapping[str, str],
+) -> Flow:
+    """The Flow that ends in `sinks`. Its folder is that of the calling file. Raises InputError with every Problem, at its call."""
+    place = caller()
+    nodes = _all_nodes([output.node for output in sinks])
+    problems = [*_twice(nodes), *_left_out(nodes)]
+    if problems:
+        raise InputError(problems)
+    data: dict[str, Any] = {"version": 1, "name": name, **_given(about=about or None, defaults=dict(defaults) if defaults else None)}
+    for section in ("sources", "steps", "sinks"):
+        members = {node.id: _data(node) for node in nodes if node.section == section}
+        data |= {section: members} if members else {}
+    text = write_yaml(plain(data))
+    folder = Path(place.file).resolve().parent if Path(place.file).exists() else Path.cwd()
+    parsed = parse_flow(text, place.file, folder=folder, source_types=source_types, sink_types=sink_types, environment=environment)
+    if not parsed.ok or parsed.flow is None:
+        raise InputError([_at_call(problem, parsed, nodes, place) for problem in parsed.problems if problem.severity == "error"])
+    functions = {node.id: node.function for node in nodes if node.function is not None}
+    steps = {step.id: _with_function(step, functions.get(step.id)) for step in parsed.flow.steps.values()}
+    return replace(parsed.flow, steps=steps, calls={node.id: node.place for node in nodes})
+
+
+def _parted(more: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """(what belongs to the step, the rest)."""
+    return {name: more[name] for name in more if name in _COMMON}, {name: more[name] for name in more if name not in _COMMON}
+
+
+def _given(**values: Any) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _data(node: _Node) -> dict[str, Any]:
+    names = [stream.id for stream in node.inputs]
+    return ({"from": names[0] if len(names) == 1 else names} if names else {}) | node.data
+
+
+def _with_function(step: Step, function: Callable[..., Any] | None) -> Step:
+    return replace(step, action=replace(step.action, function=function)) if function and isinstance(step.action, Python) else step
+
+
+def _all_nodes(sinks: list[_Node]) -> list[_Node]:
+    """Every node that feeds a sink, each after its inputs, in the order of the sinks."""
+    found: dict[int, _Node] = {}
+    waiting = list(reversed(sinks))
+    while waiting:
+        node = waiting[-1]
+        before = [stream._node for stream in node.inputs if id(stream._node) not in found]
+        if before:
+            waiting += reversed(before)
+        else:
+            found.setdefault(id(node), node)
+            waiting.pop()
+    return list(found.values())
+
+
+def _twice(nodes: list[_Node]) -> list[Problem]:
+    first: dict[str, _Node] = {}
+    problems = []
+    for node in nodes:
+        if node.id in first:
+            message = f'two nodes are called "{node.id}"; the other one is made in line {first[node.id].place.line}'
+            problems.append(Problem("id-twice", node.place, message, "give one of them another id="))
+        first.setdefault(node.id, node)
+    return problems
+
+
+def _left_out(nodes: list[_Node]) -> list[Problem]:
+    here = {id(node) for node in nodes}
+    left_out = {id(sink): sink for node in nodes for sink in node.sinks if id(sink) not in here}
+    return [
+        Problem("sink-left-out", sink.place, f'sink "{sink.id}" is not part of the flow', "hand it to Flow(…) beside the others")
+        for sink in left_out.values()
+    ]
+
+
+def _at_call(problem: Problem, parsed: Parsed, nodes: list[_Node], whole: Place) -> Problem:
+    """The problem at the call that made the node in which it stands in the written flow file."""
+    starts = sorted((parsed.places.key((node.section, node.id)).line, index) for index, node in enumerate(nodes))
+    sections = {parsed.places.key((section,)).line for section in ("sources", "steps", "sinks")}
+    above = [(line, index) for line, index in starts if line <= problem.place.line]
+    inside = above and not any(above[-1][0] < line <= problem.place.line for line in sections)
+    return replace(problem, place=nodes[above[-1][1]].place if inside else whole)
+
+
+def _reference(function: Callable[..., Any], place: Place) -> str:
+    """`module:name` of a function or class, by which executors and a restarted flow find it again."""
+    name = getattr(function, "__qualname__", "")
+    module = getattr(function, "__module__", "")
+    if not name or not module or "<" in name:
+        what = "a lambda" if "<lambda>" in name else "a function inside another" if "<" in name else f"a {type(function).__name__}"
+        remedy = "write a function (or a class) at the top of a module, so that it is found again after a restart"
+        raise InputError([Problem("function-nameless", place, f"{what} has no name by which others find it", remedy)])
+    if module == "__main__":
+        main = getattr(sys.modules["__main__"], "__file__", None)
+        module = Path(main).stem if main else module
+    return f"{module}:{name}"

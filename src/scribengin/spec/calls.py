@@ -1,0 +1,52 @@
+"""Places of a flow that was made in Python: the line of the call that made each node."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from scribengin.core.problems import Place
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from scribengin.spec.model import Flow
+    from scribengin.spec.places import Path
+
+
+@dataclass(frozen=True, slots=True)
+class CallPlaces:
+    """`spec.places.Places` over calls: every path inside a node is the place of the call that made it."""
+
+    whole: Place
+    nodes: Mapping[str, Place]
+
+    @staticmethod
+    def of(flow: Flow, whole: Place) -> CallPlaces:
+        """The places of a flow; `whole` stands for what belongs to no node."""
+        return CallPlaces(whole, flow.calls)
+
+    def key(self, path: Path) -> Place:
+        """The call."""
+        return self.nodes.get(str(path[1]), self.whole) if len(path) > 1 else self.whole
+
+    def value(self, path: Path) -> Place:
+        """The call."""
+        return self.key(path)
+
+    def inside(self, path: Path, offset: int) -> Place:  # noqa: ARG002 - a call has no text to look into
+        """The call."""
+        return self.key(path)
+
+
+def caller() -> Place:
+    """Where the code outside Scribengin called into it."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "scribengin":
+        frame = frame.f_back
+    column = 0
+    for index, (_, _, start, _) in enumerate(frame.f_code.co_positions()):
+        if index == frame.f_lasti // 2:
+            column = start or 0
+    return Place(frame.f_code.co_filename, frame.f_lineno, column + 1)

@@ -1,0 +1,228 @@
+"""The model back to a flow file: `parse(dump(flow)) == flow`."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, assert_never
+
+from scribengin.core.secret import Secret
+from scribengin.spec.model import Aggregate, Dedupe, Filter, Join, Merge, Parse, Python, Route, Select, Sql
+from scribengin.spec.yaml_text import write_yaml
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from scribengin.core.options import NodeType, Option, OptionKind
+    from scribengin.spec.model import Action, Flow, SchemaSpec, Sink, Source, Step, Watermark
+
+_DURATIONS = (("d", 86400.0), ("h", 3600.0), ("m", 60.0), ("s", 1.0), ("ms", 0.001))
+_SIZES = (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10), ("B", 1))
+
+
+def dump_flow(flow: Flow, *, source_types: Mapping[str, NodeType], sink_types: Mapping[str, NodeType], resolved: bool = False) -> str:
+    """YAML text. `resolved` writes every default out. Secrets appear as their references, never as their values."""
+    return write_yaml(flow_data(flow, source_types=source_types, sink_types=sink_types, resolved=resolved))
+
+
+def flow_data(
+    flow: Flow, *, source_types: Mapping[str, NodeType], sink_types: Mapping[str, NodeType], resolved: bool = False
+) -> dict[str, Any]:
+    """The flow as the plain data that its file holds: mappings, lists, texts, numbers, booleans."""
+    data: dict[str, Any] = {"version": flow.version, "name": flow.name}
+    if flow.about:
+        data["about"] = _text(flow.about)
+    defaults = _defaults(flow, resolved=resolved)
+    if defaults:
+        data["defaults"] = defaults
+    data["sources"] = {
+        source.id: _source(source, source_types.get(source.type), flow if resolved else None) for source in flow.sources.values()
+    }
+    if flow.steps:
+        data["steps"] = {step.id: _step(step, flow if resolved else None) for step in flow.steps.values()}
+    data["sinks"] = {sink.id: _sink(sink, sink_types.get(sink.type), flow if resolved else None) for sink in flow.sinks.values()}
+    return data
+
+
+def show_duration_exactly(seconds: float) -> str:
+    """A duration that reads back as the same number of seconds.
+
+    >>> show_duration_exactly(600.0), show_duration_exactly(0.25), show_duration_exactly(90.0)
+    ('10m', '250ms', '90s')
+    """
+    for unit, size in _DURATIONS:
+        count = round(seconds / size)
+        if count and float(count) * size == seconds:
+            return f"{count}{unit}"
+    return f"{Decimal(repr(seconds)):f}s" if seconds else "0s"
+
+
+def show_bytes_exactly(count: int) -> str:
+    """A size that reads back as the same number of bytes.
+
+    >>> show_bytes_exactly(67108864), show_bytes_exactly(1000)
+    ('64MiB', '1000B')
+    """
+    return next(f"{count // size}{unit}" for unit, size in _SIZES if count % size == 0 and (count or size == 1))
+
+
+def _defaults(flow: Flow, *, resolved: bool) -> dict[str, Any]:
+    given = flow.defaults
+    plain = type(given)()
+    data: dict[str, Any] = {}
+    if resolved or given.delivery != plain.delivery:
+        data["delivery"] = given.delivery
+    if resolved or given.on_error != plain.on_error:
+        data["on_error"] = given.on_error
+    if resolved or given.trigger_s != plain.trigger_s:
+        data["trigger"] = show_duration_exactly(given.trigger_s)
+    return data
+
+
+def _source(source: Source, declared: NodeType | None, filled_from: Flow | None) -> dict[str, Any]:
+    data: dict[str, Any] = {"type": source.type, **_options(source.options, declared, filled=filled_from is not None)}
+    if source.schema:
+        data["schema"] = _schema(source.schema)
+    if source.watermark:
+        data["watermark"] = _watermark(source.watermark)
+    if source.static or filled_from:
+        data["static"] = source.static
+    on_error = filled_from.on_error(source) if filled_from else source.on_error
+    if on_error:
+        data["on_error"] = on_error
+    return data
+
+
+def _sink(sink: Sink, declared: NodeType | None, filled_from: Flow | None) -> dict[str, Any]:
+    data: dict[str, Any] = {"from": _names(sink.inputs), "type": sink.type}
+    data |= _options(sink.options, declared, filled=filled_from is not None)
+    if sink.together:
+        data["together"] = sink.together
+    trigger_s, delivery = sink.trigger_s, sink.delivery
+    if filled_from:
+        trigger_s = filled_from.defaults.trigger_s if trigger_s is None else trigger_s
+        delivery = delivery or filled_from.defaults.delivery
+    if trigger_s is not None:
+        data["trigger"] = show_duration_exactly(trigger_s)
+    if delivery:
+        data["delivery"] = delivery
+    return data
+
+
+def _step(step: Step, filled_from: Flow | None) -> dict[str, Any]:
+    data: dict[str, Any] = {"from": _names(step.inputs), **_action(step.action, resolved=filled_from is not None)}
+    if step.require:
+        data["require"] = _pairs(step.require)
+    on_error = filled_from.on_error(step) if filled_from else step.on_error
+    if on_error:
+        data["on_error"] = on_error
+    if step.emit != "append" or (filled_from and isinstance(step.action, (Aggregate, Sql))):
+        data["emit"] = step.emit
+    if step.watermark:
+        data["watermark"] = _watermark(step.watermark)
+    if step.schema:
+        data["schema"] = _schema(step.schema)
+    return data
+
+
+def _action(action: Action, *, resolved: bool) -> dict[str, Any]:
+    match action:
+        case Filter(predicate):
+            return {"filter": _text(predicate)}
+        case Select(columns):
+            return {"select": _pairs(columns)}
+        case Sql(text):
+            return {"sql": _text(text)}
+        case Aggregate(by, columns, window):
+            data: dict[str, Any] = {"by": _names(by)} if by else {}
+            if window:
+                data["window"] = {"time": _text(window.time), "size": show_duration_exactly(window.size_s)}
+                if resolved or window.slide_s != window.size_s:
+                    data["window"]["slide"] = show_duration_exactly(window.slide_s)
+            return {"aggregate": data | {"columns": _pairs(columns)}}
+        case Join(key, how, time, within_s):
+            data = {"key": _names(key), "how": how} | ({"time": _pairs(time)} if time else {})
+            return {"join": data | _within(within_s)}
+        case Parse(column, format_, schema):
+            return {"parse": {"column": _text(column), "format": format_, "schema": _text(str(schema))}}
+        case Route(cases, otherwise):
+            return {"route": _pairs(cases) | ({"otherwise": otherwise} if otherwise else {})}
+        case Python():
+            return {"python": _python(action, resolved=resolved)}
+        case Dedupe(key, time_, within_s):
+            return {"dedupe": {"key": _names(key)} | ({"time": _text(time_)} if time_ else {}) | _within(within_s)}
+        case Merge(how, key, time_, within_s):
+            data = {"how": how} | ({"key": _names(key)} if key else {})
+            return {"merge": data | ({"time": _text(time_)} if time_ else {}) | _within(within_s)}
+        case _:
+            assert_never(action)
+
+
+def _python(action: Python, *, resolved: bool) -> Any:
+    if not resolved and not action.branches and action.time_limit_s == Python("").time_limit_s:
+        return action.reference
+    data: dict[str, Any] = {"function": action.reference}
+    if action.branches:
+        data["branches"] = list(action.branches)
+    return data | {"time_limit": show_duration_exactly(action.time_limit_s)}
+
+
+def _within(within_s: float | None) -> dict[str, Any]:
+    return {} if within_s is None else {"within": show_duration_exactly(within_s)}
+
+
+def _options(options: Mapping[str, Any], declared: NodeType | None, *, filled: bool) -> dict[str, Any]:
+    kinds: dict[str, OptionKind] = {option.name: option.kind for option in declared.options} if declared else {}
+    values = dict(options)
+    if declared and filled:
+        values = {option.name: options.get(option.name, option.default) for option in declared.options if _holds(option, options)}
+        values = {name: value for name, value in values.items() if not _is_absent(value, declared.option(name))}
+    return {name: _option(value, kinds.get(name, "text")) for name, value in values.items()}
+
+
+def _holds(option: Option, options: Mapping[str, Any]) -> bool:
+    """Whether the option means something beside the given ones."""
+    return option.name in options or not option.formats or options.get("format") in option.formats
+
+
+def _is_absent(value: Any, option: Option | None) -> bool:
+    return value is None or (option is not None and option.kind in ("list", "map") and not value)
+
+
+def _option(value: Any, kind: OptionKind) -> Any:
+    if isinstance(value, Secret):
+        return value.reference
+    match kind:
+        case "duration":
+            return show_duration_exactly(value)
+        case "bytes":
+            return show_bytes_exactly(value)
+        case "list":
+            return [_text(item) for item in value]
+        case "map":
+            return {name: _option(item, "text") for name, item in value.items()}
+        case "int" | "float" | "bool":
+            return value
+        case _:
+            return _text(str(value))
+
+
+def _schema(schema: SchemaSpec) -> str:
+    return _text(str(schema.fields))
+
+
+def _watermark(watermark: Watermark) -> str:
+    column = watermark.column if watermark.column.split() == [watermark.column] else f"`{watermark.column}`"
+    return _text(f"{column} {show_duration_exactly(watermark.delay_s)}")
+
+
+def _names(names: tuple[str, ...]) -> Any:
+    return _text(names[0]) if len(names) == 1 else [_text(name) for name in names]
+
+
+def _pairs(pairs: tuple[tuple[str, str], ...]) -> dict[str, str]:
+    return {name: _text(text) for name, text in pairs}
+
+
+def _text(text: str) -> str:
+    """`${` is a reference in a flow file; a plain one is written `$${`."""
+    return text.replace("${", "$${")

@@ -1,0 +1,125 @@
+"""A flow from its file: `.yaml` and `.yml` are read, `.py` is executed, or only looked at where no code may run."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import sys
+import traceback
+from typing import TYPE_CHECKING
+
+from scribengin.core.errors import InputError
+from scribengin.core.problems import Place, Problem
+from scribengin.spec.calls import CallPlaces
+from scribengin.spec.model import Flow
+from scribengin.spec.parse import Parsed, parse_flow
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+    from types import ModuleType
+
+    from scribengin.core.options import NodeType
+
+
+def load_flow(
+    path: Path,
+    *,
+    source_types: Mapping[str, NodeType],
+    sink_types: Mapping[str, NodeType],
+    environment: Mapping[str, str],
+    execute: bool = True,
+) -> Parsed:
+    """Read a flow file; problems call it by `path` as given. Never raises for what the file holds.
+
+    A `.py` file is a module whose variable `flow` is a Flow. With `execute=False` (`validate`) it is compiled, never run: then `flow`
+    is None and a warning says that only its syntax was checked.
+    """
+    file = str(path)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        before = error.object[: error.start]
+        place = Place(file, before.count(b"\n") + 1, len(before.rpartition(b"\n")[2].decode("utf-8", "replace")) + 1)
+        return _failed("flow-file-missing", place, "the flow file is no UTF-8 text from here on", "save it as UTF-8")
+    except OSError as error:
+        remedy = "mind the path: it starts at the working directory"
+        return _failed("flow-file-missing", Place(file), f"the flow file cannot be read: {error.strerror}", remedy)
+    if path.suffix == ".py" and path.stem in sys.stdlib_module_names:
+        remedy = f"give it another name, such as {path.stem}_flow.py"
+        return _failed("flow-file-python", Place(file), f'the module "{path.stem}" would hide the one of Python\'s own library', remedy)
+    if path.suffix == ".py":
+        return _execute(path, file) if execute else _look_at(text, file)
+    return parse_flow(text, file, folder=path.resolve().parent, source_types=source_types, sink_types=sink_types, environment=environment)
+
+
+def _failed(code: str, place: Place, message: str, remedy: str) -> Parsed:
+    return Parsed(None, (Problem(code, place, message, remedy),), CallPlaces(place, {}))
+
+
+def _look_at(text: str, file: str) -> Parsed:
+    try:
+        tree = ast.parse(text, file)
+    except (SyntaxError, ValueError) as error:
+        return _no_python(error, file)
+    if not any(_sets_flow(statement) for statement in ast.walk(tree)):
+        return _failed("flow-file-python", Place(file), "the module sets no variable `flow`", "end it with: flow = Flow(…)")
+    message = "a Python flow file was checked for its syntax only: validate executes no code"
+    warning = Problem("not-executed", Place(file, 1, 1), message, "`scribengin plan` executes it and checks all of it", "warning")
+    return Parsed(None, (warning,), CallPlaces(Place(file), {}))
+
+
+def _sets_flow(statement: ast.AST) -> bool:
+    match statement:
+        case ast.Name(id="flow", ctx=ast.Store()):
+            return True
+        case ast.ImportFrom(names=names):
+            return any((name.asname or name.name) == "flow" for name in names)
+    return False
+
+
+def _no_python(error: SyntaxError | ValueError, file: str) -> Parsed:
+    line, column = (error.lineno or 1, error.offset or 1) if isinstance(error, SyntaxError) else (1, 1)
+    what = error.msg if isinstance(error, SyntaxError) else str(error)
+    return _failed("flow-file-python", Place(file, line, column), f"this is no Python: {what}", "mend it")
+
+
+def _execute(path: Path, file: str) -> Parsed:
+    try:
+        module = _module(path)
+    except InputError as error:
+        return Parsed(None, error.problems, CallPlaces(Place(file), {}))
+    except SyntaxError as error:
+        return _no_python(error, error.filename or file)
+    except Exception as error:
+        line = next((frame.lineno for frame in reversed(traceback.extract_tb(error.__traceback__)) if frame.filename == file), 0)
+        message = f"the module raised {type(error).__name__}: {error}"
+        return _failed("flow-file-python", Place(file, line or 0, 1 if line else 0), message, "mend what it does when it is loaded")
+    flow = getattr(module, "flow", None)
+    if not isinstance(flow, Flow):
+        found = "has no variable `flow`" if flow is None else f"has a variable `flow` that is a {type(flow).__name__}, not a Flow"
+        return _failed("flow-file-python", Place(file), f"the module {found}", "end it with: flow = Flow(…)")
+    return Parsed(flow, (), CallPlaces.of(flow, Place(file, 1, 1)))
+
+
+def _module(path: Path) -> ModuleType:
+    """The executed module, under its own name: its functions are found again as `name:function`, from the flow's folder."""
+    folder = str(path.resolve().parent)
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    name = path.stem
+    spec = importlib.util.spec_from_file_location(name, str(path))
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    known = sys.modules.get(name)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        if known is None:
+            del sys.modules[name]
+        else:
+            sys.modules[name] = known
+        raise
+    return module

@@ -1,0 +1,153 @@
+"""JSON Schema (draft 2020-12) of flow files, for editors; from the same declarations as the parser.
+
+It knows keys, kinds, choices and options. What needs more than one node, SQL or a module's code is told by `validate`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, assert_never
+
+from scribengin.spec import keys
+from scribengin.spec.reader import NAME
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from scribengin.core.options import NodeType, Option
+    from scribengin.spec.keys import Key, Section
+
+Json = dict[str, Any]
+
+_REFERENCE: Json = {"type": "string", "pattern": r"\$\{"}
+_TEXT: Json = {"type": ["string", "number", "boolean"]}
+_NAME: Json = {"type": "string", "pattern": "^" + NAME.pattern.removesuffix(r"\Z") + "$"}
+_DURATION: Json = {"type": "string", "pattern": r"^\s*\d+(\.\d+)?\s*(ms|s|m|min|h|d)\s*$|\$\{"}
+_BYTES: Json = {"type": "string", "pattern": r"^\s*\d+(\.\d+)?\s*(B|[kMGT]B|[KMGT]iB)\s*$|\$\{"}
+_WATERMARK: Json = {"type": "string", "pattern": r"^\s*(`[^`]+`|\S+)\s+\d+(\.\d+)?\s*(ms|s|m|min|h|d)\s*$|\$\{"}
+_FREE = {"^x-": True}
+
+
+def flow_schema(source_types: Mapping[str, NodeType], sink_types: Mapping[str, NodeType]) -> Json:
+    """The schema of a whole flow file, with the options of the given types."""
+    flow = _section(keys.FLOW)
+    flow["properties"]["sources"] = _nodes(_typed(keys.SOURCE, source_types))
+    flow["properties"]["steps"] = _nodes(_step())
+    flow["properties"]["sinks"] = _nodes(_typed(keys.SINK, sink_types))
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Scribengin flow", **flow}
+
+
+def _nodes(node: Json) -> Json:
+    return {
+        "type": "object",
+        "minProperties": 1,
+        "patternProperties": {**_FREE, _NAME["pattern"]: node},
+        "additionalProperties": False,
+    }
+
+
+def _section(section: Section) -> Json:
+    properties = {key.name: {"description": key.doc} | _value(key) for key in section.keys if key.later != "error"}
+    return {
+        "type": "object",
+        "description": section.doc,
+        "properties": properties,
+        "required": [key.name for key in section.keys if key.required],
+        "patternProperties": _FREE,
+        "additionalProperties": False,
+    }
+
+
+def _typed(section: Section, types: Mapping[str, NodeType]) -> Json:
+    """One alternative for each type, chosen by `type`, so that an editor proposes the options of that type only."""
+    common = _section(section)
+    alternatives = []
+    for declared in types.values():
+        schema = _section(section)
+        schema["properties"] |= {option.name: {"description": option.doc} | _option(option) for option in declared.options}
+        schema["properties"]["type"] = {"const": declared.type, "description": declared.doc}
+        schema["required"] += [option.name for option in declared.options if option.required]
+        alternatives.append({"if": {"properties": {"type": {"const": declared.type}}}, "then": schema})
+    return {
+        "type": "object",
+        "description": section.doc,
+        "properties": {"type": {"enum": sorted(types), "description": common["properties"]["type"]["description"]}},
+        "required": ["type"],
+        "allOf": alternatives,
+    }
+
+
+def _step() -> Json:
+    step = _section(keys.STEP)
+    one = [{"required": [name]} for name in keys.operation_names()]
+    union: Json = {
+        "properties": {"from": {"type": "array", "minItems": 2}},
+        "required": ["from"],
+        "not": {"anyOf": one},
+    }
+    return step | {"oneOf": [*one, union]}
+
+
+def _value(key: Key) -> Json:
+    match key.kind:
+        case "text" | "expression" | "column":
+            return _TEXT if not key.later else {}
+        case "int":
+            return {"anyOf": [{"type": "integer"}, _REFERENCE]}
+        case "bool":
+            return {"anyOf": [{"type": "boolean"}, _REFERENCE]}
+        case "choice":
+            return {"anyOf": [{"enum": list(key.choices)}, _REFERENCE]}
+        case "duration":
+            return _DURATION
+        case "name":
+            return {"anyOf": [_NAME, _REFERENCE]}
+        case "columns" | "inputs":
+            return {"anyOf": [_TEXT, {"type": "array", "items": _TEXT, "minItems": 1, "uniqueItems": True}]}
+        case "names":
+            return {"anyOf": [_NAME, {"type": "array", "items": _NAME, "uniqueItems": True}]}
+        case "expressions" | "times" | "cases":
+            return {"type": "object", "additionalProperties": _TEXT, "minProperties": 1}
+        case "selection":
+            texts: Json = {"type": "array", "items": _TEXT, "minItems": 1}
+            return {"anyOf": [_TEXT, texts, {"type": "object", "additionalProperties": _TEXT, "minProperties": 1}]}
+        case "watermark":
+            return _WATERMARK
+        case "schema":
+            return {"anyOf": [{"type": "string"}, _section(key.section)]} if key.section else {"type": "string"}
+        case "function":
+            function: Json = {"type": "string", "pattern": r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$|\$\{"}
+            return {"anyOf": [function, _section(key.section)]} if key.section else function
+        case "section":
+            assert key.section
+            return _section(key.section)
+        case "nodes":
+            return {"type": "object"}
+        case _:
+            assert_never(key.kind)
+
+
+def _option(option: Option) -> Json:
+    bounds = {name: bound for name, bound in (("minimum", option.low), ("maximum", option.high)) if bound is not None}
+    match option.kind:
+        case "text" | "path":
+            return _TEXT
+        case "int":
+            return {"anyOf": [{"type": "integer", **bounds}, _REFERENCE]}
+        case "float":
+            return {"anyOf": [{"type": "number", **bounds}, _REFERENCE]}
+        case "bool":
+            return {"anyOf": [{"type": "boolean"}, _REFERENCE]}
+        case "duration":
+            return _DURATION
+        case "bytes":
+            return _BYTES
+        case "choice":
+            return {"anyOf": [{"enum": list(option.choices)}, _REFERENCE]}
+        case "list":
+            return {"anyOf": [_TEXT, {"type": "array", "items": _TEXT, "uniqueItems": True}]}
+        case "schema":
+            return {"type": "string"}
+        case "map":
+            return {"type": "object", "additionalProperties": _TEXT}
+        case _:
+            assert_never(option.kind)
