@@ -46,11 +46,19 @@ RULES: tuple[Rule, ...] = (
 )
 
 
-def check_flow(flow: Flow, places: Places, *, source_types: Mapping[str, NodeType], sink_types: Mapping[str, NodeType]) -> list[Problem]:
+def check_flow(
+    flow: Flow,
+    places: Places,
+    *,
+    source_types: Mapping[str, NodeType],
+    sink_types: Mapping[str, NodeType],
+    broken: frozenset[str] = frozenset(),
+) -> list[Problem]:
     """Every Problem of a Flow, in file order. Reads modules, imports none; needs neither Java nor Spark.
 
-    Types and options of single keys are the parser's business; these rules look at the flow as a whole.
+    Types and options of single keys are the parser's business; these rules look at the flow as a whole. `broken` are the nodes in
+    which the parser found errors: what may only follow from these is not told.
     """
-    subject = Subject(flow, places, source_types, sink_types)
-    problems = [problem for rule in RULES for problem in rule(subject)]
+    subject = Subject(flow, places, source_types, sink_types, broken)
+    problems = [problem for rule in RULES for problem in rule(subject) if not subject.follows(problem)]
     return sorted(dict.fromkeys(problems), key=lambda problem: problem.place)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from scribengin.connectors import catalog
 from scribengin.plan.fingerprint import node_fingerprints, query_fingerprint, state_fingerprint
-from scribengin.plan.graph import Graph
+from scribengin.plan.graph import Graph, query_sinks
 from scribengin.plan.guarantee import guarantees
 from scribengin.plan.model import Plan, PlannedNode, QueryPlan
 from scribengin.plan.python_functions import inspect_function
@@ -28,14 +28,6 @@ def build_plan(flow: Flow) -> Plan:
     queries = tuple(_query(graph, resolved, forms, name, sinks) for name, sinks in query_sinks(flow).items())
     schemas = {id_: schema for id_ in graph.nodes if (schema := resolved.schema(id_)) is not None}
     return Plan(flow=flow, queries=queries, hints=_hints(flow, queries), schemas=schemas)
-
-
-def query_sinks(flow: Flow) -> dict[str, list[Sink]]:
-    """Query name → its sinks: the sink's own id, or the name after `together:`."""
-    groups: dict[str, list[Sink]] = {}
-    for sink in flow.sinks.values():
-        groups.setdefault(sink.together or sink.id, []).append(sink)
-    return groups
 
 
 def function_forms(flow: Flow) -> dict[str, Form]:

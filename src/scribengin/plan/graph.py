@@ -41,6 +41,14 @@ def inputs_of(node: Node) -> tuple[str, ...]:
     return () if isinstance(node, Source) else node.inputs
 
 
+def query_sinks(flow: Flow) -> dict[str, list[Sink]]:
+    """Query name → its sinks: the sink's own id, or the name after `together:`."""
+    groups: dict[str, list[Sink]] = {}
+    for sink in flow.sinks.values():
+        groups.setdefault(sink.together or sink.id, []).append(sink)
+    return groups
+
+
 @dataclass(frozen=True)
 class Graph:
     """The graph of one Flow. Unknown inputs are left out of it; `cycles` tells the arrows that lead back."""
@@ -124,11 +132,11 @@ class Graph:
         return None
 
     def upstream(self, ids: Iterable[str]) -> frozenset[str]:
-        """`ids` and everything that feeds them."""
+        """`ids` and everything that feeds them; ids that the flow does not have are left out."""
         return _reach(ids, self.parents)
 
     def downstream(self, ids: Iterable[str]) -> frozenset[str]:
-        """`ids` and everything that they feed."""
+        """`ids` and everything that they feed; ids that the flow does not have are left out."""
         return _reach(ids, self.readers)
 
     def sinks_of(self, id_: str) -> tuple[Sink, ...]:
@@ -142,7 +150,7 @@ def _reach(start: Iterable[str], arrows: dict[str, tuple[str, ...]]) -> frozense
     waiting = list(start)
     while waiting:
         id_ = waiting.pop()
-        if id_ not in reached:
+        if id_ in arrows and id_ not in reached:
             reached.add(id_)
             waiting.extend(arrows[id_])
     return frozenset(reached)

@@ -58,7 +58,7 @@ def inspect_function(reference: str, folder: Path, function: Callable[..., Any] 
         return FunctionInfo(form_of(function), kind, code.co_firstlineno if code is not None else 0, file)
     module, colon, name = reference.partition(":")
     if not colon or not name.isidentifier() or not all(part.isidentifier() for part in module.split(".")):
-        return _fault("python-reference", f'"{reference}" names no function', 'write module:name, such as "steps:has_tag"')
+        return _fault("function-syntax", f'"{reference}" names no function', 'write module:name, such as "steps:has_tag"')
     return _inspect(module, name, folder, depth=0)
 
 

@@ -35,6 +35,8 @@ def inputs_are_there(subject: Subject) -> Iterator[Problem]:
 
 def _wrong_reference(subject: Subject, node: Source | Step | Sink, reference: str) -> tuple[str, str, str] | None:
     target = subject.graph.nodes.get(base(reference))
+    if target is None and base(reference) in subject.broken:
+        return None
     if target is None:
         known = [*subject.flow.sources, *subject.flow.steps]
         near = did_you_mean(reference, [id_ for id_ in known if id_ != node.id]) or f"there are {', '.join(known)}"
@@ -62,7 +64,7 @@ def inputs_are_counted(subject: Subject) -> Iterator[Problem]:
         if twice is not None:
             index = len(node.inputs) - 1 - node.inputs[::-1].index(twice)
             message = f'{called(node)} reads "{twice}" twice: each of its records would count double'
-            yield subject.problem("input-twice", path_of(node, "from", index), message, "name it once")
+            yield subject.problem("twice", path_of(node, "from", index), message, "name it once")
             continue
         if isinstance(node, Sink):
             continue
@@ -90,14 +92,19 @@ def inputs_are_counted(subject: Subject) -> Iterator[Problem]:
 def everything_is_read(subject: Subject) -> Iterator[Problem]:
     """A step that nobody reads is a mistake; a source or a branch that nobody reads may be one."""
     graph = subject.graph
+    if any(id_ not in subject.flow.sources for id_ in subject.broken):
+        return  # what could not be read may read anything
     if not subject.flow.sinks:
         message = "the flow has no sink, so nothing would run"
-        yield subject.problem("sink-missing", ("sinks",), message, "add one under sinks:")
+        yield subject.problem("missing-key", ("sinks",), message, "add one under sinks:")
         return
+    meant = _meant(subject)
     for source in subject.flow.sources.values():
-        if not graph.readers[source.id]:
+        if not graph.readers[source.id] and source.id not in meant:
             yield subject.problem_at_key("source-unread", path_of(source), f"{called(source)} is read by nothing", severity="warning")
     for step in subject.flow.steps.values():
+        if step.id in meant:
+            continue
         if not graph.readers[step.id]:
             remedy = "let a sink or a step read it, or take it out"
             yield subject.problem_at_key("step-unread", path_of(step), f"{called(step)} is read by nothing", remedy)
@@ -106,6 +113,13 @@ def everything_is_read(subject: Subject) -> Iterator[Problem]:
             if f"{step.id}.{branch}" not in graph.references:
                 message = f'branch "{step.id}.{branch}" is read by nothing: its records are filtered out'
                 yield subject.problem_at_key("branch-unread", _branch_path(step, branch), message, severity="warning")
+
+
+def _meant(subject: Subject) -> set[str]:
+    """The nodes that an unknown input was probably meant to be: whoever mends that one reads them."""
+    known = [*subject.flow.sources, *subject.flow.steps]
+    unknown = {base(reference) for reference in subject.graph.references} - subject.graph.nodes.keys()
+    return {id_ for reference in unknown for id_ in known if f'"{id_}"' in did_you_mean(reference, known)}
 
 
 def _branch_path(step: Step, branch: str) -> tuple[str | int, ...]:

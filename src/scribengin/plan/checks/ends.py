@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from scribengin.core.problems import did_you_mean
 from scribengin.plan.checks.subject import Subject, called, path_of
-from scribengin.plan.cut import query_sinks
+from scribengin.plan.graph import query_sinks
 from scribengin.plan.resolve import source_columns
 
 if TYPE_CHECKING:

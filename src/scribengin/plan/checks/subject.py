@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from scribengin.core.problems import Problem
-from scribengin.plan.graph import Graph
+from scribengin.plan.graph import Graph, base, inputs_of
 from scribengin.plan.python_functions import inspect_function
 from scribengin.plan.resolve import resolve
 from scribengin.spec.model import Flow, Python, Sink, Source, Step
@@ -23,6 +23,21 @@ if TYPE_CHECKING:
     from scribengin.plan.sql.parse import Fault
     from scribengin.spec.places import Path, Places
 
+_STANDS_ALONE = (
+    "sql-syntax",
+    "sql-function",
+    "sql-cast",
+    "python-",
+    "folder-",
+    "cycle",
+    "branch-unknown",
+    "input-",
+    "option-",
+    "function-",
+    "twice",
+)
+"""How the codes begin of what is wrong whatever the rest of the flow says"""
+
 Rule = Callable[["Subject"], Iterator[Problem]]
 
 
@@ -34,6 +49,10 @@ class Subject:
     places: Places
     source_types: Mapping[str, NodeType]
     sink_types: Mapping[str, NodeType]
+    broken: frozenset[str] = frozenset()
+    """nodes that the parser could not read, or only in part"""
+    _about: dict[Problem, str] = field(default_factory=dict)
+    """problem → the node that it is about"""
 
     @cached_property
     def graph(self) -> Graph:
@@ -54,19 +73,35 @@ class Subject:
             if isinstance(step.action, Python)
         }
 
+    @cached_property
+    def shaken(self) -> frozenset[str]:
+        """Nodes that a broken one feeds, or one that is not there."""
+        nodes = self.graph.nodes
+        first = [id_ for id_, node in nodes.items() if id_ in self.broken or any(base(ref) not in nodes for ref in inputs_of(node))]
+        return self.graph.downstream(first)
+
+    def follows(self, problem: Problem) -> bool:
+        """May the problem only be there because another one is?"""
+        return self._about.get(problem) in self.shaken and not problem.code.startswith(_STANDS_ALONE)
+
     def problem(self, code: str, path: Path, message: str, remedy: str = "", *, severity: Severity = "error") -> Problem:
         """A problem at the value that stands at `path`."""
-        return Problem(code, self.places.value(path), message, remedy, severity)
+        return self._problem(path, Problem(code, self.places.value(path), message, remedy, severity))
 
     def problem_at_key(self, code: str, path: Path, message: str, remedy: str = "", *, severity: Severity = "error") -> Problem:
         """A problem at the key at the end of `path`."""
-        return Problem(code, self.places.key(path), message, remedy, severity)
+        return self._problem(path, Problem(code, self.places.key(path), message, remedy, severity))
 
     def problem_inside(
         self, code: str, path: Path, offset: int, message: str, *, remedy: str = "", severity: Severity = "error"
     ) -> Problem:
         """A problem at character `offset` of the text at `path`."""
-        return Problem(code, self.places.inside(path, offset), message, remedy, severity)
+        return self._problem(path, Problem(code, self.places.inside(path, offset), message, remedy, severity))
+
+    def _problem(self, path: Path, problem: Problem) -> Problem:
+        if len(path) > 1:
+            self._about[problem] = str(path[1])
+        return problem
 
     def fault(self, fault: Fault, path: Path, name: str) -> Problem:
         """A fault inside the text at `path`; `name` says whose text it is."""

@@ -45,7 +45,7 @@ def time_columns_fit(subject: Subject) -> Iterator[Problem]:
                     if reference not in step.inputs:
                         remedy = did_you_mean(reference, step.inputs) or f"its inputs are {' and '.join(step.inputs)}"
                         message = f'{called(step)} names the time of "{reference}", which it does not read'
-                        yield subject.problem_at_key("time-input-unknown", path, message, remedy)
+                        yield subject.problem_at_key("join-time", path, message, remedy)
                     else:
                         yield from _time_column(subject, step, path, column, reference)
             case _:
@@ -84,7 +84,7 @@ def state_is_bounded(subject: Subject) -> Iterator[Problem]:
             continue
         yield from _window_on_watermark(subject, step)
         match step.action:
-            case Join(time=time, within_s=within) if within is None or len(time) < 2:
+            case Join(time=time, within_s=within) if len(step.inputs) == 2 and (within is None or len(time) < 2):
                 left, right = step.inputs
                 remedy = f"write join: {{…, time: {{{left}: TIME, {right}: TIME}}, within: 10m}}"
                 message = f"{called(step)} joins two streams and does not say how far apart in time two rows may be"

@@ -1,0 +1,100 @@
+"""Who reads whom, and the folders they use."""
+
+from __future__ import annotations
+
+from scribengin.plan.problem_catalog.orders import ORDERS
+from scribengin.spec.problems import Entry
+
+CATALOG: tuple[Entry, ...] = (
+    Entry(
+        "cycle",
+        "The flow runs in a circle",
+        "A step reads what it feeds, itself or through others; such a flow would never end.",
+        "Let one of them read something else.",
+        ORDERS + "steps:\n  a: {from: b, filter: id > 1}\n  b: {from: a, filter: id > 2}\nsinks:\n  kept: {from: b, type: console}\n",
+        slot="file",
+    ),
+    Entry(
+        "input-unknown",
+        "An input that nothing writes",
+        "`from:` names a node that the flow does not have.",
+        "Write the id of a source or a step; ids are exact.",
+        "big: {from: orderz, filter: id > 1}",
+    ),
+    Entry(
+        "input-is-sink",
+        "A sink is read",
+        "What a sink writes has left the flow.",
+        "Read what feeds the sink.",
+        ORDERS + "sinks:\n  raw: {from: orders, type: console}\n  kept: {from: raw, type: console}\n",
+        slot="file",
+    ),
+    Entry(
+        "branch-missing",
+        "A route is read without a branch",
+        "A route has only branches; it has no output of its own.",
+        "Read `step.branch`.",
+        ORDERS + "steps:\n"
+        "  r: {from: orders, route: {big: id > 1, small: id <= 1}}\n"
+        "  a: {from: r, filter: id > 5}\n"
+        "sinks:\n"
+        "  kept: {from: a, type: console}\n",
+        slot="file",
+    ),
+    Entry(
+        "branch-unknown",
+        "A branch that is not there",
+        "The step has no branch of that name.",
+        "Write one of the step's branches.",
+        ORDERS + "steps:\n"
+        "  r: {from: orders, route: {big: id > 1, small: id <= 1}}\n"
+        "  a: {from: r.bigg, filter: id > 5}\n"
+        "sinks:\n"
+        "  kept: {from: a, type: console}\n",
+        slot="file",
+    ),
+    Entry(
+        "branch-unread",
+        "A branch that nobody reads",
+        "Its records are counted as filtered and go nowhere.",
+        "Read it, or leave it as it is.",
+        ORDERS + "steps:\n  r: {from: orders, route: {big: id > 1, small: id <= 1}}\nsinks:\n  kept: {from: r.big, type: console}\n",
+        slot="file",
+        severity="warning",
+    ),
+    Entry(
+        "step-unread",
+        "A step that nobody reads",
+        "Nothing would run it.",
+        "Let a step or a sink read it, or take it out.",
+        ORDERS + "steps:\n  a: {from: orders, filter: id > 1}\nsinks:\n  kept: {from: orders, type: console}\n",
+        slot="file",
+    ),
+    Entry(
+        "source-unread",
+        "A source that nobody reads",
+        "It is not opened.",
+        "Read it, or take it out.",
+        ORDERS + "  n: {type: sequence}\nsinks:\n  kept: {from: orders, type: console}\n",
+        slot="file",
+        severity="warning",
+    ),
+    Entry(
+        "folder-two-writers",
+        "Two sinks write one folder",
+        "A reader of the folder would see both as one; folders inside each other are as bad.",
+        "Give each its own folder, or let one sink read both: `from: [a, b]`.",
+        ORDERS + "sinks:\n"
+        "  a: {from: orders, type: files, path: out, format: json}\n"
+        "  b: {from: orders, type: files, path: out/b, format: json}\n",
+        slot="file",
+    ),
+    Entry(
+        "folder-read-and-written",
+        "A sink writes where a source reads",
+        "The flow would read its own output as input.",
+        "Write to a folder beside it.",
+        "kept: {from: orders, type: files, path: data/out, format: json}",
+        slot="sink",
+    ),
+)

@@ -1,0 +1,85 @@
+"""Sources and sinks."""
+
+from __future__ import annotations
+
+from scribengin.plan.problem_catalog.orders import ORDERS
+from scribengin.spec.problems import Entry
+
+CATALOG: tuple[Entry, ...] = (
+    Entry(
+        "option-not-of-format",
+        "An option that the format does not have",
+        "It would have no effect.",
+        "Take it out, or choose the format that has it.",
+        "kept: {from: orders, type: files, path: out, format: json, header: true}",
+        slot="sink",
+    ),
+    Entry(
+        "schema-missing",
+        "A source without columns",
+        "JSON and CSV do not say which columns there are and what types they have; guessing would differ from file to file.",
+        "Write `schema: id BIGINT, name STRING`, with the columns that you want.",
+        ORDERS + "  raw: {type: files, path: raw, format: json}\nsinks:\n  kept: {from: raw, type: console}\n",
+        slot="file",
+    ),
+    Entry(
+        "schema-surplus",
+        "A schema where the columns are given",
+        "Text has one STRING column, a sequence has `id` and `ts`.",
+        "Take `schema` out.",
+        ORDERS + "  n: {type: sequence, schema: x INT}\nsinks:\n  kept: {from: n, type: console}\n",
+        slot="file",
+    ),
+    Entry(
+        "delivery-unsupported",
+        "Exactly-once that cannot be kept",
+        "The sink cannot commit a Batch once, or a source cannot hand out again what it handed out.",
+        "Write `delivery: at_least_once`, or use a sink and sources that can.",
+        "",
+    ),
+    Entry(
+        "together-name",
+        "A Query's name is taken",
+        "`together: NAME` has the id of a sink outside the group; both Queries would have one state folder.",
+        "Choose another name.",
+        ORDERS + "sinks:\n  a: {from: orders, type: console, together: b}\n  b: {from: orders, type: console}\n",
+        slot="file",
+    ),
+    Entry(
+        "together-trigger",
+        "Two triggers in one Query",
+        "Sinks that go together run in the same Batches.",
+        "Give both the same trigger.",
+        ORDERS + "sinks:\n"
+        "  a: {from: orders, type: console, together: q, trigger: 1s}\n"
+        "  b: {from: orders, type: console, together: q, trigger: 2s}\n",
+        slot="file",
+    ),
+    Entry(
+        "partition-unknown",
+        "Partitioned by a column that is not there",
+        "`partition_by` names columns of the rows that the sink gets.",
+        "Write a column of the input, or make it in a step before.",
+        "kept: {from: orders, type: files, path: out, format: json, partition_by: [day]}",
+        slot="sink",
+    ),
+    Entry(
+        "partition-all",
+        "Nothing left beside the partitions",
+        "The columns of `partition_by` become folder names; files need at least one more.",
+        "Leave one column out of `partition_by`.",
+        ORDERS + "steps:\n"
+        "  a: {from: orders, select: {user: user}}\n"
+        "sinks:\n"
+        "  kept: {from: a, type: files, path: out, format: json, partition_by: [user]}\n",
+        slot="file",
+    ),
+    Entry(
+        "format-columns",
+        "Columns that the format cannot hold",
+        "Text takes one STRING column; CSV has no form for arrays, maps, structs and bytes.",
+        "Select before the sink, or use `format: json`.",
+        "kept: {from: orders, type: files, path: out, format: text}",
+        slot="sink",
+    ),
+)

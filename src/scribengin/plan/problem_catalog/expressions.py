@@ -1,0 +1,125 @@
+"""SQL and columns."""
+
+from __future__ import annotations
+
+from scribengin.plan.problem_catalog.orders import ORDERS
+from scribengin.spec.problems import Entry
+
+CATALOG: tuple[Entry, ...] = (
+    Entry(
+        "sql-syntax",
+        "SQL that cannot be read",
+        "The text is no Spark SQL at that place: a query in `sql:`, an expression everywhere else.",
+        "Mend the text.",
+        "big: {from: orders, filter: id >}",
+    ),
+    Entry(
+        "sql-input-unknown",
+        "A query reads what the step does not",
+        "Tables of a query are the inputs in the step's `from:`, by their ids.",
+        "Add it to `from:`.",
+        ORDERS + 'steps:\n  a: {from: orders, sql: "SELECT id FROM users"}\nsinks:\n  kept: {from: a, type: console}\n',
+        slot="file",
+    ),
+    Entry(
+        "sql-input-unread",
+        "An input that the query does not read",
+        "Its records would be lost without a word.",
+        "Take it out of `from:`, or use it.",
+        ORDERS + "  b: {type: sequence}\n"
+        "steps:\n"
+        '  a: {from: [orders, b], sql: "SELECT id FROM orders"}\n'
+        "sinks:\n"
+        "  kept: {from: a, type: console}\n",
+        slot="file",
+    ),
+    Entry(
+        "column-unknown",
+        "A column that is not there",
+        "The input, whose columns are known, has none of that name.",
+        "Write one of its columns.",
+        "big: {from: orders, filter: amoun > 500}",
+    ),
+    Entry(
+        "sql-function-unknown",
+        "A function that Spark does not have",
+        "Neither Spark 4.2's list of functions nor the parser knows it.",
+        "Write one of Spark's functions, or use a python step.",
+        ORDERS + "steps:\n  a: {from: orders, filter: \"uper(user) = 'A'\"}\nsinks:\n  kept: {from: a, type: console}\n",
+        slot="file",
+        severity="warning",
+    ),
+    Entry(
+        "sql-cast-can-fail",
+        "A cast that can fail",
+        "Spark's ANSI mode is on: one text that is no number fails the cast.",
+        "Write `try_cast(text AS INT)`: null where it is none.",
+        ORDERS + 'steps:\n  a: {from: orders, filter: "CAST(user AS INT) > 3"}\nsinks:\n  kept: {from: a, type: console}\n',
+        slot="file",
+        severity="warning",
+    ),
+    Entry(
+        "predicate-type",
+        "A predicate that is neither true nor false",
+        "`filter`, `route` and `require` take BOOLEAN expressions.",
+        "Compare it with something.",
+        "big: {from: orders, filter: id + 1}",
+    ),
+    Entry(
+        "aggregate-missing",
+        "A column that aggregates nothing",
+        "Each of `columns` gives one value for a group.",
+        "Wrap it, such as `max(user)`, or add it to `by`.",
+        ORDERS + "steps:\n"
+        "  a: {from: orders, aggregate: {window: {time: ts, size: 1h}, columns: {who: user}}}\n"
+        "sinks:\n"
+        "  kept: {from: a, type: console}\n",
+        slot="file",
+    ),
+    Entry(
+        "aggregate-misplaced",
+        "An aggregate function outside an aggregation",
+        "`filter`, `select`, `route` and `require` see one row at a time.",
+        "Use a step with `aggregate:` or `sql:`.",
+        'big: {from: orders, filter: "count(*) > 3"}',
+    ),
+    Entry(
+        "key-types",
+        "Keys of different types",
+        "Rows of the two sides would be compared after a cast that you did not ask for.",
+        "Cast one of them in a select before.",
+        ORDERS + "  b: {type: files, path: b, format: json, schema: id STRING, static: true}\n"
+        "steps:\n"
+        "  a: {from: [orders, b], join: {key: [id]}}\n"
+        "sinks:\n"
+        "  kept: {from: a, type: console}\n",
+        slot="file",
+    ),
+    Entry(
+        "parse-type",
+        "Parsing what is no text",
+        "A parse step reads a STRING or BINARY column.",
+        "Name the column that holds the text.",
+        "big: {from: orders, parse: {column: id, format: json, schema: x INT}}",
+    ),
+    Entry(
+        "union-columns",
+        "A union of different columns",
+        "Inputs are put together by name: all must have the same names and types.",
+        "Bring them to the same columns with a select.",
+        ORDERS + "  b: {type: sequence}\nsteps:\n  a: {from: [orders, b]}\nsinks:\n  kept: {from: a, type: console}\n",
+        slot="file",
+    ),
+    Entry(
+        "column-twice",
+        "Two columns of one name",
+        "The output would have two columns that cannot be told apart; upper and lower case are the same.",
+        "Rename one in a select before.",
+        ORDERS + "  b: {type: files, path: b, format: json, schema: 'user STRING, ts TIMESTAMP', static: true}\n"
+        "steps:\n"
+        "  a: {from: [orders, b], join: {key: [user]}}\n"
+        "sinks:\n"
+        "  kept: {from: a, type: console}\n",
+        slot="file",
+    ),
+)

@@ -1,0 +1,172 @@
+"""Static sides, time, state and what is emitted."""
+
+from __future__ import annotations
+
+from scribengin.plan.problem_catalog.orders import ORDERS
+from scribengin.spec.problems import Entry
+
+CATALOG: tuple[Entry, ...] = (
+    Entry(
+        "static-unsupported",
+        "A source that cannot be static",
+        "`static: true` reads a source whole beside a stream; an endless one cannot be.",
+        "Take `static` out.",
+        ORDERS + "  n: {type: sequence, static: true}\n"
+        "steps:\n"
+        "  a: {from: [orders, n], join: {key: [id]}}\n"
+        "sinks:\n"
+        "  kept: {from: a, type: console}\n",
+        slot="file",
+    ),
+    Entry(
+        "static-alone",
+        "Only static data",
+        "No stream feeds the sink, so there would be no Batch.",
+        "Take `static: true` out, or join it to a stream.",
+        ORDERS + "  users: {type: files, path: users, format: json, schema: user STRING, static: true}\n"
+        "sinks:\n"
+        "  kept: {from: users, type: console}\n",
+        slot="file",
+    ),
+    Entry(
+        "static-left",
+        "A static side on the left of a join",
+        "The stream is the left side, the table beside it the right one.",
+        "Exchange the two.",
+        ORDERS + "  users: {type: files, path: users, format: json, schema: user STRING, static: true}\n"
+        "steps:\n"
+        "  a: {from: [users, orders], join: {key: [user]}}\n"
+        "sinks:\n"
+        "  kept: {from: a, type: console}\n",
+        slot="file",
+    ),
+    Entry(
+        "static-how",
+        "A right or full join with a static side",
+        "Spark cannot know that no row of an endless stream will match.",
+        "Use inner, left or semi.",
+        ORDERS + "  users: {type: files, path: users, format: json, schema: user STRING, static: true}\n"
+        "steps:\n"
+        "  a: {from: [orders, users], join: {key: [user], how: full}}\n"
+        "sinks:\n"
+        "  kept: {from: a, type: console}\n",
+        slot="file",
+    ),
+    Entry(
+        "static-merged",
+        "A stream and a static source in one merge",
+        "A union would give the static rows again with every Batch.",
+        "Take `static: true` out: its rows then come once.",
+        ORDERS + "  b: {type: files, path: b, format: json, schema: 'id BIGINT, user STRING, amount DOUBLE, ts TIMESTAMP', static: true}\n"
+        "steps:\n"
+        "  a: {from: [orders, b]}\n"
+        "sinks:\n"
+        "  kept: {from: a, type: console}\n",
+        slot="file",
+    ),
+    Entry(
+        "watermark-on-static",
+        "A watermark on a static source",
+        "Only a stream has late rows.",
+        "Take one of the two out.",
+        ORDERS + "  users: {type: files, path: u, format: json, schema: 'user STRING, at TIMESTAMP', watermark: at 1m, static: true}\n"
+        "steps:\n"
+        "  a: {from: [orders, users], join: {key: [user]}}\n"
+        "sinks:\n"
+        "  kept: {from: a, type: console}\n",
+        slot="file",
+        severity="warning",
+    ),
+    Entry(
+        "time-column-unknown",
+        "A time column that is not there",
+        "A watermark, window, join or dedupe names a column that its input does not have.",
+        "Write one of its columns.",
+        "big: {from: orders, dedupe: {key: [id], time: at, within: 1m}}",
+    ),
+    Entry(
+        "time-column-type",
+        "A time column that is no TIMESTAMP",
+        "Event time is an instant.",
+        "Make a TIMESTAMP of it before, such as `timestamp_millis(x)`.",
+        "big: {from: orders, dedupe: {key: [id], time: amount, within: 1m}}",
+    ),
+    Entry(
+        "watermark-missing",
+        "State without a watermark",
+        "An aggregation, dedupe, or join of streams forgets nothing without one: its state grows for ever, and nothing is ever finished.",
+        "Give the source one: `watermark: ts 10m`.",
+        ORDERS + "  n: {type: sequence}\nsteps:\n  a: {from: n, dedupe: {key: [id]}}\nsinks:\n  kept: {from: a, type: console}\n",
+        slot="file",
+    ),
+    Entry(
+        "join-unbounded",
+        "A join of streams without a span of time",
+        "Both sides are remembered until no match can come any more; that needs the time of both and `within`.",
+        "Write `time: {a: ts, b: at}, within: 10m`.",
+        ORDERS + "  b: {type: files, path: b, format: json, schema: 'id BIGINT, at TIMESTAMP', watermark: at 1m}\n"
+        "steps:\n"
+        "  a: {from: [orders, b], join: {key: [id]}}\n"
+        "sinks:\n"
+        "  kept: {from: a, type: console}\n",
+        slot="file",
+    ),
+    Entry(
+        "watermark-other-column",
+        "Windows over a column without a watermark",
+        "A window is finished when the watermark passes it, and the watermark is on another column.",
+        "Window over the watermark's column, or set the watermark on the window's.",
+        ORDERS + "  b: {type: files, path: b, format: json, schema: 'ts TIMESTAMP, at TIMESTAMP', watermark: at 1m}\n"
+        "steps:\n"
+        "  a: {from: b, aggregate: {window: {time: ts, size: 1h}, columns: {n: count(*)}}}\n"
+        "sinks:\n"
+        "  kept: {from: a, type: console}\n",
+        slot="file",
+    ),
+    Entry(
+        "window-missing",
+        "Groups that are never finished",
+        "Under `emit: append` a group comes out when the watermark passes it: it needs a window or the watermark's column.",
+        "Add a window, or `emit: update` where the sinks can take it.",
+        ORDERS + "steps:\n  a: {from: orders, aggregate: {by: [user], columns: {n: count(*)}}}\nsinks:\n  kept: {from: a, type: console}\n",
+        slot="file",
+    ),
+    Entry(
+        "emit-useless",
+        "`emit` on what is no aggregation",
+        "Only aggregations over streams give a row more than once.",
+        "Take `emit` out.",
+        'big: {from: orders, sql: "SELECT id FROM orders", emit: update}',
+    ),
+    Entry(
+        "emit-unsupported",
+        "`emit` that a sink cannot take",
+        "Files can only be appended to; they cannot take back a row.",
+        "Use `emit: append` with a window, or another sink.",
+        ORDERS + "steps:\n"
+        "  a: {from: orders, aggregate: {by: [user], emit: update, columns: {n: count(*)}}}\n"
+        "sinks:\n"
+        "  kept: {from: a, type: files, path: out, format: json}\n",
+        slot="file",
+    ),
+    Entry(
+        "emit-mixed",
+        "Several stateful steps on one way, and not all append",
+        "A stateful step can only go on from rows that are final.",
+        "Use `emit: append` on all of them.",
+        ORDERS + "steps:\n"
+        "  a: {from: orders, aggregate: {by: [user], emit: update, columns: {n: count(*)}}}\n"
+        '  b: {from: a, sql: "SELECT DISTINCT n FROM a"}\n'
+        "sinks:\n"
+        "  kept: {from: b, type: console}\n",
+        slot="file",
+    ),
+    Entry(
+        "sql-per-batch",
+        "SQL that would hold for each Batch by itself",
+        "LIMIT, ORDER BY and OVER have no meaning on an endless stream; run on Batches, the result would depend on how rows fall into "
+        "them.",
+        "Filter, group by a window, or sort where the rows are read.",
+        'big: {from: orders, sql: "SELECT id FROM orders LIMIT 3"}',
+    ),
+)
