@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     import yaml
 
+    from scribengin.local.contract import RunSettings
+
 _PREFIX = "SCRIBENGIN_"
 _OTHER_VARIABLES = frozenset({"SCRIBENGIN_CONFIG", "SCRIBENGIN_FAULT", "SCRIBENGIN_MASTER"})
 
@@ -94,6 +96,22 @@ def read_settings(flags: Mapping[str, Any] | None = None) -> dict[str, Chosen]:
         if value is not None and value != ():
             chosen[name] = Chosen(dict(value) if setting.kind == "map" else value, setting.flag)
     return chosen
+
+
+def run_settings(chosen: Mapping[str, Chosen]) -> RunSettings:
+    """How to run, as far as settings say it."""
+    from scribengin.local.contract import RunSettings
+
+    values = {name: setting.value for name, setting in chosen.items()}
+    return RunSettings(
+        state=values["state"],
+        metrics_port=values["metrics"],
+        fail_fast=values["fail_fast"],
+        strict=values["strict"],
+        master=values["spark_master"],
+        memory=values["spark_memory"],
+        spark_conf=dict(values["spark_conf"]),
+    )
 
 
 def setting_flags(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from scribengin.cli.tables import open_console
 from scribengin.core.units import show_duration
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from rich.console import Console
+
     from scribengin.local.contract import QueryResult, RunResult
+    from scribengin.state.contract import Counts
 
 _STYLE = {"finished": "green", "stopped": "yellow", "failed": "red"}
 _COLUMNS = ("in", "made", "out", "filtered", "dead", "late", "held")
@@ -19,19 +24,24 @@ _COLUMNS = ("in", "made", "out", "filtered", "dead", "late", "held")
 
 def show_summary(result: RunResult, console: Console | None = None) -> None:
     """Print it on stdout."""
-    console = console or Console(highlight=False)
+    console = console or open_console()
     console.print()
     console.print(Text.assemble((result.flow, "bold"), " ", (result.state, _STYLE[result.state])))
     for query in result.queries:
         _show_query(query, console)
     console.print()
-    console.print(ledger_table(result.queries))
-    if result.balanced:
+    console.print(ledger_table({query.name: query.nodes for query in result.queries}))
+    show_verdict(result.violations, console)
+
+
+def show_verdict(violations: Sequence[str], console: Console) -> None:
+    """One line where all is well, else every violation."""
+    if not violations:
         console.print(Text("The ledger balances: every record that came in is accounted for.", style="green"))
-    else:
-        console.print(Text("The ledger does NOT balance:", style="red"))
-        for violation in result.violations:
-            console.print(Text(f"  {violation}", style="red"))
+        return
+    console.print(Text("The ledger does NOT balance:", style="red"))
+    for violation in violations:
+        console.print(Text(f"  {violation}", style="red"))
 
 
 def _show_query(query: QueryResult, console: Console) -> None:
@@ -54,9 +64,9 @@ def _show_query(query: QueryResult, console: Console) -> None:
             console.print(Text(f"    {query.remedy}"))
 
 
-def ledger_table(queries: tuple[QueryResult, ...]) -> Table:
-    """The rows of every node over the whole lineage; columns that are empty everywhere are left out."""
-    rows = [(query.name, node, counts.as_json()) for query in queries for node, counts in query.nodes.items()]
+def ledger_table(queries: Mapping[str, Mapping[str, Counts]]) -> Table:
+    """Query → node → rows over the whole lineage; columns that are empty everywhere are left out."""
+    rows = [(query, node, counts.as_json()) for query, nodes in queries.items() for node, counts in nodes.items()]
     columns = [column for column in _COLUMNS if column in ("in", "out") or any(cells.get(column) for _, _, cells in rows)]
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     table.add_column("Query")

@@ -85,24 +85,24 @@ def show(*, flow: str, prefix: str, query: str | None, step: str | None, limit: 
         if not letters:
             click.echo("no dead letters")
         for letter in letters:
-            _print(letter)
+            _print(letter, declared.folder)
 
     return Answer({"flow": declared.name, "letters": [letter_as_json(letter) for letter in letters]}, show=display)
 
 
-def place_of(letter: DeadLetter) -> str:
-    """`data/a.jsonl line 7`, as exact as it is known."""
-    parts = [letter.file or letter.source]
+def place_of(letter: DeadLetter, folder: Path) -> str:
+    """`data/a.jsonl line 7`, as exact as it is known; a file below the flow's folder is named from there."""
+    parts = [letter.file.removeprefix(f"{folder.absolute()}/") or letter.source]
     parts += [f"{what} {number}" for what, number in (("line", letter.line), ("row", letter.row)) if number is not None]
     if len(parts) == 1 and letter.offset is not None:
         parts.append(f"byte {letter.offset}")
     return " ".join(filter(None, parts))
 
 
-def _print(letter: DeadLetter) -> None:
+def _print(letter: DeadLetter, folder: Path) -> None:
     click.echo(f"{click.style(letter.id, bold=True)}  {click.style(f'{letter.query}, Batch {letter.batch}', dim=True)}")
     click.echo(f"  {click.style(letter.reason, fg='yellow')}: {letter.message}")
-    for what, text in (("step", letter.step), ("at", place_of(letter)), ("raised", letter.exception), ("code", letter.code_line)):
+    for what, text in (("step", letter.step), ("at", place_of(letter, folder)), ("raised", letter.exception), ("code", letter.code_line)):
         if text:
             click.echo(f"  {click.style(f'{what:<7}', dim=True)}{text}")
     text = letter.payload[:_PAYLOAD_SHOWN].decode(errors="backslashreplace")

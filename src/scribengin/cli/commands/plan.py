@@ -8,7 +8,7 @@ import click
 
 from scribengin.cli.answer import Answer, AnsweringCommand
 from scribengin.cli.flow_argument import flow_argument, flow_path
-from scribengin.cli.settings import read_settings, setting_flags
+from scribengin.cli.settings import read_settings, run_settings, setting_flags
 from scribengin.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -26,8 +26,9 @@ def command(*, flow: str, deep: bool, mermaid: bool, state: Path | None) -> Answ
     from scribengin.local.prepare import prepare
     from scribengin.plan.explain import as_json, as_mermaid, explain
 
-    prepared = prepare(flow_path(flow), state=read_settings({"state": state})["state"].value)
-    problems = [*prepared.warnings, *(check_deep(prepared) if deep else ())]
+    settings = run_settings(read_settings({"state": state}))
+    prepared = prepare(flow_path(flow), state=settings.state)
+    problems = [*prepared.warnings, *(check_deep(prepared, settings) if deep else ())]
     if any(problem.severity == "error" for problem in problems):
         raise InputError(problems)
     changes = planned_changes(prepared)

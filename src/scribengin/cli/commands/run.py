@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,7 +14,7 @@ import click
 from scribengin.cli.answer import Answer, AnsweringCommand
 from scribengin.cli.display import Display, open_display
 from scribengin.cli.flow_argument import flow_argument, flow_path
-from scribengin.cli.settings import read_settings, setting_flags
+from scribengin.cli.settings import read_settings, run_settings, setting_flags
 from scribengin.core.errors import Exit
 
 if TYPE_CHECKING:
@@ -34,22 +36,12 @@ def command(*, flow: str, once: bool, append_new_lineage: bool, **flags: Any) ->
     A restart goes on where the last run stopped. The first Ctrl-C finishes the Batch under way, the second leaves at once:
     then the Batch is run again at the next start. Nothing is lost or doubled either way.
     """
-    from scribengin.local.contract import RunSettings
-
     path = flow_path(flow)
-    chosen = {name: setting.value for name, setting in read_settings(flags).items()}
-    settings = RunSettings(
-        once=once,
-        state=chosen["state"],
-        metrics_port=chosen["metrics"],
-        fail_fast=chosen["fail_fast"],
-        strict=chosen["strict"],
-        append_new_lineage=append_new_lineage,
-        master=chosen["spark_master"],
-        memory=chosen["spark_memory"],
-        spark_conf=dict(chosen["spark_conf"]),
-    )
-    display = open_display(chosen["progress"])
+    chosen = read_settings(flags)
+    settings = run_settings(chosen)
+    settings.once = once
+    settings.append_new_lineage = append_new_lineage
+    display = open_display(chosen["progress"].value)
     try:
         result = _run(path, settings, display)
     finally:
@@ -74,21 +66,21 @@ class _Latest:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._view: RunView | None = None
+        self._put_at = 0.0
         self._notices: tuple[str, ...] = ()
 
     def put(self, view: RunView) -> None:
         with self._lock:
             self._view = view
+            self._put_at = time.monotonic()
             self._notices += view.notices
 
     def take(self) -> RunView | None:
-        """None where nothing is new."""
-        from dataclasses import replace
-
+        """What is now; None before the first view. Between two views only the seconds go on."""
+        now = time.monotonic()
         with self._lock:
-            view, self._view = self._view, None
             notices, self._notices = self._notices, ()
-        return view and replace(view, notices=notices)
+            return self._view and replace(self._view, notices=notices, seconds=self._view.seconds + now - self._put_at)
 
 
 def _run(path: Path, settings: RunSettings, display: Display) -> RunResult:

@@ -1,0 +1,71 @@
+"""`scribengin audit FLOW`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.flow_argument import flow_argument, flow_path
+from scribengin.cli.settings import read_settings, setting_flags
+from scribengin.core.errors import Exit
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from scribengin.local.inspect import FlowAudit
+    from scribengin.state.audit import AuditReport
+
+
+@click.command(cls=AnsweringCommand)
+@flow_argument
+@setting_flags("state")
+def command(*, flow: str, state: Path | None) -> Answer:
+    """Read outputs, dead letters and ledger again, and say whether everything balances. Changes nothing; needs no Java."""
+    from scribengin.local.inspect import audit_flow
+    from scribengin.local.prepare import prepare
+
+    prepared = prepare(flow_path(flow), state=read_settings({"state": state})["state"].value)
+    audit = audit_flow(prepared)
+    violations = _violations(audit)
+    result = {
+        "flow": prepared.plan.flow.name,
+        "state": "running" if audit.running else "stopped",
+        "folder": str(prepared.folder.path),
+        "queries": [_query(report) for report in audit.reports],
+        "ledger": {"balanced": audit.balanced, "violations": violations},
+    }
+    return Answer(result, prepared.warnings, Exit.DONE if audit.balanced else Exit.FAILED, show=lambda: _show(audit))
+
+
+def _violations(audit: FlowAudit) -> list[str]:
+    return [f"query {report.query}: {violation}" for report in audit.reports for violation in report.violations]
+
+
+def _query(report: AuditReport) -> dict[str, Any]:
+    return {
+        "name": report.query,
+        "batches": report.totals.batches,
+        "nodes": {node: counts.as_json() for node, counts in report.totals.nodes.items()},
+        "sinks": [{"sink": sink.sink, "decided": sink.decided, "found": sink.found} for sink in report.sinks],
+        "dead": {"decided": report.totals.dead, "found": report.dead_found},
+    }
+
+
+def _show(audit: FlowAudit) -> None:
+    from scribengin.cli.summary import ledger_table, show_verdict
+    from scribengin.cli.tables import open_console, print_table
+
+    rows: list[dict[str, Any]] = []
+    for report in audit.reports:
+        found = [(f"sink {sink.sink}", sink.decided, sink.found) for sink in report.sinks]
+        found.append(("dead letters", report.totals.dead, report.dead_found))
+        rows += [{"query": report.query, "what": what, "decided": decided, "found": there} for what, decided, there in found]
+    if audit.running:
+        click.echo("a run is going on: the newest Batch of each Query is left out")
+    print_table(rows, {"query": "Query", "what": "rows of", "decided": "decided", "found": "found"})
+    console = open_console()
+    console.print()
+    console.print(ledger_table({report.query: report.totals.nodes for report in audit.reports}))
+    show_verdict(_violations(audit), console)
