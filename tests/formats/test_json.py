@@ -170,7 +170,9 @@ def test_messages_say_field_finding_and_what_is_asked() -> None:
     )
     assert one("id BIGINT NOT NULL", b"{}") == Bad(0, "missing", 'field "id" is missing or null; asked is BIGINT NOT NULL')
     assert one("d INT, e DECIMAL(5,2) NOT NULL", b"{}") == Bad(0, "missing", 'field "e" is missing or null; asked is DECIMAL(5,2) NOT NULL')
-    assert one("m MAP<INT, INT>", b'{"m":{"x":1}}') == Bad(0, "wrong-type", 'field "m": found a key that does not fit; asked is MAP<INT, INT>')
+    assert one("m MAP<INT, INT>", b'{"m":{"x":1}}') == Bad(
+        0, "wrong-type", 'field "m": found a key that does not fit; asked is MAP<INT, INT>'
+    )
 
 
 def test_missing_is_null_surplus_is_dropped_and_the_last_of_two_wins() -> None:
@@ -178,7 +180,7 @@ def test_missing_is_null_surplus_is_dropped_and_the_last_of_two_wins() -> None:
 
 
 def test_names_are_exact() -> None:
-    assert one("`a.b` BIGINT, `q\"` STRING, ключ INT", '{"a.b":1,"q\\"":"x","ключ":2,"КЛЮЧ":3}'.encode()) == {"a.b": 1, 'q"': "x", "ключ": 2}
+    assert one('`a.b` BIGINT, `q"` STRING, ключ INT', '{"a.b":1,"q\\"":"x","ключ":2,"КЛЮЧ":3}'.encode()) == {"a.b": 1, 'q"': "x", "ключ": 2}
 
 
 def test_records_never_go_over_a_line_end_even_where_the_counts_agree() -> None:
@@ -226,8 +228,36 @@ def test_a_column_that_json_cannot_hold_is_refused() -> None:
 
 
 pieces = st.sampled_from(
-    [b"{", b"}", b"[", b"]", b'"', b":", b",", b"\n", b"\r\n", b" ", b"\\", b"1", b"1.0", b"-", b"e5", b"null", b"true", b"\x00", b"\xff", b'"a"']
-    + [b'{"a":1}', b'{"a":2,"t":"2026-01-01T00:00:00Z"}', b'{"a":', b'}\n{"a":3}', b'"t":"0000-01-01T00:00:00Z"', b'"2026-01-01T00:00:00.123456789Z"']
+    [
+        b"{",
+        b"}",
+        b"[",
+        b"]",
+        b'"',
+        b":",
+        b",",
+        b"\n",
+        b"\r\n",
+        b" ",
+        b"\\",
+        b"1",
+        b"1.0",
+        b"-",
+        b"e5",
+        b"null",
+        b"true",
+        b"\x00",
+        b"\xff",
+        b'"a"',
+    ]
+    + [
+        b'{"a":1}',
+        b'{"a":2,"t":"2026-01-01T00:00:00Z"}',
+        b'{"a":',
+        b'}\n{"a":3}',
+        b'"t":"0000-01-01T00:00:00Z"',
+        b'"2026-01-01T00:00:00.123456789Z"',
+    ]
 )
 
 
@@ -242,11 +272,15 @@ def test_all_ways_agree_on_damaged_records(case: tuple[Schema, list[dict[str, An
     text = bytearray(json_lines(rows_to_batch(rows, schema, range(len(rows)))[0]))
     for _ in range(data.draw(st.integers(0, 3)) if text else 0):
         at = data.draw(st.integers(0, len(text) - 1))
-        text[at : at + data.draw(st.integers(0, 2))] = data.draw(st.sampled_from([b"", b"\n", b'"', b"0", b"}{", b"\xc3", b".", b"null", b"-"]))
+        text[at : at + data.draw(st.integers(0, 2))] = data.draw(
+            st.sampled_from([b"", b"\n", b'"', b"0", b"}{", b"\xc3", b".", b"null", b"-"])
+        )
     assert_agreement(schema, bytes(text))
 
 
-near_times = st.from_regex(r"\A[0-9]{4}-[0-9]{2}-[0-3][0-9][T t_][0-2][0-9]:[0-5][0-9]:[0-6][0-9](\.[0-9]{1,9})?(Z|z|[+-][0-9]{2}:?[0-9]{2})?\Z")
+near_times = st.from_regex(
+    r"\A[0-9]{4}-[0-9]{2}-[0-3][0-9][T t_][0-2][0-9]:[0-5][0-9]:[0-6][0-9](\.[0-9]{1,9})?(Z|z|[+-][0-9]{2}:?[0-9]{2})?\Z"
+)
 odd_times = st.from_regex(r"\A[0-9]{4}-[01][0-9]-[0-3][0-9]([T ][0-2][0-9](:?[0-5][0-9](:?[0-6][0-9]([.,][0-9]{0,9})?)?)?)?Z\Z")
 
 

@@ -102,7 +102,10 @@ def test_text_reads_back_or_is_refused(value: str) -> None:
         with pytest.raises(UnwritableError):
             encoded("text", schema, batch)
     else:
-        assert decoder_for("text", schema, {}).rows(LineBlock("f", encoded("text", schema, batch))).rows == [{"value": value}, {"value": "next"}]
+        assert decoder_for("text", schema, {}).rows(LineBlock("f", encoded("text", schema, batch))).rows == [
+            {"value": value},
+            {"value": "next"},
+        ]
 
 
 @pytest.mark.parametrize(("format_", "suffix"), [("json", ".jsonl"), ("csv", ".csv"), ("text", ".txt")])

@@ -65,6 +65,12 @@ class JsonDecoder:
             batch = self._quick.decode(block.data)
             if batch is not None:
                 return Columns(batch, range(batch.num_rows))
+            decoded = self._lines(block.lines())
+            lines = block.lines()
+            batch = self._quick.decode(b"\n".join([lines[ordinal] for ordinal in decoded.ordinals]))
+            if batch is not None:
+                return Columns(batch, decoded.ordinals, decoded.bad, decoded.skipped)
+            return self._as_columns(decoded)
         return self._as_columns(self.rows(block))
 
     def decode_values(self, values: Sequence[bytes | str | None]) -> Rows:
@@ -208,8 +214,8 @@ def _maker(type_: pa.DataType) -> Callable[[list[Any]], pa.Array]:
 
 
 def _times(values: list[str | None]) -> pa.Array | None:
-    """Timestamps from texts that end with Z and have up to six decimals: of that form Arrow and msgspec read the same ones the
-    same way, the year 0 aside. None for any other form."""
+    """Timestamps. Of texts that end with Z and have up to six decimals Arrow reads the same ones the same way as msgspec, the
+    year 0 aside; texts of other forms msgspec reads. None where any is no timestamp."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -218,15 +224,20 @@ def _times(values: list[str | None]) -> pa.Array | None:
     type_ = pa.timestamp("us", tz="UTC")
     if lengths["min"] is None:
         return pa.nulls(len(values), type_)
-    if lengths["min"] < _SHORTEST or lengths["max"] > _LONGEST or not pc.all(pc.ends_with(texts, "Z")).as_py():
-        return None
+    if lengths["min"] >= _SHORTEST and lengths["max"] <= _LONGEST and pc.all(pc.ends_with(texts, "Z")).as_py():
+        try:
+            times = pc.cast(texts, type_)
+        except pa.ArrowInvalid:
+            return None
+        return times if pc.min(times).value >= _YEAR_1 else None
     try:
-        times = pc.cast(texts, type_)
-    except pa.ArrowInvalid:
+        read = _TIMES.decode(msgspec.json.encode(values))
+        return pa.array([None if time is None else to_utc(time) for time in read], type_)
+    except _REFUSED:
         return None
-    return times if pc.min(times).value >= _YEAR_1 else None
 
 
+_TIMES = msgspec.json.Decoder(list[dt.datetime | None])
 _SHORTEST = len("2026-01-01T00:00:00Z")
 _LONGEST = len("2026-01-01T00:00:00.000000Z")
 _YEAR_1 = -62135596800 * 10**6

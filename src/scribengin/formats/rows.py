@@ -64,32 +64,40 @@ def rows_to_batch(rows: list[dict[str, Any]], schema: Schema, ordinals: Sequence
 
 
 def _quick(rows: list[dict[str, Any]], schema: Schema, form: pa.Schema) -> pa.RecordBatch | None:
-    """The whole batch if every row has exactly the schema's keys and every value plainly fits; else None."""
-    width = len(schema.fields)
-    if sum(map(len, rows)) != width * len(rows):
-        return None
+    """The whole batch, column by column, if every value fits and no row has a key that is not in the schema; else None."""
+    keys = sum(map(len, rows))
+    whole = keys == len(schema.fields) * len(rows)
     arrays = []
     try:
         for field, column in zip(schema.fields, form, strict=True):
             name = field.name
-            values = [row[name] for row in rows]
-            kinds = set(map(type, values))
-            if type(None) in kinds:
-                if not field.nullable:
-                    return None
-                kinds.remove(type(None))
-            if field.type.name == "TIMESTAMP":
-                if kinds - {dt.datetime} or any(value is not None and value.tzinfo is not dt.UTC for value in values):
-                    return None
-            elif field.type.name == "DOUBLE":
-                if kinds - {float}:
-                    return None
-            elif field.type.name not in _AS_THEY_ARE or kinds - {_PYTHON[field.type.name][0]}:
+            if whole:
+                values = [row[name] for row in rows]
+            else:
+                values = [row.get(name) for row in rows]
+                keys -= sum([name in row for row in rows])
+            array = _column(values, field, column.type)
+            if array is None:
                 return None
-            arrays.append(pa.array(values, column.type))
-    except (KeyError, pa.ArrowException, UnicodeEncodeError, OverflowError):
+            arrays.append(array)
+    except (KeyError, MisfitError, pa.ArrowException, UnicodeEncodeError, OverflowError):
         return None
-    return pa.RecordBatch.from_arrays(arrays, schema=form)
+    return pa.RecordBatch.from_arrays(arrays, schema=form) if whole or not keys else None
+
+
+def _column(values: list[Any], field: Field, form: pa.DataType) -> pa.Array | None:
+    """One column, or None where a value does not fit (or a MisfitError says so)."""
+    kinds = set(map(type, values))
+    if type(None) in kinds:
+        if not field.nullable:
+            return None
+        kinds.remove(type(None))
+    name = field.type.name
+    if name == "TIMESTAMP" and kinds <= {dt.datetime} and all([value is None or value.tzinfo is dt.UTC for value in values]):
+        return pa.array(values, form)
+    if (name == "DOUBLE" and kinds <= {float, int}) or (name in _AS_THEY_ARE and kinds <= {_PYTHON[name][0]}):
+        return pa.array(values, form)
+    return pa.array([None if value is None else _checked(value, field.type) for value in values], form)
 
 
 def _checked_fields(row: Any, fields: tuple[Field, ...]) -> dict[str, Any]:
