@@ -42,7 +42,7 @@ def list_(*, flow: str, query: str | None, state: Path | None) -> Answer:
                 groups[key] = dict(zip(("query", "step", "reason"), key, strict=True)) | {
                     "count": 0,
                     "example": letter.message,
-                    "place": place_of(letter),
+                    "place": place_of(letter, declared.folder),
                 }
             groups[key]["count"] += 1
     rows = sorted(groups.values(), key=lambda row: (row["query"], -row["count"]))
