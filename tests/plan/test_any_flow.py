@@ -92,12 +92,8 @@ def flows(draw: st.DrawFn) -> Flow:
     return flow(*sources, *steps, *sinks, folder=FOLDER)
 
 
-@given(flows())
-@settings(max_examples=300, deadline=None)
-def test_any_flow_is_checked_and_what_passes_can_be_planned(made: Flow) -> None:
-    problems = check_flow(made, PathPlaces(), source_types=source_types(), sink_types=sink_types())
-    if any(problem.severity == "error" for problem in problems):
-        return
+def holds(made: Flow) -> None:
+    """The plan's own rules, whatever the flow."""
     plan = build_plan(made)
     assert sorted(name for query in plan.queries for name in query.sinks) == sorted(made.sinks)
     for query in plan.queries:
@@ -109,6 +105,52 @@ def test_any_flow_is_checked_and_what_passes_can_be_planned(made: Flow) -> None:
             if node.stateful:
                 assert node.stage == "native"
         assert query.sources
+        assert query.stateful == any(node.stateful for node in query.nodes)
     explain(plan, diff_plans({}, plan))
     as_json(plan)
     as_mermaid(plan)
+
+
+@st.composite
+def good_flows(draw: st.DrawFn) -> Flow:
+    """Steps over columns `id BIGINT, user STRING, ts TIMESTAMP` that keep them, each over any that came before; sinks read the loose ends."""
+    keeping = [
+        Filter("id > 1"),
+        Sql("SELECT * FROM {}"),
+        Select((("id", "id"), ("user", "upper(user)"), ("ts", "ts"))),
+        Dedupe(("id",), "ts", 60.0),
+        Python("some_steps:one"),
+        Python("some_steps:many"),
+        Python("some_steps:whole"),
+    ]
+    ids = ["tweets", "b"]
+    steps = []
+    for index in range(draw(st.integers(0, 6))):
+        id_ = f"s{index}"
+        above = draw(st.lists(st.sampled_from(ids), min_size=1, max_size=3, unique=True))
+        action: Action = Merge() if len(above) > 1 else draw(st.sampled_from(keeping))
+        if isinstance(action, Sql):
+            action = Sql(action.text.format(above[0]))
+        steps.append(Step(id_, tuple(above), action, require=draw(st.sampled_from([(), (("r", "id > 1"),)]))))
+        ids.append(id_)
+    read = {reference for step in steps for reference in step.inputs}
+    loose = [id_ for id_ in ids if id_ not in read]
+    sinks = [sink(f"k{index}", id_, together=draw(st.sampled_from([None, "q"]))) for index, id_ in enumerate(loose)]
+    columns = "id BIGINT, user STRING, ts TIMESTAMP"
+    return flow(source(columns=columns), source("b", columns=columns), *draw(st.permutations(steps)), *sinks, folder=FOLDER)
+
+
+@given(good_flows())
+@settings(max_examples=200, deadline=None)
+def test_good_flows_have_no_problem_and_a_plan_that_holds(made: Flow) -> None:
+    assert check_flow(made, PathPlaces(), source_types=source_types(), sink_types=sink_types()) == []
+    holds(made)
+
+
+@given(flows())
+@settings(max_examples=300, deadline=None)
+def test_any_flow_is_checked_and_what_passes_can_be_planned(made: Flow) -> None:
+    problems = check_flow(made, PathPlaces(), source_types=source_types(), sink_types=sink_types())
+    if any(problem.severity == "error" for problem in problems):
+        return
+    holds(made)

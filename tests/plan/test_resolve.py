@@ -120,3 +120,4 @@ def test_a_branch_can_be_named_in_sql() -> None:
     route = step("r", "tweets", Route((("big", "id > 1"),)))
     assert columns(Sql("SELECT id, b.user FROM r.big b"), "r.big", route) == "id BIGINT, user STRING"
     assert columns(Sql("SELECT count(*) AS n FROM r.big"), "r.big", route) == "n BIGINT"
+    assert "a" in resolved(Sql("SELECT count(*) AS n FROM r_big"), "r.big", route).stateful

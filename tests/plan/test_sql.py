@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scribengin.core.types import parse_schema
 from scribengin.plan import graph
 from scribengin.plan.columns import columns_of
-from scribengin.plan.sql import rewrite
+from scribengin.plan.sql import names, rewrite
 from scribengin.plan.sql.functions import AGGREGATES, FUNCTIONS
 from scribengin.plan.sql.names import check_expression, read_query
 from scribengin.plan.sql.parse import parse_expression, parse_query
@@ -21,7 +21,7 @@ from scribengin.plan.sql.rewrite import rename_inputs
 TWEETS = columns_of(parse_schema("id BIGINT, user STRING, place STRUCT<city: STRING, lat: DOUBLE>, tags ARRAY<STRING>, ts TIMESTAMP"))
 
 
-@pytest.mark.parametrize("module", [rewrite, graph])
+@pytest.mark.parametrize("module", [rewrite, graph, names])
 def test_examples_in_docstrings_hold(module: object) -> None:
     assert doctest.testmod(module).failed == 0  # type: ignore[arg-type]
 

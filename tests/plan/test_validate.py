@@ -106,6 +106,18 @@ def test_a_file_that_is_no_text_or_not_there_is_told(folder: Path) -> None:
     assert validate_file(folder / "absent.yaml", {})[1][0].code == "flow-file-missing"
 
 
+def test_a_python_flow_runs_only_when_asked(folder: Path) -> None:
+    file = folder / "made.py"
+    text = (
+        "from scribengin import Flow, source\n"
+        "ticks = source('ticks', 'sequence')\n"
+        "flow = Flow('made', ticks.filter('idd > 3').to('shown', 'console'))\n"
+    )
+    file.write_text("raise SystemExit('executed')\n" + text)
+    flow, problems = validate_file(file, {})
+    assert (flow, [problem.code for problem in problems]) == (None, ["not-executed"])
+
+
 def test_no_user_code_runs_and_neither_spark_nor_arrow_is_loaded(folder: Path) -> None:
     (folder / "steps.py").write_text("raise SystemExit('imported')\ndef has_tag(row): return row\n")
     (folder / "flow.yaml").write_text(FLOW)

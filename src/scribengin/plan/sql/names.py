@@ -60,6 +60,15 @@ def expression_result(text: Text, columns: Columns | None) -> Type | None:
     return expression_type(text.tree, lookup)
 
 
+def table_names(reference: str) -> tuple[str, ...]:
+    """What a query may call an input: its id; a branch `r.big` also `r_big`.
+
+    >>> table_names("r.big")
+    ('r.big', 'r_big')
+    """
+    return (reference, reference.replace(".", "_")) if "." in reference else (reference,)
+
+
 def table_reference(table: exp.Table) -> str:
     """How a flow writes it: `r.big` for a branch."""
     return ".".join(part.name for part in table.parts)
@@ -76,7 +85,7 @@ def read_query(text: Text, inputs: Mapping[str, Columns | None]) -> QueryFacts:
         scopes = traverse_scope(text.tree)
     except SqlglotError:  # the same alias twice and the like: Spark says it
         return QueryFacts((), tuple(inputs), None)
-    reader = _Reader({name.lower(): (name, columns) for name, columns in inputs.items()})
+    reader = _Reader({word.lower(): (name, columns) for name, columns in inputs.items() for word in table_names(name)})
     for scope in scopes:  # inner ones first
         reader.read(scope)
     columns = reader.given.get(id(scopes[-1])) if scopes else None
@@ -126,8 +135,7 @@ class _Reader:
             return _renamed(known[1], source)
         if id(source) not in self._told:
             self._told.add(id(source))
-            names = ", ".join(name for name, _ in self._inputs.values())
-            remedy = did_you_mean(name, (name for name, _ in self._inputs.values())) or f"the step's inputs are {names}; add it to `from:`"
+            remedy = did_you_mean(name, self._inputs) or f"the step's inputs are {', '.join(self._inputs)}; add it to `from:`"
             self.faults.append(
                 Fault("sql-input-unknown", start_of(source) or 0, f'the query reads "{name}", which is not in the step\'s `from:`', remedy)
             )

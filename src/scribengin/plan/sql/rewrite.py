@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scribengin.plan.sql.names import table_reference
+from scribengin.plan.sql.names import table_names, table_reference
 from scribengin.plan.sql.parse import parse_query
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def rename_inputs(sql: str, views: Mapping[str, str]) -> str:
 
     text = parse_query(sql)
     assert text.tree is not None
-    folded = {name.lower(): view for name, view in views.items()}
+    folded = {word.lower(): view for name, view in views.items() for word in table_names(name)}
     cuts: dict[int, tuple[int, str]] = {}
     for scope in traverse_scope(text.tree):
         for _, source in scope.selected_sources.values():

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from scribengin.plan.sql.functions import AGGREGATES
-from scribengin.plan.sql.names import table_reference
+from scribengin.plan.sql.names import table_names, table_reference
 from scribengin.plan.sql.parse import Text, keyword, parse_query, start_of
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def shape_of(sql: str, streams: frozenset[str]) -> Shape:
         scopes = traverse_scope(text.tree)
     except SqlglotError:
         return Shape()
-    return _Walk(text, frozenset(name.lower() for name in streams)).walk(scopes)
+    return _Walk(text, frozenset(word.lower() for name in streams for word in table_names(name))).walk(scopes)
 
 
 class _Walk:
