@@ -113,7 +113,7 @@ def holds(made: Flow) -> None:
 
 @st.composite
 def good_flows(draw: st.DrawFn) -> Flow:
-    """Steps over columns `id BIGINT, user STRING, ts TIMESTAMP` that keep them, each over any that came before; sinks read the loose ends."""
+    """Steps over columns `id BIGINT, user STRING, ts TIMESTAMP` that keep them, each over some before it; sinks read the loose ends."""
     keeping = [
         Filter("id > 1"),
         Sql("SELECT * FROM {}"),

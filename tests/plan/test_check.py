@@ -499,3 +499,15 @@ def test_declared_branches_may_be_used(module: Path) -> None:
 def test_problems_come_in_file_order() -> None:
     problems = through(step("a", "tweets", Filter("idd > 1")), step("b", "a", Filter("x >")))
     assert problems == sorted(problems, key=lambda problem: problem.place)
+
+
+def test_a_function_handed_over_as_an_object_is_checked_too() -> None:
+    class Takes:
+        def __call__(self, row: object) -> object:
+            return row
+
+    good = [lambda row: row, Takes, Takes(), print]
+    for function in good:
+        assert through(step("a", "tweets", Python("here:f", function=function))) == []
+    assert codes(through(step("a", "tweets", Python("here:f", function=lambda: None)))) == ["python-signature"]
+    assert codes(through(step("a", "tweets", Python("here:f", function=3)))) == ["python-not-callable"]  # type: ignore[arg-type]

@@ -134,7 +134,7 @@ def test_inputs_get_other_names_and_the_rest_of_the_text_stays(text: str, expect
     assert rename_inputs(text, {"tweets": "v"}) == expected
 
 
-@given(st.text(alphabet="abc .,()'`\"<>=+-*/;\n1 ", max_size=30))
+@given(st.text(alphabet="abc .,()'`\"<>=+-*/;\n1 ", max_size=30) | st.sampled_from(["--", "-- a", "/* */", ";"]))
 def test_no_text_breaks_the_parser(text: str) -> None:
     for parsed in (parse_expression(text), parse_query(text)):
         assert (parsed.tree is None) == (parsed.fault is not None)

@@ -7,6 +7,7 @@ import hashlib
 import inspect
 import json
 from dataclasses import fields, is_dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scribengin.core.types import Schema
@@ -16,7 +17,6 @@ from scribengin.spec.model import Filter, Python, Route, Sink, Source, Sql, Step
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from pathlib import Path
 
     from scribengin.core.options import NodeType
     from scribengin.plan.resolve import Resolved
@@ -111,31 +111,40 @@ def _columns_text(resolved: Resolved, id_: str) -> str:
 
 
 def _python_texts(flow: Flow, step: Step) -> list[Any]:
-    """The text of the step's module and of those in the flow's folder that it imports, directly or not."""
+    """What the step's function is made of: its module and those in the flow's folder that it imports, directly or not."""
     if not isinstance(step.action, Python):
         return []
-    if step.action.function is not None:
-        return [_source_of(step.action.function)]
     module = step.action.reference.partition(":")[0]
+    function = step.action.function
+    if function is None:
+        return [_module_texts(module, find_module(module, flow.folder), flow.folder)]
+    own, file = _source_of(function)
+    return [own, _module_texts(module, file, flow.folder)]
+
+
+def _module_texts(module: str, file: Path | None, folder: Path) -> dict[str, str]:
+    """Module → SHA-256 of its file."""
     texts: dict[str, str] = {}
-    waiting = [module]
+    waiting = [(module, file)]
     while waiting:
-        name = waiting.pop()
-        file = find_module(name, flow.folder)
-        if file is None or name in texts or (name != module and not file.is_relative_to(flow.folder)):
+        name, found = waiting.pop()
+        if found is None or name in texts or (name != module and not found.is_relative_to(folder)):
             continue
-        content = file.read_bytes()
+        content = found.read_bytes()
         texts[name] = hashlib.sha256(content).hexdigest()
-        waiting += _imports(content, name, file)
-    return [dict(sorted(texts.items()))]
+        waiting += [(imported, find_module(imported, folder)) for imported in _imports(content, name, found)]
+    return dict(sorted(texts.items()))
 
 
-def _source_of(function: Any) -> str:
+def _source_of(function: Any) -> tuple[str, Path | None]:
+    """The text and the file of a function that was handed over as an object; its code where there is no text (an interactive session)."""
+    target = function if inspect.isroutine(function) or inspect.isclass(function) else type(function)
     try:
-        return inspect.getsource(function)
+        file = inspect.getsourcefile(target)
+        return inspect.getsource(target), Path(file) if file else None
     except (OSError, TypeError):
         code = getattr(function, "__code__", None)
-        return repr((code.co_code, code.co_consts)) if code is not None else repr(function)
+        return repr((code.co_code, code.co_consts, code.co_names)) if code is not None else repr(target), None
 
 
 def _imports(content: bytes, module: str, file: Path) -> list[str]:

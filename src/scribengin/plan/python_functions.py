@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import os
 import sys
 from dataclasses import dataclass, replace
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 Kind = Literal["function", "class", "unknown"]
 _FORMS: tuple[Form, ...] = ("record", "batch", "frame")
 _FOLLOWED_IMPORTS = 8
+_CALLED_WITH = "name a function that takes one record (or batch, or frame)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +54,33 @@ class FunctionInfo:
 def inspect_function(reference: str, folder: Path, function: Callable[..., Any] | None = None) -> FunctionInfo:
     """Read `module:name`. `function` is the object itself, where the flow was built in Python."""
     if function is not None:
-        code = getattr(function, "__code__", None)
-        file = Path(code.co_filename) if code is not None else None
-        kind: Kind = "class" if isinstance(function, type) else "function"
-        return FunctionInfo(form_of(function), kind, code.co_firstlineno if code is not None else 0, file)
+        return _inspect_object(reference, function)
     module, colon, name = reference.partition(":")
     if not colon or not name.isidentifier() or not all(part.isidentifier() for part in module.split(".")):
         return _fault("function-syntax", f'"{reference}" names no function', 'write module:name, such as "steps:has_tag"')
     return _inspect(module, name, folder, depth=0)
+
+
+def _inspect_object(reference: str, function: Callable[..., Any]) -> FunctionInfo:
+    code = getattr(function, "__code__", None)
+    info = FunctionInfo(
+        form_of(function),
+        "class" if isinstance(function, type) else "function",
+        code.co_firstlineno if code is not None else 0,
+        Path(code.co_filename) if code is not None else None,
+    )
+    if not callable(function):
+        return replace(info, problems=(FunctionFault("python-not-callable", f"{reference} is a {type(function).__name__}", _CALLED_WITH),))
+    try:
+        called = inspect.signature(function.__call__ if isinstance(function, type) else function)
+        called.bind(*([None, None] if isinstance(function, type) else [None]))
+    except TypeError as error:
+        return replace(
+            info, problems=(FunctionFault("python-signature", f"{reference} cannot be called with one argument: {error}", _CALLED_WITH),)
+        )
+    except ValueError:  # a builtin without a signature
+        pass
+    return info
 
 
 def find_module(module: str, folder: Path) -> Path | None:

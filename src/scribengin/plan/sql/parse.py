@@ -124,12 +124,12 @@ def _dialect() -> Dialect:
 def _parse(sql: str, kind: Literal["query", "expression"]) -> Text:
     from sqlglot.errors import ParseError, TokenError
 
-    if not sql.strip():
-        return _wrong(sql, kind, 0, "the SQL text is empty", "")
     try:
         tokens = _dialect().tokenize(sql)
     except TokenError:
         return _wrong(sql, kind, _open_quote(sql), "a quote or a comment is opened and not closed", "")
+    if not tokens:
+        return _wrong(sql, kind, 0, "the SQL text is empty", "")
     words = tuple((token.text.upper(), token.start) for token in tokens)
     if kind == "query" and words and words[0][0] in _STATEMENTS:
         return _wrong(
