@@ -30,10 +30,12 @@ class ScribenginError(Exception):
     exit = Exit.FAILED
     code = "failed"
 
-    def __init__(self, message: str, *, remedy: str = "", code: str | None = None) -> None:
+    def __init__(self, message: str, *, remedy: str = "", code: str | None = None, node: str = "") -> None:
         super().__init__(message)
         self.message = message
         self.remedy = remedy
+        self.node = node
+        """the flow's node that it is about, where it is about one"""
         if code is not None:
             self.code = code
 

@@ -106,9 +106,17 @@ def _bench(
     plan = prepared.plan
     folder = prepared.folder.query(query.name)
     parts = query_parts(plan, query, folder, code, sources, sinks)
-    limits = {id_: limits_of(parts.sources[id_].place.options) for id_ in query.sources}
-    static = {id_: static_streams(sources[id_]) for id_ in query.static_sources}
-    return QueryBench(spark, query, parts, folder, "", lease, limits, static)
+    return QueryBench(spark, query, parts, folder, "", lease, limits_by_source(parts), static_by_source(query, sources))
+
+
+def limits_by_source(parts: QueryParts) -> dict[str, Limits]:
+    """What one Batch takes of each streaming source."""
+    return {id_: limits_of(parts.sources[id_].place.options) for id_ in parts.query.sources}
+
+
+def static_by_source(query: QueryPlan, sources: Mapping[str, OpenSource]) -> dict[str, tuple[SourceStream, ...]]:
+    """What each static source holds now; pinned until the Query starts again."""
+    return {id_: static_streams(sources[id_]) for id_ in query.static_sources}
 
 
 def _claimed(bench: QueryBench, prepared: Prepared, *, adopt: bool) -> QueryBench:

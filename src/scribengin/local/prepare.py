@@ -10,8 +10,10 @@ from scribengin.connectors import catalog
 from scribengin.connectors.contract import Limits, Place, Sink, SourceStream
 from scribengin.connectors.contract import Source as OpenSource
 from scribengin.core.errors import InputError
+from scribengin.core.problems import Place as TextPlace
 from scribengin.plan.cut import build_plan
 from scribengin.plan.validate import validate_file
+from scribengin.spec.parse import parse_flow
 from scribengin.state.folder import StateFolder
 
 if TYPE_CHECKING:
@@ -30,9 +32,21 @@ DEFAULT_BATCH_BYTES = 2**30
 class Prepared:
     """A flow that may run, and the folder of its state."""
 
+    path: Path
     plan: Plan
     folder: StateFolder
     warnings: tuple[Problem, ...]
+
+    def place_of(self, node: str) -> TextPlace:
+        """Where a node, or a Query's sink, stands in the flow file; the file where it is written in Python."""
+        if self.path.suffix == ".py":
+            return TextPlace(str(self.path))
+        types = {"source_types": catalog.source_types(), "sink_types": catalog.sink_types()}
+        parsed = parse_flow(self.path.read_text(), str(self.path), folder=self.path.parent, environment=os.environ, **types)
+        flow = self.plan.flow
+        sections = {"sources": flow.sources, "steps": flow.steps, "sinks": flow.sinks}
+        section = next((name for name, nodes in sections.items() if node in nodes), None)
+        return TextPlace(str(self.path)) if section is None else parsed.places.key((section, node))
 
 
 def prepare(path: Path, *, state: Path | None) -> Prepared:
@@ -40,7 +54,7 @@ def prepare(path: Path, *, state: Path | None) -> Prepared:
     flow, problems = validate_file(path, os.environ)
     if flow is None or any(problem.severity == "error" for problem in problems):
         raise InputError(problems)
-    return Prepared(build_plan(flow), state_folder(path, flow, state), tuple(problems))
+    return Prepared(path, build_plan(flow), state_folder(path, flow, state), tuple(problems))
 
 
 def state_folder(path: Path, flow: Flow, state: Path | None) -> StateFolder:

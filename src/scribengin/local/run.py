@@ -8,12 +8,12 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from scribengin.core.problems import Place as TextPlace
 from scribengin.core.problems import Problem
 from scribengin.local.contract import QueryResult, RunResult, RunView, SinkResult
 from scribengin.local.meter import Meter, query_rows
 from scribengin.local.parts import QueryBench, build_parts
 from scribengin.local.prepare import prepare
+from scribengin.local.session import start
 from scribengin.state.contract import Counts
 from scribengin.state.lease import take_lease
 
@@ -48,18 +48,11 @@ def run_flow(path: Path, settings: RunSettings, watch: Callable[[RunView], None]
         lease = stack.enter_context(take_lease(prepared.folder))
         if spark is None:
             show("starting spark")
-            spark = _start(prepared, settings)
+            spark = start(prepared, settings)
             stack.callback(spark.stop)
         show("checking with spark")
         benches = build_parts(spark, prepared, settings, lease)
         return _Runner(prepared, settings, benches, watch, begun).run()
-
-
-def _start(prepared: Prepared, settings: RunSettings) -> SparkSession:
-    from scribengin.spark.session import start_session
-
-    scratch = prepared.folder.path / "tmp"
-    return start_session(prepared.plan.flow.name, master=settings.master, memory=settings.memory, conf=settings.spark_conf, folder=scratch)
 
 
 @dataclass(slots=True)
@@ -116,7 +109,7 @@ class _Runner:
         problems = [*self._prepared.warnings]
         for live in failed:
             assert live.run.error is not None
-            place = TextPlace(str(self._prepared.plan.flow.folder / "flow"))
+            place = self._prepared.place_of(live.run.error.node or live.bench.plan.name)
             problems.append(
                 Problem(live.run.error.code, place, f"query {live.bench.plan.name}: {live.run.error.message}", live.run.error.remedy)
             )

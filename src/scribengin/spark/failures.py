@@ -58,7 +58,7 @@ def classify(error: BaseException) -> tuple[ScribenginError, Fate]:
         return ScribenginError(_first_sentence(text), remedy="it is tried again by itself; see the log if it stays"), "transient"
     condition = condition_of(error)
     if condition is not None:
-        return ScribenginError(f"{_first_sentence(text)}", remedy=remedy_for(condition), code=condition.lower()), "permanent"
+        return ScribenginError(_first_sentence(text), remedy=remedy_for(condition), code=_code(condition)), "permanent"
     found = _PYTHON.findall(text)
     if found:
         kind, message = found[-1]
@@ -109,9 +109,11 @@ def step_failure(node: str, error: BaseException) -> StepError:
     """Spark could not analyse a step."""
     condition = condition_of(error)
     text = _first_sentence(message_of(error))
-    return StepError(
-        f'step "{node}": {text}', remedy=remedy_for(condition or ""), code=(condition or "spark-analysis").split(".")[0].lower()
-    )
+    return StepError(f'step "{node}": {text}', remedy=remedy_for(condition or ""), code=_code(condition), node=node)
+
+
+def _code(condition: str | None) -> str:
+    return "spark-" + (condition or "analysis").split(".")[0].lower().replace("_", "-")
 
 
 def message_of(error: BaseException) -> str:
@@ -121,5 +123,6 @@ def message_of(error: BaseException) -> str:
 
 
 def _first_sentence(text: str) -> str:
+    """The first line, without the names of Spark's exception and condition."""
     cut = re.split(r"\n|SQLSTATE| ==|\s+at org\.", text.strip(), maxsplit=1)[0].strip()
-    return cut[:500]
+    return re.sub(r"^(?:[\w.]+(?:Exception|Error): )*(?:\[[A-Z0-9_.]+\] )?", "", cut)[:500]

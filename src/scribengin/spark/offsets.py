@@ -99,7 +99,7 @@ class OffsetReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     f"source \"{self._node}\": Spark's checkpoint stands at entry {number}, the source's log ends at {self._log.length()}",
                     remedy="restore the state folder as a whole; its parts belong together",
                 )
-            self._reader.restore(islice(self._log.entries(), self._restored, number))
+            self._reader.restore(islice(self._log.entries(self._restored), number - self._restored))
             self._restored = number
 
     def _offset(self, number: int) -> dict[str, Any]:

@@ -20,7 +20,6 @@ from scribengin.state.source_log import SourceLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
@@ -121,7 +120,7 @@ class QueryRun:
         self.spark.sparkContext.setLocalProperty("spark.scheduler.pool", self.parts.query.name)
         compiler = Compiler(session, self.parts)
         reports = new_reports(session)
-        streaming = streaming_inputs(session, self.parts, self.folder.sources, self.limits, self.static)
+        streaming = streaming_inputs(session, self.parts, self.limits, self.static)
         compiled = compiler.compile(streaming, reports)
         check_streaming(session, compiled, self.parts)
         stateful = self.parts.query.stateful
@@ -175,9 +174,10 @@ class QueryRun:
 
 
 def streaming_inputs(
-    spark: SparkSession, parts: QueryParts, log: Path, limits: Mapping[str, Limits], static: Mapping[str, tuple[SourceStream, ...]]
+    spark: SparkSession, parts: QueryParts, limits: Mapping[str, Limits], static: Mapping[str, tuple[SourceStream, ...]]
 ) -> StreamInputs:
     """Streaming frames for all sources of the Query."""
+    log = parts.letters.folder.parent / "sources"
     frames = {source: read_offsets(spark, OffsetConfig(parts.sources[source], log, limits[source], True)) for source in parts.query.sources}
     return StreamInputs(frames, static)
 
