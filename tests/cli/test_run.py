@@ -1,0 +1,133 @@
+"""`init`, `run`, `plan`, `dead`, `source`, `reset` as a person uses them: real processes, real Spark, about three sessions."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ENDLESS = """
+version: 1
+name: endless
+sources:
+  numbers: {type: sequence, rate: 50}
+sinks:
+  kept: {from: numbers, type: files, path: out, format: json, trigger: 200ms}
+"""
+
+
+def scribengin(*arguments, folder):
+    """(status, the one object, stderr)"""
+    command = [sys.executable, "-m", "scribengin.cli", *map(str, arguments), "--json"]
+    ended = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    return ended.returncode, json.loads(ended.stdout), ended.stderr
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A folder that `init` made, its flow run once; and what the run said."""
+    folder = tmp_path_factory.mktemp("orders")
+    status, said, _ = scribengin("init", ".", folder=folder)
+    assert (status, said["result"]["flow"]) == (0, "flow.yaml")
+    return folder, scribengin("run", "flow.yaml", "--once", folder=folder)
+
+
+@pytest.mark.timeout(300)
+def test_the_flow_of_init_runs_and_its_ledger_balances(finished):
+    folder, (status, said, progress) = finished
+    assert status == 0, progress
+    assert (said["command"], said["ok"]) == ("run", True)
+    result = said["result"]
+    assert list(result) == ["flow", "state", "folder", "queries", "ledger"]
+    assert (result["flow"], result["state"], result["ledger"]) == ("orders", "finished", {"balanced": True, "violations": []})
+    (query,) = result["queries"]
+    assert query["rows"] == query["this_run"]
+    assert query["rows"]["in"] == 1002
+    assert query["rows"]["dead"] == 6
+    assert query["rows"]["in"] + query["rows"]["made"] == query["rows"]["out"] + query["rows"]["filtered"] + query["rows"]["dead"]
+    written = [json.loads(line) for path in Path(folder, "out/large").rglob("part-*") for line in path.read_text().splitlines()]
+    assert len(written) == query["rows"]["out"]
+    assert "orders ended" in progress
+
+
+@pytest.mark.timeout(300)
+def test_looking_at_a_finished_flow_needs_no_java(finished, monkeypatch):
+    folder, _ = finished
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    status, said, _ = scribengin("plan", "flow.yaml", folder=folder)
+    assert (status, [change["fate"] for change in said["result"]["changes"]]) == (0, ["unchanged"])
+    status, said, _ = scribengin("audit", "flow.yaml", folder=folder)
+    assert (status, said["result"]["ledger"]["balanced"]) == (0, True)
+    status, said, _ = scribengin("dead", "list", "flow.yaml", folder=folder)
+    assert (status, said["result"]["dead"]) == (0, 6)
+    status, said, _ = scribengin("source", "show", "flow.yaml", folder=folder)
+    assert (status, [row["position"] for row in said["result"]["sources"]]) == (0, [1])
+
+
+@pytest.mark.timeout(300)
+def test_audit_tells_a_file_that_was_taken_away_and_reset_starts_anew(finished):
+    folder, _ = finished
+    lost = next(Path(folder, "out/large").rglob("part-*"))
+    kept = lost.read_bytes()
+    lost.unlink()
+    status, said, _ = scribengin("audit", "flow.yaml", folder=folder)
+    assert (status, said["result"]["ledger"]["balanced"]) == (1, False)
+    lost.write_bytes(kept)
+
+    status, said, _ = scribengin("reset", "flow.yaml", "--outputs", folder=folder)
+    assert (status, said["problems"][0]["code"]) == (2, "reset-unsaid")
+    assert lost.exists()
+    Path(folder, "out/large/mine.txt").write_text("of someone else")
+    status, said, _ = scribengin("reset", "flow.yaml", "--outputs", "--yes", folder=folder)
+    assert (status, said["result"]["queries"]) == (0, ["kept"])
+    assert [path.name for path in Path(folder, "out/large").rglob("*") if path.is_file()] == ["mine.txt"]
+    status, said, _ = scribengin("audit", "flow.yaml", folder=folder)
+    assert (status, said["problems"][0]["code"]) == (2, "state-missing")
+
+
+@pytest.fixture
+def endless(tmp_path):
+    """A continuous run that has written something; ended by the test."""
+    (tmp_path / "flow.yaml").write_text(ENDLESS)
+    command = [sys.executable, "-m", "scribengin.cli", "run", "flow.yaml", "--json"]
+    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    deadline = time.monotonic() + 200
+    while not list(tmp_path.glob("out/part-*")):
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    yield process
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+
+
+@pytest.mark.timeout(300)
+def test_the_first_interrupt_finishes_the_batch_and_says_so(endless, tmp_path):
+    status, said, _ = scribengin("run", "flow.yaml", folder=tmp_path)
+    assert (status, said["problems"][0]["code"]) == (2, "already-running")
+    assert str(endless.pid) in said["problems"][0]["message"]
+    os.kill(endless.pid, signal.SIGINT)
+    out, err = endless.communicate(timeout=100)
+    assert endless.returncode == 0, err
+    assert "stopping when the Batch under way is finished" in err
+    result = json.loads(out)["result"]
+    assert (result["state"], result["ledger"]["balanced"]) == ("stopped", True)
+    written = [json.loads(line)["id"] for path in sorted(tmp_path.glob("out/part-*")) for line in path.read_text().splitlines()]
+    assert written == list(range(len(written)))
+
+
+@pytest.mark.timeout(300)
+def test_the_second_interrupt_leaves_at_once_with_130(endless):
+    os.kill(endless.pid, signal.SIGSTOP)  # both signals wait: the second is there before the first is dealt with
+    os.kill(endless.pid, signal.SIGINT)
+    os.kill(endless.pid, signal.SIGTERM)
+    os.kill(endless.pid, signal.SIGCONT)
+    begun = time.monotonic()
+    endless.communicate(timeout=20)
+    assert (endless.returncode, time.monotonic() - begun < 10) == (130, True)
