@@ -6,9 +6,12 @@ from typing import TYPE_CHECKING
 import pytest
 from flows import flow, schema, sink, source, step, tweets
 
+from scribengin.connectors.catalog import sink_types
+from scribengin.core.options import NodeType
 from scribengin.core.types import parse_schema
 from scribengin.plan.cut import build_plan
-from scribengin.spec.model import Aggregate, Dedupe, Filter, Flow, Merge, Parse, Python, Route, Select, Sql, WindowSpec
+from scribengin.plan.guarantee import path_guarantee
+from scribengin.spec.model import Aggregate, Dedupe, Filter, Flow, Merge, Parse, Python, Route, Select, Sql, Watermark, WindowSpec
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -142,6 +145,13 @@ def test_guarantees_are_given_for_every_path(folder: Path) -> None:
     assert lax.guarantees[0].guarantee == "at least once"
 
 
+def test_a_source_that_cannot_be_read_again_is_at_least_once() -> None:
+    made = flow(source("q", type_="queue", watermark=None), sink("k", "q"))
+    types = {"queue": NodeType("queue", "source", "", ())}
+    path = path_guarantee(made, made.sources["q"], made.sinks["k"], source_types=types, sink_types=sink_types())
+    assert (path.guarantee, path.reason) == ("at least once", "queue cannot hand out again what it handed out once")
+
+
 def test_a_plan_is_a_function_of_the_flow(tmp_path: Path) -> None:
     assert build_plan(tweets(tmp_path)) == build_plan(tweets(tmp_path))
 
@@ -191,6 +201,7 @@ def test_changes_that_leave_the_state_its_meaning(folder: Path, changes: dict[st
         {"counted": step("counted", "python", Aggregate(("who",), (("n", "count(*)"),), WindowSpec("ts", 60.0, 60.0)))},
         {"made": step("made", "known", Select((("who", "text"), ("text", "text"), ("ts", "ts"))))},
         {"python": step("python", "made", Python("m:b"))},
+        {"python": step("python", "made", F, watermark=Watermark("ts", 5.0))},
         {
             "source": replace(source(), watermark=None),
             "made": step("made", "known", Select((("who", "user"), ("text", "text"), ("ts", "ts")))),

@@ -85,6 +85,9 @@ def test_watermarks_are_inherited_and_renamed_and_the_slowest_rules() -> None:
     assert resolved(Select((("at", "ts"),))).watermarks["a"] == (Inherited("at", 600.0, "tweets"),)
     assert resolved(Select((("id", "id"),))).watermarks["a"] == ()
     assert resolved(Filter("id > 1"), watermark=Watermark("ts", 5.0)).watermarks["a"] == (Inherited("ts", 5.0, "a"),)
+    counted = Sql("SELECT window(ts, '1 hour').end AS upto, count(*) AS n FROM tweets GROUP BY 1")
+    assert resolved(counted).watermarks["a"] == ()
+    assert resolved(counted, watermark=Watermark("upto", 0.0)).watermarks["a"] == (Inherited("upto", 0.0, "a"),)
     slow = source("slow")
     both = resolved(Merge(), "tweets slow", slow)
     assert [mark.origin for mark in both.watermarks["a"]] == ["tweets", "slow"]
