@@ -86,12 +86,13 @@ def table(query: str) -> Table:
     """The rows of a query."""
     answer = duckdb.sql(query)
     drawn = Table(box=None, header_style="dim", padding=(0, 2, 0, 0), pad_edge=False)
-    for name, kind in zip(answer.columns, answer.types, strict=True):
-        drawn.add_column(
-            name, justify="right" if str(kind) in ("BIGINT", "INTEGER", "HUGEINT") else "left", no_wrap=True, overflow="ellipsis"
-        )
-    for row in answer.fetchall():
-        drawn.add_row(*(f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row))
+    rows = [[f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row] for row in answer.fetchall()]
+    for index, (name, kind) in enumerate(zip(answer.columns, answer.types, strict=True)):
+        last = index == len(answer.columns) - 1
+        width = 0 if last else max(len(name), *(len(row[index]) for row in rows), 0)
+        drawn.add_column(name, justify="left" if "VARCHAR" in str(kind) else "right", no_wrap=True, overflow="ellipsis", min_width=width)
+    for row in rows:
+        drawn.add_row(*row)
     return drawn
 
 
