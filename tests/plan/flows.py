@@ -58,3 +58,36 @@ def tweets(folder: Path) -> Flow:
         sink("counts", "by_hour", format_="json"),
         folder=folder,
     )
+
+
+MODULE = """
+from scribengin import batch, frame, record, to as send, to
+
+def one(row): return row
+def none(): return None
+def two(row, more): return row
+def keyword(row, *, must): return row
+async def later(row): return row
+value = 3
+alias = one
+made = make()
+@frame
+def whole(df): return df
+@batch
+def many(rows): return rows
+class Whole:
+    def open(self): ...
+    def __call__(self, row): return row
+class Uncallable:
+    pass
+class Greedy:
+    def __init__(self, path): ...
+    def __call__(self, row): return row
+class Opens:
+    def open(self, where): ...
+    def __call__(self, row): return row
+class Heir(Whole):
+    pass
+def sorts(row): return to("left", row)
+"""
+"""A user's module with functions that fit and functions that do not"""

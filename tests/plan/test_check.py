@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from flat_places import PathPlaces
-from flows import flow, schema, sink, source, step, tweets
+from flows import MODULE, flow, schema, sink, source, step, tweets
 
 from scribengin.connectors.catalog import sink_types, source_types
 from scribengin.core.options import NodeType
@@ -410,38 +410,6 @@ def test_predicates_are_expressions_that_are_true_or_false(predicate: str, code:
 
 def test_the_columns_of_an_aggregation_aggregate() -> None:
     assert codes(through(step("a", "tweets", Aggregate((), (("who", "user"),), HOUR)))) == ["aggregate-missing"]
-
-
-MODULE = """
-from scribengin import batch, frame, record, to as send, to
-
-def one(row): return row
-def none(): return None
-def two(row, more): return row
-def keyword(row, *, must): return row
-async def later(row): return row
-value = 3
-alias = one
-made = make()
-@frame
-def whole(df): return df
-@batch
-def many(rows): return rows
-class Whole:
-    def open(self): ...
-    def __call__(self, row): return row
-class Uncallable:
-    pass
-class Greedy:
-    def __init__(self, path): ...
-    def __call__(self, row): return row
-class Opens:
-    def open(self, where): ...
-    def __call__(self, row): return row
-class Heir(Whole):
-    pass
-def sorts(row): return to("left", row)
-"""
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from test_check import MODULE
+from flows import MODULE
 
 import scribengin.plan
 from scribengin.plan.problem_catalog import CATALOG
