@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class Fault:
 class Filled:
     """A text with its references filled in. `secret` is true when one of them was a secret: then `text` is one, whole."""
 
-    text: str
+    text: str = field(repr=False)
     secret: bool
     faults: tuple[Fault, ...]
     spans: tuple[tuple[int, int, int, int], ...]

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import io
-from typing import TYPE_CHECKING, Any
+import re
+from typing import Any
 
 from scribengin.core.errors import InputError
 from scribengin.spec.document import Document
-
-if TYPE_CHECKING:
-    from scribengin.spec.nodes import Node
+from scribengin.spec.nodes import Mapping, Node, Scalar
 
 _WIDE = 1_000_000  # no line is broken anew: a text that is long stays in its line
+_TYPED = ("null", "bool", "int", "float", "timestamp")
+_COMMENT = re.compile(r"^( *)#.*$", re.MULTILINE)
+_LINE = re.compile(r"^( *)[^\s#].*$", re.MULTILINE)
 
 
 def format_text(text: str, file: str = "flow.yaml") -> str:
@@ -22,18 +24,9 @@ def format_text(text: str, file: str = "flow.yaml") -> str:
         raise InputError(errors)
     if before.root is None:
         return text
-    from ruamel.yaml import YAML
-
-    yaml = YAML()
-    yaml.version = None
-    yaml.preserve_quotes = True
-    yaml.width = _WIDE
-    yaml.indent(mapping=2, sequence=4, offset=2)
     laid_out = text
-    for _ in range(3):  # comments settle in their columns after the values did
-        stream = io.StringIO()
-        yaml.dump(yaml.load(laid_out), stream)
-        again = _trimmed(stream.getvalue())
+    for _ in range(4):  # comments behind values settle in their columns after the values did
+        again = _comments_with_their_lines(laid_out, _round_trip(laid_out))
         if again == laid_out:
             break
         laid_out = again
@@ -41,18 +34,85 @@ def format_text(text: str, file: str = "flow.yaml") -> str:
     return laid_out
 
 
-def _trimmed(text: str) -> str:
-    return text.rstrip("\n") + "\n"
+def _round_trip(text: str) -> str:
+    from ruamel.yaml import YAML
+    from ruamel.yaml.constructor import RoundTripConstructor
+    from ruamel.yaml.representer import RoundTripRepresenter
+    from ruamel.yaml.scalarstring import ScalarString
+
+    class Written(ScalarString):
+        """A number, boolean or null as it is written: `0o7` and `1e3` stay what they are."""
+
+        tag = ""
+
+    class Constructor(RoundTripConstructor):
+        def written(self, node: Any) -> Written:
+            scalar = Written(node.value, anchor=node.anchor)
+            scalar.tag = node.tag
+            return scalar
+
+    class Representer(RoundTripRepresenter):
+        def written(self, scalar: Written) -> Any:
+            return self.represent_scalar(scalar.tag, str(scalar), anchor=scalar.yaml_anchor())
+
+    for name in _TYPED:
+        Constructor.add_constructor(f"tag:yaml.org,2002:{name}", Constructor.written)
+    Representer.add_representer(Written, Representer.written)
+    yaml = YAML()
+    yaml.Constructor = Constructor
+    yaml.Representer = Representer
+    yaml.preserve_quotes = True
+    yaml.width = _WIDE
+    yaml.indent(mapping=2, sequence=4, offset=2)
+    stream = io.StringIO()
+    yaml.dump(yaml.load(text), stream)
+    lines = stream.getvalue().rstrip("\n")
+    return lines + "\n"
+
+
+def _comments_with_their_lines(before: str, after: str) -> str:
+    """Indent each comment on a line of its own like the line that it was indented with: the next one, else the one before it."""
+    own_before, own_after = _own_comments(before), _own_comments(after)
+    if len(own_before) != len(own_after):  # a comment moved behind a value: nothing to line up
+        return after
+    parts: list[str] = []
+    at = 0
+    for old, new in zip(own_before, own_after, strict=True):
+        follows = _indent_before(before, old) == len(old.group(1)) != _indent_after(before, old)
+        indent = _indent_before(after, new) if follows else _indent_after(after, new)
+        parts += (after[at : new.start()], " " * (len(new.group(1)) if indent is None else indent), new.group()[len(new.group(1)) :])
+        at = new.end()
+    return "".join([*parts, after[at:]])
+
+
+def _own_comments(text: str) -> list[re.Match[str]]:
+    blocks = [(scalar.start, scalar.end) for scalar in _scalars(Document(text, "").root) if "\n" in text[scalar.start : scalar.end]]
+    return [found for found in _COMMENT.finditer(text) if not any(start < found.start() < end for start, end in blocks)]
+
+
+def _indent_before(text: str, comment: re.Match[str]) -> int | None:
+    lines = _LINE.findall(text, 0, comment.start())
+    return len(lines[-1]) if lines else None
+
+
+def _indent_after(text: str, comment: re.Match[str]) -> int | None:
+    line = _LINE.search(text, comment.end())
+    return len(line.group(1)) if line else None
+
+
+def _scalars(node: Node | None) -> list[Scalar]:
+    if node is None:
+        return []
+    if isinstance(node, Scalar):
+        return [node]
+    inner = [value for _, value in node.entries.values()] if isinstance(node, Mapping) else node.items
+    return [scalar for child in inner for scalar in _scalars(child)]
 
 
 def _data(node: Node | None) -> Any:
     """What a node says, without its layout."""
-    match node:
-        case None:
-            return None
-        case _ if hasattr(node, "entries"):
-            return [(key, _data(value)) for key, (_, value) in node.entries.items()]
-        case _ if hasattr(node, "items"):
-            return [_data(item) for item in node.items]
-        case _:
-            return (node.value, node.plain)
+    if node is None or isinstance(node, Scalar):
+        return node and (node.value, node.plain)
+    if isinstance(node, Mapping):
+        return [(key, _data(value)) for key, (_, value) in node.entries.items()]
+    return [_data(item) for item in node.items]

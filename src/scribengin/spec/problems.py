@@ -327,6 +327,22 @@ CATALOG: tuple[Entry, ...] = (
         slot="file",
         severity="warning",
     ),
+    Entry(
+        "sink-left-out",
+        "A sink that no flow has",
+        "In the Python form a sink was made by `.to(…)` and not handed to `Flow(…)`: its rows would silently be missing.",
+        "Hand it to `Flow(…)` beside the others.",
+        "",
+        slot="file",
+    ),
+    Entry(
+        "function-nameless",
+        "A function without a name",
+        "A lambda, or a function inside another, cannot be found again by executors, nor after a restart.",
+        "Write it at the top of a module.",
+        "",
+        slot="file",
+    ),
 )
 
 CODES = frozenset(entry.code for entry in CATALOG)

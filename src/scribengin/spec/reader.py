@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from scribengin.core.problems import did_you_mean
@@ -149,7 +150,7 @@ class Reader:
             if fault.reference:
                 self.unresolved[fault.reference] = None
         if filled.spans:
-            self.places.filled[id(scalar)] = filled
+            self.places.filled[id(scalar)] = replace(filled, text="")  # the places need no text, and must keep no secret
         if filled.faults:
             return None
         return Secret(filled.text, scalar.value) if filled.secret else filled.text

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from scribengin.spec.keys import Key, Section
     from scribengin.spec.reader import Reader
 
-Types = "Mapping_[str, NodeType]"
+_NODES = (keys.SOURCE, keys.STEP, keys.SINK)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,9 @@ class Sections:
                 found = read_option(self.reader, option, value, owner.key(name))
                 if found is not None:
                     read.options[name] = found
-            elif not any_option and not comma_trouble(self.reader, mapping, key_node, value, called):
+            elif any_option and not exact(name, section.names):
+                continue  # perhaps an option of the type that is not known
+            elif not comma_trouble(self.reader, mapping, key_node, value, called):
                 self._unknown(name, key_node, section, owner, of_type)
         self._missing(section, read, owner, of_type)
         return read
@@ -191,7 +193,8 @@ class Sections:
 
     def _elsewhere(self, name: str, section: Section) -> str:
         """Where a key belongs that means something, but not here."""
-        homes = [f"a {other.called}" for other in keys.SECTIONS if other is not section and name in other.names]
+        others = [other for other in keys.SECTIONS if other is not section and name in other.names]
+        homes = [f"a {other.called}" if other in _NODES else f"`{other.called}`" for other in others]
         homes += [
             f"a {role} of type {declared.type}"
             for role, types in self._types.items()

@@ -68,10 +68,9 @@ def read_int(reader: Reader, node: Node, what: str, example: str, *, low: float 
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int):
-        quoted = isinstance(node, Scalar) and node.style and node.value.strip().lstrip("+-").isdigit()
-        remedy = (
-            f"write {node.value.strip()} without quotes" if quoted and isinstance(node, Scalar) else f"write a number, such as {example}"
-        )
+        quoted = isinstance(node, Scalar) and node.style
+        whole = _whole(node.value) if isinstance(node, Scalar) else None
+        remedy = f"write a number, such as {example}" if whole is None else f"write {whole}{' without quotes' if quoted else ''}"
         reader.error("bad-value", node, f"{what} is {kind_of(node)}, not a whole number", remedy)
         return None
     return value if _within(reader, node, what, value, str(value), low, high, str) else None

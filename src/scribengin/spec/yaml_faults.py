@@ -110,6 +110,8 @@ def _flow(text: str, offset: int, opened: int, context: str) -> tuple[str, str, 
         return f"{found} stands where the {open_} before it wants {close}", f"close with {close}", offset
     if not found or "\n" in text[opened:offset]:
         return f"the {open_} that opens here is never closed", f"close it with {close}", opened
+    if found == "{" and text[offset - 1 : offset] == "$":
+        return f"inside {open_} {close} a value with ${{…}} needs quotes", "quote the value", offset - 1
     if found == ":":
         return "a text without quotes cannot hold `: `", "quote the value", offset
     return f"a comma or {close} was expected here", f"close with {close}, or quote the value", offset

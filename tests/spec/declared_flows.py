@@ -1,0 +1,177 @@
+"""Flows as hypothesis draws them: every kind of node, with texts that are hard to write down."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from hypothesis import strategies as st
+
+from scribengin.core.types import Field, Schema, Type
+from scribengin.spec.model import (
+    Aggregate,
+    Dedupe,
+    Defaults,
+    Filter,
+    Flow,
+    Join,
+    Merge,
+    Parse,
+    Python,
+    Route,
+    SchemaSpec,
+    Select,
+    Sink,
+    Source,
+    Sql,
+    Step,
+    Watermark,
+    WindowSpec,
+)
+
+ids = st.from_regex(r"[a-z][a-z0-9_]{0,8}", fullmatch=True)
+texts = st.one_of(
+    st.sampled_from(
+        [
+            "id > 5",
+            "a: b",
+            "x # y",
+            "yes",
+            "null",
+            "5",
+            "${env:X}",
+            "$${",
+            "{a}",
+            "- x",
+            "'q'",
+            "# x",
+            "line\nnext",
+            "a\n\n b\n",
+            "\\",
+            "@",
+            "*",
+        ]
+    ),
+    st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\x00"), min_size=1, max_size=20).filter(str.strip),
+)
+columns = st.one_of(ids, texts.filter(lambda text: "`" not in text and len(text.split()) == 1))
+durations = st.one_of(st.integers(1, 10**6).map(float), st.integers(1, 10**6).map(lambda ms: ms / 1000), st.floats(0.001, 1e9))
+pairs = st.dictionaries(columns, texts, min_size=1, max_size=3).map(lambda found: tuple(found.items()))
+names = st.lists(columns, min_size=1, max_size=3, unique=True).map(tuple)
+delays = st.none() | durations
+
+primitives = st.sampled_from(["BIGINT", "STRING", "TIMESTAMP", "DOUBLE"]).map(Type)
+types = st.one_of(
+    primitives,
+    primitives.map(lambda part: Type("ARRAY", parts=(part,))),
+    st.just(Type("DECIMAL", precision=10, scale=2)),
+    primitives.map(lambda part: Type("STRUCT", fields=(Field("x", part, nullable=False),))),
+)
+schemas = st.lists(
+    st.builds(Field, st.one_of(ids, st.sampled_from(["Größe", "two words", "a`b"])), types, st.booleans()),
+    min_size=1,
+    max_size=4,
+    unique_by=lambda field: field.name,
+).map(lambda fields: Schema(tuple(fields)))
+specs = schemas.map(SchemaSpec)
+watermarks = st.builds(Watermark, columns, durations)
+on_error = st.sampled_from([None, "fail", "drop", "dead_letter"])
+
+
+@st.composite
+def windows(draw: st.DrawFn) -> WindowSpec:
+    size = draw(durations)
+    return WindowSpec(draw(columns), size, draw(st.sampled_from([size, 0.001])))
+
+
+@st.composite
+def actions(draw: st.DrawFn, inputs: tuple[str, ...]) -> Any:
+    timed = draw(st.booleans())
+    time, within = (draw(columns), draw(durations)) if timed else (None, None)
+    if len(inputs) > 1:
+        kinds: list[Callable[[], Any]] = [
+            lambda: Merge(),
+            lambda: Merge("intersect", draw(names), time, within),
+            lambda: Sql(draw(texts)),
+        ]
+        if len(inputs) == 2:
+            sides = tuple((name, draw(columns)) for name in inputs) if timed else ()
+            kinds.append(lambda: Join(draw(names), draw(st.sampled_from(["inner", "left", "right", "full", "semi"])), sides, within))
+    else:
+        branches = draw(st.lists(ids.filter(lambda name: name != "otherwise"), min_size=2, max_size=3, unique=True))
+        kinds = [
+            lambda: Filter(draw(texts)),
+            lambda: Select(draw(pairs)),
+            lambda: Sql(draw(texts)),
+            lambda: Aggregate(draw(st.just(()) | names), draw(pairs), draw(st.none() | windows())),
+            lambda: Parse(draw(columns), "json", draw(schemas)),
+            lambda: Route(tuple((name, draw(texts)) for name in branches[1:]), draw(st.sampled_from([None, branches[0]]))),
+            lambda: Python("steps:f"),
+            lambda: Python("pkg.steps:C.f", tuple(branches), draw(durations)),
+            lambda: Dedupe(draw(names), time, within),
+        ]
+    return draw(st.sampled_from(kinds))()
+
+
+@st.composite
+def steps(draw: st.DrawFn, id_: str, known: list[str]) -> Step:
+    inputs = tuple(draw(st.lists(st.sampled_from(known), min_size=1, max_size=3, unique=True)))
+    action = draw(actions(inputs))
+    return Step(
+        id_,
+        inputs,
+        action,
+        draw(st.just(()) | pairs),
+        draw(on_error),
+        draw(st.sampled_from(["append", "update", "complete"])) if isinstance(action, (Aggregate, Sql, Python)) else "append",
+        draw(st.none() | watermarks),
+        draw(st.none() | specs) if isinstance(action, Python) else None,
+    )
+
+
+@st.composite
+def sources(draw: st.DrawFn, id_: str) -> Source:
+    files = {"path": draw(texts), "format": draw(st.sampled_from(["json", "csv", "text", "parquet"]))}
+    more = {
+        "max_files": st.integers(1, 10**9),
+        "max_bytes": st.integers(1, 2**50),
+        "growing": st.booleans(),
+        "settle": st.sampled_from([0.0]) | durations,
+        "null": st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\x00"), max_size=5),
+    }
+    files |= {name: draw(value) for name, value in more.items() if draw(st.booleans())}
+    type_, options = draw(st.sampled_from([("files", files), ("sequence", {"rows": 5})]))
+    return Source(id_, type_, options, draw(st.none() | specs), draw(st.none() | watermarks), draw(st.booleans()), draw(on_error))
+
+
+@st.composite
+def sinks(draw: st.DrawFn, id_: str, known: list[str]) -> Sink:
+    options: dict[str, Any] = {"path": draw(texts), "format": "json"}
+    if draw(st.booleans()):
+        options["partition_by"] = draw(names)
+    return Sink(
+        id_,
+        tuple(draw(st.lists(st.sampled_from(known), min_size=1, max_size=2, unique=True))),
+        "files",
+        options,
+        draw(st.none() | ids),
+        draw(delays),
+        draw(st.sampled_from([None, "exactly_once", "at_least_once"])),
+    )
+
+
+@st.composite
+def flows(draw: st.DrawFn) -> Flow:
+    """A flow that the parser takes: its graph may be nonsense, its keys are right."""
+    names_ = draw(st.lists(ids, min_size=3, max_size=7, unique=True))
+    cut = draw(st.integers(1, len(names_) - 2))
+    source_ids, step_ids, sink_ids = names_[:cut], names_[cut:-1], names_[-1:]
+    known = [*source_ids, *step_ids, "some.branch"]
+    return Flow(
+        draw(ids),
+        {id_: draw(sources(id_)) for id_ in source_ids},
+        {id_: draw(steps(id_, known)) for id_ in step_ids},
+        {id_: draw(sinks(id_, known)) for id_ in sink_ids},
+        draw(st.just("") | texts),
+        draw(st.builds(Defaults, trigger_s=st.just(0.0) | durations, on_error=st.sampled_from(["fail", "dead_letter"]))),
+    )
