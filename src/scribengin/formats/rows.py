@@ -93,7 +93,7 @@ def _column(values: list[Any], field: Field, form: pa.DataType) -> pa.Array | No
             return None
         kinds.remove(type(None))
     name = field.type.name
-    if name == "TIMESTAMP" and kinds <= {dt.datetime} and all([value is None or value.tzinfo is dt.UTC for value in values]):
+    if name == "TIMESTAMP" and kinds <= {dt.datetime} and all(value is None or value.tzinfo is dt.UTC for value in values):
         return pa.array(values, form)
     if (name == "DOUBLE" and kinds <= {float, int}) or (name in _AS_THEY_ARE and kinds <= {_PYTHON[name][0]}):
         return pa.array(values, form)

@@ -67,7 +67,9 @@ def read_compressed(file: IO[bytes], compression: str) -> Iterator[bytes | Damag
     begun = False
     read = 0
     gathered: list[bytes] = []
-    waiting = 0
+    waiting = given = 0
+    saved: Any = None
+    data = b""
     try:
         while data := file.read(_SCAN_BYTES * 4):
             read += len(data)
@@ -78,8 +80,10 @@ def read_compressed(file: IO[bytes], compression: str) -> Iterator[bytes | Damag
                         continue
                     decompressor = make()
                 begun = True
+                saved, given = (decompressor.copy() if compression == "gzip" else None), 0
                 for out in _inflate(decompressor, data, compression):
                     gathered.append(out)
+                    given += len(out)
                     waiting += len(out)
                     if waiting >= CHUNK_BYTES:
                         yield b"".join(gathered)
@@ -87,6 +91,8 @@ def read_compressed(file: IO[bytes], compression: str) -> Iterator[bytes | Damag
                 data = decompressor.unused_data if decompressor.eof else b""
     except errors as error:
         yield b"".join(gathered)
+        if saved is not None:
+            yield from _up_to_the_error(saved, data, given)
         yield Damage(
             "corrupt", f"the {compression} data are broken near byte {read} of the compressed file ({error}); nothing behind it is read"
         )
@@ -95,6 +101,24 @@ def read_compressed(file: IO[bytes], compression: str) -> Iterator[bytes | Damag
         yield b"".join(gathered)
     if begun and not decompressor.eof:
         yield Damage("truncated", f"the {compression} file ends too early, at its byte {read}; what stood before it is read")
+
+
+def _up_to_the_error(decompressor: Any, data: bytes, given: int) -> Iterator[bytes]:
+    """What a gzip decompressor makes of `data` before it fails, for it gives nothing of the call in which it does: found by
+    halving, on copies. Without the first `given` bytes."""
+    size = len(data)
+    while size:
+        attempt = decompressor.copy()
+        try:
+            outs = list(_inflate(attempt, data[:size], "gzip"))
+        except zlib.error:
+            size //= 2
+            continue
+        decompressor, data = attempt, data[size:]
+        for out in outs:
+            yield out[given:]
+            given = max(0, given - len(out))
+        size = min(size, len(data))
 
 
 def _inflate(decompressor: Any, data: bytes, compression: str) -> Iterator[bytes]:

@@ -133,14 +133,15 @@ def _divided(path: Path) -> tuple[Path, tuple[str, ...]]:
         return path.parent, (path.name,)
     if magic is None:
         raise _missing(path)
-    return Path(*path.parts[:magic]), path.parts[magic:]
+    patterns = path.parts[magic:]
+    return Path(*path.parts[:magic]), (*patterns, "*") if patterns[-1] == "**" else patterns
 
 
 def _matches(parts: list[str], patterns: tuple[str, ...]) -> bool:
     if not patterns:
         return not parts
     if patterns[0] == "**":
-        return _matches(parts, patterns[1:] or ("*",)) or (bool(parts) and _matches(parts[1:], patterns))
+        return _matches(parts, patterns[1:]) or (bool(parts) and _matches(parts[1:], patterns))
     return bool(parts) and fnmatchcase(parts[0], patterns[0]) and _matches(parts[1:], patterns[1:])
 
 
