@@ -3,6 +3,8 @@
 Armed by the environment (`SCRIBENGIN_FAULT=point[@nth]:act`, several with commas), so that children inherit them; unarmed
 they cost one test of a module constant. Acts: `kill` (SIGKILL to the own process group), `die` (SIGKILL to this process only),
 `sleep=SECONDS`, `wait=PATH` (until that file exists), `enospc` (raise "no space left on device"). `@nth` counts passes per process, from 1.
+With `once=FOLDER` among them each point strikes once among all processes that inherit it (a task that is tried again comes through),
+and leaves a file of its name in FOLDER, by which others see that it was reached.
 """
 
 from __future__ import annotations
@@ -41,9 +43,14 @@ POINTS = (
 VARIABLE = "SCRIBENGIN_FAULT"
 
 
+_ONCE = "once="
+
+
 def _parse(text: str) -> dict[str, tuple[int, str]]:
     armed: dict[str, tuple[int, str]] = {}
     for part in filter(None, text.split(",")):
+        if part.startswith(_ONCE):
+            continue
         where, _, act = part.partition(":")
         point, _, nth = where.partition("@")
         if point not in POINTS or not act:
@@ -52,14 +59,20 @@ def _parse(text: str) -> dict[str, tuple[int, str]]:
     return armed
 
 
+def _parse_once(text: str) -> Path | None:
+    folders = [Path(part.removeprefix(_ONCE)) for part in text.split(",") if part.startswith(_ONCE)]
+    return folders[0] if folders else None
+
+
 _armed = _parse(os.environ.get(VARIABLE, ""))
+_once = _parse_once(os.environ.get(VARIABLE, ""))
 _passed: dict[str, int] = {}
 
 
 def arm(text: str) -> None:
     """Arm this process as `SCRIBENGIN_FAULT=text` does at its start, and count passes anew (tests that fork). Empty disarms."""
-    global _armed
-    _armed = _parse(text)
+    global _armed, _once
+    _armed, _once = _parse(text), _parse_once(text)
     _passed.clear()
 
 
@@ -69,8 +82,20 @@ def reached(point: str) -> None:
         return
     _passed[point] = _passed.get(point, 0) + 1
     nth, act = _armed[point]
-    if _passed[point] == nth:
+    if _passed[point] == nth and _is_first(point):
         _strike(act)
+
+
+def _is_first(point: str) -> bool:
+    """False where another process of the same `once=FOLDER` was struck there."""
+    if _once is None:
+        return True
+    try:
+        with (_once / point).open("x") as file:
+            file.write(str(os.getpid()))
+    except FileExistsError:
+        return False
+    return True
 
 
 def _strike(act: str) -> None:
