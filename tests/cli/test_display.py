@@ -134,8 +134,13 @@ def test_the_summary_shows_rows_sinks_and_a_ledger_without_empty_columns():
     assert header.split() == ["Query", "node", "in", "out", "filtered", "dead"]
 
 
-def test_the_summary_of_a_failure_names_query_error_remedy_and_violations():
+def test_the_summary_of_a_failure_names_state_and_violations_and_leaves_the_error_to_the_problems():
     query = replace(result().queries[0], state="failed", error="disk full", remedy="make room")
     text = summary(result(state="failed", queries=(query,), balanced=False, violations=("kept: 1 record missing",)))
-    for part in ("failed", "disk full", "make room", "does NOT balance", "kept: 1 record missing"):
+    for part in ("tweets failed", "kept  failed", "does NOT balance", "kept: 1 record missing"):
         assert part in text
+    assert "disk full" not in text
+
+
+def test_a_run_without_a_batch_has_no_table():
+    assert "Query" not in summary(result(queries=(replace(result().queries[0], nodes={}),)))

@@ -10,6 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from scribengin.connectors.files.pieces import Piece, streams_of
+from scribengin.state.folder import StateFolder
+from scribengin.state.lineage import open_lineage
+from scribengin.state.source_log import SourceLog
+
 ENDLESS = """
 version: 1
 name: endless
@@ -88,6 +93,20 @@ def test_audit_tells_a_file_that_was_taken_away_and_reset_starts_anew(finished):
     assert [path.name for path in Path(folder, "out/large").rglob("*") if path.is_file()] == ["mine.txt"]
     status, said, _ = scribengin("audit", "flow.yaml", folder=folder)
     assert (status, said["problems"][0]["code"]) == (2, "state-missing")
+
+
+def test_a_file_that_is_gone_before_its_commit_can_be_given_up(tmp_path):
+    """The state is that of a run that died after the source had logged what it took."""
+    (tmp_path / "flow.yaml").write_text(ENDLESS.replace("{type: sequence, rate: 50}", "{type: files, path: data, format: text}"))
+    part = StateFolder(tmp_path / ".scribengin", "endless").query("kept")
+    open_lineage(part, owner="o", fingerprint="f", state_fingerprint="", sources=["numbers"])
+    pieces = [Piece(name, 10, 0, 0, 0, 10, 10) for name in ("a.txt", "b.txt")]
+    SourceLog(part.sources, "numbers").append(0, streams_of(pieces, root="data", stream_bytes=1))
+    status, said, _ = scribengin("source", "skip", "flow.yaml", "c.txt", folder=tmp_path)
+    assert (status, said["problems"][0]["code"]) == (2, "skip-unknown")
+    status, said, _ = scribengin("source", "skip", "flow.yaml", "data/b.txt", folder=tmp_path)
+    assert (status, said["result"]["skipped"]) == (0, [{"query": "kept", "source": "numbers", "file": "b.txt", "bytes": 10}])
+    assert [stream.label for stream in SourceLog(part.sources, "numbers").read(0)] == ["a.txt"]
 
 
 @pytest.fixture

@@ -30,7 +30,8 @@ def show_summary(result: RunResult, console: Console | None = None) -> None:
     for query in result.queries:
         _show_query(query, console)
     console.print()
-    console.print(ledger_table({query.name: query.nodes for query in result.queries}))
+    if any(query.nodes for query in result.queries):
+        console.print(ledger_table({query.name: query.nodes for query in result.queries}))
     show_verdict(result.violations, console)
 
 
@@ -58,10 +59,6 @@ def _show_query(query: QueryResult, console: Console) -> None:
         console.print(Text(f"    {sink.rows:,} rows in {sink.place or sink.sink}"))
     for note in query.notes:
         console.print(Text(f"    {note}", style="dim"))
-    if query.error:
-        console.print(Text(f"    {query.error}", style="red"))
-        if query.remedy:
-            console.print(Text(f"    {query.remedy}"))
 
 
 def ledger_table(queries: Mapping[str, Mapping[str, Counts]]) -> Table:

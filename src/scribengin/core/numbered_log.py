@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from scribengin.core import faults
 from scribengin.core.errors import FencedError, StateError
 from scribengin.core.records import seal, unseal
-from scribengin.core.storage import names_in, put_if_absent, read_or_none
+from scribengin.core.storage import names_in, put_if_absent, read_or_none, replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -58,6 +58,10 @@ class NumberedLog:
         if stored is None:
             raise StateError(f"{path} was there and is gone", remedy="restore the state folder as a whole; its parts belong together")
         return stored
+
+    def amend(self, number: int, body: Any) -> None:
+        """Replace record `number`, which nobody has acted on yet and which is not folded; readers see the old one or the new."""
+        replace(self._path(number), seal(self._kind, FORMAT, body))
 
     def read(self, number: int) -> Any | None:
         """Record `number`, or None."""

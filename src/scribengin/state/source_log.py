@@ -64,6 +64,10 @@ class SourceLog:
         for _, body in self._log.since(start):
             yield _streams(body)
 
+    def amend(self, n: int, streams: Sequence[SourceStream]) -> None:
+        """Under the lease, while nothing runs: let entry `n`, which no decided Batch has taken, say something else (`source skip`)."""
+        self._log.amend(n, [stream.as_json() for stream in streams])
+
     def fold(self) -> None:
         """Fold old entries into few files; see `NumberedLog`."""
         self._log.fold(lambda summary, bodies: {"entries": (summary or {"entries": 0})["entries"] + sum(1 for _ in bodies)})

@@ -1,7 +1,8 @@
-"""`scribengin source show FLOW`."""
+"""`scribengin source show|skip FLOW`."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,10 +11,12 @@ from scribengin.cli.answer import Answer, AnsweringCommand
 from scribengin.cli.flow_argument import flow_argument
 from scribengin.cli.flow_state import chosen_queries, open_state
 from scribengin.cli.settings import setting_flags
+from scribengin.core.errors import Refused
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterator
 
+    from scribengin.spec.model import Flow
     from scribengin.state.folder import QueryFolder
 
 
@@ -42,6 +45,59 @@ def show(*, flow: str, query: str | None, state: Path | None) -> Answer:
     return Answer({"flow": declared.name, "sources": rows}, show=display)
 
 
+@command.command(cls=AnsweringCommand)
+@flow_argument
+@click.argument("file", type=click.Path())
+@setting_flags("state")
+def skip(*, flow: str, file: str, state: Path | None) -> Answer:
+    """Give FILE up: one that was taken, is gone or changed, and is not yet committed. Should it come back, it is a new file."""
+    from scribengin.state.lease import take_lease
+
+    declared, folder = open_state(flow, state)
+    with take_lease(folder):
+        skipped = [row for part in chosen_queries(folder, None) for row in _skip(part, declared, file)]
+    if not skipped:
+        raise Refused(
+            f"{file} is in no Batch that is taken and not yet committed",
+            remedy="name the file as the error did; what is committed stays as it is",
+            code="skip-unknown",
+        )
+    lines = [f"query {row['query']}: {row['file']} is skipped, {row['bytes']:,} bytes" for row in skipped]
+    return Answer({"flow": declared.name, "skipped": skipped}, show=lambda: click.echo("\n".join(lines)))
+
+
+def _skip(part: QueryFolder, flow: Flow, file: str) -> Iterator[dict[str, Any]]:
+    """Take the file out of every entry that no decided Batch has taken."""
+    from scribengin.connectors.files.pieces import pieces_of, root_of, without_file
+    from scribengin.state.source_log import SourceLog
+
+    ends = _decided_ends(part)
+    for source in (source for source in flow.sources.values() if source.type == "files"):
+        log = SourceLog(part.sources, source.id)
+        for number in range(ends.get(source.id, 0), log.length()):
+            streams = log.read(number)
+            roots = {flow.folder / root_of(stream) for stream in streams}
+            pieces = [piece for stream in streams for piece in pieces_of(stream)]
+            names = {
+                piece.path
+                for piece in pieces
+                if piece.path == file or any((root / piece.path).resolve() == Path(file).resolve() for root in roots)
+            }
+            for name in names:
+                streams = [left for stream in streams if (left := without_file(stream, name)) is not None]
+                yield {"query": part.name, "source": source.id, "file": name, "bytes": sum(p.bytes for p in pieces if p.path == name)}
+            if names:
+                log.amend(number, streams)
+
+
+def _decided_ends(part: QueryFolder) -> dict[str, int]:
+    """Source → entries that decided Batches are through with."""
+    from scribengin.state.decisions import Decisions
+
+    newest = Decisions(part.decisions).newest()
+    return {taken.source: taken.end for taken in newest.sources} if newest else {}
+
+
 def _positions(part: QueryFolder) -> list[dict[str, Any]]:
     from scribengin.state.decisions import Decisions
     from scribengin.state.lineage import read_lineage
@@ -50,7 +106,7 @@ def _positions(part: QueryFolder) -> list[dict[str, Any]]:
     lineage = read_lineage(part)
     assert lineage is not None
     newest = Decisions(part.decisions).newest()
-    ends = {taken.source: taken.end for taken in newest.sources} if newest else {}
+    ends = _decided_ends(part)
     rows = []
     for source in lineage.sources:
         log = SourceLog(part.sources, source)
