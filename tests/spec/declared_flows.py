@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
 
@@ -28,6 +27,9 @@ from scribengin.spec.model import (
     Watermark,
     WindowSpec,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 ids = st.from_regex(r"[a-z][a-z0-9_]{0,8}", fullmatch=True)
 texts = st.one_of(
@@ -90,7 +92,7 @@ def actions(draw: st.DrawFn, inputs: tuple[str, ...]) -> Any:
     time, within = (draw(columns), draw(durations)) if timed else (None, None)
     if len(inputs) > 1:
         kinds: list[Callable[[], Any]] = [
-            lambda: Merge(),
+            Merge,
             lambda: Merge("intersect", draw(names), time, within),
             lambda: Sql(draw(texts)),
         ]

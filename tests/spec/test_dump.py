@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from declared_flows import flows, texts
 from hypothesis import given, settings
@@ -11,12 +12,15 @@ from scribengin.core.options import NodeType, Option
 from scribengin.core.secret import Secret
 from scribengin.core.units import parse_bytes, parse_duration_s
 from scribengin.spec.document import Document
-from scribengin.spec.dump import dump_flow, show_bytes_exactly, show_duration_exactly
+from scribengin.spec.dump import dump_flow
 from scribengin.spec.fmt import format_text
-from scribengin.spec.model import Flow
 from scribengin.spec.nodes import Mapping, Scalar
 from scribengin.spec.parse import Parsed, parse_flow
+from scribengin.spec.units_text import show_bytes_exactly, show_duration_exactly
 from scribengin.spec.yaml_text import write_yaml
+
+if TYPE_CHECKING:
+    from scribengin.spec.model import Flow
 
 TYPES = {"source_types": source_types(), "sink_types": sink_types()}
 

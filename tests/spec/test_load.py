@@ -1,15 +1,18 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from scribengin.connectors.catalog import sink_types, source_types
 from scribengin.spec.load import load_flow
-from scribengin.spec.parse import Parsed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from scribengin.spec.parse import Parsed
 
 GOOD = """\
 from scribengin import Flow, source

@@ -160,7 +160,8 @@ def test_keys_that_begin_with_x_are_free_at_every_level(parse: Any) -> None:
 
 def test_options_are_typed_by_their_declaration(parse: Any) -> None:
     text = (
-        "version: 1\nname: shop\nsources:\n  a: {type: files, path: 5, format: text, max_bytes: 256MiB, settle: 500ms, growing: true, max_files: 7}\n"
+        "version: 1\nname: shop\nsources:\n"
+        "  a: {type: files, path: 5, format: text, max_bytes: 256MiB, settle: 500ms, growing: true, max_files: 7}\n"
         "sinks:\n  k: {from: a, type: files, path: out, format: csv, partition_by: x, delimiter: ' ', header: false, trigger: 2m}\n"
     )
     flow = parse(text).flow
@@ -217,7 +218,7 @@ def test_nodes_that_could_not_be_read_are_named_so_that_nobody_misses_them(parse
         ("{from: [a, b], join: {key: id, how: leftouter}}", 'did you mean "left"?'),
         ("{from: a, dedupe: {key: id, time: ts, within: 10 minutes}}", 'did you mean "10m"?'),
         ("{from: a, dedupe: {key: id, time: ts, within: 10}}", '"10" has no unit'),
-        ("{from: a, dedupe: {key: id, time: ts, within: 0s}}", "write at least 0.001s"),
+        ("{from: a, dedupe: {key: id, time: ts, within: 0s}}", "write at least 1ms"),
         ("{from: a, filter: x IN (1, 2)}", 'a comma inside { } ends the value before "2)" in step "s"; put the whole text in quotes'),
         ("{from: a, filter:x}", 'there is no space after "filter:" in step "s"'),
         ("{from: a, python: steps.f}", 'did you mean "steps:f"?'),

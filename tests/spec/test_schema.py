@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from declared_flows import flows
@@ -11,9 +11,11 @@ from test_parse import TWEETS
 
 from scribengin.connectors.catalog import sink_types, source_types
 from scribengin.spec.dump import flow_data
-from scribengin.spec.model import Flow
 from scribengin.spec.problems import CATALOG, Entry, example_flow
 from scribengin.spec.schema import flow_schema
+
+if TYPE_CHECKING:
+    from scribengin.spec.model import Flow
 
 SCHEMA = flow_schema(source_types(), sink_types())
 VALIDATOR = Draft202012Validator(SCHEMA)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any, assert_never
 
 from scribengin.core.secret import Secret
 from scribengin.spec.model import Aggregate, Dedupe, Filter, Join, Merge, Parse, Python, Route, Select, Sql
+from scribengin.spec.units_text import show_bytes_exactly, show_duration_exactly
 from scribengin.spec.yaml_text import write_yaml
 
 if TYPE_CHECKING:
@@ -14,9 +14,6 @@ if TYPE_CHECKING:
 
     from scribengin.core.options import NodeType, Option, OptionKind
     from scribengin.spec.model import Action, Flow, SchemaSpec, Sink, Source, Step, Watermark
-
-_DURATIONS = (("d", 86400.0), ("h", 3600.0), ("m", 60.0), ("s", 1.0), ("ms", 0.001))
-_SIZES = (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10), ("B", 1))
 
 
 def dump_flow(flow: Flow, *, source_types: Mapping[str, NodeType], sink_types: Mapping[str, NodeType], resolved: bool = False) -> str:
@@ -41,28 +38,6 @@ def flow_data(
         data["steps"] = {step.id: _step(step, flow if resolved else None) for step in flow.steps.values()}
     data["sinks"] = {sink.id: _sink(sink, sink_types.get(sink.type), flow if resolved else None) for sink in flow.sinks.values()}
     return data
-
-
-def show_duration_exactly(seconds: float) -> str:
-    """A duration that reads back as the same number of seconds.
-
-    >>> show_duration_exactly(600.0), show_duration_exactly(0.25), show_duration_exactly(90.0)
-    ('10m', '250ms', '90s')
-    """
-    for unit, size in _DURATIONS:
-        count = round(seconds / size)
-        if count and float(count) * size == seconds:
-            return f"{count}{unit}"
-    return f"{Decimal(repr(seconds)):f}s" if seconds else "0s"
-
-
-def show_bytes_exactly(count: int) -> str:
-    """A size that reads back as the same number of bytes.
-
-    >>> show_bytes_exactly(67108864), show_bytes_exactly(1000)
-    ('64MiB', '1000B')
-    """
-    return next(f"{count // size}{unit}" for unit, size in _SIZES if count % size == 0 and (count or size == 1))
 
 
 def _defaults(flow: Flow, *, resolved: bool) -> dict[str, Any]:

@@ -47,7 +47,7 @@ def _round_trip(text: str) -> str:
 
     class Constructor(RoundTripConstructor):
         def written(self, node: Any) -> Written:
-            scalar = Written(node.value, anchor=node.anchor)
+            scalar: Written = Written(node.value, anchor=node.anchor)
             scalar.tag = node.tag
             return scalar
 

@@ -6,7 +6,7 @@ The options of a source or sink type are declared by its connector (`core.option
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from scribengin.spec.model import Delivery, Emit, OnError
 
@@ -292,14 +292,3 @@ SECTIONS: tuple[Section, ...] = (FLOW, DEFAULTS, SOURCE, STEP, SINK, SCHEMA, AGG
 def operation_names() -> tuple[str, ...]:
     """The keys of which a step has exactly one."""
     return tuple(key.name for key in OPERATIONS)
-
-
-def shown_default(value: Any) -> str:
-    """A default as the docs and `show --resolved` write it.
-
-    >>> shown_default(True), shown_default(None)
-    ('true', '')
-    """
-    if value is None or value == ():
-        return ""
-    return str(value).lower() if isinstance(value, bool) else str(value)

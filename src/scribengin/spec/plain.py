@@ -9,7 +9,7 @@ from typing import Any
 
 from scribengin.core.secret import Secret
 from scribengin.core.types import Schema
-from scribengin.spec.dump import show_duration_exactly
+from scribengin.spec.units_text import show_duration_exactly
 
 
 def plain(value: Any) -> Any:

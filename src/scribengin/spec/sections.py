@@ -12,6 +12,7 @@ from scribengin.spec.nodes import Mapping, Node, Scalar, shorten
 from scribengin.spec.old_words import translate
 from scribengin.spec.reader import exact, suggest
 from scribengin.spec.values import (
+    Bounds,
     comma_trouble,
     read_bool,
     read_duration,
@@ -123,13 +124,13 @@ class Sections:
             case "text" | "expression" | "column":
                 return reader.text(node, what, key.example)
             case "int":
-                return read_int(reader, node, what, key.example, low=key.low)
+                return read_int(reader, node, what, key.example, Bounds(key.kind, key.low))
             case "bool":
                 return read_bool(reader, node, what)
             case "choice":
                 return reader.choice(node, what, key.choices, key.example)
             case "duration":
-                return read_duration(reader, node, what, key.example, low=key.low)
+                return read_duration(reader, node, what, key.example, Bounds(key.kind, key.low))
             case "name":
                 # a type is looked up, and told, before the section is read
                 return self.reader.name(node, what, key.example) if key.name != "type" else "type"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, TypeVar, assert_never
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, assert_never
 
 from scribengin.core.problems import did_you_mean
 from scribengin.core.types import PRIMITIVES, Schema, SchemaSyntaxError, parse_schema
@@ -11,6 +11,7 @@ from scribengin.core.units import parse_bytes, parse_duration_s
 from scribengin.spec.model import Watermark
 from scribengin.spec.nodes import Mapping, Node, Scalar, kind_of, shorten
 from scribengin.spec.old_words import UNITS
+from scribengin.spec.units_text import show_bound
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,6 +32,19 @@ Pairs = tuple[tuple[str, str], ...]
 _N = TypeVar("_N", float, int)
 
 
+class Bounds(NamedTuple):
+    """What a number may be; `kind` says in which unit bounds are shown."""
+
+    kind: str
+    low: float | None
+    high: float | None = None
+
+
+def bounds_of(option: Option) -> Bounds:
+    """The bounds of an option."""
+    return Bounds(option.kind, option.low, option.high)
+
+
 def read_option(reader: Reader, option: Option, node: Node, what: str) -> Any:
     """The typed value of a connector's option; None where a Problem was noted."""
     match option.kind:
@@ -41,13 +55,13 @@ def read_option(reader: Reader, option: Option, node: Node, what: str) -> Any:
         case "path":
             return reader.text(node, what, option.example or "data")
         case "int":
-            return read_int(reader, node, what, option.example or "100", low=option.low, high=option.high)
+            return read_int(reader, node, what, option.example or "100", bounds_of(option))
         case "float":
             return _float(reader, node, what, option)
         case "bool":
             return read_bool(reader, node, what)
         case "duration":
-            return read_duration(reader, node, what, option.example or "30s", low=option.low, high=option.high)
+            return read_duration(reader, node, what, option.example or "30s", bounds_of(option))
         case "bytes":
             return _bytes(reader, node, what, option)
         case "choice":
@@ -62,7 +76,7 @@ def read_option(reader: Reader, option: Option, node: Node, what: str) -> Any:
             assert_never(option.kind)
 
 
-def read_int(reader: Reader, node: Node, what: str, example: str, *, low: float | None = None, high: float | None = None) -> int | None:
+def read_int(reader: Reader, node: Node, what: str, example: str, bounds: Bounds) -> int | None:
     """A whole number within the bounds."""
     value = reader.typed(node, what, example)
     if value is None:
@@ -73,7 +87,7 @@ def read_int(reader: Reader, node: Node, what: str, example: str, *, low: float 
         remedy = f"write a number, such as {example}" if whole is None else f"write {whole}{' without quotes' if quoted else ''}"
         reader.error("bad-value", node, f"{what} is {kind_of(node)}, not a whole number", remedy)
         return None
-    return value if _within(reader, node, what, value, str(value), low, high, str) else None
+    return value if _within(reader, node, what, value, bounds) else None
 
 
 def read_bool(reader: Reader, node: Node, what: str) -> bool | None:
@@ -87,15 +101,11 @@ def read_bool(reader: Reader, node: Node, what: str) -> bool | None:
     return None
 
 
-def read_duration(
-    reader: Reader, node: Node, what: str, example: str, *, low: float | None = None, high: float | None = None
-) -> float | None:
+def read_duration(reader: Reader, node: Node, what: str, example: str, bounds: Bounds) -> float | None:
     """Seconds."""
     text = reader.text(node, what, example)
     seconds = None if text is None else _with_unit(reader, node, 0, text, what, parse_duration_s)
-    if text is None or seconds is None:
-        return None
-    return seconds if _within(reader, node, what, seconds, text, low, high, lambda bound: f"{bound:g}s") else None
+    return seconds if seconds is not None and _within(reader, node, what, seconds, bounds) else None
 
 
 def read_texts(reader: Reader, node: Node, what: str, example: str) -> tuple[str, ...] | None:
@@ -230,15 +240,13 @@ def _float(reader: Reader, node: Node, what: str, option: Option) -> float | Non
     if isinstance(value, (bool, str)):
         reader.error("bad-value", node, f"{what} is {kind_of(node)}, not a number", f"write {option.example or '0.5'}")
         return None
-    return float(value) if _within(reader, node, what, value, str(value), option.low, option.high, str) else None
+    return float(value) if _within(reader, node, what, value, bounds_of(option)) else None
 
 
 def _bytes(reader: Reader, node: Node, what: str, option: Option) -> int | None:
     text = reader.text(node, what, option.example or "64MiB")
     count = None if text is None else _with_unit(reader, node, 0, text, what, parse_bytes)
-    if text is None or count is None:
-        return None
-    return count if _within(reader, node, what, count, text, option.low, option.high, lambda bound: f"{bound:g}B") else None
+    return count if count is not None and _within(reader, node, what, count, bounds_of(option)) else None
 
 
 def _texts_by_name(reader: Reader, node: Node, what: str, option: Option) -> dict[str, str | Secret] | None:
@@ -269,13 +277,11 @@ def _with_unit(reader: Reader, node: Node, offset: int, text: str, what: str, pa
         return None
 
 
-def _within(
-    reader: Reader, node: Node, what: str, value: float, found: str, low: float | None, high: float | None, show: Callable[[float], str]
-) -> bool:
-    if low is not None and value < low:
-        reader.error("out-of-range", node, f"{what} is {found}", f"write at least {show(low)}")
-        return False
-    if high is not None and value > high:
-        reader.error("out-of-range", node, f"{what} is {found}", f"write at most {show(high)}")
-        return False
+def _within(reader: Reader, node: Node, what: str, value: float, bounds: Bounds) -> bool:
+    limits = (("least", bounds.low, value < (bounds.low or 0)), ("most", bounds.high, value > (bounds.high or 0)))
+    for word, bound, beyond in limits:
+        if bound is not None and beyond:
+            message = f"{what} is {show_bound(bounds.kind, value)}"
+            reader.error("out-of-range", node, message, f"write at {word} {show_bound(bounds.kind, bound)}")
+            return False
     return True

@@ -1,0 +1,19 @@
+"""Writes the generated pages of this folder: `python docs/generate.py`. A test tells when they are old."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from scribengin.connectors.catalog import sink_types, source_types
+from scribengin.plan.problem_catalog import CATALOG
+from scribengin.spec.reference import flow_file_page, problems_page
+
+
+def pages() -> dict[str, str]:
+    """File name → text, of every generated page."""
+    return {"flow-file.md": flow_file_page(source_types(), sink_types()), "problems.md": problems_page(CATALOG)}
+
+
+if __name__ == "__main__":
+    for name, text in pages().items():
+        Path(__file__).with_name(name).write_text(text, encoding="utf-8")

@@ -1,0 +1,148 @@
+"""Makes docs/flow-file.md and docs/problems.md from the declarations. Both are checked in; a test tells when they are old."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scribengin.spec import keys
+from scribengin.spec.problems import CATALOG, Entry, Slot
+from scribengin.spec.reference_prose import EDITORS, HEAD, PYTHON, SCHEMAS, TIME
+from scribengin.spec.units_text import show_bound, show_bytes_exactly, show_duration_exactly
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from scribengin.core.options import NodeType, Option
+    from scribengin.spec.keys import Key, Section
+
+_SLOTS: dict[Slot, str] = {"source": "sources", "step": "steps", "sink": "sinks"}
+_KINDS = {"path": "text", "bytes": "size", "list": "list of texts", "map": "mapping of texts"}
+
+
+def flow_file_page(source_types: Mapping[str, NodeType], sink_types: Mapping[str, NodeType]) -> str:
+    """docs/flow-file.md."""
+    parts = [HEAD, _top(), _ends("Sources", keys.SOURCE, source_types), _steps(), _ends("Sinks", keys.SINK, sink_types)]
+    return "\n".join([*parts, SCHEMAS, TIME, PYTHON, EDITORS])
+
+
+def problems_page(more: Iterable[Entry] = ()) -> str:
+    """docs/problems.md: the codes of this floor and `more`, those of others, by code."""
+    entries = sorted((*CATALOG, *more), key=lambda entry: entry.code)
+    lines = [
+        "# Problems",
+        "",
+        "Each problem names file, line and column, what is wrong, what to do, and in brackets its code. The codes are stable.",
+        "Errors must be mended before a flow runs; with warnings it runs. The examples are taken out of a flow over `orders`.",
+        "",
+        *(f"- [{entry.code}](#{entry.code}): {_sentence(entry.title)}" for entry in entries),
+        "",
+    ]
+    for entry in entries:
+        lines += _entry(entry)
+    return "\n".join(lines)
+
+
+def _entry(entry: Entry) -> Iterator[str]:
+    yield f"## {entry.code}"
+    yield ""
+    yield f"**{entry.title}**{' (a warning)' if entry.severity == 'warning' else ''}. {entry.meaning} {entry.remedy}"
+    yield ""
+    if entry.example:
+        yield "```yaml"
+        slot = _SLOTS.get(entry.slot, "")
+        if slot:
+            yield f"{slot}:"
+        for line in entry.example.rstrip("\n").replace("\x07", "␇").splitlines():
+            yield f"  {line}" if slot and line else line
+        yield "```"
+        yield ""
+
+
+def _sentence(title: str) -> str:
+    return title[0].lower() + title[1:] if not title[1:2].isupper() else title
+
+
+def _top() -> str:
+    return _part("## The file", keys.FLOW) + "\n" + _part("### Defaults", keys.DEFAULTS)
+
+
+def _ends(title: str, section: Section, types: Mapping[str, NodeType]) -> str:
+    parts = [_part(f"## {title}", section)]
+    for declared in sorted(types.values(), key=lambda declared: declared.type):
+        rows = [_option_row(option) for option in declared.options]
+        table = _table(("option", "value", "meaning", "default", "example"), rows)
+        parts.append(f"### `type: {declared.type}` ({declared.role})\n\n{declared.doc}\n\n{table}")
+    return "\n".join(parts)
+
+
+def _steps() -> str:
+    operations = {key.name for key in keys.OPERATIONS}
+    common = keys.Section("step", keys.STEP.doc, tuple(key for key in keys.STEP.keys if key.name not in operations))
+    parts = [_part("## Steps", common)]
+    for key in keys.OPERATIONS:
+        parts.append(f"### `{key.name}`\n\n{_capital(key.doc)}.\n\n```yaml\n{_step_example(key)}\n```\n")
+        for section, title in _sections(key.section, key.name):
+            parts.append(_table(("key", "value", "meaning", "default", "example"), [_key_row(inner, title) for inner in section.keys]))
+    return "\n".join(parts)
+
+
+def _sections(section: Section | None, prefix: str) -> Iterator[tuple[Section, str]]:
+    """A section and those inside it, with the dotted name that their keys begin with."""
+    if section is None:
+        return
+    yield section, f"{prefix}."
+    for key in section.keys:
+        yield from _sections(key.section, f"{prefix}.{key.name}")
+
+
+def _step_example(key: Key) -> str:
+    from_ = {"join": "[orders, payments]", "merge": "[orders, payments]"}.get(key.name, "orders")
+    return f"steps:\n  s: {{from: {from_}, {key.name}: {key.example}}}"
+
+
+def _part(title: str, section: Section) -> str:
+    rows = [_key_row(key) for key in section.keys if not key.later]
+    return f"{title}\n\n{section.doc}\n\n{_table(('key', 'value', 'meaning', 'default', 'example'), rows)}"
+
+
+def _key_row(key: Key, prefix: str = "") -> tuple[str, ...]:
+    value = ", ".join(f"`{choice}`" for choice in key.choices) or {"expression": "SQL", "nodes": "mapping"}.get(key.kind, key.kind)
+    example = "" if key.kind in ("section", "nodes") else f"`{key.example}`"
+    return f"`{prefix}{key.name}`", value, key.doc, "must be given" if key.required else _default(key.default), example
+
+
+def _option_row(option: Option) -> tuple[str, ...]:
+    value = ", ".join(f"`{choice}`" for choice in option.choices) or _KINDS.get(option.kind, option.kind)
+    bounds = [f"at least {show_bound(option.kind, option.low)}"] if option.low is not None else []
+    bounds += [f"at most {show_bound(option.kind, option.high)}"] if option.high is not None else []
+    formats = f" (only format {', '.join(option.formats)})" if option.formats else ""
+    default = "must be given" if option.required else _default(_shown(option))
+    return f"`{option.name}`", ", ".join([value, *bounds]), option.doc + formats, default, f"`{option.example}`" if option.example else ""
+
+
+def _shown(option: Option) -> str:
+    if option.default is None or option.default == ():
+        return ""
+    match option.kind:
+        case "duration":
+            return f"`{show_duration_exactly(option.default)}`"
+        case "bytes":
+            return f"`{show_bytes_exactly(option.default)}`"
+        case "bool":
+            return f"`{str(option.default).lower()}`"
+        case _:
+            return f"`{option.default}`" if str(option.default).strip() else "an empty text"
+
+
+def _default(text: str) -> str:
+    plain = text and not text.startswith("`") and " " not in text
+    return f"`{text}`" if plain else text
+
+
+def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    lines = [head, tuple("---" for _ in head), *rows]
+    return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines)
+
+
+def _capital(text: str) -> str:
+    return text[0].upper() + text[1:]

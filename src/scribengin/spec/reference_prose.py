@@ -1,0 +1,211 @@
+"""The parts of docs/flow-file.md that no declaration holds. The tests run what stands in its code blocks."""
+
+from __future__ import annotations
+
+HEAD = """\
+# The flow file
+
+A flow file says where records come from, what happens to them and where they go. `scribengin validate FILE` tells
+every mistake in it at once; [problems.md](problems.md) explains each. This page is made from the declarations that
+the parser itself reads.
+
+```yaml
+version: 1
+name: tweets
+about: "Popular #PresidentialDebate tweets, kept and counted."
+defaults: {delivery: exactly_once, on_error: dead_letter, trigger: 1s}
+
+sources:
+  tweets:
+    type: files
+    path: data
+    format: json
+    schema: id BIGINT, user STRING, text STRING, followers BIGINT, retweets BIGINT, ts TIMESTAMP
+    watermark: ts 10m
+
+steps:
+  known:   {from: tweets, filter: followers > 5000, require: {dated: ts IS NOT NULL}}
+  hot:     {from: known, filter: retweets > 500}
+  tagged:  {from: hot, python: "steps:has_tag"}
+  by_hour: {from: tagged, sql: "SELECT window(ts, '1 hour').start AS hour, count(*) AS n FROM tagged GROUP BY window(ts, '1 hour')"}
+
+sinks:
+  kept:   {from: tagged, type: files, path: out/kept, format: parquet}
+  counts: {from: by_hour, type: files, path: out/counts, format: json}
+```
+
+## The text
+
+- It is YAML 1.2: `yes`, `no`, `on` and `off` are texts, `0o7` is a number, `12:30` is none. A key that stands twice
+  is an error.
+- ` #` begins a comment. After a text without quotes that is told with a warning, because with `#hashtag` it is seldom
+  meant.
+- Inside `{ }` a comma ends a value, and `{`, `}`, `[`, `]` belong to YAML: quote SQL that holds them, and values with
+  `${…}`.
+- Unknown keys are errors. Under keys that begin with `x-` anything goes, at every level.
+- Sources, steps and sinks share one set of ids: a lower-case letter, then lower-case letters, digits and `_`; at most
+  63.
+- A duration is a number and `ms`, `s`, `m` (or `min`), `h` or `d`; a size a number and `B`, `kB`, `MB`, `GB`, `TB`,
+  `KiB`, `MiB`, `GiB` or `TiB`. The unit is mandatory.
+- Paths and modules start at the flow file's folder, modules then go on along the Python path; never at the working
+  directory.
+
+### Values from outside
+
+| written | becomes |
+|---|---|
+| `${env:NAME}` | the environment variable; a problem where it is not set |
+| `${env:NAME:-default}` | the environment variable, or the default |
+| `${secret:env/NAME}`, `${secret:file/PATH}` | a secret: only in options that are declared as one; never printed or stored |
+| `$${` | a plain `${` |
+
+They are filled in after the YAML was read, inside values only, and typed by the option in which they stand.
+"""
+
+SCHEMAS = """\
+## Schemas
+
+`schema: TEXT` is short for `schema: {fields: TEXT}`. The text is `NAME TYPE [NOT NULL], …`; a name with other
+characters than letters, digits and `_` stands in backticks. Upper and lower case of names differ.
+
+| type | a Python function gets |
+|---|---|
+| `BOOLEAN` | `bool` |
+| `TINYINT`, `SMALLINT`, `INT`, `BIGINT` | `int` |
+| `FLOAT`, `DOUBLE` | `float` |
+| `DECIMAL(precision, scale)` | `decimal.Decimal` |
+| `STRING` | `str` |
+| `BINARY` | `bytes` |
+| `DATE` | `datetime.date` |
+| `TIMESTAMP` | an aware `datetime.datetime` in UTC |
+| `ARRAY<type>` | `list` |
+| `MAP<type, type>` | `dict` |
+| `STRUCT<name: type, …>` | `dict` |
+
+### What a record must be
+
+Nothing becomes null silently: a record is read by this table, or it is a dead letter that names the field.
+
+| found | becomes |
+|---|---|
+| a field with another name, or with other upper and lower case | that field is another one: the wanted one is missing |
+| a missing field, or null | null; for `NOT NULL` the record is dead |
+| a surplus field | dropped |
+| a number, a boolean, an object or a list where `STRING` is asked | dead |
+| a text where a number or a boolean is asked | dead |
+| `1.0` for `BIGINT` and the other whole numbers | dead |
+| a number for `TIMESTAMP` or `DATE` | dead |
+| a number out of its type's range | dead |
+| text after the record, a second object in its line | dead |
+| single quotes instead of double ones | dead |
+| the same key twice in an object | the last one wins |
+| an empty line | skipped, counted as filtered |
+
+`parse: spark` reads with Spark's own readers instead, which keep less of it: of two objects in a line the second is
+lost; text after the record, single quotes, and numbers for `STRING` are accepted; and a record that cannot be read
+names no field.
+"""
+
+TIME = """\
+## Time
+
+- The zone is UTC on every machine. A `TIMESTAMP` is an instant, written as ISO 8601; without an offset it is UTC.
+  Numbers are no timestamps: write `timestamp_millis(x)` in SQL. It is written as ISO 8601 with `Z` and six decimals.
+- A watermark `COLUMN DURATION` stands on a source or on a step whose output has the column, and is inherited by what
+  reads it; of several inputs the slowest rules. Rows that are more than the duration older than the newest are late:
+  a step that keeps state does not take them, and they are counted.
+- Windows are UTC. With `--once` a window that the watermark has not passed stays open; the summary says so.
+- A join of two streams needs `time` and `within`, `dedupe` and `merge: {how: intersect}` too where they shall not
+  remember every key for ever.
+"""
+
+PYTHON = """\
+## Python functions
+
+```python
+from scribengin import batch, frame, record, to
+
+
+@record  # the default: a dict in
+def has_tag(row):
+    return "#" in row["text"]  # True keeps the row, False or None drops it; or a dict, or a list or generator of dicts
+
+
+def sort_out(row):
+    return to("late", row) if row["ts"] is None else row  # for python: {function: …, branches: [late]}; read as step.late
+
+
+@batch  # a pyarrow.RecordBatch in, one or several out
+def first_ten(rows):
+    return rows.slice(0, 10)
+
+
+@frame  # a Spark DataFrame in, one out; counted at its ends, needs on_error: fail
+def distinct(rows):
+    return rows.distinct()
+
+
+class Enrich:  # an instance for each task; never shared between threads
+    def open(self):
+        self.seen = 0
+
+    def __call__(self, row):
+        self.seen += 1
+        return row | {"seen": self.seen}
+```
+
+`schema:` on the step gives the columns of its output; without it they are those of its input. A surplus key, a wrong
+type or an exception makes a dead letter that names the key or the line. The `.py` files under the flow's folder
+travel to the executors.
+
+## A flow in Python
+
+A flow can be written in Python too; it is the same flow, and `scribengin show FLOW` prints it as YAML. A flow file in
+Python ends in `.py` and sets the variable `flow`:
+
+```python
+from scribengin import Flow, source
+
+
+def has_tag(row):
+    return "#" in row["text"]
+
+
+tweets = source(
+    "files", id="tweets", path="data", format="json", schema="user STRING, text STRING, followers BIGINT, ts TIMESTAMP", watermark="ts 10m"
+)
+tagged = tweets.filter("followers > 5000", require={"dated": "ts IS NOT NULL"}).map(has_tag, id="tagged")
+by_hour = tagged.group_by("user").window("ts", size="1h").agg(n="count(*)", id="by_hour")
+
+flow = Flow(
+    "tweets",
+    tagged.to("files", id="kept", path="out/kept", format="parquet"),
+    by_hour.to("files", id="counts", path="out/counts", format="json"),
+)
+```
+
+| operation | in Python |
+|---|---|
+| `filter` | `.filter("followers > 5000")` |
+| `select` | `.select("id", "upper(user) AS who")` |
+| `sql` | `.sql("SELECT … FROM a JOIN b …", b)` |
+| `aggregate` | `.group_by("user").window("ts", size="1h", slide="10m").agg(n="count(*)")` |
+| `join` | `.join(b, key="id", how="left", time=("ts", "at"), within="10m")` |
+| `parse` | `.parse("value", format="json", schema="id BIGINT")` |
+| `route` | `r = a.route({"big": "amount > 100"}, otherwise="small")`, then `r["big"]` |
+| `python` | `.map(f)`, `.python(f, branches=["late"], time_limit="5s")`; `f` is a function, a class, or `"module:name"` |
+| `dedupe` | `.dedupe("id", time="ts", within="10m")` |
+| `merge` | `.merge(b, c)`, `.merge(b, how="intersect", key="id")` |
+| a sink | `.to("files", path=…, format=…)`; hand every sink to `Flow(…)` |
+
+Every step takes `id`, `require`, `on_error` and `watermark`. Without `id` it is named after its source and operation.
+Texts mean what they mean in the YAML form. A mistake is told at the line of its call. `validate` never runs code of
+yours: of a `.py` file it checks the syntax, and `plan` executes it and checks the rest.
+"""
+
+EDITORS = """\
+## Editors
+
+`scribengin schema > flow.schema.json` writes a JSON Schema with all keys and options. Editors with a YAML language
+server use it when the file begins with `# yaml-language-server: $schema=flow.schema.json`.
+"""

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import importlib.util
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from scribengin.connectors.catalog import sink_types, source_types
+from scribengin.spec import keys
+from scribengin.spec.fmt import format_text
+from scribengin.spec.load import load_flow
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from scribengin.core.options import NodeType, Option
+
+DOCS = Path(__file__).parents[2] / "docs"
+TYPES = {"source_types": source_types(), "sink_types": sink_types()}
+
+
+def generate() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("generate_docs", DOCS / "generate.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("name", ["flow-file.md", "problems.md"])
+def test_the_page_is_as_the_declarations_make_it(name: str) -> None:
+    assert (DOCS / name).read_text(encoding="utf-8") == generate().pages()[name], "run: python docs/generate.py"
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", (DOCS / "flow-file.md").read_text(encoding="utf-8"), re.DOTALL)
+
+
+def test_the_flow_on_the_page_is_right_and_laid_out(parse: Any) -> None:
+    (whole,) = [block for block in blocks("yaml") if block.startswith("version:")]
+    assert parse(whole).problems == ()
+    assert parse(format_text(whole)).flow == parse(whole).flow
+
+
+@pytest.mark.parametrize("block", [block for block in blocks("yaml") if block.startswith("steps:")], ids=lambda block: block.split()[4])
+def test_the_steps_on_the_page_are_right(block: str, parse: Any) -> None:
+    text = f"version: 1\nname: shop\nsources: {{orders: {{type: sequence}}}}\n{block}sinks: {{k: {{from: s, type: console}}}}\n"
+    assert parse(text).problems == ()
+
+
+def test_the_python_on_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    functions, flow = blocks("python")
+    exec(compile(functions, "functions", "exec"), {"__name__": "functions"})
+    file = tmp_path / "page_flow.py"
+    file.write_text(flow)
+    parsed = load_flow(file, environment={}, **TYPES)
+    assert parsed.problems == ()
+    assert parsed.flow is not None
+    assert parsed.flow.steps["tagged"].action.reference == "page_flow:has_tag"
+
+
+def option_cases() -> list[Any]:
+    types = [*TYPES["source_types"].values(), *TYPES["sink_types"].values()]
+    return [
+        pytest.param(declared, option, id=f"{declared.role}-{declared.type}-{option.name}")
+        for declared in types
+        for option in declared.options
+    ]
+
+
+@pytest.mark.parametrize(("declared", "option"), option_cases())
+def test_the_example_and_the_default_of_every_option_are_taken(declared: NodeType, option: Option, parse: Any) -> None:
+    needed = {other.name: other.choices[0] if other.choices else other.example for other in declared.options if other.required}
+    if option.example or option.choices:
+        needed[option.name] = option.example or option.choices[0]
+    node = "".join(f"    {name}: {value if value.strip() not in (',',) else repr(value)}\n" for name, value in needed.items())
+    source = f"  n:\n    type: {declared.type}\n{node}" if declared.role == "source" else "  n: {type: sequence}\n"
+    sink = f"  k:\n    from: n\n    type: {declared.type}\n{node}" if declared.role == "sink" else "  k: {from: n, type: console}\n"
+    assert parse(f"version: 1\nname: shop\nsources:\n{source}sinks:\n{sink}").problems == ()
+
+
+@pytest.mark.parametrize("section", keys.SECTIONS, ids=lambda section: section.called)
+def test_every_key_says_what_it_means_and_how_it_is_written(section: keys.Section) -> None:
+    for key in section.keys:
+        assert key.doc
+        assert key.example
+        assert not key.choices or key.example in key.choices
+        assert not key.doc.endswith(".")
