@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from scribengin.local.prepare import limits_of, open_sinks, open_sources, source_place, static_streams
-from scribengin.spark.compile import QueryParts
+from scribengin.spark.compiled import QueryParts
 from scribengin.spark.letters import LetterRules
 from scribengin.spark.program import SourceRef
 from scribengin.spark.query import QueryRun

@@ -17,7 +17,8 @@ from scribengin.connectors.contract import BatchId, Receipt
 from scribengin.core import faults
 from scribengin.core.errors import StateError
 from scribengin.spark.accumulate import new_reports
-from scribengin.spark.compile import BatchInputs, Compiled, tail_function
+from scribengin.spark.arrow_functions import tail_function
+from scribengin.spark.compiled import BatchInputs, Compiled
 from scribengin.spark.counting import gather_counts
 from scribengin.spark.culprits import find_culprits
 from scribengin.spark.failures import is_data_error
@@ -33,7 +34,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from scribengin.connectors.contract import SourceStream
-    from scribengin.spark.compile import Compiler, QueryParts
+    from scribengin.spark.compile import Compiler
+    from scribengin.spark.compiled import QueryParts
     from scribengin.state.decisions import Decisions
     from scribengin.state.lease import Lease
     from scribengin.state.source_log import SourceLog

@@ -6,111 +6,35 @@ that `plan --deep` analyses (`StreamInputs`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-import pyarrow as pa
-
 from scribengin.core.errors import StepError
 from scribengin.core.types import Schema
+from scribengin.plan.graph import base
 from scribengin.spark import native
+from scribengin.spark.arrow_functions import middle_function
+from scribengin.spark.compiled import BatchInputs, Compiled, NativeRun, StreamInputs, Tail
+from scribengin.spark.failures import step_failure
 from scribengin.spark.gate import GateNode, window_us
+from scribengin.spark.layout import Layout
 from scribengin.spark.native import Frame
-from scribengin.spark.program import (
-    AT,
-    EXIT,
-    ExitNode,
-    ParseNode,
-    Program,
-    PythonNode,
-    RowsEntry,
-    SinkNode,
-    SourceRef,
-    StreamsEntry,
-    UnionNode,
-)
-from scribengin.spark.stage import RECEIPT_SCHEMA, run_program
+from scribengin.spark.program import AT, EXIT, ExitNode, ParseNode, Program, PythonNode, RowsEntry, SinkNode, StreamsEntry, UnionNode
 from scribengin.spec.functions import form_of
-from scribengin.spec.model import Dedupe, Merge, Parse, Python, Sink, Source, Step, Watermark
+from scribengin.spec.model import Dedupe, Merge, Parse, Python, Source, Step
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-
     from pyspark.accumulators import Accumulator
     from pyspark.sql import DataFrame, SparkSession
 
-    from scribengin.connectors.contract import BatchId, SourceStream
-    from scribengin.connectors.contract import Sink as OpenSink
-    from scribengin.plan.model import Plan, PlannedNode, QueryPlan
-    from scribengin.spark.letters import LetterRules
+    from scribengin.connectors.contract import SourceStream
+    from scribengin.plan.model import PlannedNode
+    from scribengin.spark.compiled import Inputs, QueryParts
     from scribengin.spark.program import StageNode
-    from scribengin.spark.user_code import UserCode
 
-
-@dataclass(frozen=True, slots=True)
-class BatchInputs:
-    """The streams of one Batch, read by batch frames."""
-
-    batch: BatchId
-    streams: Mapping[str, tuple[SourceStream, ...]]
-    skip: Mapping[tuple[str, int], Mapping[int, tuple[str, str]]] = field(default_factory=dict)
-    only: Mapping[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class StreamInputs:
-    """Streaming frames of descriptors, one per source. `static` are the streams of static sources, pinned when the Query starts."""
-
-    frames: Mapping[str, DataFrame]
-    static: Mapping[str, tuple[SourceStream, ...]] = field(default_factory=dict)
-
-
-Inputs = BatchInputs | StreamInputs
 MIDDLE = 50
 """Stages that end in Arrow are numbered from here, tails from 0: a tail's number leads its units' names."""
-
-
-@dataclass(frozen=True, slots=True)
-class Tail:
-    """What feeds one tail stage, and its program. `frame` has the columns of the program's entry."""
-
-    frame: DataFrame
-    program: Program
-
-
-@dataclass(frozen=True, slots=True)
-class NativeRun:
-    """Native steps that are counted as one node, at their ends. `fed_by` are the exits whose rows entered it."""
-
-    name: str
-    fed_by: tuple[str, ...]
-    stateful: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Compiled:
-    """A Query's tails (together they are the Batch) and its native runs."""
-
-    tails: tuple[Tail, ...]
-    runs: tuple[NativeRun, ...]
-    frames: Mapping[str, Frame]
-    """what each native step and each Python stage before one gives"""
-
-
-@dataclass(frozen=True, slots=True)
-class QueryParts:
-    """What stays the same over all Batches of a Query."""
-
-    plan: Plan
-    query: QueryPlan
-    code: UserCode
-    letters: LetterRules
-    sources: Mapping[str, SourceRef]
-    sinks: Mapping[str, OpenSink]
-    schemas: Mapping[str, Schema]
-    """source → columns, resolved"""
 
 
 class Compiler:
@@ -119,33 +43,23 @@ class Compiler:
     def __init__(self, spark: SparkSession, parts: QueryParts) -> None:
         self._spark = spark
         self._parts = parts
-        self._query = parts.query
-        self._readers: dict[str, list[PlannedNode]] = {}
-        for node in self._query.nodes:
-            for input_ in node.inputs:
-                self._readers.setdefault(input_, []).append(node)
+        self._layout = Layout(parts.plan, parts.query)
 
     def compile(self, inputs: Inputs, reports: Accumulator[dict[Any, Any]]) -> Compiled:
         """Frames over `inputs`; middle stages add to `reports`: (Batch number, stage index, key) → report.
 
         Raises StepError for what Spark cannot take.
         """
-        return _Walk(self._spark, self._parts, self._readers, inputs, reports).compiled()
+        return _Walk(self._spark, self._parts, self._layout, inputs, reports).compiled()
 
 
 class _Walk:
     def __init__(
-        self,
-        spark: SparkSession,
-        parts: QueryParts,
-        readers: Mapping[str, list[PlannedNode]],
-        inputs: Inputs,
-        reports: Accumulator[dict[Any, Any]],
+        self, spark: SparkSession, parts: QueryParts, layout: Layout, inputs: Inputs, reports: Accumulator[dict[Any, Any]]
     ) -> None:
         self._spark = spark
         self._parts = parts
-        self._nodes = {node.id: node for node in parts.query.nodes}
-        self._readers = readers
+        self._layout = layout
         self._inputs = inputs
         self._reports = reports
         self._frames: dict[str, Frame] = {}
@@ -157,23 +71,18 @@ class _Walk:
         for node in self._parts.query.nodes:
             if node.stage == "native":
                 self._native(node)
-            elif node.stage == "decode" or (node.stage == "python" and self._is_exit(node)):
+            elif node.stage == "decode" or (node.stage == "python" and self._layout.is_exit(node)):
                 self._middle(node)
-        entries = [
-            *[self._streams_tail(reads) for reads in [[n.id for n in self._parts.query.nodes if n.stage == "read"]] if reads],
-            *[
-                self._rows_tail(id_)
-                for id_ in list(self._frames)
-                if any(reader.stage in ("tail", "sink") for reader in self._readers.get(id_, ()))
-            ],
-        ]
-        return Compiled(tuple(entry for entry in entries if entry is not None), tuple(self._runs.values()), self._frames)
+        reads = [node.id for node in self._parts.query.nodes if node.stage == "read"]
+        tails = [self._rows_tail(id_) for id_ in list(self._frames) if self._layout.feeds_tail(id_)]
+        if reads and (streams := self._streams_tail(reads)) is not None:
+            tails.insert(0, streams)
+        return Compiled(tuple(tails), tuple(self._runs.values()), self._frames)
 
     # --- native steps ---
 
     def _native(self, node: PlannedNode) -> None:
-        step = self._parts.plan.flow.node(node.id)
-        assert isinstance(step, Step)
+        step = self._layout.step(node.id)
         inputs = [(id_, self._entering(node, step, id_, self._frames[id_])) for id_ in node.inputs]
         try:
             if isinstance(step.action, Python):
@@ -183,8 +92,6 @@ class _Walk:
         except StepError:
             raise
         except Exception as error:
-            from scribengin.spark.failures import step_failure
-
             raise step_failure(node.id, error) from error
         for branch, frame in outs.items():
             self._frames[f"{node.id}.{branch}" if branch else node.id] = frame
@@ -197,7 +104,7 @@ class _Walk:
         if gate is not None or (frame.dead and not native.carries_dead(step.action)):
             entry = self._rows_entry(id_, frame)
             frame = self._run_middle(frame.df, entry, [] if gate is None else [gate], id_, at=frame.at, stateful=frame.stateful)
-        watermark = self._watermark(id_, self._schema(id_)) if first_state else None
+        watermark = self._layout.watermark(id_, self._schema(id_)) if first_state else None
         if watermark is None:
             return frame
         # here and nowhere before: Arrow carries no watermark through a Python stage, and Spark refuses to have one set twice
@@ -209,7 +116,7 @@ class _Walk:
     def _gate(self, node: PlannedNode, step: Step, id_: str) -> GateNode | None:
         """Counts late rows before a stateful step; None where no watermark stands or its column is gone."""
         schema = self._schema(id_)
-        watermark = self._watermark(id_, schema)
+        watermark = self._layout.watermark(id_, schema)
         if watermark is None:
             return None
         offsets = self._parts.letters.folder.parent / "checkpoint" / "offsets"
@@ -217,12 +124,11 @@ class _Walk:
 
     def _gate_behind(self, output: str) -> GateNode | None:
         """The gate of the only reader of a Python stage, where that keeps state: it needs no stage of its own."""
-        readers = self._readers.get(output, [])
+        readers = self._layout.readers(output)
         if len(readers) != 1 or not readers[0].stateful or not isinstance(self._inputs, StreamInputs):
             return None
-        step = self._parts.plan.flow.node(readers[0].id)
-        assert isinstance(step, Step)
-        return None if self._requires(output.partition(".")[0]) else self._gate(readers[0], step, output)
+        step = self._layout.step(readers[0].id)
+        return None if self._layout.requires(base(output)) else self._gate(readers[0], step, output)
 
     def _frame_function(self, step: Step, action: Python, inputs: list[tuple[str, Frame]]) -> dict[str, Frame]:
         function = action.function or self._parts.code.load(action.reference)
@@ -233,70 +139,27 @@ class _Walk:
 
     # --- Python stages between native steps ---
 
-    def _is_exit(self, node: PlannedNode) -> bool:
-        return any(not self._absorbed(node, reader) for branch in self._outputs(node) for reader in self._readers.get(branch, ()))
-
-    def _absorbed(self, node: PlannedNode, reader: PlannedNode) -> bool:
-        """True where `reader` runs in the same stage as `node`: both Python, one reader, one way in."""
-        alone = sum(len(self._readers.get(branch, ())) for branch in self._outputs(node)) == 1
-        return (
-            node.stage in ("python", "decode")
-            and reader.stage == "python"
-            and alone
-            and len(reader.inputs) == 1
-            and not self._requires(node.id)
-        )
-
-    def _requires(self, id_: str) -> bool:
-        node = self._parts.plan.flow.node(id_)
-        return isinstance(node, Step) and bool(node.require)
-
-    def _outputs(self, node: PlannedNode) -> list[str]:
-        return [id_ for id_ in self._readers if id_.partition(".")[0] == node.id]
-
     def _middle(self, node: PlannedNode) -> None:
-        if node.stage == "decode" and all(self._absorbed(node, reader) for reader in self._readers.get(node.id, ())):
+        if node.stage == "decode" and all(self._layout.absorbed(node, reader) for reader in self._layout.readers(node.id)):
             return  # the python step behind it reads it
-        chain = self._chain(node)
+        chain = self._layout.chain(node)
         head = chain[0]
         if head.stage == "decode":
-            for output in self._outputs(node):
+            for output in self._layout.outputs(node):
                 self._frames[output] = self._from_source(head, chain[1:], output)
         else:
-            for output in self._outputs(node):
+            for output in self._layout.outputs(node):
                 self._frames[output] = self._union_of([self._from_frame(id_, self._frames[id_], chain, output) for id_ in head.inputs])
-        if self._requires(node.id):
-            step = self._parts.plan.flow.node(node.id)
-            assert isinstance(step, Step)
-            for output in self._outputs(node):
+        if self._layout.requires(node.id):
+            step = self._layout.step(node.id)
+            for output in self._layout.outputs(node):
                 self._frames[output] = native.required(self._frames[output], step)
-
-    def _watermark(self, id_: str, schema: Schema) -> Watermark | None:
-        """The watermark that `id_` declares or inherits, where its column is still there."""
-        node = self._parts.plan.flow.node(id_)
-        if isinstance(node, Sink):
-            return None
-        if node.watermark is not None:
-            return node.watermark if node.watermark.column in schema else None
-        if isinstance(node, Source):
-            return None
-        return next((found for input_ in node.inputs if (found := self._watermark(input_, schema)) is not None), None)
 
     def _union_of(self, frames: list[Frame]) -> Frame:
         if len(frames) == 1:
             return frames[0]
         fed_by = tuple(dict.fromkeys(id_ for frame in frames for id_ in frame.fed_by))
         return native.union(frames, (), fed_by)
-
-    def _chain(self, node: PlannedNode) -> list[PlannedNode]:
-        """The nodes of the stage that ends in `node`, first to last."""
-        chain = [node]
-        while len(chain[0].inputs) == 1:
-            before = self._nodes[chain[0].inputs[0].partition(".")[0]]
-            if not self._absorbed(before, chain[0]):
-                break
-            chain.insert(0, before)
-        return chain
 
     def _from_source(self, source: PlannedNode, steps: list[PlannedNode], output: str) -> Frame:
         frame, entry = self._source_entry(source.id)
@@ -317,14 +180,14 @@ class _Walk:
             nodes = [*nodes, gate]
         program = self._program(entry, (*nodes, ExitNode(output + EXIT, (gate.node if gate else output,), schema, at)))
         ddl = f"{schema}, {AT} BIGINT" if at else str(schema)
-        out = df.mapInArrow(_middle_function(program, self._reports), ddl)
+        out = df.mapInArrow(middle_function(program, self._reports), ddl)
         return Frame(out, at, fed_by=(output + EXIT,), stateful=stateful, gated=gate is not None)
 
     # --- tails ---
 
     def _streams_tail(self, sources: list[str]) -> Tail | None:
         refs = {id_: self._parts.sources[id_] for id_ in sources}
-        nodes = tuple(self._stage_node(node) for node in self._reachable(sources))
+        nodes = tuple(self._stage_node(node) for node in self._layout.tail_behind(sources))
         if isinstance(self._inputs, StreamInputs):
             return None  # nothing native: nothing for Spark to analyse
         units = tuple((id_, index) for id_ in sources for index in range(len(self._inputs.streams[id_])))
@@ -335,19 +198,8 @@ class _Walk:
 
     def _rows_tail(self, id_: str) -> Tail:
         frame = self._frames[id_]
-        nodes = tuple(self._stage_node(node, only=id_) for node in self._reachable([id_]))
+        nodes = tuple(self._stage_node(node, only=id_) for node in self._layout.tail_behind([id_]))
         return Tail(frame.df, self._program(self._rows_entry(id_, frame), nodes))
-
-    def _reachable(self, ids: list[str]) -> list[PlannedNode]:
-        """The tail nodes behind `ids`, in the plan's order."""
-        found: set[str] = set()
-        waiting = list(ids)
-        while waiting:
-            for reader in self._readers.get(waiting.pop(), ()):
-                if reader.stage in ("tail", "sink") and reader.id not in found:
-                    found.add(reader.id)
-                    waiting += self._outputs(reader)
-        return [node for node in self._parts.query.nodes if node.id in found]
 
     # --- pieces ---
 
@@ -378,11 +230,12 @@ class _Walk:
 
     def _stage_node(self, node: PlannedNode, only: str | None = None) -> StageNode:
         """The node as a stage's node; `only` is the one of its inputs that this stage carries where it is entered there."""
-        inputs = node.inputs if only is None or only not in node.inputs else tuple(i for i in node.inputs if i == only or self._in_tail(i))
+        inputs = node.inputs
+        if only in inputs:
+            inputs = tuple(input_ for input_ in inputs if input_ == only or self._layout.in_tail(input_))
         if node.stage == "sink":
             return SinkNode(node.id, inputs, self._parts.sinks[node.id], self._schema(node.inputs[0]))
-        step = self._parts.plan.flow.node(node.id)
-        assert isinstance(step, Step)
+        step = self._layout.step(node.id)
         schema_in = self._schema(node.inputs[0])
         match step.action:
             case Python() as action:
@@ -405,12 +258,9 @@ class _Walk:
                 return UnionNode(node.id, inputs)
         raise StepError(f'step "{node.id}" cannot run in a Python stage: {type(step.action).__name__}')
 
-    def _in_tail(self, id_: str) -> bool:
-        return self._nodes[id_.partition(".")[0]].stage in ("tail", "read")
-
     def _schema(self, id_: str) -> Schema:
         """The columns that `id_` gives: of the frame where there is one, else from declaration and inputs."""
-        name = id_.partition(".")[0]
+        name = base(id_)
         if id_ in self._frames:
             return native.schema_of(self._frames[id_].df, id_)
         if name in self._schemas:
@@ -435,37 +285,3 @@ class _Walk:
 
 def _units(source: str, streams: tuple[SourceStream, ...]) -> tuple[tuple[str, int], ...]:
     return tuple((source, index) for index in range(len(streams)))
-
-
-def _partition() -> tuple[int, int]:
-    from pyspark import TaskContext
-
-    context = TaskContext.get()
-    assert context is not None
-    return context.partitionId(), int(context.getLocalProperty("streaming.sql.batchId") or -1)
-
-
-def tail_function(program: Program) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The tail stage for `mapInArrow`: one row per unit, its report."""
-
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for _, key, report in run_program(program, batches, *_partition()):
-            if report is not None:
-                line = msgspec.json.encode({"stage": program.index, "key": key, **report})
-                yield pa.RecordBatch.from_arrays([pa.array([line], pa.binary())], schema=RECEIPT_SCHEMA)
-
-    return run
-
-
-def _middle_function(
-    program: Program, reports: Accumulator[dict[Any, Any]]
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        partition, number = _partition()
-        for rows, key, report in run_program(program, batches, partition, number):
-            if rows is not None:
-                yield rows
-            if report is not None:
-                reports.add({(number, program.index, key): report})
-
-    return run

@@ -10,7 +10,7 @@ from scribengin.state.contract import Counts
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from scribengin.spark.compile import Compiled
+    from scribengin.spark.compiled import Compiled
 
 
 def gather_counts(compiled: Compiled, *reports: Iterable[dict[str, Any]]) -> dict[str, Counts]:

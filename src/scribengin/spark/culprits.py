@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from scribengin.spark.compile import BatchInputs, Compiler, QueryParts
+    from scribengin.spark.compile import Compiler
+    from scribengin.spark.compiled import BatchInputs, QueryParts
 
 LIMIT = 1_000
 """Dead letters of this kind in one Batch; beyond it the flow is wrong, not the data."""

@@ -11,7 +11,8 @@ import msgspec
 from scribengin.core.errors import Refused, ScribenginError
 from scribengin.spark.accumulate import new_reports
 from scribengin.spark.commit import BatchRunner, Committed
-from scribengin.spark.compile import Compiler, StreamInputs
+from scribengin.spark.compile import Compiler
+from scribengin.spark.compiled import StreamInputs
 from scribengin.spark.failures import classify
 from scribengin.spark.offsets import OffsetConfig, read_offsets
 from scribengin.spec.model import Step
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from scribengin.connectors.contract import Limits, SourceStream
-    from scribengin.spark.compile import Compiled, QueryParts
+    from scribengin.spark.compiled import Compiled, QueryParts
     from scribengin.state.folder import QueryFolder
     from scribengin.state.lease import Lease
 

@@ -1,0 +1,54 @@
+"""What Spark calls on executors: a Program as a function for `mapInArrow`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pyarrow as pa
+
+from scribengin.spark.stage import RECEIPT_SCHEMA, run_program
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pyspark.accumulators import Accumulator
+
+    from scribengin.spark.program import Program
+
+    ArrowFunction = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
+def tail_function(program: Program) -> ArrowFunction:
+    """A tail stage: one row per unit, its report."""
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _, key, report in run_program(program, batches, *_partition()):
+            if report is not None:
+                line = msgspec.json.encode({"stage": program.index, "key": key, **report})
+                yield pa.RecordBatch.from_arrays([pa.array([line], pa.binary())], schema=RECEIPT_SCHEMA)
+
+    return run
+
+
+def middle_function(program: Program, reports: Accumulator[dict[Any, Any]]) -> ArrowFunction:
+    """A stage before native steps: its rows go on, its reports into the accumulator when the partition ends."""
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        partition, number = _partition()
+        for rows, key, report in run_program(program, batches, partition, number):
+            if rows is not None:
+                yield rows
+            if report is not None:
+                reports.add({(number, program.index, key): report})
+
+    return run
+
+
+def _partition() -> tuple[int, int]:
+    """(partition, Batch number; -1 where Spark knows of none)"""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    assert context is not None
+    return context.partitionId(), int(context.getLocalProperty("streaming.sql.batchId") or -1)

@@ -1,0 +1,81 @@
+"""What the compiler takes and gives: a Query's parts, the inputs of its frames, its tails and native runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import DataFrame
+
+    from scribengin.connectors.contract import BatchId, Sink, SourceStream
+    from scribengin.core.types import Schema
+    from scribengin.plan.model import Plan, QueryPlan
+    from scribengin.spark.letters import LetterRules
+    from scribengin.spark.native import Frame
+    from scribengin.spark.program import Program, SourceRef
+    from scribengin.spark.user_code import UserCode
+
+
+@dataclass(frozen=True, slots=True)
+class BatchInputs:
+    """The streams of one Batch, read by batch frames. `skip` and `only`: see StreamsEntry."""
+
+    batch: BatchId
+    streams: Mapping[str, tuple[SourceStream, ...]]
+    skip: Mapping[tuple[str, int], Mapping[int, tuple[str, str]]] = field(default_factory=dict)
+    only: Mapping[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamInputs:
+    """Streaming frames of descriptors, one per source. `static` are the streams of static sources, pinned when the Query starts."""
+
+    frames: Mapping[str, DataFrame]
+    static: Mapping[str, tuple[SourceStream, ...]] = field(default_factory=dict)
+
+
+Inputs = BatchInputs | StreamInputs
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """What feeds one tail stage, and its program. `frame` has the columns of the program's entry."""
+
+    frame: DataFrame
+    program: Program
+
+
+@dataclass(frozen=True, slots=True)
+class NativeRun:
+    """Native steps that are counted as one node, at their ends. `fed_by` are the exits whose rows entered it."""
+
+    name: str
+    fed_by: tuple[str, ...]
+    stateful: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """A Query's tails (together they are the Batch) and its native runs."""
+
+    tails: tuple[Tail, ...]
+    runs: tuple[NativeRun, ...]
+    frames: Mapping[str, Frame]
+    """what each native step and each Python stage before one gives"""
+
+
+@dataclass(frozen=True, slots=True)
+class QueryParts:
+    """What stays the same over all Batches of a Query."""
+
+    plan: Plan
+    query: QueryPlan
+    code: UserCode
+    letters: LetterRules
+    sources: Mapping[str, SourceRef]
+    sinks: Mapping[str, Sink]
+    schemas: Mapping[str, Schema]
+    """source → columns, resolved"""

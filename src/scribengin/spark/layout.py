@@ -1,0 +1,97 @@
+"""The nodes of a Query as the compiler walks them: who reads whom, and which nodes share one Python stage."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scribengin.plan.graph import base
+from scribengin.spec.model import Sink, Source, Step
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from scribengin.core.types import Schema
+    from scribengin.plan.model import Plan, PlannedNode, QueryPlan
+    from scribengin.spec.model import Watermark
+
+
+class Layout:
+    """Made once per Query. Ids may be `step.branch`."""
+
+    def __init__(self, plan: Plan, query: QueryPlan) -> None:
+        self._flow = plan.flow
+        self._order = query.nodes
+        self._nodes = {node.id: node for node in query.nodes}
+        self._readers: dict[str, list[PlannedNode]] = {}
+        for node in query.nodes:
+            for input_ in node.inputs:
+                self._readers.setdefault(input_, []).append(node)
+
+    def step(self, id_: str) -> Step:
+        """The step of that id; anything else is a bug."""
+        step = self._flow.node(id_)
+        assert isinstance(step, Step), id_
+        return step
+
+    def readers(self, id_: str) -> list[PlannedNode]:
+        """The nodes of the Query that read `id_`, in the plan's order."""
+        return self._readers.get(id_, [])
+
+    def outputs(self, node: PlannedNode) -> list[str]:
+        """What others read of `node`: its id, its branches."""
+        return [id_ for id_ in self._readers if base(id_) == node.id]
+
+    def feeds_tail(self, id_: str) -> bool:
+        """True where a tail node reads `id_`."""
+        return any(reader.stage in ("tail", "sink") for reader in self.readers(id_))
+
+    def in_tail(self, id_: str) -> bool:
+        """True where the rows of `id_` arise inside the tail."""
+        return self._nodes[base(id_)].stage in ("tail", "read")
+
+    def requires(self, id_: str) -> bool:
+        """True for a step with a `require`."""
+        node = self._flow.node(id_)
+        return isinstance(node, Step) and bool(node.require)
+
+    def is_exit(self, node: PlannedNode) -> bool:
+        """True where rows of a Python stage leave it behind `node`."""
+        return any(not self.absorbed(node, reader) for output in self.outputs(node) for reader in self.readers(output))
+
+    def absorbed(self, node: PlannedNode, reader: PlannedNode) -> bool:
+        """True where `reader` runs in the same stage as `node`: both Python, one reader, one way in."""
+        alone = sum(len(self.readers(output)) for output in self.outputs(node)) == 1
+        both = node.stage in ("python", "decode") and reader.stage == "python"
+        return both and alone and len(reader.inputs) == 1 and not self.requires(node.id)
+
+    def chain(self, node: PlannedNode) -> list[PlannedNode]:
+        """The nodes of the Python stage that ends in `node`, first to last."""
+        chain = [node]
+        while len(chain[0].inputs) == 1:
+            before = self._nodes[base(chain[0].inputs[0])]
+            if not self.absorbed(before, chain[0]):
+                break
+            chain.insert(0, before)
+        return chain
+
+    def tail_behind(self, ids: Iterable[str]) -> list[PlannedNode]:
+        """The tail nodes that rows of `ids` reach, in the plan's order."""
+        found: set[str] = set()
+        waiting = list(ids)
+        while waiting:
+            for reader in self.readers(waiting.pop()):
+                if reader.stage in ("tail", "sink") and reader.id not in found:
+                    found.add(reader.id)
+                    waiting += self.outputs(reader)
+        return [node for node in self._order if node.id in found]
+
+    def watermark(self, id_: str, schema: Schema) -> Watermark | None:
+        """The watermark that `id_` declares or inherits, where its column is in `schema`."""
+        node = self._flow.node(id_)
+        if isinstance(node, Sink):
+            return None
+        if node.watermark is not None:
+            return node.watermark if node.watermark.column in schema else None
+        if isinstance(node, Source):
+            return None
+        return next((found for input_ in node.inputs if (found := self.watermark(input_, schema)) is not None), None)
