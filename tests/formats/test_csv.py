@@ -31,8 +31,10 @@ def one(type_: str, cell: str, **options: Any) -> Any:
 @pytest.mark.parametrize(
     ("type_", "cell", "value"),
     [
-        ("BIGINT", "9223372036854775807", 2**63 - 1), ("BIGINT", " 7", 7), ("BIGINT", "", None), ("DOUBLE", "1", 1.0), ("BOOLEAN", "true", True),
-        ("STRING", "null", "null"), ("STRING", '""', ""), ("STRING", '"a ""b"""', 'a "b"'), ("STRING", " a ", " a "), ("BINARY", "YQ==", b"a"),
+        ("BIGINT", "9223372036854775807", 2**63 - 1), ("BIGINT", " 7", 7), ("BIGINT", "", None),
+        ("DOUBLE", "1", 1.0), ("BOOLEAN", "true", True),
+        ("STRING", "null", "null"), ("STRING", '""', ""), ("STRING", '"a ""b"""', 'a "b"'), ("STRING", " a ", " a "),
+        ("BINARY", "YQ==", b"a"),
         ("ARRAY<INT>", '"[1,null]"', [1, None]), ("STRUCT<a: STRING>", '"{""a"":""x,y""}"', {"a": "x,y"}),
     ],
 )  # fmt: skip
@@ -43,13 +45,17 @@ def test_cell_is_read(type_: str, cell: str, value: Any) -> None:
 @pytest.mark.parametrize(
     ("type_", "cell", "reason"),
     [
-        ("BIGINT", "1.0", "wrong-type"), ("BIGINT", "1e2", "wrong-type"), ("BIGINT", "01", "wrong-type"), ("BIGINT", "+1", "wrong-type"),
-        ("BIGINT", "null", "wrong-type"), ("BIGINT", '"1,2"', "wrong-type"), ("BIGINT", '""', "wrong-type"), ("BIGINT", "1_000", "wrong-type"),
+        ("BIGINT", "1.0", "wrong-type"), ("BIGINT", "1e2", "wrong-type"),
+        ("BIGINT", "01", "wrong-type"), ("BIGINT", "+1", "wrong-type"),
+        ("BIGINT", "null", "wrong-type"), ("BIGINT", '"1,2"', "wrong-type"),
+        ("BIGINT", '""', "wrong-type"), ("BIGINT", "1_000", "wrong-type"),
         ("BIGINT", "9223372036854775808", "out-of-range"), ("TINYINT", "128", "out-of-range"), ("DOUBLE", "nan", "wrong-type"),
         ("DOUBLE", "1e400", "out-of-range"), ("FLOAT", "1e39", "out-of-range"), ("BOOLEAN", "True", "wrong-type"),
         ("BOOLEAN", "1", "wrong-type"), ("DATE", "2026-02-30", "wrong-type"), ("TIMESTAMP", "1767225600", "wrong-type"),
         ("TIMESTAMP", '"a"",""b"', "wrong-type"), ("DECIMAL(5,2)", "1.234", "out-of-range"), ("DECIMAL(5,2)", "NaN", "wrong-type"),
-        ("DECIMAL(5,2)", "1_0", "wrong-type"), ("STRING NOT NULL", "", "missing"), ("STRING", 'a"b', "malformed"), ("STRING", '"a"b', "malformed"),
+
+        ("DECIMAL(5,2)", "1_0", "wrong-type"), ("STRING NOT NULL", "", "missing"), ("STRING", 'a"b', "malformed"),
+        ("STRING", '"a"b', "malformed"),
         ("STRING", '"a', "malformed"), ("STRING", "\udcff", "invalid-utf8"), ("STRING", "a,b", "ragged"), ("ARRAY<INT>", "1", "wrong-type"),
     ],
 )  # fmt: skip

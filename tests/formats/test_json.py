@@ -114,6 +114,8 @@ REFUSED: list[tuple[str, bytes, str]] = [
     ("TIMESTAMP", b'"yesterday"', "invalid-value"),
     ("TIMESTAMP", b'"2026-01-01T24:00:00Z"', "invalid-value"),
     ("TIMESTAMP", b'"2026-02-29T00:00:00Z"', "invalid-value"),
+    ("TIMESTAMP", b'"2026-01-01T00:00:00+01"', "invalid-value"),
+    ("TIMESTAMP", b'"2026-01-01T00:00Z"', "invalid-value"),
     ("TIMESTAMP", b'"0000-01-01T00:00:00Z"', "invalid-value"),
     ("TIMESTAMP", b'"0001-01-01T00:00:00+01:00"', "out-of-range"),
     ("DECIMAL(5,2)", b'"1.5"', "wrong-type"),
@@ -188,6 +190,9 @@ def test_records_never_go_over_a_line_end_even_where_the_counts_agree() -> None:
     found = JsonDecoder(parse_schema("a BIGINT")).rows(LineBlock("f", data))
     assert (found.rows, list(found.ordinals)) == ([{"a": 4}], [3])
     assert [bad.ordinal for bad in found.bad] == [0, 1, 2]
+    data = b'{"a":1}{"a":2}\n{"a":3,"z":{}\n,"y":4}\n{"a":5}\n'
+    assert_agreement(parse_schema("a BIGINT"), data)
+    assert JsonDecoder(parse_schema("a BIGINT")).rows(LineBlock("f", data)).rows == [{"a": 5}]
 
 
 def test_empty_lines_are_skipped_and_counted() -> None:

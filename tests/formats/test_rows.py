@@ -100,6 +100,8 @@ def test_a_surplus_key_is_named_with_the_remedy() -> None:
 def test_a_surplus_key_does_not_hide_behind_a_missing_one() -> None:
     _, bad = rows_to_batch([{"a": 1, "tag": "x"}, {"a": 1, "b": 2}], parse_schema("a INT, b INT"), [0, 1])
     assert [each.reason for each in bad] == ["surplus-key"]
+    _, bad = rows_to_batch([{"a": 1, "tag": "x"}, {}], parse_schema("a INT, b INT"), [0, 1])
+    assert [each.reason for each in bad] == ["surplus-key"]
 
 
 def test_a_naive_datetime_is_refused_with_the_remedy() -> None:
