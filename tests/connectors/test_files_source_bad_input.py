@@ -223,7 +223,7 @@ def test_a_file_that_is_removed_before_or_while_it_is_read_fails_with_the_remedy
         path.unlink()
         with pytest.raises(SourceError, match=r"a\.jsonl is gone; it was taken with \d+ bytes") as caught:
             list(blocks)
-        assert caught.value.remedy == "restore it, or give it up: scribengin source skip a.jsonl"
+        assert caught.value.remedy == "restore it, or give it up: scribengin source skip FLOW a.jsonl"
 
 
 def test_a_file_that_changes_before_or_while_it_is_read_fails_with_the_remedy(tmp_path: Path) -> None:

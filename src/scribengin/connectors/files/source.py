@@ -91,7 +91,7 @@ class FilesSource:
         except FileNotFoundError:
             raise SourceError(
                 f"{path} is gone; it was taken with {piece.size} bytes and is not yet committed",
-                remedy=f"restore it, or give it up: scribengin source skip {piece.path}",
+                remedy=f"restore it, or give it up: scribengin source skip FLOW {piece.path}",
             ) from None
         except PermissionError:
             raise SourceError(f"{path} may not be read by this user", remedy=f"give the right to read it: chmod a+r {path}") from None
@@ -105,7 +105,7 @@ class FilesSource:
         if not same and self._stop_on_change:
             raise SourceError(
                 f"{path} changed after it was taken with {piece.size} bytes; it has {now.st_size} now and is not yet committed",
-                remedy=f"restore it with its old time, or give it up: scribengin source skip {piece.path}, or set `on_change: ignore`",
+                remedy=f"restore it with its old time, or give it up: scribengin source skip FLOW {piece.path}, or set `on_change: ignore`",
             )
 
     def _text(self, file: IO[bytes], path: Path, piece: Piece) -> Iterator[Block]:
