@@ -15,7 +15,12 @@ from scribengin.spec.yaml_faults import explain
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_Parser: Callable[[str], Any] = getattr(yaml, "CParser", None) or yaml.Loader  # without libyaml: slower, same events
+_event_reader: Callable[[str], Any] = yaml.Loader
+"""gives the events of a text; libyaml's where PyYAML was built with it, which is ten times as fast"""
+if yaml.__with_libyaml__:
+    from yaml._yaml import CParser
+
+    _event_reader = CParser
 _LINE_BREAK = re.compile(r"\r\n|\r|\n")
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _COMMENT = re.compile(r"[ \t]+#")
@@ -72,7 +77,7 @@ class _Composer:
     def __init__(self, document: Document) -> None:
         self._document = document
         self._text = document.text
-        self._next: Callable[[], Any] = _Parser(document.text).get_event
+        self._next: Callable[[], Any] = _event_reader(document.text).get_event
         self._anchors: dict[str, Node] = {}
         self._depth = 0
         self._free = 0

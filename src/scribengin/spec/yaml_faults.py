@@ -35,9 +35,9 @@ def explain(error: yaml.MarkedYAMLError, text: str) -> tuple[str, str, int]:
     if "quoted scalar" in context and "end of stream" in problem:
         return f"the {_quote_name(text, opened)} that opens here is never closed", "close it, or double a quote that is meant", opened
     if "quoted scalar" in context and "escape" in problem:
-        escape = text.find("\\", offset - 1, offset + 2)
+        escape = offset if text[offset] == "\\" else offset - 1
         remedy = r"write \\ for a backslash, or use single quotes, where a backslash is plain"
-        return f"{text[escape : escape + 2]} is no escape of a double-quoted text", remedy, max(escape, offset)
+        return f"{text[escape : escape + 2]} is no escape of a double-quoted text", remedy, escape
     if "flow mapping" in context or "flow sequence" in context:
         return _flow(text, offset, opened, context)
     if "block scalar" in context:
