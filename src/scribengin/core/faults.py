@@ -2,7 +2,7 @@
 
 Armed by the environment (`SCRIBENGIN_FAULT=point[@nth]:act`, several with commas), so that children inherit them; unarmed
 they cost one test of a module constant. Acts: `kill` (SIGKILL to the own process group), `die` (SIGKILL to this process only),
-`sleep=SECONDS`, `wait=PATH` (until that file exists), `enospc` (raise "no space left on device"). `@nth` counts passes per process, from 1.
+`sleep=SECONDS`, `wait=PATH` (makes `PATH.waiting`, waits until PATH exists), `enospc` (raise "no space left on device"). `@nth` counts passes per process, from 1.
 With `once=FOLDER` among them each point strikes once among all processes that inherit it (a task that is tried again comes through),
 and leaves a file of its name in FOLDER, by which others see that it was reached.
 """
@@ -108,6 +108,7 @@ def _strike(act: str) -> None:
         case "sleep":
             time.sleep(float(value))
         case "wait":
+            Path(f"{value}.waiting").touch()
             while not Path(value).exists():
                 time.sleep(0.01)
         case "enospc":

@@ -63,7 +63,8 @@ def audit_query(
     """
     newest = Decisions(query.decisions).newest()
     last = -1 if newest is None else newest.batch.number - running
-    totals, violations, letters = Totals(), [], 0
+    totals, letters = Totals(), 0
+    violations: list[str] = []
     for decision in _decided(query, last):
         violations += _check_batch(decision, totals, lineage, stateful)
         totals.add(decision)
@@ -115,7 +116,8 @@ def _read_dead(query: QueryFolder, decision: Decision) -> tuple[int, list[str]]:
 
 
 def _audit_sink(query: QueryFolder, id_: str, sink: Sink, lineage: str, last: int, totals: Totals) -> SinkAudit:
-    found, wrong = 0, []
+    found = 0
+    wrong: list[str] = []
     for published in sink.audit(lineage=lineage, decided=(decision.of_sink(id_) for decision in _decided(query, last))):
         found += published.rows
         wrong += published.violations

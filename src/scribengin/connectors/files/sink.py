@@ -129,6 +129,8 @@ class FilesSink:
             sync_folder(folder)
         # what is left in it was staged by attempts that failed
         remove_tree(staged)
+        if place.commits.wants_folding(batch.number):
+            place.commits.fold(_summarize)
 
     def _put(self, commits: NumberedLog, batch: BatchId, record: Mapping[str, Any]) -> None:
         before = commits.read(batch.number - 1)
@@ -168,6 +170,17 @@ class FilesSink:
             f'sink "{self.node}" refuses batch {batch.number} of lineage {batch.lineage}: {why} ({self.path})',
             remedy="another driver writes here, or the state folder was copied or restored; stop this one",
         )
+
+
+def _summarize(summary: Any | None, records: Iterable[Any]) -> dict[str, int]:
+    so_far = summary or {"batches": 0, "rows": 0, "files": 0}
+    for record in records:
+        so_far = {
+            "batches": so_far["batches"] + 1,
+            "rows": so_far["rows"] + record["rows"],
+            "files": so_far["files"] + len(record["files"]),
+        }
+    return so_far
 
 
 def _reveal(staged: Path, final: Path, batch: BatchId) -> None:

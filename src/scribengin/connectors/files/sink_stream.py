@@ -76,7 +76,7 @@ class FilesSinkStream:
             else:
                 for folder, rows in self._partitions.split(batch):
                     self._segment(folder).write(rows)
-        faults.reached("stage.mid_write")
+            faults.reached("stage.mid_write")
 
     def close(self) -> Receipt:
         """Finish the files and make them durable, their names too."""

@@ -1,0 +1,192 @@
+"""Kills, sleeps, full disks: runs of a driver in child processes, and what is left of the records afterwards.
+
+Children are forked from a server that has imported all there is to import, so that one costs some 10 ms, not half a second.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import resource
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from scribengin.core import faults
+from scribengin.core.errors import FencedError, Refused, ScribenginError, StateError
+from scribengin.state.dead import read_letters
+from scribengin.state.ledger import balance, read_totals
+from scribengin.state.lineage import read_lineage
+from scribengin.testing.checker import Findings, Found, check_records, read_output
+from scribengin.testing.protocol import SINKS, SOURCE, STEP, Driver, Job
+from scribengin.testing.records import Records
+
+if TYPE_CHECKING:
+    from multiprocessing.process import BaseProcess
+    from pathlib import Path
+
+DONE, FENCED, REFUSED, FAILED, BUG = 0, 10, 11, 12, 13
+"""How a child ends by itself; a negative status is the signal that ended it."""
+CHILD_LIMIT_S = 60.0
+
+MakeDriver = Callable[[Job], Driver]
+
+
+@dataclass(frozen=True, slots=True)
+class Child:
+    """A driver that runs in a process of its own."""
+
+    process: BaseProcess
+
+    def wait(self, limit_s: float = CHILD_LIMIT_S) -> int:
+        """Its exit status. Raises TimeoutError, after ending it."""
+        self.process.join(limit_s)
+        if self.process.is_alive():
+            self.process.kill()
+            self.process.join()
+            raise TimeoutError(f"child {self.process.pid} has not ended in {limit_s} s")
+        status = self.process.exitcode
+        assert status is not None
+        return status
+
+    @property
+    def alive(self) -> bool:
+        """True while it runs."""
+        return self.process.is_alive()
+
+
+def start(
+    job: Job,
+    fault: str = "",
+    *,
+    make_driver: MakeDriver = Driver,
+    lock_removed: bool = False,
+    file_limit: int | None = None,
+    power: bool = False,
+) -> Child:
+    """Start a driver with these faults armed. `file_limit`: bytes a file may have at most. `power`: keep a journal for `lose_power`."""
+    process = _context().Process(target=_child, args=(job, fault, make_driver, lock_removed, file_limit, power))
+    process.start()
+    return Child(process)
+
+
+def run(job: Job, fault: str = "", **options: Any) -> int:
+    """`start` and wait; the exit status."""
+    return start(job, fault, **options).wait()
+
+
+def check(job: Job) -> Findings:
+    """What is wrong with both outputs, the dead letters and the ledger together, once all Batches are through."""
+    torn: list[str] = []
+    found: list[Found] = []
+    rows = {}
+    for node in SINKS:
+        of_sink = [Found(f"{node}/{each.group}", each.row) for each in read_output(job.out / node, job.format, torn=torn)]
+        rows[node] = len(of_sink)
+        found += of_sink
+    letters: list[dict[str, Any]] = []
+    try:
+        letters += (msgspec.json.decode(letter.payload) for letter in read_letters(job.query))
+    except StateError as error:
+        torn.append(error.message)
+    findings = check_records(Records(job.run, job.units, job.part_rows).keys(), [*found, *(Found("dead", row) for row in letters)])
+    findings.torn += torn
+    totals = read_totals(job.query)
+    findings.imbalance += balance(totals.nodes, feeders={STEP: [SOURCE]})
+    findings.imbalance += [
+        f"the ledger says {totals.nodes[node].out} rows in {node}, {count} are there"
+        for node, count in rows.items()
+        if totals.nodes[node].out != count
+    ]
+    if totals.nodes[STEP].dead != len(letters):
+        findings.imbalance.append(f"the ledger says {totals.nodes[STEP].dead} dead, there are {len(letters)} letters")
+    return findings
+
+
+def audit(job: Job) -> tuple[str, ...]:
+    """What Scribengin's own audit says."""
+    from scribengin.state.audit import audit_query
+
+    driver, lineage = Driver(job), read_lineage(job.query)
+    assert lineage is not None
+    return audit_query(job.query, driver.sinks, lineage=lineage.id, feeders={STEP: [SOURCE]}).violations
+
+
+def lose_power(job: Job) -> int:
+    """After a kill of a child with `power`: every file loses what was not synced, as when the machine goes dark; returns how many did.
+
+    Names are kept: this tells whether contents were made durable, not whether folders were.
+    """
+    synced: dict[int, int] = {}
+    for line in _journal(job).read_text().splitlines():
+        inode, size = map(int, line.split())
+        synced[inode] = max(size, synced.get(inode, 0))
+    cut = 0
+    for root in (job.out, job.state):
+        for path in root.rglob("*"):
+            if path.is_file() and path != _journal(job):
+                size = synced.get(path.stat().st_ino, 0)
+                if size < path.stat().st_size and path.name != "lock":
+                    os.truncate(path, size)
+                    cut += 1
+    return cut
+
+
+def _journal(job: Job) -> Path:
+    return job.state.parent / f"{job.state.name}.synced"
+
+
+def _context() -> multiprocessing.context.ForkServerContext:
+    context = multiprocessing.get_context("forkserver")
+    # pandas because Arrow imports it where it first takes Python values
+    context.set_forkserver_preload(["scribengin.testing.campaign", "scribengin.formats.encoders", "pyarrow.parquet", "pandas"])
+    return context
+
+
+def _child(job: Job, fault: str, make_driver: MakeDriver, lock_removed: bool, file_limit: int | None, power: bool) -> None:
+    os.setpgid(0, 0)  # `kill` strikes the process group: this one's own
+    if file_limit is not None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (file_limit, file_limit))
+    if power:
+        _keep_journal(_journal(job))
+    faults.arm(fault)
+    sys.exit(_status(lambda: make_driver(job).run(lock_removed=lock_removed)))
+
+
+def _status(act: Callable[[], None]) -> int:
+    try:
+        act()
+    except FencedError as error:
+        return _told(error, FENCED)
+    except Refused as error:
+        return _told(error, REFUSED)
+    except (ScribenginError, OSError) as error:
+        return _told(error, FAILED)
+    except Exception:
+        traceback.print_exc()
+        return BUG
+    return DONE
+
+
+def _told(error: Exception, status: int) -> int:
+    print(f"child {os.getpid()}: {type(error).__name__}: {error}", file=sys.stderr)
+    return status
+
+
+def _keep_journal(journal: Path) -> None:
+    """Note each file that is synced, with its size then. One write each: what the process noted outlives its kill."""
+    sync = os.fsync
+    note = journal.open("a", buffering=1)
+
+    def fsync(handle: Any) -> None:
+        sync(handle)
+        status = os.fstat(handle)
+        note.write(f"{status.st_ino} {status.st_size}\n")
+
+    os.fsync = fsync  # type: ignore[assignment]

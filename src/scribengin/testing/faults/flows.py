@@ -1,0 +1,296 @@
+"""The flows that are struck, each small, with the input that goes in and a judge of what came out.
+
+The judge never asks Scribengin: it computes the result from the input by plain Python, and reads the output as plain files.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from scribengin.testing.checker import Findings, Found, check_records, compare_rows, read_output
+from scribengin.testing.records import SCHEMA, Key, make_record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+KINDS = ("tail", "coins", "filter", "aggregate", "join", "dedupe")
+FORMATS = ("json", "csv", "text", "parquet")
+STATEFUL = frozenset({"aggregate", "join", "dedupe"})
+SLICE = timedelta(minutes=10)
+"""of time that the records of one part spread over"""
+_START = datetime(2026, 1, 1, tzinfo=UTC)
+_LATE_FROM_PART, _LATE_BY, _LATE_EVERY = 3, timedelta(hours=5), 10
+_FAR = timedelta(hours=10)
+_CLOSER_PART = 90
+"""Parts that hold one record each, far in the future: they push the watermark over all others."""
+
+
+@dataclass(frozen=True, slots=True)
+class FlowKind:
+    """What makes one kind of Query. `parts` files of `rows` records, `max_files` a Batch."""
+
+    parts: int
+    rows: int
+    max_files: int
+    steps: str
+    last: str
+    """the step that the sink's Python step reads"""
+    columns: str
+    """of that step"""
+    watermark: str = ""
+    labels: bool = False
+    closers: int = 0
+
+
+_TEXT = "line STRING"
+_STATELESS = FlowKind(8, 30, 2, "", "records", f"{SCHEMA}, ts TIMESTAMP")
+_BY_WINDOW = """SELECT unix_seconds(window(ts, '10 minutes').start) AS at, bucket, count(*) AS n, sum(seq) AS total
+      FROM records GROUP BY window(ts, '10 minutes'), bucket"""
+_KINDS = {
+    "tail": _STATELESS,
+    "coins": _STATELESS,
+    "filter": replace(_STATELESS, steps="  some: {from: records, filter: seq % 3 <> 0}\n", last="some"),
+    "aggregate": FlowKind(
+        5,
+        30,
+        1,
+        f"  windows:\n    from: records\n    sql: |\n      {_BY_WINDOW}\n",
+        "windows",
+        "at BIGINT, bucket STRING, n BIGINT, total BIGINT",
+        "1m",
+        closers=2,
+    ),
+    "join": FlowKind(
+        5,
+        30,
+        1,
+        "  labelled: {from: [records, labels], join: {key: [part, seq], time: {records: ts, labels: at}, within: 10m}}\n",
+        "labelled",
+        f"{SCHEMA}, ts TIMESTAMP, label STRING, at TIMESTAMP",
+        "30m",
+        labels=True,
+        closers=2,
+    ),
+    "dedupe": FlowKind(
+        5,
+        30,
+        1,
+        "  once: {from: records, dedupe: {key: [part, seq], time: ts, within: 30m}}\n",
+        "once",
+        f"{SCHEMA}, ts TIMESTAMP",
+        "30m",
+        closers=2,
+    ),
+}
+_STEPS = '''"""Steps that change nothing: what goes in must come out."""
+
+import json
+import random
+
+from scribengin import record, to
+
+
+def _as_line(row):
+    plain = {name: value if value is None or isinstance(value, (int, str)) else value.isoformat() for name, value in row.items()}
+    return {"line": json.dumps(plain, ensure_ascii=False), "bucket": row["bucket"]}
+
+
+@record
+def copied(row: dict) -> dict:
+    return row
+
+
+@record
+def as_line(row: dict) -> dict:
+    return LINE(row)
+
+
+@record
+def tossed(row: dict):
+    return to(random.choice(("heads", "tails")), row)
+
+
+@record
+def tossed_line(row: dict):
+    return to(random.choice(("heads", "tails")), LINE(row))
+'''
+
+
+@dataclass(frozen=True)
+class FaultFlow:
+    """One flow in `folder`: kind of Query, output format, with or without `partition_by`."""
+
+    folder: Path
+    kind: str
+    format: str
+    partitioned: bool
+    run: str = "run"
+
+    @property
+    def flow(self) -> Path:
+        """The flow file."""
+        return self.folder / "flow.yaml"
+
+    @property
+    def out(self) -> Path:
+        """Where the sinks' folders are."""
+        return self.folder / "out"
+
+    @property
+    def sinks(self) -> tuple[str, ...]:
+        """Their ids, which are their folders' names too."""
+        return ("heads", "tails") if self.kind == "coins" else ("kept",)
+
+    @property
+    def has_records(self) -> bool:
+        """True where the output holds the input's records, each with its checksum."""
+        return self.kind != "aggregate"
+
+    def write(self) -> None:
+        """Flow file, steps and input."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.flow.write_text(self.text())
+        line = "_as_line(row)" if self.partitioned else '{"line": _as_line(row)["line"]}'
+        (self.folder / "steps.py").write_text(_STEPS.replace("LINE(row)", line))
+        encoder = msgspec.json.Encoder()
+        for part, rows in sorted(self._parts.items()):
+            _write(self.folder / "data" / f"part-{part:03}.jsonl", encoder.encode_lines(rows))
+        if self._kind.labels:
+            for nth, rows in enumerate(self._labels()):
+                _write(self.folder / "labels" / f"part-{nth:03}.jsonl", encoder.encode_lines(rows))
+
+    def text(self, *, edited: bool = False) -> str:
+        """The flow file. `edited`: with a further step, which changes the plan and not the result."""
+        kind = self._kind
+        pace = f"type: files, format: json, max_files: {kind.max_files}"
+        mark = f', watermark: "ts {kind.watermark}"' if kind.watermark else ""
+        text = "version: 1\nname: struck\nsources:\n"
+        text += f'  records: {{{pace}, path: data, schema: "{SCHEMA}, ts TIMESTAMP"{mark}}}\n'
+        if kind.labels:
+            text += f'  labels: {{{pace}, path: labels, schema: "part INT, seq BIGINT, label STRING, at TIMESTAMP", watermark: "at 30m"}}\n'
+        last = kind.last
+        text += "steps:\n" + kind.steps
+        if edited:
+            text += '  again: {from: LAST, python: "steps:copied"}\n'.replace("LAST", last)
+            last = "again"
+        function = ("tossed" if self.kind == "coins" else "copied") if self.format != "text" else self._line_function
+        lines = _TEXT + (", bucket STRING" if self.partitioned else "")
+        schema = f', schema: "{lines}"' if self.format == "text" else ""
+        text += f'  done: {{from: {last}, python: "steps:{function}"{schema}}}\nsinks:\n'
+        for sink in self.sinks:
+            branch = f".{sink}" if self.kind == "coins" else ""
+            together = ", together: both" if self.kind == "coins" else ""
+            by = ", partition_by: [bucket]" if self.partitioned else ""
+            text += f"  {sink}: {{from: done{branch}, type: files, path: out/{sink}, format: {self.format}{by}{together}}}\n"
+        return text
+
+    def judge(self, *, ledger: dict[str, Any] | None = None) -> Findings:
+        """What is wrong with the outputs. `ledger` is the Query's `rows` as `run --json` tells them: its late rows must be the input's."""
+        torn: list[str] = []
+        found = [
+            Found(f"{sink}/{each.group}", each.row) for sink in self.sinks for each in read_output(self.out / sink, self.format, torn=torn)
+        ]
+        if self.kind == "aggregate":
+            findings = compare_rows(self._windows(), [_window(each.row) for each in found])
+        else:
+            findings = check_records(self._keys(), found, ordered=self.kind not in STATEFUL)
+            wrong = [
+                each.row for each in found if self.kind == "join" and each.row.get("label") != _label(each.row["part"], each.row["seq"])
+            ]
+            findings.invented += [Key(row["run"], int(row["part"]), int(row["seq"])) for row in wrong]
+        findings.torn += torn
+        if ledger is not None:
+            findings.imbalance += [
+                f"the ledger says {ledger[name]} rows {name}, it must be {count}"
+                for name, count in (("out", len(found)), ("late", self.late), ("dead", 0))
+                if ledger[name] != count
+            ]
+        return findings
+
+    @property
+    def late(self) -> int:
+        """Rows that come when the watermark has passed them."""
+        return sum(_is_late(row) for rows in self._parts.values() for row in rows) if self.kind in STATEFUL else 0
+
+    @property
+    def _kind(self) -> FlowKind:
+        return _KINDS[self.kind]
+
+    @property
+    def _line_function(self) -> str:
+        return "tossed_line" if self.kind == "coins" else "as_line"
+
+    @cached_property
+    def _parts(self) -> dict[int, list[dict[str, Any]]]:
+        """Part → its rows, in order."""
+        kind = self._kind
+        parts = {part: [self._row(part, seq) for seq in range(kind.rows)] for part in range(kind.parts)}
+        if self.kind == "dedupe":
+            for part in range(kind.parts - 1, 0, -1):
+                parts[part] += [row for row in parts[part - 1] if not _is_late(row)]
+        for part in range(_CLOSER_PART, _CLOSER_PART + kind.closers):
+            parts[part] = [self._row(part, 0)]
+        return parts
+
+    def _row(self, part: int, seq: int) -> dict[str, Any]:
+        ts = _START + _FAR if part >= _CLOSER_PART else _START + part * SLICE + seq * SLICE / self._kind.rows
+        if _LATE_FROM_PART <= part < _CLOSER_PART and seq % _LATE_EVERY == _LATE_EVERY - 1 and self.kind in STATEFUL:
+            ts -= _LATE_BY
+        return make_record(Key(self.run, part, seq)) | {"ts": ts}
+
+    def _timely(self) -> Iterator[dict[str, Any]]:
+        return (row for rows in self._parts.values() for row in rows if not _is_late(row))
+
+    def _labels(self) -> Iterator[list[dict[str, Any]]]:
+        """A label for every second record, one part later than the record."""
+        kind = self._kind
+        for part in range(-1, kind.parts):
+            yield [
+                {"part": part, "seq": row["seq"], "label": _label(part, row["seq"]), "at": row["ts"] + timedelta(minutes=1)}
+                for row in self._parts.get(part, ())
+                if row["seq"] % 2 == 0
+            ] or [{"part": -1, "seq": 0, "label": "", "at": _START}]
+        yield [{"part": -1, "seq": 1, "label": "", "at": _START + _FAR}]
+
+    def _keys(self) -> set[Key]:
+        keys = {Key(row["run"], row["part"], row["seq"]) for row in self._timely()}
+        match self.kind:
+            case "filter":
+                return {key for key in keys if key.seq % 3}
+            case "join":
+                return {key for key in keys if key.seq % 2 == 0 and key.part < _CLOSER_PART}
+        return keys
+
+    def _windows(self) -> list[dict[str, Any]]:
+        rows: Counter[tuple[int, str]] = Counter()
+        totals: Counter[tuple[int, str]] = Counter()
+        for row in self._timely():
+            at = int(row["ts"].timestamp()) // int(SLICE.total_seconds()) * int(SLICE.total_seconds())
+            if row["part"] < _CLOSER_PART:
+                rows[at, row["bucket"] or ""] += 1
+                totals[at, row["bucket"] or ""] += row["seq"]
+        return [{"at": at, "bucket": bucket, "n": n, "total": totals[at, bucket]} for (at, bucket), n in rows.items()]
+
+
+def _window(row: Any) -> dict[str, Any]:
+    return {"at": int(row["at"]), "bucket": row["bucket"] or "", "n": int(row["n"]), "total": int(row["total"])}
+
+
+def _label(part: Any, seq: Any) -> str:
+    return f"label {part}-{seq}"
+
+
+def _is_late(row: dict[str, Any]) -> bool:
+    return bool(row["ts"] < _START + (row["part"] - 1) * SLICE) if row["part"] < _CLOSER_PART else False
+
+
+def _write(path: Path, data: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)

@@ -1,0 +1,69 @@
+"""Records that can be told apart and checked one by one: (run, part, seq) names each, its checksum covers all of it."""
+
+from __future__ import annotations
+
+import random
+import zlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+SCHEMA = "run STRING, part INT, seq BIGINT, bucket STRING, body STRING, crc BIGINT"
+"""`bucket` is for `partition_by`: a few values, some of them hard to name a folder by, and null."""
+BUCKETS = ("a", "b/c", "ü=1", None)
+_WORDS = ("quick", "brown", 'fo"x', "jumps,", "over", "läzy", "dög\\", "")
+
+
+class Key(NamedTuple):
+    """What names a record. `part` is one ordered piece of the input (a file, a partition), `seq` counts in it from 0."""
+
+    run: str
+    part: int
+    seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """The records of `parts` parts with `rows` each; the same for the same `run`."""
+
+    run: str
+    parts: int
+    rows: int
+
+    def keys(self) -> Iterator[Key]:
+        """The names of all of them, part by part."""
+        return (Key(self.run, part, seq) for part in range(self.parts) for seq in range(self.rows))
+
+    def of(self, part: int, start: int = 0, end: int | None = None) -> list[dict[str, Any]]:
+        """The rows `start` to `end` (exclusive) of one part, in order."""
+        return [make_record(Key(self.run, part, seq)) for seq in range(start, self.rows if end is None else min(end, self.rows))]
+
+    def write(self, folder: Path) -> None:
+        """Write `records-000.jsonl`, …, a file for each part."""
+        folder.mkdir(parents=True, exist_ok=True)
+        for part in range(self.parts):
+            (folder / f"records-{part:03}.jsonl").write_bytes(msgspec.json.Encoder().encode_lines(self.of(part)))
+
+
+def make_record(key: Key) -> dict[str, Any]:
+    """The record of that name: `SCHEMA`."""
+    rng = random.Random(f"{key}")
+    bucket = BUCKETS[rng.randrange(len(BUCKETS))]
+    body = " ".join(rng.choice(_WORDS) for _ in range(rng.randrange(1, 30)))
+    row = {"run": key.run, "part": key.part, "seq": key.seq, "bucket": bucket, "body": body}
+    return row | {"crc": checksum(row)}
+
+
+def checksum(row: Mapping[str, Any]) -> int:
+    """Over every column but `crc`; null and an empty text count the same, as CSV and folders have one form for both."""
+    return zlib.crc32("\x1f".join(str(row[name] or "") for name in ("run", "part", "seq", "bucket", "body")).encode())
+
+
+def as_line(row: Mapping[str, Any]) -> str:
+    """A record as one line, for the text format."""
+    return msgspec.json.encode(row).decode()
