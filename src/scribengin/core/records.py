@@ -14,7 +14,7 @@ import msgspec
 from scribengin.core.errors import StateError
 
 _ENCODER = msgspec.json.Encoder(order="deterministic")
-_HEAD = re.compile(rb'\{"kind":"([a-z-]+)","format":(\d+),"crc32":"([0-9a-f]{8})","body":')
+_HEAD = re.compile(rb'\{"kind":"([a-z-]+)","format":([1-9]\d*),"crc32":"([0-9a-f]{8})","body":')
 _END = b"}\n"
 
 

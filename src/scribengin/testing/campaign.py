@@ -11,6 +11,7 @@ import resource
 import signal
 import sys
 import traceback
+from contextlib import suppress
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -175,7 +176,8 @@ def _status(act: Callable[[], None]) -> int:
 
 
 def _told(error: Exception, status: int) -> int:
-    print(f"child {os.getpid()}: {type(error).__name__}: {error}", file=sys.stderr)
+    with suppress(OSError):  # the disk may be full for this too
+        print(f"child {os.getpid()}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
     return status
 
 

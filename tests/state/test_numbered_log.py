@@ -1,0 +1,154 @@
+import threading
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scribengin.core import numbered_log
+from scribengin.core.errors import FencedError, StateError
+from scribengin.core.numbered_log import NumberedLog
+from scribengin.core.records import seal, unseal
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=20,
+)
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(numbered_log, "CHUNK", 10)
+
+
+def total(summary: Any | None, bodies: Iterable[Any]) -> int:
+    return (summary or 0) + sum(bodies)
+
+
+def filled(folder: Path, count: int) -> NumberedLog:
+    log = NumberedLog(folder, "test")
+    for number in range(count):
+        log.put(number, number)
+    return log
+
+
+@given(json_values)
+def test_a_sealed_record_gives_its_body_back(body: Any) -> None:
+    assert unseal(seal("test", 1, body), "test", 1, "here") == body
+
+
+@given(st.integers(0, 200), st.integers(1, 255))
+def test_any_changed_byte_is_noticed(place: int, flip: int) -> None:
+    data = bytearray(seal("test", 1, {"rows": 12345, "text": "some words that fill the line"}))
+    data[place % len(data)] ^= flip
+    with pytest.raises(StateError):
+        unseal(bytes(data), "test", 1, "here")
+
+
+def test_a_torn_a_foreign_and_a_newer_record_are_told_apart() -> None:
+    data = seal("test", 1, [1])
+    with pytest.raises(StateError, match="is torn"):
+        unseal(data[:-3], "test", 1, "here")
+    with pytest.raises(StateError, match="is torn"):
+        unseal(b"", "test", 1, "here")
+    with pytest.raises(StateError, match="holds a test record"):
+        unseal(data, "decision", 1, "here")
+    with pytest.raises(StateError, match="newer Scribengin"):
+        unseal(seal("test", 2, [1]), "test", 1, "here")
+
+
+def test_the_first_record_of_a_number_stands(tmp_path: Path) -> None:
+    assert NumberedLog(tmp_path, "test").put(0, "mine") == "mine"
+    assert NumberedLog(tmp_path, "test").put(0, "late") == "mine"
+    assert NumberedLog(tmp_path, "test").read(0) == "mine"
+    assert NumberedLog(tmp_path, "test").read(1) is None
+
+
+def test_of_many_writers_one_wins_and_all_hear_of_it(tmp_path: Path) -> None:
+    answers: list[int] = []
+    start = threading.Barrier(8)
+
+    def write(me: int) -> None:
+        start.wait()
+        answers.append(NumberedLog(tmp_path, "test").put(3, me))
+
+    threads = [threading.Thread(target=write, args=(me,)) for me in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(answers) == 8
+    assert set(answers) == {NumberedLog(tmp_path, "test").read(3)}
+
+
+@pytest.mark.usefixtures("small")
+def test_folding_changes_no_record(tmp_path: Path) -> None:
+    log = filled(tmp_path, 57)
+    log.fold(total)
+    assert log.high_mark() == 39
+    assert log.summary() == (39, sum(range(40)))
+    assert len(list(tmp_path.glob("*.json"))) == 17
+    assert [log.read(n) for n in range(57)] == list(range(57))
+    assert list(NumberedLog(tmp_path, "test").since(33)) == [(n, n) for n in range(33, 57)]
+    assert list(log.since()) == [(n, n) for n in range(57)]
+    assert log.newest() == 56
+
+
+@pytest.mark.usefixtures("small")
+def test_a_writer_that_slept_through_the_folding_withdraws(tmp_path: Path) -> None:
+    log = filled(tmp_path, 30)
+    log.fold(total)
+    with pytest.raises(FencedError, match="long done"):
+        log.put(5, "late")
+    assert log.read(5) == 5
+    assert not (tmp_path / "0000000005.json").exists()
+
+
+@pytest.mark.usefixtures("small")
+def test_a_folder_that_slept_cannot_take_the_high_mark_back(tmp_path: Path) -> None:
+    log = filled(tmp_path, 30)
+    slept: list[bool] = []
+
+    def sleep_once(summary: Any | None, bodies: Iterable[Any]) -> int:
+        result = total(summary, bodies)
+        if not slept:
+            slept.append(True)
+            other = NumberedLog(tmp_path, "test")
+            for number in range(30, 60):
+                other.put(number, number)
+            other.fold(total)
+            assert other.high_mark() == 49
+        return result
+
+    log.fold(sleep_once)
+    assert log.summary() == (49, sum(range(50)))
+    assert list(log.since()) == [(n, n) for n in range(60)]
+
+
+@pytest.mark.usefixtures("small")
+def test_a_late_record_below_the_high_mark_counts_for_nothing(tmp_path: Path) -> None:
+    """Its writer was killed between writing and withdrawing."""
+    log = filled(tmp_path, 30)
+    log.fold(total)
+    (tmp_path / "0000000005.json").write_bytes(seal("test", 1, "late"))
+    assert log.read(5) == 5
+    assert list(log.since(4))[:2] == [(4, 4), (5, 5)]
+    for number in range(30, 40):
+        log.put(number, number)
+    log.fold(total)
+    assert not (tmp_path / "0000000005.json").exists()
+
+
+@pytest.mark.usefixtures("small")
+def test_a_missing_or_torn_folded_file_is_told(tmp_path: Path) -> None:
+    filled(tmp_path, 30).fold(total)
+    chunk = tmp_path / "folded" / "0000000000.json.gz"
+    chunk.write_bytes(chunk.read_bytes()[:40])
+    with pytest.raises(StateError, match="is torn"):
+        NumberedLog(tmp_path, "test").read(3)
+    chunk.unlink()
+    with pytest.raises(StateError, match="is missing"):
+        NumberedLog(tmp_path, "test").read(3)
