@@ -28,6 +28,8 @@ def problems(text: str) -> list[str]:
     ("text", "value"),
     [
         ("yes", "yes"),
+        ("no", "no"),
+        ("n", "n"),
         ("on", "on"),
         ("Off", "Off"),
         ("0o17", 15),

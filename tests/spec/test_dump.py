@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -98,6 +99,7 @@ def test_a_secret_is_dumped_as_its_reference_and_shown_by_nothing(tmp_path: Path
     assert isinstance(password, Secret)
     assert password.reveal() == "xhunter2"
     assert parsed.flow.sources["v"].options["heads"]["a"].reveal() == "s3cond"
+    assert "hunter2" not in str(asdict(parsed.places)["filled"])
     dumped = dump_flow(parsed.flow, source_types=types, sink_types=sink_types())
     assert "hunter2" not in f"{dumped}{parsed}{password}{password!r}{parsed.flow!r}"
     assert "s3cond" not in f"{dumped}{parsed}"

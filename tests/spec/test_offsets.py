@@ -49,6 +49,7 @@ def test_every_letter_is_found_where_it_was_written(style: str | None, value: st
         ("v: |2\n    x\n  y\n", 2, "2:5"),
         ("v: |\n  SELECT *\n  FROM x\n", 9, "3:3"),
         ("v: one\n  two", 4, "2:3"),
+        ("v: one\n\n  two", 3, "2:1"),
         ('v: "one\\\n  two"', 3, "2:3"),
     ],
 )
