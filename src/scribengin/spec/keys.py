@@ -149,7 +149,7 @@ PARSE = Section(
     "Reads a STRING or BINARY column; the parsed fields join the other columns, the column itself leaves.",
     (
         Key("column", "column", "the column that is read", "value", required=True),
-        Key("format", "choice", "what it holds", "json", required=True, choices=("json",)),
+        Key("format", "choice", "what it holds", "json", required=True, choices=("json", "csv")),
         Key("schema", "schema", "the fields", '"id BIGINT"', required=True),
     ),
 )

@@ -13,7 +13,7 @@ Origin = Literal["Scribengin", "Flume", "Storm", "Kafka Connect", "PySpark"]
 
 @dataclass(frozen=True, slots=True)
 class OldWord:
-    """`ours` is a key, a choice or a type of the flow file, or a flag of a command; `note` says more where one word is not enough.
+    """`ours` is a key, a choice or a type of the flow file; `note` says more where one word is not enough.
 
     `runs` is false where a later version will have it.
     """
@@ -68,12 +68,22 @@ WORDS: tuple[OldWord, ...] = (
     OldWord("fields_grouping", "Storm", "aggregate", "group with `aggregate: {by: […]}`"),
     OldWord("grouping", "Storm", "aggregate", "group with `aggregate: {by: […]}`"),
     OldWord("shuffle_grouping", "Storm", "from", "rows are spread by Spark: nothing is to be said"),
-    OldWord("parallelism", "Storm", "--master", "Spark spreads the work over all cores; `run --master local[N]` says over how many"),
-    OldWord("parallelism_hint", "Storm", "--master", "Spark spreads the work over all cores; `run --master local[N]` says over how many"),
-    OldWord("num_workers", "Storm", "--master", "Spark spreads the work over all cores; `run --master local[N]` says over how many"),
+    OldWord("parallelism", "Storm", "splits", "Spark spreads the work over all cores; `run --spark-master local[N]` says over how many"),
+    OldWord(
+        "parallelism_hint",
+        "Storm",
+        "--spark-master",
+        "Spark spreads the work over all cores; `run --spark-master local[N]` says over how many",
+    ),
+    OldWord("num_workers", "Storm", "splits", "Spark spreads the work over all cores; `run --spark-master local[N]` says over how many"),
     OldWord("connector", "Kafka Connect", "type"),
     OldWord("connector.class", "Kafka Connect", "type"),
-    OldWord("tasks.max", "Kafka Connect", "--master", "Spark spreads the work over all cores; `run --master local[N]` says over how many"),
+    OldWord(
+        "tasks.max",
+        "Kafka Connect",
+        "--spark-master",
+        "Spark spreads the work over all cores; `run --spark-master local[N]` says over how many",
+    ),
     OldWord("transforms", "Kafka Connect", "steps"),
     OldWord("transform", "Kafka Connect", "steps"),
     OldWord("predicates", "Kafka Connect", "filter"),
