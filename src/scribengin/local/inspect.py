@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING
 
 from scribengin.core.errors import Refused, ScribenginError
@@ -14,6 +13,7 @@ from scribengin.plan.diff import Changes, StoredQuery, diff_plans
 from scribengin.state.audit import AuditReport, audit_query
 from scribengin.state.decisions import Decisions
 from scribengin.state.lease import read_holder
+from scribengin.state.ledger import read_totals
 from scribengin.state.lineage import read_lineage
 
 if TYPE_CHECKING:
@@ -98,7 +98,8 @@ def audit_flow(prepared: Prepared) -> FlowAudit:
         if lineage is None:
             continue
         own = {id_: sinks[id_] for id_ in query.sinks}
-        reports.append(audit_query(folder, own, lineage=lineage.id, stateful=partial(stateful_runs, plan=query), running=running))
+        stateful = stateful_runs(read_totals(folder).nodes, query)
+        reports.append(audit_query(folder, own, lineage=lineage.id, stateful=stateful, running=running))
     if not reports:
         raise Refused(
             f'flow "{prepared.plan.flow.name}" has no state in {prepared.folder.path}', remedy="run it first", code="state-missing"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from scribengin.core.types import arrow_schema
 from scribengin.formats.contract import RecordPlace
 from scribengin.formats.rows import batch_to_rows, rows_to_batch
 
@@ -102,7 +103,7 @@ class Chunk:
     def batch(self, schema: Schema) -> tuple[pa.RecordBatch, list[Bad]]:
         """The rows as Arrow, and the rows (by index, not ordinal) that do not fit `schema`."""
         if self._rows is None:
-            return self._batch, []
+            return _fitted(self._batch, schema), []
         return rows_to_batch(self._rows, schema, range(len(self._rows)))
 
     def selected(self, keep: Sequence[object]) -> Chunk:
@@ -121,3 +122,9 @@ class Chunk:
     def ordinal(self, index: int) -> int | None:
         """The ordinal of row `index`, or None."""
         return None if self.ordinals is None else self.ordinals[index]
+
+
+def _fitted(batch: pa.RecordBatch, schema: Schema) -> pa.RecordBatch:
+    """The same columns in the schema's order: inputs of a union agree in names and types only."""
+    form = arrow_schema(schema)
+    return batch if batch.schema.equals(form) else batch.select(form.names).cast(form)

@@ -22,8 +22,8 @@ from scribengin.spark.compiled import BatchInputs, Compiled
 from scribengin.spark.counting import gather_counts
 from scribengin.spark.culprits import find_culprits
 from scribengin.spark.failures import is_data_error
-from scribengin.spark.offsets import batch_offsets
-from scribengin.state.contract import DeadSegment, Decision, SourceRange
+from scribengin.spark.ranges import StopRequested
+from scribengin.state.contract import DeadSegment, Decision
 from scribengin.state.decisions import input_hash
 
 if TYPE_CHECKING:
@@ -36,13 +36,11 @@ if TYPE_CHECKING:
     from scribengin.connectors.contract import SourceStream
     from scribengin.spark.compile import Compiler
     from scribengin.spark.compiled import QueryParts
+    from scribengin.spark.ranges import Ranges
+    from scribengin.state.contract import SourceRange
     from scribengin.state.decisions import Decisions
     from scribengin.state.lease import Lease
     from scribengin.state.source_log import SourceLog
-
-
-class StopRequested(Exception):  # noqa: N818
-    """Raised at a Batch's entry, before anything is staged: the Batch stays in Spark's log and runs at the next start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +64,7 @@ class BatchRunner:
     lease: Lease
     decisions: Decisions
     logs: Mapping[str, SourceLog]
+    ranges: Ranges
     stop: threading.Event
     on_commit: Callable[[Committed], None]
     static: Mapping[str, tuple[SourceStream, ...]]
@@ -79,15 +78,18 @@ class BatchRunner:
         if self.stop.is_set():
             raise StopRequested
         self.lease.check()
-        started = time.perf_counter()
-        batch = BatchId(self.parts.plan.flow.name, self.parts.query.name, self.lineage, number, self.lease.term)
-        ranges = self._ranges(df)
-        streams = {each.source: tuple(self.logs[each.source].range(each.start, each.end)) for each in ranges}
         decided = self.decisions.read(number)
         if decided is not None:
-            self._replay(decided, ranges, streams, df)
+            ranges = decided.sources if self.compiled is None else self.ranges.take(df, None)
+            self._replay(decided, ranges, self._streams(ranges), df)
             return
-        self._check_order(number, ranges)
+        last = self._last or self.decisions.newest()
+        ranges = self.ranges.take(df, last)
+        started = time.perf_counter()
+        self.lease.check()
+        self._check_order(number, ranges, last)
+        batch = BatchId(self.parts.plan.flow.name, self.parts.query.name, self.lineage, number, self.lease.term)
+        streams = self._streams(ranges)
         planned = time.perf_counter()
         decision, timing = self._stage(batch, ranges, streams, df)
         faults.reached("stage.after")
@@ -109,16 +111,11 @@ class BatchRunner:
 
     # --- entry ---
 
-    def _ranges(self, df: DataFrame) -> tuple[SourceRange, ...]:
-        query_id = df.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
-        starts, ends = batch_offsets(self.spark, str(query_id))
-        return tuple(
-            SourceRange(source, starts.get(source, 0), ends.get(source, starts.get(source, 0))) for source in self.parts.query.sources
-        )
+    def _streams(self, ranges: tuple[SourceRange, ...]) -> dict[str, tuple[SourceStream, ...]]:
+        return {each.source: tuple(self.logs[each.source].range(each.start, each.end)) for each in ranges}
 
-    def _check_order(self, number: int, ranges: tuple[SourceRange, ...]) -> None:
+    def _check_order(self, number: int, ranges: tuple[SourceRange, ...], last: Decision | None) -> None:
         """A Batch begins where the last decided one ended; anything else would lose or double records."""
-        last = self._last or self.decisions.newest()
         expected = {each.source: each.end for each in last.sources} if last is not None else {}
         begins = {each.source: each.start for each in ranges}
         if last is not None and number != last.batch.number + 1:

@@ -234,7 +234,7 @@ class _Walk:
         if only in inputs:
             inputs = tuple(input_ for input_ in inputs if input_ == only or self._layout.in_tail(input_))
         if node.stage == "sink":
-            return SinkNode(node.id, inputs, self._parts.sinks[node.id], self._schema(node.inputs[0]))
+            return SinkNode(node.id, inputs, self._parts.sinks[node.id], self._union_schema(node))
         step = self._layout.step(node.id)
         schema_in = self._schema(node.inputs[0])
         match step.action:
@@ -270,12 +270,27 @@ class _Walk:
         self._schemas[name] = schema
         return schema
 
+    def _union_schema(self, node: PlannedNode | Step) -> Schema:
+        """What the node's inputs have in common: names and types agree, or StepError; a column is NOT NULL where all say so."""
+        first, *others = [self._schema(input_) for input_ in node.inputs]
+        for input_, other in zip(node.inputs[1:], others, strict=True):
+            if {f.name: f.type for f in first.fields} != {f.name: f.type for f in other.fields}:
+                raise StepError(
+                    f'"{node.id}" reads "{node.inputs[0]}" ({first}) and "{input_}" ({other}), whose columns differ',
+                    remedy="bring them to the same names and types with a select",
+                    code="union-columns",
+                    node=node.id,
+                )
+        return Schema(tuple(replace(f, nullable=f.nullable or any(o[f.name].nullable for o in others)) for f in first.fields))
+
     def _schema_of_node(self, node: Any) -> Schema:
         if isinstance(node, Source):
             return self._parts.schemas[node.id]
         assert isinstance(node, Step)
         if node.schema is not None:
             return node.schema.fields
+        if isinstance(node.action, Merge):
+            return self._union_schema(node)
         inherited = self._schema(node.inputs[0])
         if isinstance(node.action, Parse):
             others = tuple(f for f in inherited.fields if f.name != node.action.column)

@@ -1,4 +1,4 @@
-"""A source as Spark sees it: a stream of offsets. An offset is a number of entries of the source's log; the rows are descriptors.
+"""The source of a stateful Query as Spark sees it: a stream of offsets, each a number of entries of the source's log, of descriptors.
 
 Spark runs `latestOffset` and `partitions` in a planner process of its own. An entry is logged there, durably, before Spark hears
 of the offset; who reads the same offset later, in any process, reads the same streams.
@@ -6,17 +6,14 @@ of the offset; who reads the same offset later, in any process, reads the same s
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from itertools import islice
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
 
-from scribengin.connectors.catalog import open_source
-from scribengin.core import faults
-from scribengin.core.errors import StateError
+from scribengin.spark.feed import Feed
 from scribengin.state.source_log import SourceLog
 
 if TYPE_CHECKING:
@@ -34,12 +31,11 @@ SCHEMA = "source STRING, index INT, stream STRING"
 
 @dataclass(frozen=True, slots=True)
 class OffsetConfig:
-    """What the planner process needs. `descriptors` is False where the driver reads the log itself (stateless Queries)."""
+    """What the planner process needs."""
 
     ref: SourceRef
     log: Path
     limits: Limits
-    descriptors: bool
 
 
 class _Descriptor(InputPartition):
@@ -50,64 +46,47 @@ class OffsetReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Proposes entries of a source's log as offsets `{"source": id, "n": entries}`. Lives in Spark's planner process."""
 
     def __init__(self, config: OffsetConfig) -> None:
-        self._config = config
         self._node = config.ref.node
         self._log = SourceLog(config.log, self._node)
-        self._reader = open_source(config.ref.type, config.ref.place).reader()
-        self._restored = 0
-        self._final = False
+        self._feed = Feed(config.ref, config.log, config.limits)
         self._latest: dict[str, Any] | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: D102, N802
         return self._offset(0)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: D102, N802
-        self._final = True
+        self._feed.final = True
+        self._feed.fill()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: ARG002, D102, N802
         number = int(start["n"])
-        self._restore(number)
-        if self._log.length() <= number:
-            streams = self._reader.split(self._config.limits, final=self._final)
-            if streams:
-                self._log.append(number, streams)
-                faults.reached("source.logged")
-                # split has counted its own proposal; another driver's would have won the append only after this one lost its lease
-                self._restored = number + 1
-        reached = min(self._log.length(), number + 1)
-        self._restore(reached)
-        backlog = asdict(self._reader.backlog()) | {"notices": len(notices := self._reader.notices())}
-        self._latest = self._offset(reached) | {"backlog": msgspec.json.encode(backlog).decode(), "notes": "\n".join(notices)}
+        reached = min(self._log.length(), number + 1) if self._feed.final else self._feed.next(number)
+        backlog = msgspec.json.encode(self._feed.backlog(reached)).decode()
+        self._latest = self._offset(reached) | {"backlog": backlog, "notes": "\n".join(self._feed.notices())}
         return self._offset(reached)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: D102, N802
         return self._latest
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:  # noqa: D102
-        if not self._config.descriptors:
-            return []
         streams = self._log.range(int(start["n"]), int(end["n"]))
         return [_Descriptor((self._node, index, msgspec.json.encode(stream.as_json()).decode())) for index, stream in enumerate(streams)]
 
     def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:  # noqa: D102
         yield partition.value
 
-    def _restore(self, number: int) -> None:
-        if self._restored < number:
-            if self._log.length() < number:
-                raise StateError(
-                    f"source \"{self._node}\": Spark's checkpoint stands at entry {number}, the source's log ends at {self._log.length()}",
-                    remedy="restore the state folder as a whole; its parts belong together",
-                )
-            self._reader.restore(islice(self._log.entries(self._restored), number - self._restored))
-            self._restored = number
-
     def _offset(self, number: int) -> dict[str, Any]:
         return {"source": self._node, "n": number}
 
 
+def clock(spark: SparkSession) -> DataFrame:
+    """A stream that has one row for every Batch: it opens Batches, and nobody reads the row."""
+    rate = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).option("numPartitions", 1)
+    return rate.load()
+
+
 def read_offsets(spark: SparkSession, config: OffsetConfig) -> DataFrame:
-    """The streaming frame of a source's descriptors, named after the source."""
+    """The streaming frame of a source's descriptors."""
     name = f"scribengin_{config.ref.node}"
 
     # a class per source, pickled by value: options may hold secrets, and what Spark calls options is printed in plans
@@ -125,7 +104,7 @@ def read_offsets(spark: SparkSession, config: OffsetConfig) -> DataFrame:
             return OffsetReader(self.settings)
 
     spark.dataSource.register(Configured)
-    return spark.readStream.name(config.ref.node).format(name).load()
+    return spark.readStream.format(name).load()
 
 
 def batch_offsets(spark: SparkSession, query_id: str) -> tuple[dict[str, int], dict[str, int]]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
-from scribengin.core.types import Schema
 from scribengin.formats.catalog import decoder_for
 from scribengin.spark.chunk import Chunk
 
 if TYPE_CHECKING:
+    from scribengin.formats.contract import ValueDecoder
     from scribengin.spark.letters import Letters
     from scribengin.spark.program import ParseNode
     from scribengin.state.contract import Counts
@@ -19,7 +19,7 @@ class ParseStep:
 
     def __init__(self, node: ParseNode, counts: Counts, letters: Letters) -> None:
         self._node = node
-        self._decoder = decoder_for(node.format, Schema(node.fields.fields), {})
+        self._decoder = cast("ValueDecoder", decoder_for(node.format, node.fields, {}))
         self._counts = counts
         self._letters = letters
 

@@ -14,7 +14,9 @@ from scribengin.spark.commit import BatchRunner, Committed
 from scribengin.spark.compile import Compiler
 from scribengin.spark.compiled import StreamInputs
 from scribengin.spark.failures import classify
-from scribengin.spark.offsets import OffsetConfig, read_offsets
+from scribengin.spark.feed import Feed
+from scribengin.spark.offsets import OffsetConfig, clock, read_offsets
+from scribengin.spark.ranges import POLL_S, Exhausted, FedRanges, OffsetRanges
 from scribengin.spec.model import Step
 from scribengin.state.decisions import Decisions
 from scribengin.state.source_log import SourceLog
@@ -66,6 +68,7 @@ class QueryRun:
     message: str = ""
     progress: Progress = field(default_factory=Progress)
     _busy: threading.Lock = field(default_factory=threading.Lock)
+    _exhausted: bool = False
 
     def run(self) -> None:
         """Until finished, stopped or failed; never raises."""
@@ -93,36 +96,30 @@ class QueryRun:
         try:
             while not query.awaitTermination(_POLL_S):  # type: ignore[arg-type]  # a float is taken, in seconds
                 self._observe(query)
-                if self.stop.is_set() and self._end(query):
-                    return
-            self._observe(query)
+                if self.stop.is_set():
+                    self._end(query)
         except Exception:
-            if self.stop.is_set():
-                self.state = "stopped"
-                return
-            raise
-        self.state = "stopped" if self.stop.is_set() else "finished"
+            if not self.stop.is_set() and not self._exhausted:
+                raise
+        self._observe(query)
+        self.state, self.message = "stopped" if self.stop.is_set() and not self._exhausted else "finished", ""
 
-    def _end(self, query: StreamingQuery) -> bool:
-        """Stop between two Batches: the flag keeps a new one from starting, the lock tells when the one under way is through."""
+    def _end(self, query: StreamingQuery) -> None:
+        """Stop between two Batches: the flag ends a Batch that opens, the lock tells when the one under way is through."""
         self.state = "stopping"
         self.message = "waiting for the batch under way"
-        if not self._busy.acquire(blocking=False):
-            return False
-        try:
-            query.stop()
-        finally:
-            self._busy.release()
-        self.state, self.message = "stopped", ""
-        return True
+        if self._busy.acquire(blocking=False):
+            try:
+                query.stop()
+            finally:
+                self._busy.release()
 
     def _start(self) -> StreamingQuery:
         session = self.spark.newSession()
         self.spark.sparkContext.setLocalProperty("spark.scheduler.pool", self.parts.query.name)
         compiler = Compiler(session, self.parts)
         reports = new_reports(session)
-        streaming = streaming_inputs(session, self.parts, self.limits, self.static)
-        compiled = compiler.compile(streaming, reports)
+        compiled = compiler.compile(streaming_inputs(session, self.parts, self.limits, self.static), reports)
         check_streaming(session, compiled, self.parts)
         stateful = self.parts.query.stateful
         runner = BatchRunner(
@@ -133,32 +130,39 @@ class QueryRun:
             self.lease,
             Decisions(self.folder.decisions),
             {source: SourceLog(self.folder.sources, source) for source in self.parts.query.sources},
+            OffsetRanges(session, self.parts.query.sources) if stateful else self._fed_ranges(),
             self.stop,
             self.on_commit,
             self.static,
             compiled if stateful else None,
             reports if stateful else None,
         )
-        if stateful:
-            df = compiled.tails[0].frame
-        else:
-            offsets = [read_offsets(session, self._config(source, descriptors=False)) for source in self.parts.query.sources]
-            df = offsets[0]
-            for other in offsets[1:]:
-                df = df.unionAll(other)
 
         def batch(frame: DataFrame, number: int) -> None:
             with self._busy:
-                runner(frame, number)
+                try:
+                    runner(frame, number)
+                except Exhausted:
+                    self._exhausted = True
+                    raise
 
+        df = compiled.tails[0].frame if stateful else clock(session)
         writer = df.writeStream.queryName(f"{self.parts.plan.flow.name}.{self.parts.query.name}").foreachBatch(batch)
         writer = writer.option("checkpointLocation", str(self.folder.checkpoint)).outputMode(output_mode(self.parts))
-        if self.once:
+        if self.once and stateful:
             return writer.trigger(availableNow=True).start()
-        return writer.trigger(processingTime=f"{max(100, round(self.parts.query.trigger_s * 1000))} milliseconds").start()
+        trigger_s = max(POLL_S, self.parts.query.trigger_s) if stateful else 0.0
+        return writer.trigger(processingTime=f"{round(trigger_s * 1000)} milliseconds").start()
 
-    def _config(self, source: str, *, descriptors: bool) -> OffsetConfig:
-        return OffsetConfig(self.parts.sources[source], self.folder.sources, self.limits[source], descriptors)
+    def _fed_ranges(self) -> FedRanges:
+        query = self.parts.query
+        feeds = [Feed(self.parts.sources[source], self.folder.sources, self.limits[source], final=self.once) for source in query.sources]
+        return FedRanges(feeds, query.trigger_s, self.once, self.stop, self._looked)
+
+    def _looked(self, backlog: dict[str, dict[str, Any]], notices: list[str], waits: bool) -> None:
+        self.progress.backlog = backlog
+        self.progress.notices += notices
+        self.state = "waiting" if waits else "running"
 
     def _observe(self, query: StreamingQuery) -> None:
         last = query.lastProgress
@@ -177,9 +181,12 @@ class QueryRun:
 def streaming_inputs(
     spark: SparkSession, parts: QueryParts, limits: Mapping[str, Limits], static: Mapping[str, tuple[SourceStream, ...]]
 ) -> StreamInputs:
-    """Streaming frames for all sources of the Query."""
+    """Streaming frames of descriptors for all sources of the Query; of a stateless one only to be analysed, never to be run."""
     log = parts.letters.folder.parent / "sources"
-    frames = {source: read_offsets(spark, OffsetConfig(parts.sources[source], log, limits[source], True)) for source in parts.query.sources}
+    if parts.query.stateful:
+        frames = {source: read_offsets(spark, OffsetConfig(parts.sources[source], log, limits[source])) for source in parts.query.sources}
+    else:
+        frames = {source: clock(spark).selectExpr("'' AS source", "0 AS index", "'' AS stream") for source in parts.query.sources}
     return StreamInputs(frames, static)
 
 

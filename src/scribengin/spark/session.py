@@ -31,8 +31,6 @@ PRESET = {
     "spark.python.worker.idleTimeoutSeconds": "120",
     "spark.python.worker.killOnIdleTimeout": "true",
     f"{_STREAMING}.checkpointFileManagerClass": f"{_INTERNAL}.checkpointing.FileSystemBasedCheckpointFileManager",
-    f"{_STREAMING}.queryEvolution.enableSourceEvolution": "true",
-    f"{_STREAMING}.offsetLog.formatVersion": "2",
     f"{_STREAMING}.stopActiveRunOnRestart": "false",
     f"{_STREAMING}.stateStore.providerClass": f"{_INTERNAL}.state.RocksDBStateStoreProvider",
     f"{_STREAMING}.stateStore.rocksdb.changelogCheckpointing.enabled": "true",

@@ -182,8 +182,7 @@ class Stage:
                 self._counted(f"{DIED_IN}{node}").dead += 1
         if all(keep):
             return chunk
-        batch, _ = chunk.batch(None)  # type: ignore[arg-type]  # decoded as columns: no conversion
-        return Chunk(chunk.origin, list(compress(ordinals, keep)), batch=batch.filter(pa.array(keep)))
+        return chunk.selected(keep)
 
     def read_rows(self, batches: Iterator[pa.RecordBatch], entry: RowsEntry) -> Iterator[pa.RecordBatch]:
         """Take Arrow rows of the native part through the stage; yields what leaves as Arrow."""

@@ -1,0 +1,86 @@
+"""From what a source finds to entries of its log: proposed, logged durably, and only then read by anyone."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from scribengin.connectors.catalog import open_source
+from scribengin.core import faults
+from scribengin.core.errors import StateError
+from scribengin.state.source_log import SourceLog
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from scribengin.connectors.contract import Limits, SourceReader
+    from scribengin.spark.program import SourceRef
+
+
+class Feed:
+    """One source of one Query. A position is the number of entries that are behind; used by one thread.
+
+    `final` (`--once`): what is there now is all there will be, and waits for nothing to settle.
+    """
+
+    def __init__(self, ref: SourceRef, log: Path, limits: Limits, *, final: bool = False) -> None:
+        self.node = ref.node
+        self.final = final
+        self._log = SourceLog(log, ref.node)
+        self._limits = limits
+        self._reader: SourceReader = open_source(ref.type, ref.place).reader()
+        self._restored = 0
+
+    def next(self, start: int) -> int:
+        """The end of the next Batch that begins at `start`: one entry further, or `start` where nothing is new."""
+        self._restore(start)
+        if self._log.length() <= start and not self._take():
+            return start
+        return start + 1
+
+    def fill(self) -> None:
+        """Log all there is now, an entry a Batch. What comes later is for the next run."""
+        self._restore(self._log.length())
+        while self._take():
+            pass
+
+    def exhausted(self, start: int) -> bool:
+        """True where neither the log nor the source has anything behind `start`; a source with a rate has more, later."""
+        return self._log.length() <= start and not self._reader.backlog().rows
+
+    def backlog(self, start: int) -> dict[str, Any]:
+        """What waits behind `start`: in the log, and seen by the source; as `Backlog`'s fields."""
+        waits = asdict(self._reader.backlog())
+        for stream in self._log.range(start, self._log.length()):
+            for figure, amount in (("files", stream.files), ("bytes", stream.bytes), ("rows", stream.rows)):
+                if waits[figure] is not None and amount is not None:
+                    waits[figure] += amount
+        return waits
+
+    def notices(self) -> list[str]:
+        """Sentences that a person should see once."""
+        return self._reader.notices()
+
+    def _take(self) -> bool:
+        """Log what the source proposes as the next entry; False where it has nothing new."""
+        streams = self._reader.split(self._limits, final=self.final)
+        if not streams:
+            return False
+        # the reader counts its own proposal as handed out: were another driver's the first in the log, its decision would win too,
+        # and this one would stop there
+        self._log.append(self._restored, streams)
+        self._restored += 1
+        faults.reached("source.logged")
+        return True
+
+    def _restore(self, number: int) -> None:
+        if self._restored >= number:
+            return
+        if self._log.length() < number:
+            raise StateError(
+                f'source "{self.node}": the last decided batch ended at entry {number}, the source\'s log ends at {self._log.length()}',
+                remedy="restore the state folder as a whole; its parts belong together",
+            )
+        self._reader.restore(islice(self._log.entries(self._restored), number - self._restored))
+        self._restored = number

@@ -1,0 +1,95 @@
+"""What a Batch reads: asked at its entry, before anything is staged.
+
+A stateless Query is fed by its driver: Spark's clock source only opens Batches, and the entries of the source logs say what is in
+them. It waits inside the open Batch until something is new, so that an idle Query costs one look at the source per poll and no
+Batch at all. A stateful Query reads descriptors as a stream, since Spark must see the rows; its ranges are Spark's offsets.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from scribengin.spark.offsets import batch_offsets
+from scribengin.state.contract import SourceRange
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Callable, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from scribengin.spark.feed import Feed
+    from scribengin.state.contract import Decision
+
+POLL_S = 0.1
+"""How often an idle source is asked, unless a trigger says otherwise."""
+
+
+class StopRequested(Exception):  # noqa: N818
+    """Raised at a Batch's entry, before anything is staged: the Batch stays in Spark's log and runs at the next start."""
+
+
+class Exhausted(Exception):  # noqa: N818
+    """Raised at a Batch's entry under `--once`, when all that was there is through."""
+
+
+class Ranges(Protocol):
+    """Where Batches get their input from."""
+
+    def take(self, df: DataFrame, last: Decision | None) -> tuple[SourceRange, ...]:
+        """The ranges of the Batch that is open. Raises StopRequested or Exhausted."""
+
+
+@dataclass(slots=True)
+class OffsetRanges:
+    """Of a stateful Query: the offsets of the running query itself."""
+
+    spark: SparkSession
+    sources: Sequence[str]
+
+    def take(self, df: DataFrame, last: Decision | None) -> tuple[SourceRange, ...]:  # noqa: ARG002
+        """Spark's offsets; `offsets/` may have been rewritten, the query in memory was not."""
+        query_id = df.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+        starts, ends = batch_offsets(self.spark, str(query_id))
+        return tuple(SourceRange(source, starts.get(source, 0), ends.get(source, starts.get(source, 0))) for source in self.sources)
+
+
+@dataclass(slots=True)
+class FedRanges:
+    """Of a stateless Query: the next entry of each source's log. `on_wait` hears backlog and notices at every look."""
+
+    feeds: Sequence[Feed]
+    trigger_s: float
+    once: bool
+    stop: threading.Event
+    on_look: Callable[[dict[str, dict[str, Any]], list[str], bool], None]
+    _begun: float = field(default=0.0)
+    _filled: bool = field(default=False)
+
+    def take(self, df: DataFrame, last: Decision | None) -> tuple[SourceRange, ...]:  # noqa: ARG002
+        """Wait for something new, and for the trigger."""
+        starts = {each.source: each.end for each in last.sources} if last is not None else {}
+        if self.once and not self._filled:
+            for feed in self.feeds:
+                feed.fill()
+            self._filled = True
+        elif not self.once:
+            self.stop.wait(max(0.0, self._begun + self.trigger_s - time.monotonic()))
+        while True:
+            if self.stop.is_set():
+                raise StopRequested
+            ranges = tuple(SourceRange(feed.node, start := starts.get(feed.node, 0), feed.next(start)) for feed in self.feeds)
+            new = any(each.end > each.start for each in ranges)
+            self._look(starts, waits=not new)
+            if new:
+                self._begun = time.monotonic()
+                return ranges
+            if self.once and all(feed.exhausted(starts.get(feed.node, 0)) for feed in self.feeds):
+                raise Exhausted
+            self.stop.wait(max(POLL_S, self.trigger_s) if not self.once else POLL_S)
+
+    def _look(self, starts: dict[str, int], *, waits: bool) -> None:
+        backlog = {feed.node: feed.backlog(starts.get(feed.node, 0)) for feed in self.feeds}
+        self.on_look(backlog, [notice for feed in self.feeds for notice in feed.notices()], waits)
