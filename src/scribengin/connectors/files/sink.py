@@ -88,25 +88,30 @@ class FilesSink:
 
     def audit(self, *, lineage: str, decided: Iterable[Decided]) -> Iterator[Published]:
         """Read every committed file again; see `sink_audit`."""
-        return audit_files(self.path, self._of(lineage).commits, self.format, decided)
+        others = [each.commits for each in self._lineages() if each.path.name != lineage]
+        return audit_files(self.path, self._of(lineage).commits, self.format, decided, others=others)
 
     def clear(self) -> int:
         """Delete every file that a commit record of any lineage names, and the records (`reset --outputs`); returns how many files."""
-        internal = self.path / INTERNAL
         deleted = 0
-        for name in names_in(internal):
-            for _, record in _Lineage(internal / name).commits.since():
+        for lineage in self._lineages():
+            for _, record in lineage.commits.since():
                 for file in record["files"]:
                     final = self.path / file["name"]
                     deleted += final.exists()
                     final.unlink(missing_ok=True)
                     _remove_empty(final.parent, self.path)
-        remove_tree(internal)
+        remove_tree(self.path / INTERNAL)
         return deleted
 
     @property
     def _owner_file(self) -> Path:
         return self.path / INTERNAL / "owner.json"
+
+    def _lineages(self) -> list[_Lineage]:
+        """Every lineage that has written here."""
+        internal = self.path / INTERNAL
+        return [_Lineage(internal / name) for name in sorted(names_in(internal)) if (internal / name).is_dir()]
 
     def _of(self, lineage: str) -> _Lineage:
         return _Lineage(self.path / INTERNAL / lineage)

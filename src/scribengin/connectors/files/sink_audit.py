@@ -18,12 +18,15 @@ if TYPE_CHECKING:
 _BLOCK = 1 << 20
 
 
-def audit_files(path: Path, commits: NumberedLog, format: str, decided: Iterable[Decided]) -> Iterator[Published]:
+def audit_files(
+    path: Path, commits: NumberedLog, format: str, decided: Iterable[Decided], *, others: Iterable[NumberedLog] = ()
+) -> Iterator[Published]:
     """A Published per decided Batch, in order; then one with number -1 where files stand there that no commit record names.
 
     Rows are counted in the files, where the format tells them without decoding (JSON, text, Parquet); else they are the receipts'.
+    `others` are the commit records of other lineages of the same place.
     """
-    named: set[str] = set()
+    named = {file["name"] for log in others for _, record in log.since() for file in record["files"]}
     records = commits.since()
     record = next(records, None)
     for each in decided:
@@ -41,7 +44,7 @@ def audit_files(path: Path, commits: NumberedLog, format: str, decided: Iterable
         record = next(records, None)
     strange = sorted(name for name in _parts(path, "") if name not in named)
     if strange:
-        yield Published(-1, 0, tuple(f"{path / name}: no batch of this lineage has written it" for name in strange[:20]))
+        yield Published(-1, 0, tuple(f"{path / name}: no batch has written it" for name in strange[:20]))
 
 
 def _undecided(number: int, record: Mapping[str, Any], named: set[str]) -> Published:

@@ -1,0 +1,375 @@
+import datetime as dt
+import errno
+import json
+import os
+import pickle
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scribengin.connectors.contract import BatchId, Decided, Place, Receipt
+from scribengin.connectors.files import sink_stream
+from scribengin.connectors.files.options import SINK
+from scribengin.connectors.files.sink import FilesSink
+from scribengin.connectors.files.sink_partition import Partitions, escape
+from scribengin.core import faults, numbered_log
+from scribengin.core.errors import EnvironmentFault, FencedError, Refused, StateError
+from scribengin.core.types import arrow_schema, parse_schema
+
+SCHEMA = parse_schema("id BIGINT, country STRING, day DATE")
+LINEAGE = "l1"
+
+
+def rows(*ids: int, country: str | None = "DE", day: dt.date | None = dt.date(2026, 1, 1)) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist([{"id": i, "country": country, "day": day} for i in ids], schema=arrow_schema(SCHEMA))
+
+
+def make(folder: Path, *, lineage: str = LINEAGE, prepare: bool = True, node: str = "kept", **options: Any) -> FilesSink:
+    sink = FilesSink(Place(node, folder, SINK.filled({"path": "out", "format": "json"} | options)))
+    if prepare:
+        sink.prepare(owner="me", lineage=lineage)
+    return sink
+
+
+def batch(number: int, *, lineage: str = LINEAGE, term: int = 1) -> BatchId:
+    return BatchId("f", "q", lineage, number, term)
+
+
+def stage(sink: FilesSink, id_: BatchId, *batches: pa.RecordBatch, unit: int = 0, attempt: str = "a") -> Receipt:
+    stream = pickle.loads(pickle.dumps(sink)).stream(id_, unit, attempt, SCHEMA)
+    for each in batches:
+        stream.write(each)
+    return stream.close()
+
+
+def decide(sink: FilesSink, number: int, *batches: pa.RecordBatch, attempt: str = "a", term: int = 1, hash_: str = "h") -> Decided:
+    id_ = batch(number, term=term)
+    return Decided(id_, f"{hash_}{number}", (stage(sink, id_, *batches, attempt=attempt),))
+
+
+def visible(folder: Path) -> list[str]:
+    top = folder / "out"
+    files = (path.relative_to(top) for path in top.rglob("*") if path.is_file())
+    return sorted(str(path) for path in files if not path.parts[0].startswith("_"))
+
+
+def ids(folder: Path) -> list[int]:
+    return [json.loads(line)["id"] for name in visible(folder) for line in (folder / "out" / name).read_text().splitlines()]
+
+
+def internal(folder: Path, under: str) -> list[Path]:
+    return [path for path in (folder / "out" / "_scribengin" / LINEAGE / under).rglob("*") if path.is_file()]
+
+
+def test_nothing_is_visible_before_publish_and_everything_after(tmp_path: Path) -> None:
+    sink = make(tmp_path)
+    decided = decide(sink, 0, rows(1, 2), rows(3))
+    assert visible(tmp_path) == []
+    (staged,) = internal(tmp_path, "staged")
+    assert staged.suffix == ""
+    sink.publish(decided)
+    (name,) = visible(tmp_path)
+    assert name.startswith("part-0000000000-00000-000")
+    assert name.endswith(".jsonl")
+    assert ids(tmp_path) == [1, 2, 3]
+    assert internal(tmp_path, "staged") == []
+
+
+def test_names_in_order_are_batches_units_and_rows_in_order(tmp_path: Path) -> None:
+    sink = make(tmp_path)
+    for number in (0, 1, 2):
+        receipts = tuple(
+            stage(sink, batch(number), rows(1000 * number + 10 * unit, 1000 * number + 10 * unit + 1), unit=unit) for unit in (0, 1, 11)
+        )
+        sink.publish(Decided(batch(number), f"h{number}", receipts))
+    assert ids(tmp_path) == sorted(ids(tmp_path))
+    assert len(ids(tmp_path)) == 18
+
+
+def test_the_final_name_is_the_same_for_every_attempt_and_the_staged_one_never(tmp_path: Path) -> None:
+    sink = make(tmp_path)
+    first, second = stage(sink, batch(0), rows(1), attempt="a"), stage(sink, batch(0), rows(1), attempt="b")
+    assert first.segments[0]["name"] == second.segments[0]["name"]
+    assert first.segments[0]["staged"] != second.segments[0]["staged"]
+
+
+def test_a_unit_without_rows_leaves_no_file_and_its_batch_is_recorded(tmp_path: Path) -> None:
+    sink = make(tmp_path)
+    decided = decide(sink, 0, rows())
+    assert decided.receipts == (Receipt("kept", 0, 0, 0, ()),)
+    sink.publish(decided)
+    assert visible(tmp_path) == []
+    assert len(internal(tmp_path, "batches")) == 1
+    assert [each.violations for each in sink.audit(lineage=LINEAGE, decided=[decided])] == [()]
+
+
+def test_publishing_again_changes_nothing(tmp_path: Path) -> None:
+    sink = make(tmp_path)
+    decided = decide(sink, 0, rows(1, 2))
+    sink.publish(decided)
+    before = (tmp_path / "out" / visible(tmp_path)[0]).stat()
+    make(tmp_path).publish(decided)
+    make(tmp_path).recover(decided, lineage=LINEAGE, before=1)
+    after = (tmp_path / "out" / visible(tmp_path)[0]).stat()
+    assert (before.st_ino, before.st_mtime_ns) == (after.st_ino, after.st_mtime_ns)
+
+
+def test_renames_that_a_crash_cut_off_are_completed(tmp_path: Path) -> None:
+    sink = make(tmp_path, partition_by=("country",))
+    decided = decide(sink, 0, rows(1, country="DE"), rows(2, country="FR"), rows(3, country="IT"))
+    faults.arm("publish.renamed@2:enospc")
+    try:
+        with pytest.raises(OSError, match="No space"):
+            sink.publish(decided)
+    finally:
+        faults.arm("")
+    assert len(visible(tmp_path)) == 2
+    make(tmp_path, partition_by=("country",)).recover(decided, lineage=LINEAGE, before=1)
+    assert len(visible(tmp_path)) == 3
+    assert internal(tmp_path, "staged") == []
+
+
+def test_a_batch_decided_otherwise_is_fenced(tmp_path: Path) -> None:
+    sink = make(tmp_path)
+    decided = decide(sink, 0, rows(1), attempt="a")
+    sink.publish(decided)
+    with pytest.raises(FencedError, match="another hash"):
+        sink.publish(replace(decided, input_hash="other"))
+    with pytest.raises(FencedError, match="another files"):
+        sink.publish(decide(sink, 0, rows(1), attempt="b"))
+    assert ids(tmp_path) == [1]
+
+
+def test_an_older_batch_and_an_older_term_are_fenced(tmp_path: Path) -> None:
+    sink = make(tmp_path)
+    sink.publish(decide(sink, 3, rows(3), term=5))
+    with pytest.raises(FencedError, match="batch 3 stands there already"):
+        sink.publish(decide(sink, 2, rows(2), term=5))
+    with pytest.raises(FencedError, match="newer term 5"):
+        sink.publish(decide(sink, 4, rows(4), term=4))
+    assert ids(tmp_path) == [3]
+
+
+def test_another_lineage_owner_or_sink_is_refused_unless_adopted(tmp_path: Path) -> None:
+    old = make(tmp_path)
+    first = decide(old, 0, rows(1))
+    old.publish(first)
+    with pytest.raises(Refused, match="another lineage"):
+        make(tmp_path, lineage="l2")
+    with pytest.raises(Refused, match="another installation"):
+        make(tmp_path, prepare=False).prepare(owner="you", lineage=LINEAGE)
+    with pytest.raises(Refused, match="another lineage"):
+        make(tmp_path, node="other")
+    new = make(tmp_path, prepare=False)
+    new.prepare(owner="me", lineage="l2", adopt=True)
+    new.publish(Decided(batch(0, lineage="l2"), "h0", (stage(new, batch(0, lineage="l2"), rows(7)),)))
+    assert sorted(ids(tmp_path)) == [1, 7]
+    assert all(each.number >= 0 and not each.violations for each in old.audit(lineage=LINEAGE, decided=[first]))
+    with pytest.raises(FencedError, match="another lineage"):
+        old.publish(decide(old, 1, rows(2)))
+    with pytest.raises(Refused, match="has taken"):
+        make(tmp_path, prepare=False).prepare(owner="me", lineage=LINEAGE, adopt=True)
+
+
+@pytest.mark.parametrize("name", ["part-0.jsonl", "day=2026-01-01/part-0.jsonl", "a=1/b=2/x"])
+def test_files_that_nobody_has_signed_are_refused(tmp_path: Path, name: str) -> None:
+    file = tmp_path / "out" / name
+    file.parent.mkdir(parents=True)
+    file.touch()
+    with pytest.raises(Refused, match="nothing says who wrote it"):
+        make(tmp_path)
+
+
+def test_a_file_that_is_gone_in_both_forms_is_told(tmp_path: Path) -> None:
+    sink = make(tmp_path)
+    decided = decide(sink, 0, rows(1))
+    internal(tmp_path, "staged")[0].unlink()
+    with pytest.raises(StateError, match="is missing, and its staged form"):
+        sink.publish(decided)
+
+
+def test_a_strange_file_of_the_same_name_is_not_overwritten(tmp_path: Path) -> None:
+    sink = make(tmp_path)
+    decided = decide(sink, 0, rows(1))
+    strange = tmp_path / "out" / decided.receipts[0].segments[0]["name"]
+    strange.write_text("mine")
+    with pytest.raises(StateError, match="is there already"):
+        sink.publish(decided)
+    assert strange.read_text() == "mine"
+
+
+def test_recovery_deletes_what_decided_batches_left_and_nothing_of_an_undecided_one(tmp_path: Path) -> None:
+    sink = make(tmp_path)
+    decided = decide(sink, 0, rows(1), attempt="a")
+    stage(sink, batch(0), rows(1), attempt="failed")
+    stage(sink, batch(1), rows(2), attempt="sleeping")
+    sink.recover(decided, lineage=LINEAGE, before=1)
+    assert [path.name for path in internal(tmp_path, "staged")] == ["00000-sleeping-00000"]
+    assert ids(tmp_path) == [1]
+
+
+def test_an_aborted_stream_leaves_nothing(tmp_path: Path) -> None:
+    sink = make(tmp_path, partition_by=("country",))
+    stream = sink.stream(batch(0), 0, "a", SCHEMA)
+    stream.write(rows(1, country="DE"))
+    stream.write(rows(2, country="FR"))
+    stream.abort()
+    assert internal(tmp_path, "staged") == []
+    sink.stream(batch(0), 1, "b", SCHEMA).abort()
+
+
+@pytest.mark.parametrize("format", ["json", "csv", "parquet"])
+def test_a_full_disk_is_told_and_leaves_nothing(tmp_path: Path, format: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(self: Any, data: Any) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    sink = make(tmp_path, format=format)
+    stream = sink.stream(batch(0), 0, "a", SCHEMA)
+    monkeypatch.setattr(sink_stream._SummedFile, "write", full)
+    with pytest.raises(EnvironmentFault, match='sink "kept": No space left on device'):
+        _write_and_close(stream)
+    stream.abort()
+    assert internal(tmp_path, "staged") == []
+    assert visible(tmp_path) == []
+
+
+def _write_and_close(stream: sink_stream.FilesSinkStream) -> None:
+    stream.write(rows(*range(1000)))
+    stream.close()
+
+
+FORMATS = [
+    ("json", "none", ".jsonl"),
+    ("json", "gzip", ".jsonl.gz"),
+    ("json", "zstd", ".jsonl.zst"),
+    ("csv", "auto", ".csv"),
+    ("csv", "gzip", ".csv.gz"),
+    ("parquet", "auto", ".parquet"),
+    ("parquet", "snappy", ".parquet"),
+]
+
+
+@pytest.mark.parametrize("partition_by", [(), ("country",), ("country", "day")])
+@pytest.mark.parametrize(("format", "compression", "suffix"), FORMATS)
+def test_a_foreign_reader_reads_every_format(
+    tmp_path: Path, format: str, compression: str, suffix: str, partition_by: Sequence[str]
+) -> None:
+    sink = make(tmp_path, format=format, compression=compression, partition_by=partition_by)
+    written = [rows(1, 2, country="DE"), rows(3, country=None), rows(4, country="FR", day=None)]
+    decided = decide(sink, 0, *written)
+    sink.publish(decided)
+    stage(sink, batch(1), rows(99))
+    assert all(name.endswith(suffix) for name in visible(tmp_path))
+    assert [(each.rows, each.violations) for each in sink.audit(lineage=LINEAGE, decided=[decided])] == [(4, ())]
+    if compression == "zstd" or (format == "csv" and compression == "gzip"):
+        return  # pyarrow's reader does not take them by their names
+    partitioning = ds.partitioning(flavor="hive") if partition_by else None
+    table = ds.dataset(tmp_path / "out", format=format, partitioning=partitioning).to_table()
+    assert sorted(table.column("id").to_pylist()) == [1, 2, 3, 4]
+    countries = dict(zip(table.column("id").to_pylist(), table.column("country").to_pylist(), strict=True))
+    assert {id_: country or None for id_, country in countries.items()} == {1: "DE", 2: "DE", 3: None, 4: "FR"}
+
+
+def test_partition_folders_are_named_as_hive_names_them(tmp_path: Path) -> None:
+    sink = make(tmp_path, partition_by=("country", "day"))
+    decided = decide(sink, 0, rows(1, country="a/b:c"), rows(2, country=None, day=None), rows(3, country="ü x"))
+    sink.publish(decided)
+    assert {str(Path(name).parent) for name in visible(tmp_path)} == {
+        "country=a%2Fb%3Ac/day=2026-01-01",
+        "country=__HIVE_DEFAULT_PARTITION__/day=__HIVE_DEFAULT_PARTITION__",
+        "country=ü x/day=2026-01-01",
+    }
+    assert "country" not in (tmp_path / "out" / visible(tmp_path)[0]).read_text()
+
+
+def test_many_partitions_keep_few_files_open_and_the_order_of_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sink_stream, "MAX_OPEN", 3)
+    sink = make(tmp_path, partition_by=("country",))
+    stream = sink.stream(batch(0), 0, "a", SCHEMA)
+    for id_ in range(40):
+        stream.write(rows(id_, country=f"c{id_ % 8}"))
+        assert len(stream._open) <= 3
+    sink.publish(Decided(batch(0), "h", (stream.close(),)))
+    for country in range(8):
+        folder = tmp_path / "out" / f"country=c{country}"
+        found = [json.loads(line)["id"] for path in sorted(folder.iterdir()) for line in path.read_text().splitlines()]
+        assert found == list(range(country, 40, 8))
+
+
+@given(st.lists(st.tuples(st.one_of(st.none(), st.text(max_size=5)), st.one_of(st.none(), st.dates())), max_size=50))
+def test_splitting_loses_and_reorders_nothing(values: list[tuple[str | None, dt.date | None]]) -> None:
+    batch_ = pa.RecordBatch.from_pylist([{"id": i, "country": c, "day": d} for i, (c, d) in enumerate(values)], schema=arrow_schema(SCHEMA))
+    seen: dict[str, list[int]] = {}
+    for folder, part in Partitions(SCHEMA, ("country", "day")).split(batch_):
+        assert folder not in seen
+        assert part.schema.names == ["id"]
+        seen[folder] = part.column("id").to_pylist()
+    expected: dict[str, list[int]] = {}
+    null = "__HIVE_DEFAULT_PARTITION__"
+    for i, (country, day) in enumerate(values):
+        expected.setdefault(f"country={escape(country) if country else null}/day={day.isoformat() if day else null}/", []).append(i)
+    assert seen == expected
+
+
+@pytest.mark.parametrize(
+    ("columns", "why"), [(("town",), "is no column"), (("tags",), "ARRAY<STRING>"), (("id", "country", "tags"), "ARRAY")]
+)
+def test_columns_that_cannot_name_folders_are_refused(columns: tuple[str, ...], why: str) -> None:
+    with pytest.raises(Refused, match=why):
+        Partitions(parse_schema("id BIGINT, country STRING, tags ARRAY<STRING>"), columns)
+
+
+def test_partitioning_by_every_column_is_refused() -> None:
+    with pytest.raises(Refused, match="nothing is left"):
+        Partitions(parse_schema("id BIGINT, country STRING"), ("id", "country"))
+
+
+def test_audit_names_what_is_missing_changed_or_strange(tmp_path: Path) -> None:
+    sink = make(tmp_path)
+    decided = [decide(sink, number, rows(number)) for number in range(5)]
+    for each in decided[:4]:
+        sink.publish(each)
+    names = visible(tmp_path)
+    (tmp_path / "out" / names[0]).unlink()
+    whole = (tmp_path / "out" / names[1]).read_text()
+    (tmp_path / "out" / names[1]).write_text(whole.replace('"id":1', '"id":9'))
+    (tmp_path / "out" / names[2]).write_text(whole + "more")
+    (tmp_path / "out" / "part-strange.jsonl").touch()
+    told = {each.number: each.violations for each in sink.audit(lineage=LINEAGE, decided=decided)}
+    assert "is missing: 1 rows" in told[0][0]
+    assert "was changed after it was written" in told[1][0]
+    assert "bytes" in told[2][0]
+    assert told[3] == ()
+    assert "decided, but not published" in told[4][0]
+    assert "no batch has written it" in told[-1][0]
+
+
+def test_old_commit_records_are_folded_and_a_driver_that_slept_withdraws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(numbered_log, "CHUNK", 5)
+    sink = make(tmp_path)
+    decided = [decide(sink, number, rows(number)) for number in range(20)]
+    for each in decided:
+        sink.publish(each)
+    assert len(list((tmp_path / "out/_scribengin" / LINEAGE / "batches").glob("*.json"))) == 5
+    assert ids(tmp_path) == list(range(20))
+    assert all(each.violations == () for each in sink.audit(lineage=LINEAGE, decided=decided))
+    with pytest.raises(FencedError):
+        sink.publish(decide(sink, 2, rows(2), attempt="slept"))
+    assert ids(tmp_path) == list(range(20))
+
+
+def test_clear_deletes_what_was_committed_and_nothing_else(tmp_path: Path) -> None:
+    sink = make(tmp_path, partition_by=("country",))
+    sink.publish(decide(sink, 0, rows(1), rows(2, country="FR")))
+    (tmp_path / "out" / "notes.txt").touch()
+    assert sink.clear() == 2
+    assert visible(tmp_path) == ["notes.txt"]
+    assert not (tmp_path / "out" / "_scribengin").exists()
+    make(tmp_path, lineage="l2")

@@ -1,0 +1,193 @@
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from scribengin.core.errors import Refused, StateError
+from scribengin.state.audit import audit_query
+from scribengin.state.contract import Counts, DeadLetter
+from scribengin.state.dead import DeadWriter, find_letters, purge_dead, read_letters
+from scribengin.state.decisions import Decisions
+from scribengin.state.folder import QueryFolder, StateFolder
+from scribengin.state.ledger import Ledger, balance, read_batches, read_totals
+from scribengin.state.lineage import open_lineage, read_lineage
+from scribengin.testing.protocol import SOURCE, STEP, Driver, Job
+
+FEEDERS = {STEP: [SOURCE]}
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Job:
+    job = Job(tmp_path / "state", tmp_path / "out", batches=4, rows=40)
+    Driver(job).run()
+    return job
+
+
+def violations(job: Job) -> tuple[str, ...]:
+    lineage = read_lineage(job.query)
+    assert lineage is not None
+    return audit_query(job.query, Driver(job).sinks, lineage=lineage.id, feeders=FEEDERS).violations
+
+
+def test_a_whole_lineage_balances(job: Job) -> None:
+    lineage = read_lineage(job.query)
+    assert lineage is not None
+    report = audit_query(job.query, Driver(job).sinks, lineage=lineage.id, feeders=FEEDERS)
+    assert report.balanced
+    assert report.totals.batches == 4
+    assert sum(sink.found for sink in report.sinks) + report.dead_found == 4 * 2 * 40
+    assert [sink.decided for sink in report.sinks] == [sink.found for sink in report.sinks]
+
+
+def test_an_audit_names_an_output_file_that_is_gone(job: Job) -> None:
+    file = next((job.out / "heads").glob("part-*"))
+    file.unlink()
+    (told,) = violations(job)
+    assert told.startswith(f'sink "heads": {file} is missing:')
+
+
+def test_an_audit_names_dead_letters_that_were_changed_or_lost(job: Job) -> None:
+    first, second, *_ = sorted(job.query.dead.glob("*/*.jsonl"))
+    first.unlink()
+    second.write_bytes(second.read_bytes().replace(b"edge", b"Edge"))
+    told = violations(job)
+    assert any(str(first) in text and "are missing" in text for text in told)
+    assert any(str(second) in text and "were changed" in text for text in told)
+
+
+def test_an_audit_names_a_decision_that_is_missing_and_what_is_not_published(job: Job) -> None:
+    (job.query.decisions / "0000000001.json").unlink()
+    assert any("batch 1 has no decision record" in text for text in violations(job))
+
+
+def test_a_running_flow_is_audited_up_to_what_must_be_published(job: Job) -> None:
+    lineage = read_lineage(job.query)
+    assert lineage is not None
+    decisions = Decisions(job.query.decisions)
+    newest = decisions.newest()
+    assert newest is not None
+    decisions.decide(replace(newest, batch=replace(newest.batch, number=4), dead=()))
+    sinks = Driver(job).sinks
+    assert audit_query(job.query, sinks, lineage=lineage.id, running=True).balanced
+    assert any("batch 4 is decided, but not published" in text for text in audit_query(job.query, sinks, lineage=lineage.id).violations)
+
+
+def test_a_ledger_reads_only_what_is_new(job: Job) -> None:
+    ledger = Ledger(job.query)
+    assert ledger.read() == read_totals(job.query)
+    Driver(replace(job, batches=6)).run()
+    assert ledger.read() == read_totals(job.query)
+    assert ledger.read().batches == 6
+    assert [each.batch.number for each in read_batches(job.query, since=4)] == [4, 5]
+
+
+@pytest.mark.parametrize(
+    ("counts", "said"),
+    [
+        ({"a": Counts(rows_in=10, out=7, filtered=2, dead=1)}, []),
+        ({"a": Counts(rows_in=10, made=5, out=15)}, []),
+        ({"a": Counts(rows_in=10, out=7, filtered=2)}, ['"a": 10 in, but 7 out + 2 filtered + 0 dead: 1 row is missing']),
+        ({"a": Counts(rows_in=10, made=2, out=14)}, ['"a": 10 in + 2 made, but 14 out + 0 filtered + 0 dead: 2 rows are too many']),
+    ],
+)
+def test_a_stateless_node_gives_what_it_took(counts: dict[str, Counts], said: list[str]) -> None:
+    assert balance(counts) == said
+
+
+def test_a_stateful_node_must_have_met_all_that_its_feeders_gave() -> None:
+    counts = {"a": Counts(rows_in=10, out=10), "agg": Counts(rows_in=7, late=2, dead=1, out=3, held=4)}
+    assert balance(counts, stateful={"agg"}, feeders={"agg": ["a"]}) == []
+    counts["agg"].late = 0
+    assert balance(counts, stateful={"agg"}, feeders={"agg": ["a"]}) == [
+        '"agg": "a" put out 10, but 7 in + 0 late + 1 dead arrived: 2 rows are missing'
+    ]
+
+
+def test_rows_lost_between_two_nodes_are_found_unless_a_branch_feeds_them() -> None:
+    counts = {"a": Counts(rows_in=10, out=10), "b": Counts(rows_in=9, out=9)}
+    assert balance(counts, feeders={"b": ["a"]}) == ['"b": "a" put out 10, but 9 in arrived: 1 row is missing']
+    assert balance(counts, feeders={"b": ["a.big"]}) == []
+
+
+def test_dead_letters_come_back_with_their_bytes(job: Job) -> None:
+    letters = list(read_letters(job.query))
+    assert list(read_letters(job.query, start=3, limit=2)) == letters[3:5]
+    assert list(find_letters(job.query, letters[0].id)) == [letters[0]]
+    with pytest.raises(StopIteration):
+        next(find_letters(job.query, "nothing has this id"))
+
+
+def letter(batch: int, payload: bytes = b"x") -> DeadLetter:
+    return DeadLetter("s/f:1#x", "q", batch, "x", "bad", "m", payload=payload)
+
+
+@pytest.mark.parametrize("payload", [b"", b"plain", "ünï\u2028code\n".encode(), b"\xff\x00\xfe"])
+def test_any_payload_survives(tmp_path: Path, payload: bytes, job: Job) -> None:
+    writer = DeadWriter(job.query.dead, "mine")
+    writer.write(letter(4, payload))
+    writer.write(letter(4, payload))
+    segment = writer.close()
+    assert segment is not None
+    newest = Decisions(job.query.decisions).newest()
+    assert newest is not None
+    Decisions(job.query.decisions).decide(replace(newest, batch=replace(newest.batch, number=4), dead=(segment,)))
+    assert [each.payload for each in read_letters(job.query)][-2:] == [payload, payload]
+
+
+def test_letters_of_attempts_that_nobody_decided_are_never_read_and_are_purged(job: Job) -> None:
+    before = list(read_letters(job.query))
+    for batch, attempt in ((2, "failed"), (4, "sleeping")):
+        writer = DeadWriter(job.query.dead, attempt)
+        writer.write(letter(batch))
+        writer.close()
+    assert list(read_letters(job.query)) == before
+    (job.query.dead / "purged").unlink(missing_ok=True)
+    assert purge_dead(job.query) == 1
+    assert purge_dead(job.query) == 0
+    assert list(job.query.dead.glob("*/failed.jsonl")) == []
+    assert len(list(job.query.dead.glob("*/sleeping.jsonl"))) == 1
+    assert list(read_letters(job.query)) == before
+
+
+def test_a_writer_without_letters_makes_no_file_and_an_aborted_one_leaves_none(tmp_path: Path) -> None:
+    assert DeadWriter(tmp_path / "dead", "a").close() is None
+    DeadWriter(tmp_path / "dead", "a").abort()
+    writer = DeadWriter(tmp_path / "dead", "b")
+    writer.write(letter(0))
+    writer.abort()
+    assert list((tmp_path / "dead").rglob("*")) == []
+
+
+def open_(query: QueryFolder, **changed: str) -> str:
+    given = {"owner": "me", "fingerprint": "p1", "state_fingerprint": "s1"} | changed
+    return open_lineage(query, sources=["s"], **given).id
+
+
+def test_a_lineage_is_begun_once_and_takes_over_a_new_plan(tmp_path: Path) -> None:
+    query = StateFolder(tmp_path, "f").query("q")
+    assert read_lineage(query) is None
+    id_ = open_(query)
+    assert open_(query, fingerprint="p2") == id_
+    found = read_lineage(query)
+    assert found is not None
+    assert found.fingerprint == "p2"
+    assert [each.name for each in StateFolder(tmp_path, "f").queries()] == ["q"]
+
+
+def test_a_changed_stateful_step_on_an_old_checkpoint_is_refused(tmp_path: Path) -> None:
+    query = StateFolder(tmp_path, "f").query("q")
+    open_(query)
+    open_(query, state_fingerprint="s2")  # no checkpoint yet: nothing would be mixed
+    query.checkpoint.mkdir()
+    with pytest.raises(Refused, match="means something else"):
+        open_(query, state_fingerprint="s1")
+    with pytest.raises(Refused, match="belongs to another installation"):
+        open_(query, owner="you", state_fingerprint="s2")
+
+
+def test_an_edited_lineage_is_told(tmp_path: Path) -> None:
+    query = StateFolder(tmp_path, "f").query("q")
+    open_(query)
+    query.lineage.write_bytes(query.lineage.read_bytes().replace(b'"p1"', b'"p9"'))
+    with pytest.raises(StateError, match="was changed"):
+        read_lineage(query)
