@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 from scribengin.core.errors import InputError
+from scribengin.core.problems import Problem
 from scribengin.spec.document import Document
 from scribengin.spec.nodes import Mapping, Node, Scalar
 
@@ -24,14 +25,29 @@ def format_text(text: str, file: str = "flow.yaml") -> str:
         raise InputError(errors)
     if before.root is None:
         return text
+    from ruamel.yaml.error import YAMLError
+
     laid_out = text
     for _ in range(4):  # comments behind values settle in their columns after the values did
-        again = _comments_with_their_lines(laid_out, _round_trip(laid_out))
+        try:
+            again = _comments_with_their_lines(laid_out, _round_trip(laid_out))
+        except YAMLError as error:
+            mark = getattr(error, "problem_mark", None)
+            raise _refusal(before, mark.index if mark else 0, "some readers of YAML refuse this") from error
         if again == laid_out:
             break
         laid_out = again
-    assert _data(Document(laid_out, file).root) == _data(before.root), "fmt must not change what a file says"
+    else:
+        raise _refusal(before, 0, "its comments find no settled place")
+    if _data(Document(laid_out, file).root) != _data(before.root):
+        raise _refusal(before, 0, "laying it out would change what it says")
     return laid_out
+
+
+def _refusal(document: Document, offset: int, why: str) -> InputError:
+    place = document.place(min(offset, len(document.text)))
+    remedy = "mend what `scribengin validate` tells first, or lay it out by hand"
+    return InputError([Problem("fmt-refused", place, f"the file is not laid out: {why}", remedy)])
 
 
 def _round_trip(text: str) -> str:

@@ -328,6 +328,14 @@ CATALOG: tuple[Entry, ...] = (
         severity="warning",
     ),
     Entry(
+        "fmt-refused",
+        "A file that `fmt` leaves alone",
+        "Some texts are read in two ways by different readers of YAML, or lose something when they are laid out.",
+        "Mend what `validate` tells first; quote what is odd; or lay the file out by hand.",
+        "",
+        slot="file",
+    ),
+    Entry(
         "sink-left-out",
         "A sink that no flow has",
         "In the Python form a sink was made by `.to(…)` and not handed to `Flow(…)`: its rows would silently be missing.",
