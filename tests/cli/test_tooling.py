@@ -46,3 +46,14 @@ def test_without_a_fit_python_setup_says_what_to_install(tmp_path):
     assert ended.returncode != 0
     assert "No Python 3.11 or newer" in ended.stderr
     assert not (tmp_path / ".venv").exists()
+
+
+def test_the_programs_that_make_starts_are_there():
+    makefile = (ROOT / "Makefile").read_text()
+    scripts = re.findall(r"\$\(BIN\)/python ((?:\w+/)+\w+\.py)", makefile)
+    modules = re.findall(r"\$\(BIN\)/python -m (scribengin[\w.]+)", makefile)
+    assert len(scripts) >= 2
+    for script in scripts:
+        assert (ROOT / script).is_file(), script
+    for module in modules:
+        assert (ROOT / "src" / (module.replace(".", "/") + ".py")).is_file(), module
