@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from scribengin.formats.contract import Bad, RecordPlace
@@ -32,7 +31,6 @@ class LineBlock:
     find_line: Callable[[int], int | None] | None = None
     """byte offset → line number"""
     _lines: list[bytes] | None = None
-    _starts: list[int] | None = None
 
     def lines(self) -> list[bytes]:
         r"""The lines without `\n`; a `\r` before it stays."""
@@ -44,12 +42,11 @@ class LineBlock:
 
     def place(self, ordinal: int) -> RecordPlace:
         """Line and byte offset of that line."""
-        if self._starts is None:
-            self._starts = list(accumulate((len(line) + 1 for line in self.lines()), initial=self.offset))
         if self.first_line is None and self.find_line is not None:
             self.first_line, self.find_line = self.find_line(self.offset), None
         line = None if self.first_line is None else self.first_line + ordinal
-        return RecordPlace(self.file, line=line, offset=self._starts[ordinal])
+        offset = self.offset + sum(map(len, self.lines()[:ordinal])) + ordinal
+        return RecordPlace(self.file, line=line, offset=offset)
 
     def payload(self, ordinal: int) -> bytes:
         """The line without its end."""

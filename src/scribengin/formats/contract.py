@@ -86,6 +86,13 @@ class Decoder(Protocol):
         """Decode for SQL and batch functions. Never raises for what the data hold."""
 
 
+class ValueDecoder(Protocol):
+    """What a `parse` step needs of a decoder; those of the text formats have it."""
+
+    def decode_values(self, values: Sequence[bytes | str | None]) -> Rows:
+        """One record a value; the ordinals are the values' indexes. Never raises for what the values hold."""
+
+
 class Encoder(Protocol):
     """Writes Arrow batches of one schema to one open file; `close` ends the file's format, not the file."""
 

@@ -28,6 +28,7 @@ PRESET = {
     "spark.sql.caseSensitive": "true",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "16384",
     "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",
+    "spark.python.daemon.module": "scribengin.spark.daemon",
     "spark.python.worker.idleTimeoutSeconds": "120",
     "spark.python.worker.killOnIdleTimeout": "true",
     f"{_STREAMING}.checkpointFileManagerClass": f"{_INTERNAL}.checkpointing.FileSystemBasedCheckpointFileManager",
