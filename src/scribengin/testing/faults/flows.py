@@ -114,12 +114,13 @@ def as_line(row: dict) -> dict:
 
 @record
 def tossed(row: dict):
-    return to(random.choice(("heads", "tails")), row)
+    return to("heads", row) if random.random() < 0.5 else to("tails", row)
 
 
 @record
 def tossed_line(row: dict):
-    return to(random.choice(("heads", "tails")), LINE(row))
+    line = LINE(row)
+    return to("heads", line) if random.random() < 0.5 else to("tails", line)
 '''
 
 

@@ -1,0 +1,198 @@
+"""`scribengin run` as a process of its own, armed with a fault; and its end, with everything it started."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from scribengin.core.faults import VARIABLE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+Act = Literal["kill", "die", "enospc", "hold"]
+IN_CHILDREN = frozenset({"stage.before", "stage.mid_write", "stage.closed", "source.logged"})
+"""Points that Spark's Python processes pass; they have process groups of their own."""
+_POLL_S = 0.02
+
+
+class Hung(Exception):  # noqa: N818
+    """A process did not come to an end, or to its point, in time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Strike:
+    """What happens when the `nth` pass of `point` is reached, once in a run.
+
+    `kill`: SIGKILL for the driver's process group, JVM included. `die`: for the one process that is there: the driver, a Python worker,
+    the planner. `enospc`: no space left, once. `hold`: it sleeps until `Driver.release`.
+    """
+
+    point: str
+    act: Act
+    nth: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.act} at {self.point}" + (f" (pass {self.nth})" if self.nth > 1 else "")
+
+
+@dataclass(slots=True)
+class Driver:
+    """One `scribengin run --once`, started; use it in a `with` block, which ends whatever is left."""
+
+    process: subprocess.Popen[bytes]
+    work: Path
+    strike: Strike | None
+    limit_s: float
+    began: float = field(default_factory=time.monotonic)
+
+    def wait(self) -> int:
+        """Its exit status; negative, the signal that ended it. Deals the blow where it must come from outside. Raises Hung."""
+        while (status := self.process.poll()) is None:
+            if self.strike is not None and self.strike.act == "kill" and self.is_struck:
+                self._kill_group()
+            self._check_limit("end")
+            time.sleep(_POLL_S)
+        if status < 0:
+            self.sweep()
+        return status
+
+    def wait_until_struck(self) -> bool:
+        """Until the point is reached, or the process has ended: then False. Raises Hung."""
+        while not self.is_struck:
+            if self.process.poll() is not None:
+                return self.is_struck
+            self._check_limit("reach its point")
+            time.sleep(_POLL_S)
+        return True
+
+    def release(self) -> None:
+        """Wake what `hold` has put to sleep."""
+        (self.work / "go").touch()
+
+    @property
+    def is_struck(self) -> bool:
+        """True when the point was reached."""
+        return self.strike is not None and (self.work / self.strike.point).exists()
+
+    @property
+    def result(self) -> dict[str, Any]:
+        """The object that `--json` printed, {} where it printed none."""
+        out = (self.work / "stdout").read_bytes()
+        try:
+            found: dict[str, Any] = msgspec.json.decode(out)
+        except msgspec.DecodeError:
+            return {}
+        return found
+
+    @property
+    def codes(self) -> list[str]:
+        """The codes of the problems it told."""
+        return [problem["code"] for problem in self.result.get("problems", ())]
+
+    def explain(self) -> str:
+        """What it said of its failure."""
+        told = [problem["message"] for problem in self.result.get("problems", ())]
+        return "; ".join(told) or (self.work / "stderr").read_text(errors="replace")[-2000:]
+
+    def sweep(self) -> None:
+        """Kill what is left of its session: Spark's Python processes stand in groups of their own, and may sleep at a point."""
+        for pid in session_members(self.process.pid):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def _kill_group(self) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+    def _check_limit(self, what: str) -> None:
+        if time.monotonic() - self.began > self.limit_s:
+            raise Hung(f"driver {self.process.pid} did not {what} in {self.limit_s:g} s: {self.explain()}")
+
+    def __enter__(self) -> Driver:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process.poll() is None:
+            self._kill_group()
+        self.sweep()
+
+
+def start_run(
+    flow: Path,
+    strike: Strike | None,
+    work: Path,
+    *,
+    limit_s: float,
+    state: Path | None = None,
+    wrap: Callable[[Sequence[str]], list[str]] = list,
+    path: Sequence[str] = (),
+) -> Driver:
+    """Start `scribengin run FLOW --once`. `work` takes its output and the signs of its strike; `wrap` may put a command before it;
+    `path` goes before PYTHONPATH."""
+    work.mkdir(parents=True)
+    command = [sys.executable, "-m", "scribengin.cli", "run", str(flow), "--once", "--json", "--progress", "off"]
+    command += ["--spark-master", "local[2,2]", "--spark-memory", "512m"]
+    if state is not None:
+        command += ["--state", str(state)]
+    environment = plain_environment(path)
+    if strike is not None:
+        environment[VARIABLE] = f"once={work},{strike.point}@{strike.nth}:{_act(strike, work)}"
+    with (work / "stdout").open("wb") as out, (work / "stderr").open("wb") as err:
+        process = subprocess.Popen(
+            wrap(command), cwd=flow.parent, stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=environment, start_new_session=True
+        )
+    return Driver(process, work, strike, limit_s)
+
+
+def run_audit(
+    flow: Path, *, state: Path | None = None, wrap: Callable[[Sequence[str]], list[str]] = list, path: Sequence[str] = ()
+) -> tuple[int, list[str]]:
+    """(exit status of `scribengin audit`, what it found wrong)"""
+    where = [] if state is None else ["--state", str(state)]
+    command = wrap([sys.executable, "-m", "scribengin.cli", "audit", str(flow), "--json", *where])
+    ended = subprocess.run(command, cwd=flow.parent, capture_output=True, env=plain_environment(path), check=False)
+    try:
+        said = msgspec.json.decode(ended.stdout)
+    except msgspec.DecodeError:
+        return ended.returncode, [ended.stderr.decode(errors="replace")[-2000:]]
+    wrong = (said["result"] or {}).get("ledger", {}).get("violations", [])
+    return ended.returncode, [*wrong, *(problem["message"] for problem in said["problems"] if problem["severity"] == "error")]
+
+
+def plain_environment(path: Sequence[str] = ()) -> dict[str, str]:
+    """This process's environment without Scribengin's settings, `path` before PYTHONPATH."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("SCRIBENGIN_")}
+    parts = [*path, *filter(None, [environment.get("PYTHONPATH")])]
+    return environment | ({"PYTHONPATH": os.pathsep.join(parts)} if parts else {})
+
+
+def session_members(session: int) -> list[int]:
+    """The processes of a session, by its leader's pid; [] where there is no /proc to ask."""
+    members = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError, ValueError, IndexError):
+            fields = stat.read_text().rpartition(")")[2].split()
+            if int(fields[3]) == session:
+                members.append(int(stat.parent.name))
+    return members
+
+
+def _act(strike: Strike, work: Path) -> str:
+    match strike.act:
+        case "kill":
+            # a child's own group is not the driver's: it sleeps, and `wait` kills from outside
+            return f"wait={work / 'never'}" if strike.point in IN_CHILDREN else "kill"
+        case "hold":
+            return f"wait={work / 'go'}"
+    return strike.act
