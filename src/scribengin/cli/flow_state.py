@@ -25,7 +25,7 @@ def open_state(flow: str, state: Path | None) -> tuple[Flow, StateFolder]:
     from scribengin.plan.validate import validate_file
 
     path = flow_path(flow)
-    found, problems = validate_file(path, os.environ)
+    found, problems = validate_file(path, os.environ, execute=True)
     if found is None or not found.name:
         raise InputError(problems)
     return found, state_folder(path, found, read_settings({"state": state})["state"].value)

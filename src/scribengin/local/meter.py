@@ -8,6 +8,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from scribengin.local.contract import QueryView
+from scribengin.local.ledger import query_rows
 from scribengin.state.contract import Counts
 
 if TYPE_CHECKING:
@@ -102,16 +103,3 @@ def _sum(backlogs: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     ages = [backlog["oldest_s"] for backlog in backlogs.values() if backlog["oldest_s"] is not None]
     summed["oldest_s"] = max(ages, default=None)
     return summed
-
-
-def query_rows(counts: Mapping[str, Counts], sources: tuple[str, ...], sinks: tuple[str, ...]) -> Counts:
-    """A Query's rows: in from its sources, out to its sinks, and what happened to the others on the way."""
-    rows = Counts()
-    for node, count in counts.items():
-        rows.rows_in += count.rows_in if node in sources else 0
-        rows.out += count.out if node in sinks else 0
-        rows.filtered += count.filtered
-        rows.dead += count.dead
-        rows.late += count.late
-        rows.made += count.made
-    return rows

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from scribengin.local.ledger import stateful_runs
 from scribengin.local.prepare import limits_of, open_sinks, open_sources, source_place, static_streams
 from scribengin.spark.compiled import QueryParts
 from scribengin.spark.letters import LetterRules
@@ -17,7 +18,7 @@ from scribengin.state.recovery import recover_query
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping
 
     from pyspark.sql import SparkSession
 
@@ -64,12 +65,6 @@ class QueryBench:
         """Where a sink's rows stand, for people."""
         node = self.parts.plan.flow.sinks[sink]
         return str(node.options.get("path", node.type))
-
-
-def stateful_runs(nodes: Iterable[str], plan: QueryPlan) -> frozenset[str]:
-    """Of the ledger's nodes (`known+by_hour` is one) those that keep state."""
-    stateful = {node.id for node in plan.nodes if node.stateful}
-    return frozenset(name for name in nodes if stateful.intersection(name.split("+")))
 
 
 def build_parts(spark: SparkSession, prepared: Prepared, settings: RunSettings, lease: Lease) -> list[QueryBench]:
@@ -128,6 +123,7 @@ def _claimed(bench: QueryBench, prepared: Prepared, *, adopt: bool) -> QueryBenc
         fingerprint=bench.plan.fingerprint,
         state_fingerprint=bench.plan.state_fingerprint,
         sources=bench.plan.sources,
+        parts=bench.plan.parts,
     )
     for sink in bench.parts.sinks.values():
         sink.prepare(owner=owner, lineage=lineage.id, adopt=adopt)

@@ -13,6 +13,7 @@ from scribengin.core.errors import InputError
 from scribengin.core.problems import Place as TextPlace
 from scribengin.plan.cut import build_plan
 from scribengin.plan.validate import validate_file
+from scribengin.spec.calls import CallPlaces
 from scribengin.spec.parse import parse_flow
 from scribengin.state.folder import StateFolder
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from scribengin.core.problems import Problem
     from scribengin.plan.model import Plan
     from scribengin.spec.model import Flow
+    from scribengin.spec.places import Places
 
 DEFAULT_BATCH_BYTES = 2**30
 """What one Batch takes at most where a source says nothing: a kill costs one Batch, so that it must not be all there is."""
@@ -38,20 +40,25 @@ class Prepared:
     warnings: tuple[Problem, ...]
 
     def place_of(self, node: str) -> TextPlace:
-        """Where a node, or a Query's sink, stands in the flow file; the file where it is written in Python."""
-        if self.path.suffix == ".py":
-            return TextPlace(str(self.path))
-        types = {"source_types": catalog.source_types(), "sink_types": catalog.sink_types()}
-        parsed = parse_flow(self.path.read_text(), str(self.path), folder=self.path.parent, environment=os.environ, **types)
+        """Where a node, or a Query's first sink, stands in the flow file; the call that made it where the flow is written in Python."""
         flow = self.plan.flow
+        node = next((query.sinks[0] for query in self.plan.queries if query.name == node), node)
         sections = {"sources": flow.sources, "steps": flow.steps, "sinks": flow.sinks}
         section = next((name for name, nodes in sections.items() if node in nodes), None)
-        return TextPlace(str(self.path)) if section is None else parsed.places.key((section, node))
+        if section is None:
+            return TextPlace(str(self.path))
+        return self._places().key((section, node))
+
+    def _places(self) -> Places:
+        if self.path.suffix == ".py":
+            return CallPlaces.of(self.plan.flow, TextPlace(str(self.path)))
+        types = {"source_types": catalog.source_types(), "sink_types": catalog.sink_types()}
+        return parse_flow(self.path.read_text(), str(self.path), folder=self.path.parent, environment=os.environ, **types).places
 
 
 def prepare(path: Path, *, state: Path | None) -> Prepared:
-    """Check and plan. Raises InputError with every Problem."""
-    flow, problems = validate_file(path, os.environ)
+    """Check and plan; a flow in Python is executed. Raises InputError with every Problem."""
+    flow, problems = validate_file(path, os.environ, execute=True)
     if flow is None or any(problem.severity == "error" for problem in problems):
         raise InputError(problems)
     return Prepared(path, build_plan(flow), state_folder(path, flow, state), tuple(problems))

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from scribengin.core.problems import Problem
 from scribengin.local.contract import QueryResult, RunResult, RunView, SinkResult
-from scribengin.local.meter import Meter, query_rows
+from scribengin.local.ledger import query_rows
+from scribengin.local.meter import Meter
 from scribengin.local.parts import QueryBench, build_parts
 from scribengin.local.prepare import prepare
 from scribengin.local.session import start

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -12,7 +12,7 @@ from scribengin.core.errors import Refused
 from scribengin.core.records import seal, unseal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from scribengin.state.folder import QueryFolder
 
@@ -31,6 +31,8 @@ class Lineage:
     sources: tuple[str, ...]
     created_at: str
     parent: str = ""
+    parts: Mapping[str, str] = field(default_factory=dict)
+    """node → fingerprint in the newest plan, by which `plan` names the steps that changed"""
 
 
 def read_lineage(query: QueryFolder) -> Lineage | None:
@@ -43,14 +45,21 @@ def read_lineage(query: QueryFolder) -> Lineage | None:
 
 
 def open_lineage(
-    query: QueryFolder, *, owner: str, fingerprint: str, state_fingerprint: str, sources: Iterable[str], parent: str = ""
+    query: QueryFolder,
+    *,
+    owner: str,
+    fingerprint: str,
+    state_fingerprint: str,
+    sources: Iterable[str],
+    parts: Mapping[str, str] | None = None,
+    parent: str = "",
 ) -> Lineage:
     """Under the lease: the Query's lineage, begun here or found. A changed plan of the same state is taken over.
 
     Raises Refused where the state in the checkpoint means something else than the plan's, or belongs to another installation.
     """
     created = datetime.now(UTC).isoformat(timespec="seconds")
-    begun = Lineage(uuid4().hex[:16], owner, query.name, fingerprint, state_fingerprint, tuple(sources), created, parent)
+    begun = Lineage(uuid4().hex[:16], owner, query.name, fingerprint, state_fingerprint, tuple(sources), created, parent, dict(parts or {}))
     storage.put_if_absent(query.lineage, _sealed(begun))
     found = read_lineage(query)
     assert found is not None
@@ -66,7 +75,7 @@ def open_lineage(
             remedy="undo the change, or begin anew: scribengin reset FLOW --yes",
             code="state-changed",
         )
-    current = replace(found, fingerprint=fingerprint, state_fingerprint=state_fingerprint, sources=begun.sources)
+    current = replace(found, fingerprint=fingerprint, state_fingerprint=state_fingerprint, sources=begun.sources, parts=begun.parts)
     if current != found:
         storage.replace(query.lineage, _sealed(current))
     return current

@@ -22,13 +22,17 @@ if TYPE_CHECKING:
 @setting_flags("state")
 def command(*, flow: str, deep: bool, mermaid: bool, state: Path | None) -> Answer:
     """Say what would run: Queries, stages, guarantees; and what it would change against the state that is there."""
-    from scribengin.local.inspect import check_deep, planned_changes
+    from scribengin.local.inspect import planned_changes
     from scribengin.local.prepare import prepare
     from scribengin.plan.explain import as_json, as_mermaid, explain
 
     settings = run_settings(read_settings({"state": state}))
     prepared = prepare(flow_path(flow), state=settings.state)
-    problems = [*prepared.warnings, *(check_deep(prepared, settings) if deep else ())]
+    problems = [*prepared.warnings]
+    if deep:
+        from scribengin.local.deep import check_deep
+
+        problems += check_deep(prepared, settings)
     if any(problem.severity == "error" for problem in problems):
         raise InputError(problems)
     changes = planned_changes(prepared)

@@ -20,7 +20,7 @@ def command(*, flow: str, resolved: bool) -> Answer:
     from scribengin.plan.validate import validate_file
     from scribengin.spec.dump import dump_flow, flow_data
 
-    declared, problems = validate_file(flow_path(flow), os.environ)
+    declared, problems = validate_file(flow_path(flow), os.environ, execute=True)
     if declared is None or any(problem.severity == "error" for problem in problems):
         raise InputError(problems)
     types = {"source_types": catalog.source_types(), "sink_types": catalog.sink_types()}

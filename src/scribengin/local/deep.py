@@ -1,0 +1,52 @@
+"""The deep check: Spark analyses names and types of every step, before anything runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scribengin.core.errors import ScribenginError
+from scribengin.core.problems import Problem
+from scribengin.local.parts import limits_by_source, query_parts, static_by_source
+from scribengin.local.prepare import open_sinks, open_sources
+from scribengin.local.session import start
+from scribengin.spark.accumulate import new_reports
+from scribengin.spark.compile import Compiler
+from scribengin.spark.failures import step_failure
+from scribengin.spark.query import check_streaming, streaming_inputs
+from scribengin.spark.user_code import pack
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from scribengin.local.contract import RunSettings
+    from scribengin.local.prepare import Prepared
+
+
+def check_deep(prepared: Prepared, settings: RunSettings) -> list[Problem]:
+    """Let Spark analyse names and types of every step. Starts a session (5 to 15 s) and stops it."""
+    spark = start(prepared, settings)
+    try:
+        return deep_problems(spark, prepared)
+    finally:
+        spark.stop()
+
+
+def deep_problems(spark: SparkSession, prepared: Prepared) -> list[Problem]:
+    """What Spark says against the flow's steps, with the places of the flow file; each step once."""
+    plan = prepared.plan
+    sources, sinks = open_sources(plan.flow), open_sinks(plan.flow)
+    code = pack(plan.flow.folder, prepared.folder.root)
+    problems: dict[str, Problem] = {}
+    for query in plan.queries:
+        try:
+            parts = query_parts(plan, query, prepared.folder.query(query.name), code, sources, sinks)
+            session = spark.newSession()
+            inputs = streaming_inputs(session, parts, limits_by_source(parts), static_by_source(query, sources))
+            check_streaming(session, Compiler(session, parts).compile(inputs, new_reports(session)), parts)
+        except ScribenginError as error:
+            problem = Problem(error.code, prepared.place_of(error.node or query.name), error.message, error.remedy)
+            problems.setdefault(problem.message, problem)
+        except Exception as error:
+            fault = step_failure(query.name, error)
+            problems.setdefault(fault.message, Problem(fault.code, prepared.place_of(query.name), fault.message, fault.remedy))
+    return list(problems.values())

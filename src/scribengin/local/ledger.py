@@ -1,0 +1,31 @@
+"""A Query's counts as people ask for them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scribengin.state.contract import Counts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from scribengin.plan.model import QueryPlan
+
+
+def stateful_runs(nodes: Iterable[str], plan: QueryPlan) -> frozenset[str]:
+    """Of the ledger's nodes (`known+by_hour` is one) those that keep state."""
+    stateful = {node.id for node in plan.nodes if node.stateful}
+    return frozenset(name for name in nodes if stateful.intersection(name.split("+")))
+
+
+def query_rows(counts: Mapping[str, Counts], sources: tuple[str, ...], sinks: tuple[str, ...]) -> Counts:
+    """A Query's rows: in from its sources, out to its sinks, and what happened to the others on the way."""
+    rows = Counts()
+    for node, count in counts.items():
+        rows.rows_in += count.rows_in if node in sources else 0
+        rows.out += count.out if node in sinks else 0
+        rows.filtered += count.filtered
+        rows.dead += count.dead
+        rows.late += count.late
+        rows.made += count.made
+    return rows
