@@ -11,14 +11,15 @@ import resource
 import signal
 import sys
 import traceback
-from contextlib import suppress
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from scribengin.core import faults
+from scribengin.core import faults, numbered_log
 from scribengin.core.errors import FencedError, Refused, ScribenginError, StateError
 from scribengin.state.dead import read_letters
 from scribengin.state.ledger import balance, read_totals
@@ -72,7 +73,8 @@ def start(
 ) -> Child:
     """Start a driver with these faults armed. `file_limit`: bytes a file may have at most. `power`: keep a journal for `lose_power`."""
     process = _context().Process(target=_child, args=(job, fault, make_driver, lock_removed, file_limit, power))
-    process.start()
+    with _blank_main():
+        process.start()
     return Child(process)
 
 
@@ -83,6 +85,11 @@ def run(job: Job, fault: str = "", **options: Any) -> int:
 
 def check(job: Job) -> Findings:
     """What is wrong with both outputs, the dead letters and the ledger together, once all Batches are through."""
+    with _folded(job):
+        return _check(job)
+
+
+def _check(job: Job) -> Findings:
     torn: list[str] = []
     found: list[Found] = []
     rows = {}
@@ -115,7 +122,8 @@ def audit(job: Job) -> tuple[str, ...]:
 
     driver, lineage = Driver(job), read_lineage(job.query)
     assert lineage is not None
-    return audit_query(job.query, driver.sinks, lineage=lineage.id, feeders={STEP: [SOURCE]}).violations
+    with _folded(job):
+        return audit_query(job.query, driver.sinks, lineage=lineage.id, feeders={STEP: [SOURCE]}).violations
 
 
 def lose_power(job: Job) -> int:
@@ -147,6 +155,27 @@ def _context() -> multiprocessing.context.ForkServerContext:
     # pandas because Arrow imports it where it first takes Python values
     context.set_forkserver_preload(["scribengin.testing.campaign", "scribengin.formats.encoders", "pyarrow.parquet", "pandas"])
     return context
+
+
+@contextmanager
+def _blank_main() -> Iterator[None]:
+    """Children would import the program that started this one (pytest, say), each anew, and need nothing of it."""
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
+
+
+@contextmanager
+def _folded(job: Job) -> Iterator[None]:
+    """Read what the job's drivers have folded in their own measure."""
+    chunk, numbered_log.CHUNK = numbered_log.CHUNK, job.fold_every
+    try:
+        yield
+    finally:
+        numbered_log.CHUNK = chunk
 
 
 def _child(job: Job, fault: str, make_driver: MakeDriver, lock_removed: bool, file_limit: int | None, power: bool) -> None:
