@@ -1,0 +1,69 @@
+import gzip
+from pathlib import Path
+
+import pytest
+
+from scribengin.connectors.catalog import open_sink, open_source, source_types
+from scribengin.connectors.contract import Place, Sink
+from scribengin.connectors.files.options import SINK
+from scribengin.core.types import parse_schema
+from scribengin.testing.broken_sinks import NamesFromTheAttempt, NoStaging, SkippingSink, TrustingSink
+from scribengin.testing.checker import read_output
+from scribengin.testing.conformance import check_sink, check_source
+from scribengin.testing.records import SCHEMA, Records
+
+RECORDS = Records("conformance", parts=3, rows=25)
+ROWS = [row for part in (0, 1) for row in RECORDS.of(part, 0, 2)]
+
+
+def files_source(folder: Path, **options: object) -> Place:
+    RECORDS.write(folder / "in")
+    (folder / "in" / "records-003.jsonl.gz").write_bytes(gzip.compress((folder / "in" / "records-000.jsonl").read_bytes()))
+    (folder / "in" / "empty.jsonl").touch()
+    given = source_types()["files"].filled({"path": "in", "format": "json"} | options)
+    return Place("records", folder, given, parse_schema(SCHEMA))
+
+
+def test_the_files_source_keeps_the_contract(tmp_path: Path) -> None:
+    assert check_source(open_source("files", files_source(tmp_path))) == 100
+
+
+def test_the_sequence_source_keeps_the_contract(tmp_path: Path) -> None:
+    options = source_types()["sequence"].filled({"rows": 40, "max_rows": 10})
+    assert check_source(open_source("sequence", Place("n", tmp_path, options))) == 40
+
+
+def sink_place(folder: Path, format: str, partition_by: tuple[str, ...] = ()) -> Place:
+    return Place("out", folder, SINK.filled({"path": "out", "format": format, "partition_by": partition_by}))
+
+
+def read_rows(folder: Path, format: str) -> list[dict[str, object]]:
+    order = ("run", "part", "seq", "bucket", "body", "crc")
+    numbers = ("part", "seq", "crc")
+    return [
+        {name: int(each.row[name]) if name in numbers else each.row[name] or "" for name in order} for each in read_output(folder, format)
+    ]
+
+
+@pytest.mark.parametrize("partition_by", [(), ("bucket",)])
+@pytest.mark.parametrize("format", ["json", "csv", "parquet"])
+def test_the_files_sink_keeps_the_contract(tmp_path: Path, format: str, partition_by: tuple[str, ...]) -> None:
+    place = sink_place(tmp_path, format, partition_by)
+    rows = [row | {"bucket": row["bucket"] or ""} for row in ROWS]
+    check_sink(lambda: open_sink("files", place), lambda: read_rows(tmp_path / "out", format), schema=parse_schema(SCHEMA), rows=rows)
+
+
+@pytest.mark.parametrize(
+    ("broken", "sentence"),
+    [
+        (NoStaging, "what is staged, or aborted, is not visible"),
+        (NamesFromTheAttempt, "what is staged, or aborted, is not visible"),
+        (TrustingSink, "refuses a Batch that was decided otherwise"),
+        (SkippingSink, "refuses a Batch that was decided otherwise"),
+    ],
+)
+def test_a_sink_that_breaks_the_contract_is_told_how(tmp_path: Path, broken: type[Sink], sentence: str) -> None:
+    place = sink_place(tmp_path, "json")
+    rows = [row | {"bucket": row["bucket"] or ""} for row in ROWS]
+    with pytest.raises(AssertionError, match=sentence):
+        check_sink(lambda: broken(place), lambda: read_rows(tmp_path / "out", "json"), schema=parse_schema(SCHEMA), rows=rows)  # type: ignore[call-arg]
