@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 DECISIVE = ("decide.after", "publish.record.after", "publish.renamed", "commit.before")
 """Where a kill leaves work to a recovery, and where a successor has decided already."""
+CHAIN = ("stage.mid_write", "decide.before", "decide.after", "publish.record.after", "publish.renamed", "recovery.mid", "commit.before")
+"""The kills of the way `chain`: the points where a wrong driver loses or doubles records, in one life of one flow."""
 _ONCE_A_RUN = frozenset({"lease.taken", "recovery.before", "recovery.mid", "recovery.after", "fold.before", "fold.written", "fold.after"})
 _SMALL_CHUNK = "from scribengin.core import numbered_log\n\nnumbered_log.CHUNK = 2\n"
 _MAX_RESTARTS = 3
@@ -37,7 +39,7 @@ class Cell:
     """What is to be covered: a way to strike at a place, on a flow."""
 
     way: str
-    """kill, die, enospc, recovery, full, two, copy or edit; see `WAYS`"""
+    """one of `WAYS`"""
     point: str
     kind: str
     format: str
@@ -142,7 +144,7 @@ class _Case:
     def strike(self, act: Act, point: str | None = None) -> Strike:
         """At the cell's point; which pass of it, the seed says."""
         point = point or self.cell.point
-        highest = 1 if point in _ONCE_A_RUN else 2 if point in IN_CHILDREN else 3
+        highest = 1 if point in _ONCE_A_RUN or self.cell.way == "chain" else 2 if point in IN_CHILDREN else 3
         return Strike(point, act, self.rng.randint(1, highest))
 
     def finish(self) -> dict[str, Any] | None:
@@ -173,6 +175,11 @@ class _Case:
         driver = self.struck("enospc")
         if driver.process.returncode and "space" not in driver.explain():
             self.outcome.wrong.append(f"a full disk was not told: {driver.explain()}")
+
+    def chain(self) -> None:
+        """One kill after the other: each start gets a little further than the last."""
+        for point in CHAIN:
+            self.struck("kill", point)
 
     def recovery(self) -> None:
         """Killed where much is left to do, and again while that is done."""
@@ -305,6 +312,7 @@ class _Case:
 
 WAYS: dict[str, Callable[[_Case], None]] = {
     "kill": _Case.kill,
+    "chain": _Case.chain,
     "die": _Case.die,
     "enospc": _Case.enospc,
     "recovery": _Case.recovery,
