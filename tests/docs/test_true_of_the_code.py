@@ -1,0 +1,54 @@
+"""What the pages say of the code: files, crash points, codes, settings that are named are there, and none is forgotten."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from doc_pages import ROOT, WRITTEN
+
+from scribengin.core import faults
+from scribengin.spark import failures, session
+
+_SOURCES = ROOT / "src" / "scribengin"
+_CODE_FILE = re.compile(r"[`\s]((?:[a-z_]+/)+[a-z_]+\.py|(?:[a-z_]+/)+)(?=[`,\s])")
+GUARANTEES = (ROOT / "docs/guarantees.md").read_text()
+
+
+@pytest.mark.parametrize("page", [page for page in WRITTEN if page.startswith("docs/")])
+def test_every_file_of_the_code_that_a_page_names_is_there(page: str) -> None:
+    for name in _CODE_FILE.findall((ROOT / page).read_text()):
+        if name.endswith(".py"):
+            assert any((place / name).is_file() for place in (_SOURCES, ROOT)), f"{page}: {name}"
+
+
+def test_the_crash_points_are_those_of_the_code() -> None:
+    table = GUARANTEES[GUARANTEES.index("<!-- faults -->") :].partition("\n## ")[0]
+    assert set(re.findall(r"`([a-z]+\.[a-z_.]+)`", table)) == set(faults.POINTS)
+
+
+def test_the_passing_failures_are_those_of_the_code() -> None:
+    told = GUARANTEES[GUARANTEES.index("<!-- transient -->") : GUARANTEES.index("<!-- /transient -->")]
+    assert tuple(re.findall(r"^- `(.+)`$", told, re.MULTILINE)) == failures._TRANSIENT
+
+
+def test_every_code_of_a_refusal_is_one() -> None:
+    table = GUARANTEES[GUARANTEES.index("## What is refused") :].partition("\n## ")[0]
+    code = "".join(path.read_text() for path in _SOURCES.rglob("*.py"))
+    told = re.findall(r"\| `([a-z-]+)` \|", table)
+    assert told
+    assert all(f'"{name}"' in code for name in told)
+
+
+def test_the_preset_is_explained_line_by_line() -> None:
+    table = (ROOT / "docs/decisions/0003-spark-preset.md").read_text()
+    for setting in session.PRESET:
+        assert setting.rpartition(".")[2] in table, f"{setting} is not explained"
+
+
+def test_the_floors_are_those_that_the_linter_checks() -> None:
+    linter = (ROOT / "pyproject.toml").read_text().partition("layers = [")[2].partition("]")[0]
+    floors = re.findall(r"scribengin\.(\w+)", linter)
+    page = (ROOT / "docs/architecture.md").read_text().partition("```\ncli")[2].partition("```")[0]
+    told = [word for pair in re.findall(r"^(\w+)(?: \| (\w+))?", "cli" + page, re.MULTILINE) for word in pair if word]
+    assert told == [*floors, "testing"]
