@@ -68,7 +68,9 @@ def pyspark_map_in_arrow(spark: SparkSession, data: Path, out: Path, folder: Pat
                     rows.append(row)
             table = {name: [row.get(name) for row in rows] for name in columns}
             ts = pa.array(table["ts"], pa.string())
-            arrays = [pa.array(table[name], pa.int64() if name in ("id", "followers", "retweets") else pa.string()) for name in columns[:-1]]
+            arrays = [
+                pa.array(table[name], pa.int64() if name in ("id", "followers", "retweets") else pa.string()) for name in columns[:-1]
+            ]
             yield pa.RecordBatch.from_arrays([*arrays, ts], names=list(columns))
 
     raw = "id BIGINT, user STRING, text STRING, followers BIGINT, retweets BIGINT, ts STRING"

@@ -1,4 +1,4 @@
-"""The three filters on tweets: Scribengin beside hand-written PySpark and a plain loop. `make bench`, or python benchmarks/tweets.py --rows N.
+"""The three filters on tweets: Scribengin beside hand-written PySpark and a plain loop (python benchmarks/tweets.py --rows N).
 
 All contenders read the same JSON lines and write the same Parquet columns. One process, one warm session, contenders interleaved,
 the median of `--runs` runs; each output is checked (count and sum of ids) before its figure counts. Wall seconds run from the start
@@ -15,13 +15,13 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 import pyarrow.dataset as ds
 from rivals import RIVALS, Rival
+
 from scribengin.spark.session import start_session
 from scribengin.testing.tweets import write_tweets
 
@@ -65,7 +65,10 @@ def run(folder: Path, rows: int, runs: int, only: set[str], report: Path | None)
             shutil.rmtree(folder / f"out-{turn}-{rival.key}")
             if turn:
                 figures[name].append(figure)
-            print(f"{'warm-up' if not turn else f'run {turn}'}  {name:<28} {figure.wall_s:6.2f} s wall {figure.cpu_s:6.2f} s cpu", file=sys.stderr)
+            print(
+                f"{'warm-up' if not turn else f'run {turn}'}  {name:<28} {figure.wall_s:6.2f} s wall {figure.cpu_s:6.2f} s cpu",
+                file=sys.stderr,
+            )
     spark.stop()
     _print(figures, rows, written.bytes)
     if report is not None:
@@ -119,7 +122,9 @@ def _print(figures: dict[str, list[Figure]], rows: int, size: int) -> None:
             pairs = [theirs_.wall_s / ours_.wall_s for ours_, theirs_ in zip(figures[ours], figures[theirs], strict=True)]
             print(f"{ours} is {statistics.median(pairs):.2f} × {theirs} (pair by pair, median)")
     if "scribengin: records" in figures and "plain loop (orjson)" in figures:
-        ratio = statistics.median(f.cpu_s for f in figures["plain loop (orjson)"]) / statistics.median(f.cpu_s for f in figures["scribengin: records"])
+        ratio = statistics.median(f.cpu_s for f in figures["plain loop (orjson)"]) / statistics.median(
+            f.cpu_s for f in figures["scribengin: records"]
+        )
         print(f"scribengin: records does {ratio:.2f} × the rows of the plain loop per CPU second")
 
 

@@ -58,7 +58,7 @@ class OffsetRanges:
 
 @dataclass(slots=True)
 class FedRanges:
-    """Of a stateless Query: the next entry of each source's log. `on_wait` hears backlog and notices at every look."""
+    """Of a stateless Query: the next entry of each source's log. `on_look` hears backlog and notices at every look."""
 
     feeds: Sequence[Feed]
     trigger_s: float
@@ -80,16 +80,18 @@ class FedRanges:
         while True:
             if self.stop.is_set():
                 raise StopRequested
-            ranges = tuple(SourceRange(feed.node, start := starts.get(feed.node, 0), feed.next(start)) for feed in self.feeds)
-            new = any(each.end > each.start for each in ranges)
-            self._look(starts, waits=not new)
-            if new:
+            ranges = self.look(starts)
+            if any(each.end > each.start for each in ranges):
                 self._begun = time.monotonic()
                 return ranges
             if self.once and all(feed.exhausted(starts.get(feed.node, 0)) for feed in self.feeds):
                 raise Exhausted
             self.stop.wait(max(POLL_S, self.trigger_s) if not self.once else POLL_S)
 
-    def _look(self, starts: dict[str, int], *, waits: bool) -> None:
+    def look(self, starts: dict[str, int]) -> tuple[SourceRange, ...]:
+        """What a Batch could take now: empty ranges where nothing is new. All that an idle poll costs."""
+        ranges = tuple(SourceRange(feed.node, start := starts.get(feed.node, 0), feed.next(start)) for feed in self.feeds)
+        waits = all(each.end == each.start for each in ranges)
         backlog = {feed.node: feed.backlog(starts.get(feed.node, 0)) for feed in self.feeds}
         self.on_look(backlog, [notice for feed in self.feeds for notice in feed.notices()], waits)
+        return ranges
