@@ -233,7 +233,7 @@ def test_a_full_disk_is_told_and_leaves_nothing(tmp_path: Path, format: str, mon
     sink = make(tmp_path, format=format)
     stream = sink.stream(batch(0), 0, "a", SCHEMA)
     monkeypatch.setattr(sink_stream._SummedFile, "write", full)
-    with pytest.raises(EnvironmentFault, match='sink "kept": No space left on device'):
+    with pytest.raises(EnvironmentFault, match=r'sink "kept" cannot stage in .*: No space left on device'):
         _write_and_close(stream)
     stream.abort()
     assert internal(tmp_path, "staged") == []
@@ -373,3 +373,29 @@ def test_clear_deletes_what_was_committed_and_nothing_else(tmp_path: Path) -> No
     assert visible(tmp_path) == ["notes.txt"]
     assert not (tmp_path / "out" / "_scribengin").exists()
     make(tmp_path, lineage="l2")
+
+
+def test_files_that_a_reader_took_away_after_publishing_do_not_stop_a_restart(tmp_path: Path) -> None:
+    sink = make(tmp_path)
+    decided = decide(sink, 0, rows(1))
+    sink.publish(decided)
+    (tmp_path / "out" / visible(tmp_path)[0]).unlink()
+    make(tmp_path).recover(decided, lineage=LINEAGE, before=1)
+    assert any("is missing" in text for each in sink.audit(lineage=LINEAGE, decided=[decided]) for text in each.violations)
+
+
+def test_a_place_that_cannot_be_a_folder_is_told_with_the_remedy(tmp_path: Path) -> None:
+    (tmp_path / "out").touch()
+    with pytest.raises(EnvironmentFault, match=r"the folder .*out cannot be made") as told:
+        make(tmp_path)
+    assert "a file stands on the way" in told.value.remedy
+
+
+def test_recovery_removes_the_drafts_of_killed_writers(tmp_path: Path) -> None:
+    sink = make(tmp_path)
+    decided = decide(sink, 0, rows(1))
+    draft = tmp_path / "out/_scribengin" / LINEAGE / "batches" / f".0000000000.json.{'a' * 32}"
+    draft.parent.mkdir(parents=True)
+    draft.touch()
+    sink.recover(decided, lineage=LINEAGE, before=1)
+    assert not draft.exists()

@@ -4,52 +4,80 @@ from __future__ import annotations
 
 import errno
 import os
-from contextlib import suppress
+import re
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
+from scribengin.core.errors import EnvironmentFault
+
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
+
+
+_DRAFT = re.compile(r"\..+\.[0-9a-f]{32}")
+_REMEDIES = {
+    (errno.ENOSPC, errno.EDQUOT, errno.EFBIG): "make room there, and run it again",
+    (errno.EACCES, errno.EPERM, errno.EROFS): "give this user the right to read and write there, or name another folder",
+    (errno.ENOTDIR, errno.EEXIST): "name another folder: a file stands on the way to it",
+    (errno.ENAMETOOLONG,): "take shorter names",
+}
+
+
+@contextmanager
+def explained(doing: str) -> Iterator[None]:
+    """Raise EnvironmentFault, with the remedy, for what a person can mend about a disk: `<doing>: No space left on device`."""
+    try:
+        yield
+    except OSError as error:
+        for numbers, remedy in _REMEDIES.items():
+            if error.errno in numbers:
+                raise EnvironmentFault(f"{doing}: {os.strerror(error.errno)}", remedy=remedy) from error
+        raise
 
 
 def put_if_absent(path: Path, data: bytes) -> bool:
     """Write `data` to `path` durably, unless something is there: then False, and nothing changed.
 
     The link of a finished file is the one step that others see: never an empty or torn file, and of any number of
-    concurrent callers exactly one gets True. Raises OSError (no room, no right); then nothing is visible.
+    concurrent callers exactly one gets True. Raises EnvironmentFault (no room, no right); then nothing is visible.
     """
     make_folder(path.parent)
-    draft = path.parent / f".{path.name}.{uuid4().hex}"
-    try:
-        _write_synced(draft, data)
+    draft = _draft(path)
+    with explained(f"{path} cannot be written"):
         try:
-            os.link(draft, path)
-        except FileExistsError:
-            return False
-        sync_folder(path.parent)
-        return True
-    finally:
-        draft.unlink(missing_ok=True)
+            _write_synced(draft, data)
+            try:
+                os.link(draft, path)
+            except FileExistsError:
+                return False
+            sync_folder(path.parent)
+            return True
+        finally:
+            draft.unlink(missing_ok=True)
 
 
 def replace(path: Path, data: bytes) -> None:
     """Write `data` to `path` durably and at once: readers see the old content or the new, never a part."""
     make_folder(path.parent)
-    draft = path.parent / f".{path.name}.{uuid4().hex}"
-    try:
-        _write_synced(draft, data)
-        draft.replace(path)
-        sync_folder(path.parent)
-    finally:
-        draft.unlink(missing_ok=True)
+    draft = _draft(path)
+    with explained(f"{path} cannot be written"):
+        try:
+            _write_synced(draft, data)
+            draft.replace(path)
+            sync_folder(path.parent)
+        finally:
+            draft.unlink(missing_ok=True)
 
 
 def read_or_none(path: Path) -> bytes | None:
-    """The bytes of `path`, or None where there is no such file."""
-    try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        return None
+    """The bytes of `path`, or None where there is no such file. Raises EnvironmentFault where they may not be read."""
+    with explained(f"{path} cannot be read"):
+        try:
+            return path.read_bytes()
+        except FileNotFoundError:
+            return None
 
 
 def names_in(folder: Path) -> list[str]:
@@ -62,9 +90,13 @@ def make_folder(folder: Path) -> None:
     if folder.is_dir():
         return
     make_folder(folder.parent)
-    with suppress(FileExistsError):
-        folder.mkdir()
-    sync_folder(folder.parent)
+    with explained(f"the folder {folder} cannot be made"):
+        try:
+            folder.mkdir()
+        except FileExistsError:
+            if not folder.is_dir():
+                raise
+        sync_folder(folder.parent)
 
 
 def remove_tree(folder: Path) -> None:
@@ -99,6 +131,17 @@ def sync_folder(folder: Path) -> None:
             raise
     finally:
         os.close(handle)
+
+
+def remove_drafts(folder: Path) -> None:
+    """Delete the drafts that killed writers have left in the folder. A writer that is still at it fails, and has written nothing."""
+    for name in _listed(folder):
+        if _DRAFT.fullmatch(name):
+            (folder / name).unlink(missing_ok=True)
+
+
+def _draft(path: Path) -> Path:
+    return path.parent / f".{path.name}.{uuid4().hex}"
 
 
 def _write_synced(path: Path, data: bytes) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from scribengin.core import faults
+from scribengin.core.storage import names_in, remove_drafts
 from scribengin.state.dead import purge_dead
 from scribengin.state.decisions import Decisions
 
@@ -30,5 +31,7 @@ def recover_query(query: QueryFolder, sinks: Mapping[str, Sink], *, lineage: str
         sink.recover(None if newest is None else newest.of_sink(id_), lineage=lineage, before=before)
         faults.reached("recovery.mid")
     purge_dead(query)
+    for folder in (query.path, query.decisions, *(query.sources / name for name in names_in(query.sources))):
+        remove_drafts(folder)
     faults.reached("recovery.after")
     return newest

@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from scribengin.connectors.files.sink_audit import audit_files
 from scribengin.connectors.files.sink_claim import check_claim, claim
@@ -20,7 +21,7 @@ from scribengin.connectors.files.sink_stream import FilesSinkStream, StagedPlace
 from scribengin.core import faults
 from scribengin.core.errors import FencedError, StateError
 from scribengin.core.numbered_log import NumberedLog
-from scribengin.core.storage import make_folder, names_in, remove_tree, sync_folder
+from scribengin.core.storage import make_folder, names_in, read_or_none, remove_drafts, remove_tree, sync_folder
 from scribengin.formats.catalog import encoder_for
 
 if TYPE_CHECKING:
@@ -41,6 +42,21 @@ class _Lineage:
     @property
     def staged(self) -> Path:
         return self.path / "staged"
+
+    @property
+    def _mark(self) -> Path:
+        return self.path / "published"
+
+    def read_mark(self) -> int:
+        """The last Batch whose files were all renamed, durably; -1 where that is not known."""
+        data = read_or_none(self._mark) or b""
+        return int(data) if data.isdigit() else -1
+
+    def write_mark(self, number: int) -> None:
+        """Not durable: a mark that is lost costs a look at some files."""
+        draft = self._mark.with_name(f".published.{uuid4().hex}")
+        draft.write_bytes(b"%d" % number)
+        draft.replace(self._mark)
 
     @property
     def commits(self) -> NumberedLog:
@@ -64,6 +80,7 @@ class FilesSink:
 
     def prepare(self, *, owner: str, lineage: str, adopt: bool = False) -> None:
         """Claim the folder; see the contract."""
+        make_folder(self.path)
         claim(self.path, self._owner_file, owner=owner, lineage=lineage, sink=self.node, adopt=adopt)
         self._owner, self._lineage = owner, lineage
 
@@ -81,10 +98,13 @@ class FilesSink:
         """Publish the newest decision, then delete what tasks of decided Batches left behind."""
         if decided is not None:
             self._publish(decided)
-        staged = self._of(lineage).staged
+        place = self._of(lineage)
+        staged = place.staged
         for name in names_in(staged):
             if name.isdigit() and int(name) < before:
                 remove_tree(staged / name)
+        for folder in (self.path / INTERNAL, place.path, place.commits.folder):
+            remove_drafts(folder)
 
     def audit(self, *, lineage: str, decided: Iterable[Decided]) -> Iterator[Published]:
         """Read every committed file again; see `sink_audit`."""
@@ -122,6 +142,8 @@ class FilesSink:
         place = self._of(batch.lineage)
         record = self._record(decided)
         self._put(place.commits, batch, record)
+        if place.read_mark() >= batch.number:
+            return  # and if its files are gone since, a reader took them away; `audit` tells
         files = record["files"]
         folders = {(self.path / file["name"]).parent for file in files}
         for folder in folders:
@@ -134,6 +156,7 @@ class FilesSink:
             sync_folder(folder)
         # what is left in it was staged by attempts that failed
         remove_tree(staged)
+        place.write_mark(batch.number)
         if place.commits.wants_folding(batch.number):
             place.commits.fold(_summarize)
 

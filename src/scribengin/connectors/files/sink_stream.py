@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import io
 import os
@@ -14,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 from scribengin.connectors.contract import Receipt
 from scribengin.connectors.files.sink_partition import Partitions
 from scribengin.core import faults
-from scribengin.core.errors import EnvironmentFault
-from scribengin.core.storage import make_folder, sync_folder
+from scribengin.core.storage import explained, make_folder, sync_folder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,6 +38,11 @@ class StagedPlace:
     unit: int
     attempt: str
     folder: Path
+
+    @property
+    def doing(self) -> str:
+        """For messages."""
+        return f'sink "{self.sink}" cannot stage in {self.folder}; nothing of the batch is visible, it is run again'
 
     def staged_name(self, nth: int) -> str:
         """Of the unit's nth file; no other attempt has it, and it has no suffix that a reader would look for."""
@@ -69,7 +72,7 @@ class FilesSinkStream:
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Stage the rows."""
-        with _room(self._place):
+        with explained(self._place.doing):
             if self._partitions is None:
                 if batch.num_rows:
                     self._segment("").write(batch)
@@ -80,7 +83,7 @@ class FilesSinkStream:
 
     def close(self) -> Receipt:
         """Finish the files and make them durable, their names too."""
-        with _room(self._place):
+        with explained(self._place.doing):
             for folder in list(self._open):
                 self._finish(folder)
             if self._done:
@@ -189,20 +192,3 @@ class _SummedFile(io.RawIOBase):
             self._file.close()
         finally:
             super().close()
-
-
-class _room:  # noqa: N801 (reads as a verb)
-    """Tells a full disk as what it is."""
-
-    def __init__(self, place: StagedPlace) -> None:
-        self._place = place
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            raise EnvironmentFault(
-                f'sink "{self._place.sink}": {os.strerror(error.errno)} at {self._place.folder}; nothing of the batch is visible',
-                remedy="make room; the batch is run again",
-            ) from error
