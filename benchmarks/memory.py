@@ -28,9 +28,7 @@ def main() -> None:
     print(f"{'rows':>12}{'driver MiB':>12}{'largest worker MiB':>20}")
     for rows, driver, worker in peaks:
         print(f"{rows:>12,}{driver / 2**20:>12.0f}{worker / 2**20:>20.0f}")
-    print(
     print(f"driver {driver:.2f} ×, workers {worker:.2f} × from {peaks[0][0]:,} to {peaks[-1][0]:,} rows")
-    )
 
 
 def _measure(rows: int) -> tuple[int, int, int]:

@@ -8,23 +8,22 @@ DECIMAL a number with all its digits, BINARY base64. NaN and the infinities, whi
 from __future__ import annotations
 
 import gzip
-import math
 import re
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING
 
-import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from scribengin.core.errors import ScribenginError
 from scribengin.core.types import arrow_schema, type_of_arrow
 from scribengin.formats.csv_records import check_delimiter
-from scribengin.formats.rows import batch_to_rows, column_to_values
+from scribengin.formats.json_lines import changed_for_text, iso_texts, json_lines
+from scribengin.formats.rows import column_to_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from scribengin.core.types import Schema, Type
+    from scribengin.core.types import Schema
 
 
 class UnwritableError(ScribenginError):
@@ -34,61 +33,6 @@ class UnwritableError(ScribenginError):
 
 
 _ROW_GROUP_BYTES = 64 * 2**20
-_JSON = msgspec.json.Encoder(decimal_format="number")
-
-
-def json_lines(batch: pa.RecordBatch) -> bytes:
-    """The rows as JSON, each ended by a line end."""
-    arrays = []
-    late: list[tuple[str, Callable[[Any], Any]]] = []
-    for name, column in zip(batch.schema.names, batch.columns, strict=True):
-        type_ = type_of_arrow(column.type)
-        if type_.name == "TIMESTAMP":
-            arrays.append(iso_texts(column))
-            continue
-        arrays.append(column)
-        change = _change(type_)
-        if change is not None and not (type_.name in ("FLOAT", "DOUBLE") and pc.all(pc.is_finite(column)).as_py() is not False):
-            late.append((name, change))
-    rows = batch_to_rows(pa.RecordBatch.from_arrays(arrays, names=batch.schema.names))
-    for name, change in late:
-        for row in rows:
-            if row[name] is not None:
-                row[name] = change(row[name])
-    return _JSON.encode_lines(rows)
-
-
-def iso_texts(column: pa.Array) -> pa.Array:
-    """`2026-01-01T00:00:00.000000Z` of each timestamp."""
-    plain = column.cast(pa.timestamp("us", tz=column.type.tz)).cast(pa.int64()).cast(pa.timestamp("us"))
-    texts = pc.utf8_replace_slice(plain.cast(pa.string()), 10, 11, "T")
-    return pc.binary_join_element_wise(texts, "Z", "")
-
-
-def _change(type_: Type) -> Callable[[Any], Any] | None:
-    """What brings a Python value to what the JSON encoder writes rightly by itself, or None where it does already."""
-    match type_.name:
-        case "FLOAT" | "DOUBLE":
-            return lambda value: value if math.isfinite(value) else "NaN" if math.isnan(value) else f"{'-' * (value < 0)}Infinity"
-        case "TIMESTAMP":
-            return lambda value: value.strftime("%Y-%m-%dT%H:%M:%S.%fZ").rjust(27, "0")
-        case "ARRAY":
-            change = _change(type_.parts[0])
-            return None if change is None else lambda values: [None if value is None else change(value) for value in values]
-        case "MAP":
-            return _change_map(_change(type_.parts[0]), _change(type_.parts[1]))
-        case "STRUCT":
-            changes = [(field.name, change) for field in type_.fields if (change := _change(field.type)) is not None]
-            if not changes:
-                return None
-            return lambda row: row | {name: change(row[name]) for name, change in changes if row[name] is not None}
-    return None
-
-
-def _change_map(key: Callable[[Any], Any] | None, value: Callable[[Any], Any] | None) -> Callable[[Any], Any] | None:
-    if key is None and value is None:
-        return None
-    return lambda entries: {k if key is None else key(k): v if v is None or value is None else value(v) for k, v in entries.items()}
 
 
 class JsonEncoder:
@@ -144,7 +88,7 @@ class CsvEncoder:
             return self._quoted(iso_texts(column))
         if type_.name not in ("FLOAT", "DOUBLE", "BINARY", "ARRAY", "MAP", "STRUCT"):
             return self._quoted(column.cast(pa.string()))
-        change = _change(type_) or (lambda value: value)
+        change = changed_for_text(type_) or (lambda value: value)
         values = [None if value is None else _JSON.encode(change(value)).decode() for value in column_to_values(column)]
         texts = pa.array(values, pa.string())
         return self._quoted(pc.utf8_trim(texts, '"') if type_.name in ("FLOAT", "DOUBLE", "BINARY") else texts)

@@ -75,7 +75,7 @@ class ConsoleSinkStream:
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Keep what there is room for."""
-        from scribengin.formats.encoders import json_lines
+        from scribengin.formats.json_lines import json_lines
 
         self._rows += batch.num_rows
         room = self._most - len(self._lines)
