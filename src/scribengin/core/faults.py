@@ -3,8 +3,8 @@
 Armed by the environment (`SCRIBENGIN_FAULT=point[@nth]:act`, several with commas), so that children inherit them; unarmed
 they cost one test of a module constant. Acts: `kill` (SIGKILL to the own process group), `die` (SIGKILL to this process only),
 `sleep=SECONDS`, `wait=PATH` (makes `PATH.waiting`, waits until PATH exists), `enospc` (raise "no space left on device"). `@nth`
-counts passes per process, from 1. With `once=FOLDER` among them each point strikes once among all processes that inherit it (a task that is tried again comes through),
-and leaves a file of its name in FOLDER, by which others see that it was reached.
+counts passes per process, from 1. With `once=FOLDER` among them each point strikes once among all processes that inherit it (a task
+that is tried again comes through), and leaves a file of its name in FOLDER, by which others see that it was reached.
 """
 
 from __future__ import annotations
