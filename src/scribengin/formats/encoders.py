@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from scribengin.core.errors import ScribenginError
 from scribengin.core.types import arrow_schema, type_of_arrow
 from scribengin.formats.csv_records import check_delimiter
-from scribengin.formats.json_lines import changed_for_text, iso_texts, json_lines
+from scribengin.formats.json_lines import JSON, changed_for_text, iso_texts, json_lines
 from scribengin.formats.rows import column_to_values
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class CsvEncoder:
         if type_.name not in ("FLOAT", "DOUBLE", "BINARY", "ARRAY", "MAP", "STRUCT"):
             return self._quoted(column.cast(pa.string()))
         change = changed_for_text(type_) or (lambda value: value)
-        values = [None if value is None else _JSON.encode(change(value)).decode() for value in column_to_values(column)]
+        values = [None if value is None else JSON.encode(change(value)).decode() for value in column_to_values(column)]
         texts = pa.array(values, pa.string())
         return self._quoted(pc.utf8_trim(texts, '"') if type_.name in ("FLOAT", "DOUBLE", "BINARY") else texts)
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from scribengin.core.types import Type
 
-_JSON = msgspec.json.Encoder(decimal_format="number")
+JSON = msgspec.json.Encoder(decimal_format="number")
 
 
 def json_lines(batch: pa.RecordBatch) -> bytes:
@@ -38,7 +38,7 @@ def json_lines(batch: pa.RecordBatch) -> bytes:
         for row in rows:
             if row[name] is not None:
                 row[name] = change(row[name])
-    return _JSON.encode_lines(rows)
+    return JSON.encode_lines(rows)
 
 
 def iso_texts(column: pa.Array) -> pa.Array:

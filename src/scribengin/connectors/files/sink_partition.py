@@ -81,7 +81,7 @@ def _texts(values: pa.Array) -> pa.Array:
     import pyarrow as pa
 
     if pa.types.is_timestamp(values.type):
-        from scribengin.formats.encoders import iso_texts
+        from scribengin.formats.json_lines import iso_texts
 
         return iso_texts(values)
     return values if pa.types.is_string(values.type) else values.cast(pa.string())
