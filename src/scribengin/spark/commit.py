@@ -108,6 +108,8 @@ class BatchRunner:
         }
         self.on_commit(Committed(decision, streams, phases, replayed=False))
         faults.reached("commit.before")
+        # a driver that slept must not write Spark's log any more: its successor would find the entry there, and stop
+        self.lease.check()
 
     # --- entry ---
 
