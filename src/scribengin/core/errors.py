@@ -38,6 +38,10 @@ class ScribenginError(Exception):
         """the flow's node that it is about, where it is about one"""
         if code is not None:
             self.code = code
+        # a traceback shows notes below the message: what a Python worker raises reaches the driver as the text of one
+        for name, value in (("remedy", remedy), ("code", code), ("node", node)):
+            if value:
+                self.add_note(f"  {name}: {value}")
 
 
 class InputError(ScribenginError):

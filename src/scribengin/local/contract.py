@@ -69,7 +69,8 @@ class RunView:
     """What a display shows; handed out about four times a second and at every change of state."""
 
     flow: str
-    phase: Literal["checking", "starting spark", "checking with spark", "running", "stopping", "ended"]
+    phase: Literal["checking", "starting spark", "checking with spark", "running", "degraded", "stopping", "ended"]
+    """`degraded`: a Query has failed, the others go on"""
     seconds: float
     queries: tuple[QueryView, ...] = ()
     notices: tuple[str, ...] = ()

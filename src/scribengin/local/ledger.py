@@ -29,3 +29,9 @@ def query_rows(counts: Mapping[str, Counts], sources: tuple[str, ...], sinks: tu
         rows.late += count.late
         rows.made += count.made
     return rows
+
+
+def in_plan_order(nodes: Mapping[str, Counts], plan: QueryPlan) -> dict[str, Counts]:
+    """The ledger's nodes as the rows meet them, sinks last; a run of native steps (`known+by_hour`) stands at its first step."""
+    order = {id_: index for index, id_ in enumerate([*(node.id for node in plan.nodes if node.id not in plan.sinks), *plan.sinks])}
+    return dict(sorted(nodes.items(), key=lambda item: order.get(item[0].split("+")[0], len(order))))

@@ -29,6 +29,7 @@ class Meter:
         self._now = now
         self._lock = threading.Lock()
         self._begun = now()
+        self._ended: float | None = None
         self._recent: deque[tuple[float, int]] = deque()
         self._phases: Mapping[str, float] = {}
         self._done = {"files": 0, "bytes": 0, "rows": 0}
@@ -49,6 +50,14 @@ class Meter:
                 self._done["files"] += stream.files
                 self._done["bytes"] += stream.bytes
                 self._done["rows"] += stream.rows or 0
+
+    def end(self) -> None:
+        """The Query has ended: its seconds stand still."""
+        self._ended = self._now()
+
+    def seconds(self) -> float:
+        """How long the Query runs or ran; Spark's start is none of it."""
+        return (self._ended or self._now()) - self._begun
 
     def view(self, name: str, run: QueryRun | None) -> QueryView:
         """The figures now; rates are over the last seconds and decay when nothing arrives."""

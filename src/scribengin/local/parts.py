@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from pyspark.sql import SparkSession
+    from structlog.typing import FilteringBoundLogger
 
     from scribengin.connectors.contract import Limits, Sink, SourceStream
     from scribengin.connectors.contract import Source as OpenSource
@@ -46,9 +47,9 @@ class QueryBench:
     limits: Mapping[str, Limits]
     static: Mapping[str, tuple[SourceStream, ...]]
 
-    def make_run(self, *, once: bool, stop: threading.Event, on_commit: Callable[[Committed], None]) -> QueryRun:
+    def make_run(self, *, once: bool, stop: threading.Event, on_commit: Callable[[Committed], None], log: FilteringBoundLogger) -> QueryRun:
         """A run of it in this process."""
-        return QueryRun(self.spark, self.parts, self.folder, self.lineage, self.lease, self.limits, self.static, once, stop, on_commit)
+        return QueryRun(self.spark, self.parts, self.folder, self.lineage, self.lease, self.limits, self.static, once, stop, on_commit, log)
 
     def totals(self) -> Totals:
         """The counts of the whole lineage."""

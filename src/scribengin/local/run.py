@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from scribengin.core.errors import InputError
 from scribengin.core.problems import Problem
 from scribengin.local.contract import QueryResult, RunResult, RunView, SinkResult
-from scribengin.local.ledger import query_rows
+from scribengin.local.deep import deep_problems
+from scribengin.local.ledger import in_plan_order, query_rows, stateful_runs
 from scribengin.local.meter import Meter
 from scribengin.local.parts import QueryBench, build_parts
 from scribengin.local.prepare import prepare
+from scribengin.local.run_log import open_run_log
 from scribengin.local.session import start
+from scribengin.spark.open_windows import open_windows_note
 from scribengin.state.contract import Counts
 from scribengin.state.lease import take_lease
 
@@ -23,7 +28,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
+    from structlog.typing import FilteringBoundLogger
 
+    from scribengin.core.errors import ScribenginError
     from scribengin.local.contract import RunSettings
     from scribengin.local.prepare import Prepared
     from scribengin.spark.query import QueryRun
@@ -52,8 +59,12 @@ def run_flow(path: Path, settings: RunSettings, watch: Callable[[RunView], None]
             spark = start(prepared, settings)
             stack.callback(spark.stop)
         show("checking with spark")
+        problems = deep_problems(spark, prepared)
+        if problems:
+            raise InputError([*prepared.warnings, *problems])
         benches = build_parts(spark, prepared, settings, lease)
-        return _Runner(prepared, settings, benches, watch, begun).run()
+        log = stack.enter_context(open_run_log(prepared.folder.path / "tmp" / "run.log"))
+        return _Runner(prepared, settings, benches, watch, begun, log).run()
 
 
 @dataclass(slots=True)
@@ -66,27 +77,42 @@ class _Live:
 
 class _Runner:
     def __init__(
-        self, prepared: Prepared, settings: RunSettings, benches: list[QueryBench], watch: Callable[[RunView], None], begun: float
+        self,
+        prepared: Prepared,
+        settings: RunSettings,
+        benches: list[QueryBench],
+        watch: Callable[[RunView], None],
+        begun: float,
+        log: FilteringBoundLogger,
     ) -> None:
         self._prepared = prepared
         self._settings = settings
         self._watch = watch
         self._begun = begun
+        self._log = log
         self._noted: set[str] = set()
         self._live = [self._make(bench) for bench in benches]
 
     def _make(self, bench: QueryBench) -> _Live:
         meter = Meter(bench.plan.sources, bench.plan.sinks)
-        run = bench.make_run(once=self._settings.once, stop=self._settings.stop, on_commit=meter.committed)
-        return _Live(bench, meter, run, threading.Thread(target=run.run, name=f"query {bench.plan.name}"))
+        log = self._log.bind(query=bench.plan.name)
+        run = bench.make_run(once=self._settings.once, stop=self._settings.stop, on_commit=meter.committed, log=log)
+
+        def drive() -> None:
+            run.run()
+            meter.end()
+
+        return _Live(bench, meter, run, threading.Thread(target=drive, name=f"query {bench.plan.name}"))
 
     def run(self) -> RunResult:
+        self._log.info("run started", flow=self._prepared.plan.flow.name, pid=os.getpid(), once=self._settings.once)
         for live in self._live:
             live.thread.start()
         try:
             while any(live.thread.is_alive() for live in self._live):
-                self._show("stopping" if self._settings.stop.is_set() else "running")
-                if self._settings.fail_fast and any(live.run.state == "failed" for live in self._live):
+                failed = any(live.run.state == "failed" for live in self._live)
+                self._show("stopping" if self._settings.stop.is_set() else "degraded" if failed else "running")
+                if self._settings.fail_fast and failed:
                     self._settings.stop.set()
                 self._live[0].thread.join(_VIEW_S) if self._live[0].thread.is_alive() else time.sleep(_VIEW_S)
         finally:
@@ -94,7 +120,9 @@ class _Runner:
             for live in self._live:
                 live.thread.join()
         self._show("ended")
-        return self._result()
+        result = self._result()
+        self._log.info("run ended", state=result.state, balanced=result.balanced, seconds=time.monotonic() - self._begun)
+        return result
 
     def _show(self, phase: str) -> None:
         notices = tuple(note for live in self._live for note in live.run.progress.notices if note not in self._noted)
@@ -110,10 +138,7 @@ class _Runner:
         problems = [*self._prepared.warnings]
         for live in failed:
             assert live.run.error is not None
-            place = self._prepared.place_of(live.run.error.node or live.bench.plan.name)
-            problems.append(
-                Problem(live.run.error.code, place, f"query {live.bench.plan.name}: {live.run.error.message}", live.run.error.remedy)
-            )
+            problems.append(self._failure(live, live.run.error))
         return RunResult(
             self._prepared.plan.flow.name,
             state,  # type: ignore[arg-type]
@@ -124,21 +149,35 @@ class _Runner:
             tuple(problems),
         )
 
+    def _failure(self, live: _Live, error: ScribenginError) -> Problem:
+        """What failed, where it is written, how far it came, and where the traceback is."""
+        name = live.bench.plan.name
+        totals = live.bench.totals()
+        came = f"{totals.batches:,} Batch{'es' * (totals.batches != 1)} of it {'are' if totals.batches != 1 else 'is'} committed"
+        remedy = "; ".join(filter(None, [error.remedy, f"all of it is in {self._prepared.folder.path / 'tmp' / 'run.log'}"]))
+        return Problem(error.code, self._prepared.place_of(error.node or name), f"query {name}: {error.message} ({came})", remedy)
+
     def _query_result(self, live: _Live) -> QueryResult:
         bench = live.bench
         totals = bench.totals()
         plan = bench.plan
         error = live.run.error
+        progress = live.run.progress
+        stateful = stateful_runs(totals.nodes, plan)
+        if progress.held is not None and len(stateful) == 1:  # Spark's figure is the sum over all state of the Query
+            totals.nodes[min(stateful)].held = progress.held
+        note = open_windows_note(bench.parts, held=progress.held, watermark=progress.watermark)
         sinks = tuple(SinkResult(sink, totals.nodes.get(sink, Counts()).out, bench.place_of(sink)) for sink in plan.sinks)
         return QueryResult(
             plan.name,
             live.run.state,  # type: ignore[arg-type]
             totals.batches,
-            time.monotonic() - self._begun,
+            live.meter.seconds(),
             query_rows(totals.nodes, plan.sources, plan.sinks),
             live.meter.rows,
-            totals.nodes,
+            in_plan_order(totals.nodes, plan),
             sinks,
             error.message if error else "",
             error.remedy if error else "",
+            () if note is None else (note,),
         )

@@ -11,6 +11,7 @@ Fate = Literal["transient", "permanent"]
 
 # What a Python worker's traceback ends with, wherever it is nested in a JVM message.
 _OURS = re.compile(r"scribengin\.core\.errors\.(\w+): (.*?)(?=\n\s*\n|\nDuring handling|\n\s*at |\Z)", re.DOTALL)
+_NOTE = re.compile(r"^  (remedy|code|node): (.*)$", re.MULTILINE)
 _PYTHON = re.compile(r"^(\w+(?:\.\w+)*(?:Error|Exception|Warning|Interrupt)): (.*)$", re.MULTILINE)
 _CLASS = re.compile(r"\[([A-Z][A-Z0-9_.]+)\]")
 _KINDS = {kind.__name__: kind for kind in (SourceError, StateError, StepError, FencedError, Refused)}
@@ -66,6 +67,14 @@ def classify(error: BaseException) -> tuple[ScribenginError, Fate]:
     return ScribenginError(_first_sentence(text)), "permanent"
 
 
+def is_stop(error: BaseException) -> bool:
+    """True for what Spark says when a Query was asked to stop: our own flag at a Batch's entry, or an interrupt."""
+    text = message_of(error)
+    return any(
+        sign in text for sign in ("StopRequested", "InterruptedException", "InterruptedIOException", "was cancelled", "Interrupted by")
+    )
+
+
 def find_ours(error: BaseException) -> ScribenginError | None:
     """Our own exception in the chain of causes, or in the text that a Python worker has sent."""
     seen: BaseException | None = error
@@ -76,9 +85,11 @@ def find_ours(error: BaseException) -> ScribenginError | None:
     found = _OURS.findall(message_of(error))
     if not found:
         return None
-    name, message = found[-1]
-    message, _, remedy = message.strip().partition("\n  remedy: ")
-    return _KINDS.get(name, ScribenginError)(message.strip(), remedy=remedy.strip())
+    name, text = found[-1]
+    message = re.split(r"\n  (?:remedy|code|node): ", text, maxsplit=1)[0]
+    notes = dict(_NOTE.findall(text))
+    kind = _KINDS.get(name, ScribenginError)
+    return kind(message.strip(), remedy=notes.get("remedy", ""), code=notes.get("code"), node=notes.get("node", ""))
 
 
 def condition_of(error: BaseException) -> str | None:

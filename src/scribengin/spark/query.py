@@ -13,10 +13,10 @@ from scribengin.spark.accumulate import new_reports
 from scribengin.spark.commit import BatchRunner, Committed
 from scribengin.spark.compile import Compiler
 from scribengin.spark.compiled import StreamInputs
-from scribengin.spark.failures import classify
+from scribengin.spark.failures import classify, is_stop
 from scribengin.spark.feed import Feed
 from scribengin.spark.offsets import OffsetConfig, clock, read_offsets
-from scribengin.spark.ranges import POLL_S, Exhausted, FedRanges, OffsetRanges
+from scribengin.spark.ranges import POLL_S, Exhausted, FedRanges, OffsetRanges, StopRequested
 from scribengin.spec.model import Step
 from scribengin.state.decisions import Decisions
 from scribengin.state.source_log import SourceLog
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+    from structlog.typing import FilteringBoundLogger
 
     from scribengin.connectors.contract import Limits, SourceStream
     from scribengin.spark.compiled import Compiled, QueryParts
@@ -63,34 +64,53 @@ class QueryRun:
     once: bool
     stop: threading.Event
     on_commit: Callable[[Committed], None]
+    log: FilteringBoundLogger
     state: str = "starting"
     error: ScribenginError | None = None
     message: str = ""
+    restarts: int = 0
     progress: Progress = field(default_factory=Progress)
     _busy: threading.Lock = field(default_factory=threading.Lock)
     _exhausted: bool = False
+    _raised: Exception | None = None
+    """what the Batch that ended the Query has raised in this process"""
+    _came_through: bool = False
+    """a Batch since the last start"""
 
     def run(self) -> None:
-        """Until finished, stopped or failed; never raises."""
+        """Until finished, stopped or failed; never raises. A Batch that came through lets the tries begin again."""
         tries = 0
+        self.log.info("query started", once=self.once)
         while True:
+            self._raised, self._came_through = None, False
             try:
                 self._run_once()
+                self.log.info(f"query {self.state}")
                 return
-            except Exception as error:
-                fault, fate = classify(error)
-                if self.stop.is_set():
-                    self.state, self.error = "stopped", None
-                    return
-                tries += 1
-                if fate == "permanent" or (self.once and tries > ONCE_TRIES):
-                    self.state, self.error, self.message = "failed", fault, fault.message
-                    return
-                wait_s = BACK_OFF_S[min(tries - 1, len(BACK_OFF_S) - 1)]
-                self.state, self.message = "recovering", f"{fault.message}; start {tries + 1} in {wait_s:g} s"
-                self.stop.wait(wait_s)
+            except Exception as caught:
+                # what our own code raised inside a Batch comes back from the JVM as mere text
+                error = self._raised or caught
+            fault, fate = classify(error)
+            if self.stop.is_set() and (fate == "transient" or _asked_to_stop(error)):
+                self.state = "stopped"
+                self.log.info("query stopped", interrupted=fault.message)
+                return
+            tries = 1 if self._came_through else tries + 1
+            if fate == "permanent" or (self.once and tries > ONCE_TRIES):
+                self.state, self.error, self.message = "failed", fault, fault.message
+                self.log.error("query failed", message=fault.message, remedy=fault.remedy, tries=tries, exc_info=error)
+                return
+            wait_s = BACK_OFF_S[min(tries - 1, len(BACK_OFF_S) - 1)]
+            self.restarts += 1
+            self.state, self.message = "recovering", f"{fault.message}; starts again {f'in {wait_s:g} s' if wait_s else 'at once'}"
+            self.log.warning("query restarts", message=fault.message, wait_s=wait_s, tries=tries, exc_info=error)
+            self.stop.wait(wait_s)
+            if self.stop.is_set():
+                self.state, self.message = "stopped", ""
+                return
 
     def _run_once(self) -> None:
+        self._exhausted = False
         query = self._start()
         self.state, self.message = "running", ""
         try:
@@ -98,8 +118,8 @@ class QueryRun:
                 self._observe(query)
                 if self.stop.is_set():
                     self._end(query)
-        except Exception:
-            if not self.stop.is_set() and not self._exhausted:
+        except Exception as error:
+            if not self._exhausted and not (self.stop.is_set() and _asked_to_stop(self._raised or error)):
                 raise
         self._observe(query)
         self.state, self.message = "stopped" if self.stop.is_set() and not self._exhausted else "finished", ""
@@ -122,6 +142,11 @@ class QueryRun:
         compiled = compiler.compile(streaming_inputs(session, self.parts, self.limits, self.static), reports)
         check_streaming(session, compiled, self.parts)
         stateful = self.parts.query.stateful
+
+        def committed(batch: Committed) -> None:
+            self._came_through = True
+            self.on_commit(batch)
+
         runner = BatchRunner(
             session,
             self.parts,
@@ -132,7 +157,7 @@ class QueryRun:
             {source: SourceLog(self.folder.sources, source) for source in self.parts.query.sources},
             OffsetRanges(session, self.parts.query.sources) if stateful else self._fed_ranges(),
             self.stop,
-            self.on_commit,
+            committed,
             self.static,
             compiled if stateful else None,
             reports if stateful else None,
@@ -144,6 +169,9 @@ class QueryRun:
                     runner(frame, number)
                 except Exhausted:
                     self._exhausted = True
+                    raise
+                except Exception as error:
+                    self._raised = error
                     raise
 
         df = compiled.tails[0].frame if stateful else clock(session)
@@ -169,13 +197,19 @@ class QueryRun:
         if last is None or (last.batchId == self.progress.batch and not last.sources):
             return
         self.progress.batch = last.batchId
-        self.progress.watermark = (last.eventTime or {}).get("watermark", "")
+        watermark = (last.eventTime or {}).get("watermark", "")
+        # Spark's watermark stands at the epoch until rows with a time have come through
+        self.progress.watermark = "" if watermark.startswith("1970-01-01T00:00:00") else watermark
         self.progress.held = sum(operator.numRowsTotal for operator in last.stateOperators) if last.stateOperators else None
         for source in last.sources:
             latest = msgspec.json.decode(source.latestOffset) if source.latestOffset not in (None, "null", "") else None
             if latest is not None:
                 self.progress.backlog[latest["source"]] = msgspec.json.decode(latest["backlog"])
                 self.progress.notices += [note for note in latest["notes"].split("\n") if note and note not in self.progress.notices]
+
+
+def _asked_to_stop(error: BaseException) -> bool:
+    return isinstance(error, StopRequested) or is_stop(error)
 
 
 def streaming_inputs(
@@ -195,10 +229,14 @@ def check_streaming(spark: SparkSession, compiled: Compiled, parts: QueryParts) 
 
     Raises Refused or Spark's AnalysisException.
     """
-    if parts.query.stateful and len(compiled.tails) != 1:
+    reads = [node.id for node in parts.query.nodes if node.stage == "read"]
+    if parts.query.stateful and (len(compiled.tails) != 1 or reads):
+        stateful = next(node.id for node in parts.query.nodes if node.stateful)
         raise Refused(
-            f"Query {parts.query.name} keeps state and feeds its sinks from {len(compiled.tails)} places",
-            remedy="give each sink a Query of its own: leave `together` out",
+            f'query {parts.query.name}: step "{stateful}" keeps state, and rows reach its sinks on {len(compiled.tails) + bool(reads)} ways',
+            remedy="leave `together` out, and give a sink that reads several steps a sink for each",
+            code="state-several-ways",
+            node=parts.query.sinks[0],
         )
     jvm: Any = spark._jvm
     checker = jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker

@@ -1,0 +1,65 @@
+"""What a stateful Query still holds when its run ends, and until when."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from scribengin.spark.gate import window_us
+from scribengin.spark.layout import Layout
+from scribengin.spec.model import Aggregate, Sql, Step
+
+if TYPE_CHECKING:
+    from scribengin.spark.compiled import QueryParts
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def stateful_step(parts: QueryParts) -> str | None:
+    """The Query's only step with state; None where there are several, whose shares Spark's figures do not tell."""
+    stateful = [node.id for node in parts.query.nodes if node.stateful]
+    return stateful[0] if len(stateful) == 1 else None
+
+
+def open_windows_note(parts: QueryParts, *, held: int | None, watermark: str) -> str | None:
+    """A sentence on the windows that wait for a later watermark; None where none do, or where their rows came out already.
+
+    `held` is the number of groups in Spark's state, `watermark` its ISO 8601 text. Once a Batch is through, the watermark trails
+    the newest time seen by its delay, so that both tell where the last window ends.
+    """
+    id_ = stateful_step(parts)
+    if id_ is None or not held or not watermark or watermark.startswith("1970-01-01T00:00:00"):
+        return None
+    layout = Layout(parts.plan, parts.query)
+    step = layout.step(id_)
+    size_us, slide_us = window_us(step.action)
+    if step.emit != "append" or not size_us or not isinstance(step.action, Aggregate | Sql):
+        return None
+    stands = datetime.fromisoformat(watermark)
+    delay_s = _delay_s(parts, id_)
+    newest_us = (stands - _EPOCH) // timedelta(microseconds=1) + round(delay_s * 1e6)
+    closes = _EPOCH + timedelta(microseconds=newest_us - newest_us % slide_us + size_us)
+    windows = "1 window stays" if held == 1 else f"{held} windows stay"
+    return f'{windows} open in "{id_}" until the watermark ({_shown(stands)}) passes {_shown(closes)}'
+
+
+def _delay_s(parts: QueryParts, id_: str) -> float:
+    """The longest delay of the watermarks above `id_`."""
+    flow = parts.plan.flow
+    seen: set[str] = set()
+    waiting = [id_]
+    delays = [0.0]
+    while waiting:
+        node = flow.node(waiting.pop())
+        if node.id in seen:
+            continue
+        seen.add(node.id)
+        if getattr(node, "watermark", None) is not None:
+            delays.append(node.watermark.delay_s)  # type: ignore[union-attr]
+        elif isinstance(node, Step):
+            waiting += node.inputs
+    return max(delays)
+
+
+def _shown(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
