@@ -82,6 +82,7 @@ class BatchRunner:
         if decided is not None:
             ranges = decided.sources if self.compiled is None else self.ranges.take(df, None)
             self._replay(decided, ranges, self._streams(ranges), df)
+            self.lease.check()
             return
         last = self._last or self.decisions.newest()
         ranges = self.ranges.take(df, last)

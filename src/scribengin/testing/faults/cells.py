@@ -36,9 +36,10 @@ PLACES = {
 """Way to strike → where."""
 SPOTS = tuple((way, point) for way, points in PLACES.items() for point in points)
 _OFTEN = 3
-_WEIGHT_OF_TARGET = 8
 
 Pair = tuple[str, str]
+Target = tuple[str, str, str]
+"""way, point, format"""
 
 
 def wanted(way: str, point: str) -> int:
@@ -58,37 +59,42 @@ class Sample:
     """What was tried so far, and what comes next."""
 
     def __init__(self, outcomes: Iterable[Outcome], only: str = "") -> None:
-        self._cells = list(all_cells(only))
+        self._cells: dict[Target, list[Cell]] = {}
+        for cell in all_cells(only):
+            self._cells.setdefault(_target(cell), []).append(cell)
         self._pairs: set[Pair] = set()
-        self._targets: Counter[tuple[str, str, str]] = Counter()
-        self._tried: Counter[Cell] = Counter()
+        self._passed: Counter[Target] = Counter()
+        self._tried: Counter[Target | Cell] = Counter()
         for outcome in outcomes:
             self.add(outcome)
 
     def add(self, outcome: Outcome) -> None:
         """Note a case that was run."""
-        self._tried[outcome.cell] += 1
+        target = _target(outcome.cell)
+        self._tried.update((target, outcome.cell))
         if outcome.verdict in ("passed", "skipped"):
             self._pairs.update(_pairs(outcome.cell))
-            self._targets[_target(outcome.cell)] += 1
+            self._passed[target] += 1
 
     def choose(self, rng: random.Random) -> Cell | None:
-        """The cell that covers most of what is open; None where no cell answers to `only`."""
+        """The next cell: of an open target, one that makes most pairs meet; None where no cell answers to `only`.
+
+        What failed, or was not reached, waits until the others had their turn.
+        """
         if not self._cells:
             return None
-        return max(self._cells, key=lambda cell: (self._gain(cell), rng.random()))
+        target = max(self._cells, key=lambda target: (self._is_open(target), -self._tried[target], rng.random()))
+        return max(self._cells[target], key=lambda cell: (len(_pairs(cell) - self._pairs), -self._tried[cell], rng.random()))
 
-    def _gain(self, cell: Cell) -> float:
-        target = self._targets[_target(cell)] < wanted(cell.way, cell.point)
-        fresh = len(_pairs(cell) - self._pairs)
-        # a cell that failed, or whose point was not reached, waits until others had their turn
-        return target * _WEIGHT_OF_TARGET + fresh - _WEIGHT_OF_TARGET * self._tried[cell]
+    def _is_open(self, target: Target) -> bool:
+        way, point, _ = target
+        return self._passed[target] < wanted(way, point)
 
 
-def _pairs(cell: Cell) -> frozenset[Pair]:
+def _pairs(cell: Cell) -> set[Pair]:
     values = (f"{cell.way}@{cell.point}", cell.kind, cell.format, f"partitioned {cell.partitioned}")
-    return frozenset(itertools.combinations(values, 2))
+    return set(itertools.combinations(values, 2))
 
 
-def _target(cell: Cell) -> tuple[str, str, str]:
+def _target(cell: Cell) -> Target:
     return cell.way, cell.point, cell.format

@@ -184,7 +184,8 @@ class FaultFlow:
         function = ("tossed" if self.kind == "coins" else "copied") if self.format != "text" else self._line_function
         lines = _TEXT + (", bucket STRING" if self.partitioned else "")
         schema = f', schema: "{lines}"' if self.format == "text" else ""
-        text += f'  done: {{from: {last}, python: "steps:{function}"{schema}}}\nsinks:\n'
+        python = f'{{function: "steps:{function}", branches: [heads, tails]}}' if self.kind == "coins" else f'"steps:{function}"'
+        text += f"  done: {{from: {last}, python: {python}{schema}}}\nsinks:\n"
         for sink in self.sinks:
             branch = f".{sink}" if self.kind == "coins" else ""
             together = ", together: both" if self.kind == "coins" else ""
