@@ -23,7 +23,8 @@ if yaml.__with_libyaml__:
     _event_reader = CParser
 _LINE_BREAK = re.compile(r"\r\n|\r|\n")
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-_COMMENT = re.compile(r"[ \t]+#")
+_COMMENT = re.compile(r"[ \t]+#(?=[^\s#])")
+"""a `#` with a character right behind it, as in `#hashtag`; an honest comment begins with a space"""
 _DEEPEST = 100
 
 
