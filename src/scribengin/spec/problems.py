@@ -87,7 +87,7 @@ CATALOG: tuple[Entry, ...] = (
     Entry(
         "comment-in-value",
         "A comment after a text without quotes",
-        "In YAML, ` #` starts a comment, so what follows is not part of the text; with `#hashtag`, right behind the `#`, that is seldom meant.",
+        "In YAML, ` #` starts a comment, so what follows is not part of the text; with `#hashtag` that is seldom meant.",
         "Quote the text, or write the comment on a line of its own.",
         "big:\n  from: orders\n  filter: amount > 100 #id > 5",
         severity="warning",
