@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import shutil
 import signal
@@ -14,10 +15,18 @@ from typing import TYPE_CHECKING
 import pytest
 from doc_pages import ROOT, blocks_of, run_commands
 
+from scribengin.connectors.contract import Limits, Place
+from scribengin.core.errors import SourceError
+from scribengin.core.types import parse_schema
+from scribengin.testing.conformance import check_sink, check_source
+
 if TYPE_CHECKING:
     from pathlib import Path
+    from types import ModuleType
 
 CONNECTOR = ROOT / "examples" / "connector"
+SCHEMA = parse_schema("id BIGINT NOT NULL, customer STRING, amount DOUBLE")
+ROWS = [{"id": number, "customer": None if number == 2 else "ada", "amount": number / 4} for number in range(6)]
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +57,49 @@ def folder(tmp_path: Path) -> Path:
     for name in ("flow.yaml", "make_orders.py"):
         shutil.copy(CONNECTOR / name, copy)
     return copy
+
+
+@pytest.fixture
+def connector(installed: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The installed package."""
+    monkeypatch.syspath_prepend(str(installed))
+    return importlib.import_module("scribengin_sqlite")
+
+
+def make_table(folder: Path, rows: list[tuple[object, ...]]) -> Place:
+    """A place of the source whose table holds the rows."""
+    with closing(sqlite3.connect(folder / "shop.db")) as database:
+        database.execute("CREATE TABLE IF NOT EXISTS orders (id INTEGER NOT NULL, customer TEXT, amount REAL)")
+        database.executemany("INSERT INTO orders VALUES (?, ?, ?)", rows)
+        database.commit()
+    return Place("orders", folder, {"database": "shop.db", "table": "orders", "max_rows": 3})
+
+
+def test_the_source_keeps_the_contract(connector: ModuleType, tmp_path: Path) -> None:
+    place = make_table(tmp_path, [*(tuple(row.values()) for row in ROWS), (7, "linus", "a lot")])
+    assert check_source(connector.make_source(place)) == 7
+
+
+def test_the_source_tells_that_rows_changed_after_they_were_taken(connector: ModuleType, tmp_path: Path) -> None:
+    source = connector.make_source(make_table(tmp_path, [tuple(row.values()) for row in ROWS]))
+    (stream,) = source.reader().split(Limits())
+    with closing(sqlite3.connect(tmp_path / "shop.db")) as database:
+        database.execute("UPDATE orders SET amount = 1e6 WHERE id = 1")
+        database.commit()
+    with pytest.raises(SourceError, match="rows 1 to 3 of table orders changed after they were taken"):
+        list(source.read(stream))
+
+
+def test_the_sink_keeps_the_contract(connector: ModuleType, tmp_path: Path) -> None:
+    def read_back() -> list[dict[str, object]]:
+        with closing(sqlite3.connect(tmp_path / "out.db")) as database:
+            database.row_factory = sqlite3.Row
+            if not database.execute("SELECT 1 FROM sqlite_master WHERE name = 'kept'").fetchone():
+                return []
+            return [dict(row) for row in database.execute("SELECT * FROM kept ORDER BY rowid")]
+
+    place = Place("kept", tmp_path, {"database": "out.db", "table": "kept"})
+    check_sink(lambda: connector.make_sink(place), read_back, schema=SCHEMA, rows=ROWS)
 
 
 @pytest.mark.timeout(300)
