@@ -43,7 +43,7 @@ bench: setup ## measure against hand-written PySpark: make bench [ARGS="--rows 1
 	@PYTHONPATH=benchmarks $(BIN)/python benchmarks/tweets.py $(ARGS)
 
 faults: setup ## crash runs at every point and check what is left: make faults [ONLY=publish] [MINUTES=30] [SEED=7]
-	@$(BIN)/python -m scribengin.testing.campaign --minutes $(MINUTES) $(if $(ONLY),--only "$(ONLY)") $(if $(SEED),--seed $(SEED))
+	@$(BIN)/python -m scribengin.testing.faults --minutes $(MINUTES) $(if $(ONLY),--only "$(ONLY)") $(if $(SEED),--seed $(SEED))
 
 COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --no-emit-index-url --no-emit-find-links
 

@@ -121,7 +121,7 @@ def result(**changes):
 
 def summary(run):
     console = Console(file=io.StringIO(), width=110, color_system=None, highlight=False)
-    show_summary(run, console)
+    show_summary(run, "flow.yaml", console)
     return console.file.getvalue()
 
 

@@ -62,7 +62,9 @@ def draw(view: RunView, *, height: int) -> RenderableType:
     title = Table.grid(expand=True)
     title.add_column()
     title.add_column(justify="right", style="dim", no_wrap=True)
-    hint = "" if view.phase in ("ended", "stopping") else "Ctrl-C stops after this Batch"
+    hint = {"ended": "", "stopping": "", "running": "Ctrl-C stops after this Batch", "degraded": "Ctrl-C stops after this Batch"}.get(
+        view.phase, "Ctrl-C stops"
+    )
     title.add_row(Text.assemble((view.flow, "bold"), f"  {view.phase}  ", (show_duration(view.seconds), "dim")), hint)
     width = max((len(query.name) for query in view.queries), default=0)
     lines: list[RenderableType] = [title]
@@ -101,6 +103,8 @@ def _details(query: QueryView, width: int) -> list[RenderableType]:
         counts.append(f"{name} ", "dim").append(f"{count:,}   ", style)
     if query.watermark:
         counts.append("watermark ", "dim").append(query.watermark)
+    if query.restarts:
+        counts.append("   restarts ", "dim").append(f"{query.restarts:,}", "yellow")
     facts = []
     if lag := lag_text(query):
         facts.append(f"lag {lag}")

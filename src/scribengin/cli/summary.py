@@ -22,8 +22,8 @@ _STYLE = {"finished": "green", "stopped": "yellow", "failed": "red"}
 _COLUMNS = ("in", "made", "out", "filtered", "dead", "late", "held")
 
 
-def show_summary(result: RunResult, console: Console | None = None) -> None:
-    """Print it on stdout."""
+def show_summary(result: RunResult, flow: str, console: Console | None = None) -> None:
+    """Print it on stdout. `flow` is the argument FLOW, for the commands that it names."""
     console = console or open_console()
     console.print()
     console.print(Text.assemble((result.flow, "bold"), " ", (result.state, _STYLE[result.state])))
@@ -33,6 +33,9 @@ def show_summary(result: RunResult, console: Console | None = None) -> None:
     if any(query.nodes for query in result.queries):
         console.print(ledger_table({query.name: query.nodes for query in result.queries}))
     show_verdict(result.violations, console)
+    if dead := sum(query.rows.dead for query in result.queries):
+        letters = f"{dead:,} dead letter{'s' * (dead != 1)}"
+        console.print(Text.assemble((letters, "yellow"), "; look at them with: ", (f"scribengin dead list {flow}", "bold")))
 
 
 def show_verdict(violations: Sequence[str], console: Console) -> None:

@@ -51,7 +51,10 @@ class QueryView:
     late: int = 0
     rows_per_s: float = 0.0
     phases_s: Mapping[str, float] = field(default_factory=dict)
-    """of the last Batch: plan, process, decide, publish, log"""
+    """of the last Batch: plan, process, decide, publish"""
+    phases_total_s: Mapping[str, float] = field(default_factory=dict)
+    """the same, summed over this process's Batches"""
+    restarts: int = 0
     lag_rows: int | None = None
     lag_files: int | None = None
     lag_bytes: int | None = None

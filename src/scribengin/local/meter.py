@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import deque
+from collections import defaultdict, deque
 from typing import TYPE_CHECKING, Any
 
 from scribengin.local.contract import QueryView
@@ -32,6 +32,7 @@ class Meter:
         self._ended: float | None = None
         self._recent: deque[tuple[float, int]] = deque()
         self._phases: Mapping[str, float] = {}
+        self._phases_total: defaultdict[str, float] = defaultdict(float)
         self._done = {"files": 0, "bytes": 0, "rows": 0}
         self.batches = 0
         self.rows = Counts()
@@ -40,6 +41,8 @@ class Meter:
         """Count a Batch that is through; a replayed one was counted by the process that decided it."""
         with self._lock:
             self._phases = batch.phases_s
+            for phase, spent in batch.phases_s.items():
+                self._phases_total[phase] += spent
             if batch.replayed:
                 return
             rows = query_rows(batch.decision.counts, self._sources, self._sinks)
@@ -71,25 +74,27 @@ class Meter:
             left, done_part = self._left(backlog)
             eta = None if left is None or done_part is None or done_part <= 0 else (now - self._begun) * left / done_part
             return QueryView(
-                name,
-                run.state if run is not None else "starting",  # type: ignore[arg-type]
-                self.batches,
-                now - self._begun,
-                self.rows.rows_in,
-                self.rows.out,
-                self.rows.filtered,
-                self.rows.dead,
-                self.rows.late,
-                rate,
-                dict(self._phases),
-                backlog.get("rows"),
-                backlog.get("files"),
-                backlog.get("bytes"),
-                backlog.get("oldest_s"),
-                None if left is None or done_part is None else 1.0 - left,
-                eta,
-                "" if run is None else run.progress.watermark,
-                "" if run is None else run.message,
+                name=name,
+                state=run.state if run is not None else "starting",  # type: ignore[arg-type]
+                batches=self.batches,
+                seconds=self.seconds(),
+                rows_in=self.rows.rows_in,
+                rows_out=self.rows.out,
+                filtered=self.rows.filtered,
+                dead=self.rows.dead,
+                late=self.rows.late,
+                rows_per_s=rate,
+                phases_s=dict(self._phases),
+                phases_total_s=dict(self._phases_total),
+                restarts=0 if run is None else run.restarts,
+                lag_rows=backlog.get("rows"),
+                lag_files=backlog.get("files"),
+                lag_bytes=backlog.get("bytes"),
+                lag_s=backlog.get("oldest_s"),
+                done=None if left is None or done_part is None else 1.0 - left,
+                eta_s=eta,
+                watermark="" if run is None else run.progress.watermark,
+                message="" if run is None else run.message,
             )
 
     def _left(self, backlog: Mapping[str, Any]) -> tuple[float | None, float | None]:

@@ -53,6 +53,7 @@ def run_flow(path: Path, settings: RunSettings, watch: Callable[[RunView], None]
     show("checking")
     prepared = prepare(path, state=settings.state)
     with ExitStack() as stack:
+        watch = _with_metrics(stack, settings, watch)
         lease = stack.enter_context(take_lease(prepared.folder))
         if spark is None:
             show("starting spark")
@@ -65,6 +66,20 @@ def run_flow(path: Path, settings: RunSettings, watch: Callable[[RunView], None]
         benches = build_parts(spark, prepared, settings, lease)
         log = stack.enter_context(open_run_log(prepared.folder.path / "tmp" / "run.log"))
         return _Runner(prepared, settings, benches, watch, begun, log).run()
+
+
+def _with_metrics(stack: ExitStack, settings: RunSettings, watch: Callable[[RunView], None]) -> Callable[[RunView], None]:
+    if settings.metrics_port is None:
+        return watch
+    from scribengin.local.metrics import serve_metrics
+
+    publish = stack.enter_context(serve_metrics(settings.metrics_port))
+
+    def both(view: RunView) -> None:
+        publish(view)
+        watch(view)
+
+    return both
 
 
 @dataclass(slots=True)

@@ -46,7 +46,7 @@ def command(*, flow: str, once: bool, append_new_lineage: bool, **flags: Any) ->
         result = _run(path, settings, display)
     finally:
         display.close()
-    return Answer(result.as_json(), result.problems, _exit_of(result, strict=settings.strict), show=lambda: _show(result))
+    return Answer(result.as_json(), result.problems, _exit_of(result, strict=settings.strict), show=lambda: _show(result, flow))
 
 
 def _exit_of(result: RunResult, *, strict: bool) -> Exit:
@@ -54,10 +54,10 @@ def _exit_of(result: RunResult, *, strict: bool) -> Exit:
     return Exit.FAILED if result.state == "failed" or not result.balanced or (strict and dead) else Exit.DONE
 
 
-def _show(result: RunResult) -> None:
+def _show(result: RunResult, flow: str) -> None:
     from scribengin.cli.summary import show_summary
 
-    show_summary(result)
+    show_summary(result, flow)
 
 
 class _Latest:

@@ -1,0 +1,119 @@
+"""`--metrics PORT`: what the display shows, for Prometheus, on 127.0.0.1 alone. A scrape reads the newest RunView; a Batch pays nothing."""
+
+from __future__ import annotations
+
+import errno
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, get_args
+
+from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from scribengin.core.errors import EnvironmentFault
+from scribengin.local.contract import QueryState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from prometheus_client import Metric
+
+    from scribengin.local.contract import QueryView, RunView
+
+_HOST = "127.0.0.1"
+_LABELS = ("flow", "query")
+
+
+@contextmanager
+def serve_metrics(port: int) -> Iterator[Callable[[RunView], None]]:
+    """Serve until the block ends; the function that it gives takes each new view, from any thread.
+
+    Raises EnvironmentFault where the port is taken or forbidden.
+    """
+    views = _Views()
+    registry = CollectorRegistry()
+    registry.register(views)
+    try:
+        server, thread = start_http_server(port, addr=_HOST, registry=registry)
+    except OSError as error:
+        why = "is taken by another process" if error.errno == errno.EADDRINUSE else f"cannot be opened: {error.strerror}"
+        raise EnvironmentFault(
+            f"metrics: port {port} of {_HOST} {why}", remedy="name another port: --metrics PORT", code="port-taken"
+        ) from error
+    try:
+        yield views.take
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+class _Views(Collector):
+    def __init__(self) -> None:
+        self._view: RunView | None = None
+
+    def take(self, view: RunView) -> None:
+        self._view = view
+
+    def collect(self) -> Iterator[Metric]:
+        """All of it from one view, so that the figures of a scrape belong together."""
+        view = self._view
+        if view is None:
+            return
+        phase = GaugeMetricFamily("scribengin_run_phase", "1 for the phase that the run is in.", labels=("flow", "phase"))
+        phase.add_metric((view.flow, view.phase), 1)
+        yield phase
+        yield _rows(view)
+        for name, text, read in _COUNTERS:
+            counter = CounterMetricFamily(name, text, labels=_LABELS)
+            for query in view.queries:
+                counter.add_metric((view.flow, query.name), read(query))
+            yield counter
+        yield _phases(view)
+        for name, text, level in _GAUGES:
+            gauge = GaugeMetricFamily(name, text, labels=_LABELS)
+            for query in view.queries:
+                if (value := level(query)) is not None:
+                    gauge.add_metric((view.flow, query.name), value)
+            yield gauge
+        yield _states(view)
+
+
+_COUNTERS: tuple[tuple[str, str, Callable[[QueryView], float]], ...] = (
+    ("scribengin_batches", "Batches that were committed.", lambda query: query.batches),
+    ("scribengin_restarts", "Starts after a passing failure.", lambda query: query.restarts),
+)
+_GAUGES: tuple[tuple[str, str, Callable[[QueryView], float | None]], ...] = (
+    ("scribengin_rows_per_second", "Rows read, over the last ten seconds.", lambda query: query.rows_per_s),
+    ("scribengin_lag_rows", "Rows that wait, where they can be counted.", lambda query: query.lag_rows),
+    ("scribengin_lag_files", "Files that wait.", lambda query: query.lag_files),
+    ("scribengin_lag_bytes", "Bytes that wait.", lambda query: query.lag_bytes),
+    ("scribengin_lag_seconds", "Age of the oldest thing that waits.", lambda query: query.lag_s),
+)
+
+
+def _rows(view: RunView) -> Metric:
+    rows = CounterMetricFamily("scribengin_rows", "Rows of committed Batches, by what came of them.", labels=(*_LABELS, "kind"))
+    for query in view.queries:
+        kinds = {"in": query.rows_in, "out": query.rows_out, "filtered": query.filtered, "dead": query.dead, "late": query.late}
+        for kind, count in kinds.items():
+            rows.add_metric((view.flow, query.name, kind), count)
+    return rows
+
+
+def _phases(view: RunView) -> Metric:
+    seconds = CounterMetricFamily("scribengin_batch_seconds", "Time that Batches took, by phase.", labels=(*_LABELS, "phase"))
+    for query in view.queries:
+        for phase, spent in query.phases_total_s.items():
+            seconds.add_metric((view.flow, query.name, phase), spent)
+    return seconds
+
+
+def _states(view: RunView) -> Metric:
+    states = GaugeMetricFamily(
+        "scribengin_query_state", "1 for the state that a Query is in, 0 for the others.", labels=(*_LABELS, "state")
+    )
+    for query in view.queries:
+        for state in get_args(QueryState):
+            states.add_metric((view.flow, query.name, state), float(query.state == state))
+    return states
