@@ -369,10 +369,21 @@ def test_clear_deletes_what_was_committed_and_nothing_else(tmp_path: Path) -> No
     sink = make(tmp_path, partition_by=("country",))
     sink.publish(decide(sink, 0, rows(1), rows(2, country="FR")))
     (tmp_path / "out" / "notes.txt").touch()
-    assert sink.clear() == 2
+    assert sink.clear(owner="me", flow="f", dry_run=True) == 2
+    assert len(visible(tmp_path)) == 3
+    assert sink.clear(owner="me", flow="f") == 2
     assert visible(tmp_path) == ["notes.txt"]
     assert not (tmp_path / "out" / "_scribengin").exists()
     make(tmp_path, lineage="l2")
+
+
+@pytest.mark.parametrize(("owner", "node", "flow"), [("you", "kept", "f"), ("me", "other", "f"), ("me", "kept", "g")])
+def test_clear_refuses_what_another_installation_sink_or_flow_has_written(tmp_path: Path, owner: str, node: str, flow: str) -> None:
+    sink = make(tmp_path)
+    sink.publish(decide(sink, 0, rows(1)))
+    with pytest.raises(Refused, match="holds commits of"):
+        make(tmp_path, prepare=False, node=node).clear(owner=owner, flow=flow)
+    assert ids(tmp_path) == [1]
 
 
 def test_files_that_a_reader_took_away_after_publishing_do_not_stop_a_restart(tmp_path: Path) -> None:

@@ -204,6 +204,11 @@ class Sink(Protocol):
     def audit(self, *, lineage: str, decided: Iterable[Decided]) -> Iterator[Published]:
         """Read the place again, as a foreign reader would, and compare with what was decided."""
 
+    def clear(self, *, owner: str, flow: str, dry_run: bool = False) -> int:
+        """Delete what this installation's flow has written here, of all lineages, and the claim (`reset --outputs`); returns how
+        many files (rows, where there are no files). With `dry_run` only looks. Raises Refused, before anything is deleted, where
+        others have written too; what was never committed through this sink stays."""
+
 
 @dataclass(frozen=True, slots=True)
 class Place:

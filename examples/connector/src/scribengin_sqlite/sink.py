@@ -116,10 +116,14 @@ class SqliteSink:
             if strange > 0:
                 yield Published(-1, 0, (f"{strange} rows in {self._table} were written by no batch",))
 
-    def clear(self) -> int:
+    def clear(self, *, owner: str, flow: str, dry_run: bool = False) -> int:  # noqa: ARG002 (claims name the owner, not the flow)
         """Delete every row that a commit record names, and the records (`reset --outputs`); returns how many rows."""
         with self._transaction() as database:
+            if any((claimed_by, node) != (owner, self.node) for claimed_by, _, node in self._claims(database)):
+                raise self._foreign("it holds rows of another installation or sink")
             deleted = 0
+            if dry_run:
+                return self._rows(database)
             for first, last in database.execute("SELECT first, last FROM _scribengin_commits WHERE target = ?", (self._table,)).fetchall():
                 if first <= last:
                     deleted += database.execute(f"DELETE FROM {_quoted(self._table)} WHERE rowid BETWEEN ? AND ?", (first, last)).rowcount

@@ -33,7 +33,7 @@ def command(*, flow: str, outputs: bool, yes: bool, state: Path | None) -> Answe
 
     declared, folder = open_state(flow, state)
     places = {id_: str(sink.options.get("path", sink.type)) for id_, sink in declared.sinks.items()}
-    sinks = {id_: sink for id_, sink in open_sinks(declared).items() if hasattr(sink, "clear")} if outputs else {}
+    sinks = open_sinks(declared) if outputs else {}
     queries = [query.name for query in folder.queries()]
     if not yes:
         written = "".join(f" and what sink {id_} wrote to {places[id_]}" for id_ in sinks)
@@ -42,8 +42,11 @@ def command(*, flow: str, outputs: bool, yes: bool, state: Path | None) -> Answe
             f"{told}; it cannot be undone", remedy=f"say --yes: scribengin reset {flow}{' --outputs' * outputs} --yes", code="reset-unsaid"
         )
     with take_lease(folder):
+        owner = _owner(folder)
+        for sink in sinks.values():
+            sink.clear(owner=owner, flow=declared.name, dry_run=True)
         _forget(folder)
-        cleared = [{"sink": id_, "place": places[id_], "files": sink.clear()} for id_, sink in sinks.items()]
+        cleared = [{"sink": id_, "place": places[id_], "files": sink.clear(owner=owner, flow=declared.name)} for id_, sink in sinks.items()]
     result: dict[str, Any] = {"flow": declared.name, "folder": str(folder.path), "queries": queries, "outputs": cleared}
 
     def show() -> None:
@@ -54,6 +57,14 @@ def command(*, flow: str, outputs: bool, yes: bool, state: Path | None) -> Answe
     return Answer(result, show=show)
 
 
+def _owner(folder: StateFolder) -> str:
+    """Whose outputs may be deleted; those of a copied state folder belong to the original."""
+    try:
+        return folder.read_owner()
+    except Refused:
+        return ""
+
+
 def _forget(folder: StateFolder) -> None:
     """Under the lease. State goes before outputs: killed in between, the next run refuses the outputs instead of doubling them."""
     from scribengin.core.storage import names_in, remove_tree
@@ -62,7 +73,5 @@ def _forget(folder: StateFolder) -> None:
     for name in names_in(folder.path):
         if name not in _KEPT:
             remove_tree(folder.path / name)
-    try:
-        folder.read_owner()
-    except Refused:  # a copy of a state folder becomes an installation of its own
+    if not _owner(folder):  # a copy of a state folder becomes an installation of its own
         renew_owner(folder.root)

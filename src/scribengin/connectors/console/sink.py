@@ -62,6 +62,10 @@ class ConsoleSink:
         for each in decided:
             yield Published(each.batch.number, sum(receipt.rows for receipt in each.receipts))
 
+    def clear(self, *, owner: str, flow: str, dry_run: bool = False) -> int:  # noqa: ARG002 (the contract's)
+        """Nothing stays on a terminal."""
+        return 0
+
 
 class ConsoleSinkStream:
     """The first rows of a unit, as JSON lines."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from scribengin.connectors.files.sink_audit import audit_files
-from scribengin.connectors.files.sink_claim import check_claim, claim
+from scribengin.connectors.files.sink_claim import check_claim, check_clear, claim, foreign_output
 from scribengin.connectors.files.sink_stream import FilesSinkStream, StagedPlace
 from scribengin.core import faults
 from scribengin.core.errors import FencedError, StateError
@@ -111,18 +111,22 @@ class FilesSink:
         others = [each.commits for each in self._lineages() if each.path.name != lineage]
         return audit_files(self.path, self._of(lineage).commits, self.format, decided, others=others)
 
-    def clear(self) -> int:
-        """Delete every file that a commit record of any lineage names, and the records (`reset --outputs`); returns how many files."""
-        deleted = 0
-        for lineage in self._lineages():
-            for _, record in lineage.commits.since():
-                for file in record["files"]:
-                    final = self.path / file["name"]
-                    deleted += final.exists()
-                    final.unlink(missing_ok=True)
-                    _remove_empty(final.parent, self.path)
+    def clear(self, *, owner: str, flow: str, dry_run: bool = False) -> int:
+        """Delete every file that a commit record names, and the records; see the contract."""
+        check_clear(self._owner_file, owner=owner, sink=self.node)
+        commits = [record for lineage in self._lineages() for _, record in lineage.commits.since()]
+        foreign = next((record["flow"] for record in commits if record["flow"] != flow), None)
+        if foreign is not None:
+            raise foreign_output(self.node, self.path, f'commits of the flow "{foreign}"')
+        files = [self.path / file["name"] for record in commits for file in record["files"]]
+        there = [file for file in files if file.exists()]
+        if dry_run:
+            return len(there)
+        for file in there:
+            file.unlink()
+            _remove_empty(file.parent, self.path)
         remove_tree(self.path / INTERNAL)
-        return deleted
+        return len(there)
 
     @property
     def _owner_file(self) -> Path:

@@ -33,6 +33,8 @@ def claim(folder: Path, file: Path, *, owner: str, lineage: str, sink: str, adop
         assert claims is not None
     if _same(claims[-1], mine):
         return
+    if not adopt and claims[-1]["owner"] != owner:
+        raise foreign_output(sink, folder, f"commits of {_difference(claims[-1], mine)}")
     if not adopt:
         raise Refused(
             f'sink "{sink}": {folder} holds commits of {_difference(claims[-1], mine)}',
@@ -59,6 +61,25 @@ def check_claim(file: Path, *, owner: str, lineage: str, sink: str) -> None:
         raise FencedError(
             f'sink "{sink}": {file} names {_difference(claims[-1], mine)}', remedy="stop this driver; another writes there now"
         )
+
+
+def check_clear(file: Path, *, owner: str, sink: str) -> None:
+    """Raise Refused where anyone else has ever claimed the folder: not all of it is this installation's to delete."""
+    for each in _read(file) or ():
+        if (each["owner"], each["sink"]) != (owner, sink):
+            mine = {"owner": owner, "lineage": each["lineage"], "sink": sink}
+            what = _difference(each, mine) if each["owner"] != owner else f'the sink "{each["sink"]}"'
+            raise foreign_output(sink, file.parent.parent, f"commits of {what}")
+
+
+def foreign_output(sink: str, folder: Path, holds: str) -> Refused:
+    """What stands there is not this flow's, nor its to delete."""
+    return Refused(
+        f'sink "{sink}": {folder} holds {holds}',
+        remedy="give the sink another folder, or delete that one yourself if nobody needs it; to add to what is there: "
+        "run --append-new-lineage",
+        code="output-foreign",
+    )
 
 
 def _read(file: Path) -> list[dict[str, Any]] | None:
