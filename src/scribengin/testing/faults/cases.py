@@ -111,7 +111,7 @@ class _Case:
             if reason := no_small_disk():
                 self.outcome.skipped = reason
                 return
-            self._disk = self._stack.enter_context(SmallDisk(self._small_folder(), "24k" if self.cell.point == "out" else "48k"))
+            self._disk = self._stack.enter_context(SmallDisk(self._small_folder(), "24k" if self.cell.point == "out" else "8k"))
         readers = [start_reader(self._seen(sink), self.flow.format, records=self.flow.has_records) for sink in self.flow.sinks]
         try:
             WAYS[self.cell.way](self)
