@@ -16,7 +16,7 @@ import pytest
 from doc_pages import ROOT, blocks_of, run_commands
 
 from scribengin.connectors.contract import Limits, Place
-from scribengin.core.errors import SourceError
+from scribengin.core.errors import Refused, SourceError
 from scribengin.core.types import parse_schema
 from scribengin.testing.conformance import check_sink, check_source
 
@@ -100,6 +100,13 @@ def test_the_sink_keeps_the_contract(connector: ModuleType, tmp_path: Path) -> N
 
     place = Place("kept", tmp_path, {"database": "out.db", "table": "kept"})
     check_sink(lambda: connector.make_sink(place), read_back, schema=SCHEMA, rows=ROWS)
+    sink = connector.make_sink(place)
+    with pytest.raises(Refused, match="others have written there too"):
+        sink.clear(owner="conformance", flow="another")
+    assert sink.clear(owner="conformance", flow="flow", dry_run=True) == len(read_back()) > 0
+    assert sink.clear(owner="conformance", flow="flow") > 0
+    assert read_back() == []
+    sink.prepare(owner="another", lineage="after")
 
 
 @pytest.mark.timeout(300)

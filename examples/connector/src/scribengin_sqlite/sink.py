@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _TABLES = """
 CREATE TABLE IF NOT EXISTS _scribengin_claims (target TEXT, owner TEXT, lineage TEXT, sink TEXT);
 CREATE TABLE IF NOT EXISTS _scribengin_commits (
-    target TEXT, lineage TEXT, number INTEGER, hash TEXT, term INTEGER, receipts TEXT, rows INTEGER, first INTEGER, last INTEGER,
+    target TEXT, flow TEXT, lineage TEXT, number INTEGER, hash TEXT, term INTEGER, receipts TEXT, rows INTEGER, first INTEGER, last INTEGER,
     PRIMARY KEY (target, lineage, number));
 """
 
@@ -78,9 +78,9 @@ class SqliteSink:
                         self._take(database, staged, segment)
                 faults.reached("publish.record.before")
                 database.execute(
-                    "INSERT INTO _scribengin_commits VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                    "INSERT INTO _scribengin_commits VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                     (
-                        *(self._table, batch.lineage, batch.number, decided.input_hash, batch.term, receipts),
+                        *(self._table, batch.flow, batch.lineage, batch.number, decided.input_hash, batch.term, receipts),
                         *(sum(receipt.rows for receipt in decided.receipts), last + 1, self._last_row(database)),
                     ),
                 )
@@ -116,21 +116,22 @@ class SqliteSink:
             if strange > 0:
                 yield Published(-1, 0, (f"{strange} rows in {self._table} were written by no batch",))
 
-    def clear(self, *, owner: str, flow: str, dry_run: bool = False) -> int:  # noqa: ARG002 (claims name the owner, not the flow)
-        """Delete every row that a commit record names, and the records (`reset --outputs`); returns how many rows."""
+    def clear(self, *, owner: str, flow: str, dry_run: bool = False) -> int:
+        """Delete the rows that commit records name, the records and the claims; returns how many rows."""
         with self._transaction() as database:
-            if any((claimed_by, node) != (owner, self.node) for claimed_by, _, node in self._claims(database)):
-                raise self._foreign("it holds rows of another installation or sink")
-            deleted = 0
+            commits = database.execute("SELECT flow, first, last FROM _scribengin_commits WHERE target = ?", (self._table,)).fetchall()
+            if any(claim[0] != owner for claim in self._claims(database)) or any(commit["flow"] != flow for commit in commits):
+                raise self._foreign("others have written there too")
+            ranges = [f"WHERE rowid BETWEEN {commit['first']} AND {commit['last']}" for commit in commits]
+            written = sum(self._rows(database, rows) for rows in ranges)
             if dry_run:
-                return self._rows(database)
-            for first, last in database.execute("SELECT first, last FROM _scribengin_commits WHERE target = ?", (self._table,)).fetchall():
-                if first <= last:
-                    deleted += database.execute(f"DELETE FROM {_quoted(self._table)} WHERE rowid BETWEEN ? AND ?", (first, last)).rowcount
+                return written
+            for rows in ranges if written else ():
+                database.execute(f"DELETE FROM {_quoted(self._table)} {rows}")
             for table in ("_scribengin_commits", "_scribengin_claims"):
                 database.execute(f"DELETE FROM {table} WHERE target = ?", (self._table,))
-        remove_tree(self._staged("").parent)
-        return deleted
+        remove_tree(self._staged(""))
+        return written
 
     # --- inside a transaction ---
 
