@@ -13,6 +13,7 @@ import scribengin
 from scribengin.cli.commands.schema import schema_text
 from scribengin.cli.main import main
 from scribengin.connectors import contract as connectors
+from scribengin.plan.validate import validate_file
 from scribengin.spec.old_words import WORDS, translate
 from scribengin.state import contract as state
 from scribengin.state import lease
@@ -78,3 +79,30 @@ def test_every_word_of_ours_exists(capsys: pytest.CaptureFixture[str]) -> None:
             printed = capsys.readouterr().out
             assert left.value.code == 0, f"{word} is no key, choice, type, class or command"
             assert not word.startswith("--") or word in printed
+
+
+def test_validate_tells_the_new_word_where_the_old_one_stands(tmp_path: Path) -> None:
+    flow = tmp_path / "flow.yaml"
+    flow.write_text(
+        "version: 1\nname: old\n"
+        "sources:\n"
+        "  a: {type: spool_dir, path: data}\n"
+        '  b: {type: files, path: data, format: jsonl, schema: "id BIGINT", max_files_per_trigger: 3}\n'
+        "steps:\n"
+        "  d: {from: b, drop_duplicates: [id]}\n"
+        "  e: {from: b, filter: id > 1, choke: 5}\n"
+        "sinks:\n"
+        "  kept: {inputs: e, type: files, path: out, format: parquet, partition_columns: [id]}\n"
+    )
+    _, problems = validate_file(flow, {})
+    told = "\n".join(f"{problem.place.line}: {problem.message}; {problem.remedy}" for problem in problems)
+    for line, old, new in (
+        (4, "spool_dir", "files"),
+        (5, "jsonl", "json"),
+        (5, "max_files_per_trigger", "max_files"),
+        (7, "drop_duplicates", "dedupe"),
+        (8, "choke", "limit"),
+        (10, "inputs", "from"),
+        (10, "partition_columns", "partition_by"),
+    ):
+        assert re.search(rf'^{line}: .*"{old}".*"{new}"', told, re.MULTILINE), f"{old}:\n{told}"
