@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from tests.spark.test_stateless_steps import ran
 
 if TYPE_CHECKING:
-    from tests.spark.conftest import FlowFolder
+    from tests.conftest import FlowFolder
 
 HEAD = """
 version: 1

@@ -13,7 +13,7 @@ from scribengin.state.folder import StateFolder
 
 if TYPE_CHECKING:
     from scribengin.state.contract import DeadLetter
-    from tests.spark.conftest import FlowFolder
+    from tests.conftest import FlowFolder
 
 
 def letters(folder: FlowFolder, name: str, query: str) -> list[DeadLetter]:

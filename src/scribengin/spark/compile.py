@@ -181,7 +181,12 @@ class _Walk:
         program = self._program(entry, (*nodes, ExitNode(output + EXIT, (gate.node if gate else output,), schema, at)))
         ddl = f"{schema}, {AT} BIGINT" if at else str(schema)
         out = df.mapInArrow(middle_function(program, self._reports), ddl)
+        if isinstance(self._inputs, BatchInputs) and self._inputs.suspects is not None and self._is_streamed(entry):
+            out = self._inputs.suspects.narrowed(output, out)
         return Frame(out, at, fed_by=(output + EXIT,), stateful=stateful, gated=gate is not None)
+
+    def _is_streamed(self, entry: StreamsEntry | RowsEntry) -> bool:
+        return isinstance(entry, StreamsEntry) and not entry.sources.keys().isdisjoint(self._parts.query.sources)
 
     # --- tails ---
 
@@ -193,7 +198,7 @@ class _Walk:
         units = tuple((id_, index) for id_ in sources for index in range(len(self._inputs.streams[id_])))
         if not units:
             return None
-        entry = StreamsEntry(refs, units, {id_: self._inputs.streams[id_] for id_ in sources}, self._inputs.skip, self._inputs.only)
+        entry = StreamsEntry(refs, units, {id_: self._inputs.streams[id_] for id_ in sources}, self._inputs.skip)
         return Tail(self._spark.range(0, len(units), 1, len(units)), self._program(entry, nodes))
 
     def _rows_tail(self, id_: str) -> Tail:
@@ -212,7 +217,7 @@ class _Walk:
             entry = StreamsEntry(refs, _units(id_, streams), {id_: streams})
         else:
             streams = self._inputs.streams[id_]
-            entry = StreamsEntry(refs, _units(id_, streams), {id_: streams}, self._inputs.skip, self._inputs.only)
+            entry = StreamsEntry(refs, _units(id_, streams), {id_: streams}, self._inputs.skip)
         return self._spark.range(0, len(streams), 1, max(1, len(streams))), entry
 
     def _rows_entry(self, id_: str, frame: Frame) -> RowsEntry:

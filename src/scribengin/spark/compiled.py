@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from scribengin.connectors.contract import BatchId, Sink, SourceStream
     from scribengin.core.types import Schema
     from scribengin.plan.model import Plan, QueryPlan
+    from scribengin.spark.culprits import Suspects
     from scribengin.spark.letters import LetterRules
     from scribengin.spark.native import Frame
     from scribengin.spark.program import Program, SourceRef
@@ -21,12 +22,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class BatchInputs:
-    """The streams of one Batch, read by batch frames. `skip` and `only`: see StreamsEntry."""
+    """The streams of one Batch, read by batch frames. `skip`: see StreamsEntry. `suspects` is set by the search of `culprits`."""
 
     batch: BatchId
     streams: Mapping[str, tuple[SourceStream, ...]]
     skip: Mapping[tuple[str, int], Mapping[int, tuple[str, str]]] = field(default_factory=dict)
-    only: Mapping[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
+    suspects: Suspects | None = None
 
 
 @dataclass(frozen=True, slots=True)

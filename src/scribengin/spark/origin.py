@@ -31,6 +31,11 @@ def pack_at(source_index: int, index: int) -> int:
     return (source_index << _INDEX_BITS | index) << _SEQUENCE_BITS
 
 
+def unpack_at(at: int) -> tuple[int, int, int]:
+    """(source index, index of the stream, sequence number in it)"""
+    return at >> _SEQUENCE_BITS + _INDEX_BITS, at >> _SEQUENCE_BITS & (1 << _INDEX_BITS) - 1, at & (1 << _SEQUENCE_BITS) - 1
+
+
 class ReplayOrigin(Origin):
     """Ordinals are AT values. Sources are opened, and blocks found, when the first letter asks."""
 
@@ -51,9 +56,8 @@ class ReplayOrigin(Origin):
         return None if found is None else found[0].payload(found[1])
 
     def _find(self, at: int) -> tuple[Block, int] | None:
-        sequence = at & (1 << _SEQUENCE_BITS) - 1
-        index = at >> _SEQUENCE_BITS & (1 << _INDEX_BITS) - 1
-        self.source = self._indexes.get(at >> _SEQUENCE_BITS + _INDEX_BITS, "")
+        source, index, sequence = unpack_at(at)
+        self.source = self._indexes.get(source, "")
         if self._walked is not None and self._walked[:2] == (self.source, index):
             first, block = self._walked[2:]
             if first <= sequence < first + len(block):

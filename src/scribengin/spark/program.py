@@ -102,14 +102,13 @@ class StreamsEntry:
 
     Where `units` is empty they come as rows (columns `source`, `index`, `stream`): the streaming part of a stateful Query.
     `skip` names records that a native step cannot take ((source, index) → sequence number → (node, message)): they become
-    dead letters. `only` bounds what is read ((source, index) → from, to), for the search of such records.
+    dead letters.
     """
 
     sources: Mapping[str, SourceRef]
     units: tuple[tuple[str, int], ...] = ()
     streams: Mapping[str, tuple[SourceStream, ...]] = field(default_factory=dict)
     skip: Mapping[tuple[str, int], Mapping[int, tuple[str, str]]] = field(default_factory=dict)
-    only: Mapping[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

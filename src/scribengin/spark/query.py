@@ -233,7 +233,7 @@ def check_streaming(spark: SparkSession, compiled: Compiled, parts: QueryParts) 
     if parts.query.stateful and (len(compiled.tails) != 1 or reads):
         stateful = next(node.id for node in parts.query.nodes if node.stateful)
         raise Refused(
-            f'query {parts.query.name}: step "{stateful}" keeps state, and rows reach its sinks on {len(compiled.tails) + bool(reads)} ways',
+            f'query {parts.query.name}: step "{stateful}" keeps state, and its sinks are fed on {len(compiled.tails) + bool(reads)} ways',
             remedy="leave `together` out, and give a sink that reads several steps a sink for each",
             code="state-several-ways",
             node=parts.query.sinks[0],

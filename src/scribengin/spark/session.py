@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from typing import TYPE_CHECKING
@@ -72,6 +73,8 @@ def start_session(name: str, *, master: str, memory: str, conf: Mapping[str, str
     settings.setdefault(
         "spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile=file:{log.resolve()} -Djava.io.tmpdir={folder.resolve()}"
     )
+    # tells every exception of Spark a second time, as a page of JSON on stderr; `failures` tells it once, for people
+    logging.getLogger("SQLQueryContextLogger").disabled = True
     try:
         session = _started(settings, folder / "spark.log")
     except (PySparkRuntimeError, Py4JError, OSError) as error:

@@ -143,18 +143,16 @@ class Stage:
         at = pack_at(ref.index, index)
         as_rows = self._rows_wanted.get(ref_node, False)
         skip = entry.skip.get((ref_node, index), {})
-        only = entry.only.get((ref_node, index))
         sequence = 0
         for block in source.read(stream):
             size = len(block)
-            if only is None or (sequence < only[1] and only[0] < sequence + size):
-                chunk = self._decoded(BlockOrigin(ref_node, block, at + sequence), decoder, counts, as_rows=as_rows)
-                if skip or only is not None:
-                    chunk = self._without(chunk, sequence, skip, only, counts)
-                counts.out += len(chunk)
-                if len(chunk):
-                    self._feed(ref_node, chunk)
-                yield from self._drain()
+            chunk = self._decoded(BlockOrigin(ref_node, block, at + sequence), decoder, counts, as_rows=as_rows)
+            if skip:
+                chunk = self._without(chunk, sequence, skip, counts)
+            counts.out += len(chunk)
+            if len(chunk):
+                self._feed(ref_node, chunk)
+            yield from self._drain()
             sequence += size
 
     def _decoded(self, origin: BlockOrigin, decoder: Decoder, counts: Counts, *, as_rows: bool) -> Chunk:
@@ -169,10 +167,10 @@ class Stage:
             return Chunk(origin, decoded.ordinals, rows=decoded.rows)
         return Chunk(origin, decoded.ordinals, batch=decoded.batch)
 
-    def _without(self, chunk: Chunk, sequence: int, skip: Any, only: tuple[int, int] | None, counts: Counts) -> Chunk:
-        """The chunk without the records that a native step cannot take, and without those outside the searched range."""
+    def _without(self, chunk: Chunk, sequence: int, skip: Any, counts: Counts) -> Chunk:
+        """The chunk without the records that a native step cannot take."""
         ordinals = chunk.ordinals or ()
-        keep = [(only is None or only[0] <= sequence + o < only[1]) and sequence + o not in skip for o in ordinals]
+        keep = [sequence + ordinal not in skip for ordinal in ordinals]
         for index, ordinal in enumerate(ordinals):
             if sequence + ordinal in skip:
                 node, message = skip[sequence + ordinal]
