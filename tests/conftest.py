@@ -86,6 +86,12 @@ class FlowFolder:
         return rows
 
 
+@pytest.fixture(scope="session")
+def flow_folder() -> type[FlowFolder]:
+    """The class, for fixtures that keep a folder over several tests."""
+    return FlowFolder
+
+
 @pytest.fixture
 def folder(tmp_path: Path, spark: SparkSession) -> FlowFolder:
     return FlowFolder(tmp_path, spark)

@@ -93,7 +93,8 @@ class Letters:
                 exception=type(error).__name__ if error is not None else "",
                 code_line=code_line(error) if error is not None else "",
                 payload=payload[:PAYLOAD_BYTES],
-                truncated=len(payload) > PAYLOAD_BYTES,
+                # a source has cut a record that is "too-long" already
+                truncated=len(payload) > PAYLOAD_BYTES or reason == "too-long",
             )
         )
 
