@@ -118,12 +118,12 @@ def test_static_sources_have_no_positions(folder: Path) -> None:
     assert "static" in made.unit_reason
 
 
-def test_queries_that_read_alike_are_told_of_together(tmp_path: Path) -> None:
+def test_queries_that_read_alike_are_told_so_and_of_together_only_where_it_reads_once(tmp_path: Path, folder: Path) -> None:
     plan = build_plan(tweets(tmp_path))
     assert [query.name for query in plan.queries] == ["kept", "counts"]
-    assert plan.hints == (
-        "queries kept and counts read tweets and run known, hot and tagged twice; `together: NAME` on their sinks would do it once",
-    )
+    assert plan.hints == ("queries kept and counts read tweets and run known, hot and tagged twice; each at its own pace",)
+    shared = flow(source(), sink("one", "tweets"), sink("two", "tweets"), folder=folder)
+    assert build_plan(shared).hints == ("queries one and two read tweets twice; `together: NAME` on their sinks would do it once",)
     assert [query.stateful for query in plan.queries] == [False, True]
 
 

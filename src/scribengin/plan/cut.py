@@ -97,7 +97,10 @@ def _hints(flow: Flow, queries: tuple[QueryPlan, ...]) -> tuple[str, ...]:
         work = f" and run {_listed(steps)}" if steps else ""
         names = _listed([query.name for query in readers])
         times = "twice" if len(readers) == 2 else f"{len(readers)} times"
-        hints.append(f"queries {names} read {source.id}{work} {times}; `together: NAME` on their sinks would do it once")
+        # only what a tail reads itself is read once by sinks that commit together: native steps are run for each of them
+        one_pass = all(node.stage in ("read", "tail") for query in readers for node in query.nodes if node.id in shared)
+        remedy = "`together: NAME` on their sinks would do it once" if one_pass else "each at its own pace"
+        hints.append(f"queries {names} read {source.id}{work} {times}; {remedy}")
     return tuple(hints)
 
 
