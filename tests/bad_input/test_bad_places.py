@@ -111,12 +111,13 @@ import os, sys
 from scribengin.local.prepare import open_sources, prepare
 from scribengin.core.errors import ScribenginError
 from pathlib import Path
-prepared = prepare(Path(sys.argv[1]), state=None)
+source = open_sources(prepare(Path(sys.argv[1]), state=None).plan.flow)["rows"]
+import scribengin.connectors.files.reader, scribengin.connectors.files.discovery
 if os.geteuid() == 0:
     os.setegid(65534)
     os.seteuid(65534)
 try:
-    open_sources(prepared.plan.flow)["rows"].reader()
+    source.reader()
 except ScribenginError as error:
     print(error, "|", error.remedy)
 """
