@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 LIMIT = 1_000
 """Dead letters of this kind in one Batch; beyond it the flow is wrong, not the data."""
+_UNION = "spark.sql.unionOutputPartitioning"
 WAYS = 16
 """parts that one job tells apart"""
 
@@ -100,9 +101,12 @@ class _Search:
         self._tells = True
         """do failed tasks name their chunk? Not where a shuffle stands between"""
         self._inputs = replace(inputs, suspects=self._suspects)
+        # else Spark makes one task of a union of single partitions
+        spark.conf.set(_UNION, "false")
 
     def release(self) -> None:
         """Give back the memory."""
+        self._spark.conf.unset(_UNION)
         for frame in self._suspects.kept.values():
             frame.unpersist()
 
