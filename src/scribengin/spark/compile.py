@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from scribengin.core.errors import StepError
 from scribengin.core.types import Schema
 from scribengin.plan.graph import base
-from scribengin.spark import native
+from scribengin.spark import native, spark_parse
 from scribengin.spark.arrow_functions import middle_function
 from scribengin.spark.compiled import BatchInputs, Compiled, NativeRun, StreamInputs, Tail
 from scribengin.spark.failures import step_failure
@@ -69,7 +69,9 @@ class _Walk:
 
     def compiled(self) -> Compiled:
         for node in self._parts.query.nodes:
-            if node.stage == "native":
+            if node.stage == "native" and node.id in self._parts.sources:
+                self._frames[node.id] = self._parsed_by_spark(node.id)
+            elif node.stage == "native":
                 self._native(node)
             elif node.stage == "decode" or (node.stage == "python" and self._layout.is_exit(node)):
                 self._middle(node)
@@ -180,10 +182,24 @@ class _Walk:
             nodes = [*nodes, gate]
         program = self._program(entry, (*nodes, ExitNode(output + EXIT, (gate.node if gate else output,), schema, at)))
         ddl = f"{schema}, {AT} BIGINT" if at else str(schema)
+        return Frame(self._mapped(df, program, output, ddl), at, fed_by=(output + EXIT,), stateful=stateful, gated=gate is not None)
+
+    def _mapped(self, df: DataFrame, program: Program, output: str, ddl: str) -> DataFrame:
         out = df.mapInArrow(middle_function(program, self._reports), ddl)
-        if isinstance(self._inputs, BatchInputs) and self._inputs.suspects is not None and self._is_streamed(entry):
-            out = self._inputs.suspects.narrowed(output, out)
-        return Frame(out, at, fed_by=(output + EXIT,), stateful=stateful, gated=gate is not None)
+        if isinstance(self._inputs, BatchInputs) and self._inputs.suspects is not None and self._is_streamed(program.entry):
+            return self._inputs.suspects.narrowed(output, out)
+        return out
+
+    def _parsed_by_spark(self, id_: str) -> Frame:
+        """A source with `parse: spark`: its lines as text, read by Spark's own parser."""
+        source = self._parts.plan.flow.sources[id_]
+        df, entry = self._source_entry(id_)
+        place = entry.sources[id_].place
+        as_text = replace(place, options={**place.options, "format": "text", "parse": "strict"}, schema=None)
+        entry = replace(entry, sources={id_: replace(entry.sources[id_], place=as_text)})
+        program = self._program(entry, (ExitNode(id_ + EXIT, (id_,), spark_parse.TEXT, at=True),))
+        lines = Frame(self._mapped(df, program, id_, f"{spark_parse.TEXT}, {AT} BIGINT"), at=True, run=(id_,), fed_by=(id_ + EXIT,))
+        return spark_parse.parsed(lines, source, self._parts.schemas[id_])
 
     def _is_streamed(self, entry: StreamsEntry | RowsEntry) -> bool:
         return isinstance(entry, StreamsEntry) and not entry.sources.keys().isdisjoint(self._parts.query.sources)

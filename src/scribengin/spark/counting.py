@@ -26,6 +26,11 @@ def gather_counts(compiled: Compiled, *reports: Iterable[dict[str, Any]]) -> dic
         gate = Counts()
         for step in run.name.split("+"):
             gate.add(counts.get(LATE + step, Counts()))
+        if run.name + EXIT in run.fed_by:  # `parse: spark`: a source and its native part are one node
+            node.out -= counts[run.name + EXIT].out if run.name + EXIT in counts else 0
+            node.dead += gate.dead
+            node.filtered = node.rows_in - node.out - node.dead
+            continue
         node.rows_in += sum(counts[exit_].out for exit_ in run.fed_by if exit_ in counts) + died - gate.late
         node.dead += died + gate.dead
         node.late += gate.late

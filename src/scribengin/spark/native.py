@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from scribengin.spec.model import Action, Step
 
-_DEAD_TYPE = "STRUCT<step: STRING, name: STRING, payload: STRING>"
+DEAD_TYPE = "STRUCT<step: STRING, name: STRING, payload: STRING>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ def union(frames: Sequence[Frame], run: tuple[str, ...], fed_by: tuple[str, ...]
         if at and not frame.at:
             df = df.withColumn(AT, sql.lit(None).cast("BIGINT"))
         if dead and not frame.dead:
-            df = df.withColumn(DEAD, sql.lit(None).cast(_DEAD_TYPE))
+            df = df.withColumn(DEAD, sql.lit(None).cast(DEAD_TYPE))
         aligned.append(df)
     df = reduce(lambda left, right: left.unionByName(right), aligned)
     return Frame(df, at, dead, run, fed_by, any(f.stateful for f in frames))

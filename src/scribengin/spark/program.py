@@ -140,6 +140,8 @@ class Program:
     """None in a streaming part: then the task's own Batch number is asked of Spark"""
 
 
+SPARK_PARSE = "parse: spark"
+"""In DEAD, instead of a predicate's name: the line that Spark's parser could not read."""
 UNIT_STRIDE = 10_000
 EXIT = "→"
 """Ends the name under which a stage counts what leaves it as Arrow."""

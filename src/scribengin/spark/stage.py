@@ -30,6 +30,7 @@ from scribengin.spark.program import (
     DEAD,
     DIED_IN,
     LATE,
+    SPARK_PARSE,
     UNIT_STRIDE,
     ExitNode,
     ParseNode,
@@ -217,7 +218,10 @@ class Stage:
                 ordinal = None if ordinals is None else ordinals[index]
                 place = None if ordinal is None else origin.place(ordinal)
                 payload = (None if ordinal is None else origin.payload(ordinal)) or failed["payload"].encode()
-                self._letters.write(step, origin.source, place, payload, "require", f'"{name}" does not hold')
+                reason, message = "require", f'"{name}" does not hold'
+                if name == SPARK_PARSE:
+                    reason, message = "malformed", "Spark's parser cannot read it"
+                self._letters.write(step, origin.source, place, payload, reason, message)
                 native.dead += 1
         return (None if ordinals is None else list(compress(ordinals, keep.to_pylist()))), batch.filter(keep)
 

@@ -1,0 +1,46 @@
+"""`parse: spark`: lines read by Spark's `from_json` or `from_csv`, with their deviations from the parse contract.
+
+They take `{…}{…}` for its first object, accept trailing text, single quotes, and numbers and strings for each other, and know no
+NOT NULL. A line that they cannot read at all is a dead letter here too, though no message names the field.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scribengin.core.errors import StepError
+from scribengin.core.types import Field, Schema, Type
+from scribengin.spark.native import DEAD_TYPE, Frame, literal, quoted
+from scribengin.spark.program import AT, DEAD, SPARK_PARSE
+
+if TYPE_CHECKING:
+    from scribengin.spec.model import Source
+
+TEXT = Schema((Field("value", Type("STRING")),))
+_CORRUPT = "_sg_corrupt"
+
+
+def parsed(lines: Frame, source: Source, schema: Schema) -> Frame:
+    """The source's columns out of the lines' text; blank lines are filtered. Raises StepError for CSV with a header line."""
+    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
+    if source.options.get("format") == "csv":
+        if source.options.get("header", True):
+            raise StepError(
+                f'source "{source.id}": parse: spark reads CSV line by line and cannot tell a header from a record',
+                remedy="write header: false, or leave `parse` out",
+                node=source.id,
+            )
+        options |= {"sep": source.options.get("delimiter", ","), "nullValue": source.options.get("null", "")}
+        function = "from_csv"
+    else:
+        function = "from_json"
+    asked = Schema((*(Field(f.name, f.type) for f in schema.fields), Field(_CORRUPT, Type("STRING"))))
+    given = ", ".join(f"{literal(name)}, {literal(value)}" for name, value in options.items())
+    df = lines.df.where("trim(value) <> ''").selectExpr(
+        f"{function}(value, {literal(str(asked))}, map({given})) AS _sg_record", "value AS _sg_line", AT
+    )
+    failed = f"named_struct('step', {literal(source.id)}, 'name', {literal(SPARK_PARSE)}, 'payload', _sg_line)"
+    columns = [f"_sg_record.{quoted(field.name)} AS {quoted(field.name)}" for field in schema.fields]
+    dead = f"CASE WHEN _sg_record IS NULL OR _sg_record.{_CORRUPT} IS NOT NULL THEN {failed} END"
+    df = df.selectExpr(*columns, AT, f"CAST({dead} AS {DEAD_TYPE}) AS {DEAD}")
+    return Frame(df, at=True, dead=True, run=lines.run, fed_by=lines.fed_by)
