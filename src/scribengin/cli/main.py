@@ -19,7 +19,7 @@ _COMMANDS = {
     "run": "Run a flow here, until Ctrl-C or (--once) until all that is there is read.",
     "audit": "Read outputs, dead letters and ledger again: does everything balance?",
     "dead": "List or show the records that a step could not handle.",
-    "source": "Show how far the sources are read; give up a file that is gone.",
+    "source": "Show how far the sources are read, move forward; give up a file that is gone.",
     "reset": "Forget what a flow has done, so that it starts anew.",
     "show": "Print a flow, with --resolved as it is understood.",
     "fmt": "Write flow files in the one common form.",

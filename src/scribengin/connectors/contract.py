@@ -47,6 +47,7 @@ class SourceStream:
     """The slice that one task reads. `place` is JSON (text, numbers, lists, mappings) and says all that `read` needs.
 
     `label` is for people (`tweets-003.jsonl[0:67108864]`); `files`, `bytes` and `rows` are for lag and bars (rows where known).
+    A `skipped` one counts as handed out and is never read (`source set`).
     """
 
     label: str
@@ -54,15 +55,17 @@ class SourceStream:
     files: int = 0
     bytes: int = 0
     rows: int | None = None
+    skipped: bool = False
 
     def as_json(self) -> dict[str, Any]:
         """The form in the source's log."""
-        return {"label": self.label, "place": dict(self.place), "files": self.files, "bytes": self.bytes, "rows": self.rows}
+        form = {"label": self.label, "place": dict(self.place), "files": self.files, "bytes": self.bytes, "rows": self.rows}
+        return form | {"skipped": True} if self.skipped else form
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> SourceStream:
         """The stream that `as_json` wrote."""
-        return SourceStream(data["label"], data["place"], data["files"], data["bytes"], data["rows"])
+        return SourceStream(data["label"], data["place"], data["files"], data["bytes"], data["rows"], data.get("skipped", False))
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,8 +47,8 @@ class SourceLog:
         return _streams(stored)
 
     def range(self, start: int, end: int) -> list[SourceStream]:
-        """The streams of entries `start` (inclusive) to `end` (exclusive), in order."""
-        return [stream for n in range(start, end) for stream in self.read(n)]
+        """The streams to read of entries `start` (inclusive) to `end` (exclusive), in order; skipped ones are left out."""
+        return [stream for n in range(start, end) for stream in self.read(n) if not stream.skipped]
 
     def length(self) -> int:
         """How many entries there are. After the first call it costs one look for the next entry."""
@@ -65,7 +65,7 @@ class SourceLog:
             yield _streams(body)
 
     def amend(self, n: int, streams: Sequence[SourceStream]) -> None:
-        """Under the lease, while nothing runs: let entry `n`, which no decided Batch has taken, say something else (`source skip`)."""
+        """Under the lease, while nothing runs: let entry `n`, which no decided Batch has taken, say otherwise (`source skip`, `set`)."""
         self._log.amend(n, [stream.as_json() for stream in streams])
 
     def fold(self) -> None:

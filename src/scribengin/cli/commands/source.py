@@ -1,4 +1,4 @@
-"""`scribengin source show|skip FLOW`."""
+"""`scribengin source show|skip|set FLOW`."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from scribengin.cli.flow_argument import flow_argument
 from scribengin.cli.flow_state import chosen_queries, open_state
 from scribengin.cli.settings import setting_flags
 from scribengin.core.errors import Refused
+from scribengin.core.problems import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,12 +67,57 @@ def skip(*, flow: str, file: str, state: Path | None) -> Answer:
     return Answer({"flow": declared.name, "skipped": skipped}, show=lambda: click.echo("\n".join(lines)))
 
 
+@command.command("set", cls=AnsweringCommand)
+@flow_argument
+@click.argument("source")
+@click.argument("position", metavar="POSITION|end")
+@click.option("--query", help="In this Query only.")
+@click.option("--yes", is_flag=True, help="Do it: what is skipped is never read.")
+@setting_flags("state")
+def set_(*, flow: str, source: str, position: str, query: str | None, yes: bool, state: Path | None) -> Answer:
+    """Move SOURCE forward to POSITION (as `source show` counts them; `end`: behind all that is there now), unread.
+
+    Only forward, while the flow is stopped. A way back would write the same records again beside what stands there: to read
+    everything again, use `scribengin reset FLOW --outputs --yes`.
+    """
+    from scribengin.local.positions import move_forward
+    from scribengin.state.lease import take_lease
+
+    declared, folder = open_state(flow, state)
+    if source not in declared.sources:
+        near = did_you_mean(source, declared.sources) or f"its sources are {', '.join(declared.sources)}"
+        raise Refused(f'flow "{declared.name}" has no source "{source}"', remedy=near, code="source-unknown")
+    if position != "end" and not position.isdigit():
+        raise Refused(f'"{position}" is no position', remedy="say a number of entries, or end", code="position-unknown")
+    with take_lease(folder):
+        parts = [part for part in chosen_queries(folder, query) if reads(part, source)]
+        if not yes:
+            names = ", ".join(part.name for part in parts) or "no query"
+            raise Refused(
+                f'this lets {names} pass over what source "{source}" holds before position {position}; it is never read',
+                remedy=f"say --yes: scribengin source set {flow} {source} {position} --yes",
+                code="set-unsaid",
+            )
+        moved = [move_forward(declared, part, source, None if position == "end" else int(position)) for part in parts]
+    lines = [f"query {m.query}: {m.source} moved from {m.before} to {m.after}; {m.files:,} files, {m.bytes:,} bytes unread" for m in moved]
+    return Answer({"flow": declared.name, "moved": [m.as_json() for m in moved]}, show=lambda: click.echo("\n".join(lines)))
+
+
+def reads(part: QueryFolder, source: str) -> bool:
+    """True where the Query's newest plan reads the source."""
+    from scribengin.state.lineage import read_lineage
+
+    lineage = read_lineage(part)
+    return lineage is not None and source in lineage.sources
+
+
 def _skip(part: QueryFolder, flow: Flow, file: str) -> Iterator[dict[str, Any]]:
     """Take the file out of every entry that no decided Batch has taken."""
     from scribengin.connectors.files.pieces import pieces_of, root_of, without_file
+    from scribengin.local.positions import decided_ends
     from scribengin.state.source_log import SourceLog
 
-    ends = _decided_ends(part)
+    ends = decided_ends(part)
     for source in (source for source in flow.sources.values() if source.type == "files"):
         log = SourceLog(part.sources, source.id)
         for number in range(ends.get(source.id, 0), log.length()):
@@ -90,15 +136,8 @@ def _skip(part: QueryFolder, flow: Flow, file: str) -> Iterator[dict[str, Any]]:
                 log.amend(number, streams)
 
 
-def _decided_ends(part: QueryFolder) -> dict[str, int]:
-    """Source → entries that decided Batches are through with."""
-    from scribengin.state.decisions import Decisions
-
-    newest = Decisions(part.decisions).newest()
-    return {taken.source: taken.end for taken in newest.sources} if newest else {}
-
-
 def _positions(part: QueryFolder) -> list[dict[str, Any]]:
+    from scribengin.local.positions import decided_ends
     from scribengin.state.decisions import Decisions
     from scribengin.state.lineage import read_lineage
     from scribengin.state.source_log import SourceLog
@@ -106,7 +145,7 @@ def _positions(part: QueryFolder) -> list[dict[str, Any]]:
     lineage = read_lineage(part)
     assert lineage is not None
     newest = Decisions(part.decisions).newest()
-    ends = _decided_ends(part)
+    ends = decided_ends(part)
     rows = []
     for source in lineage.sources:
         log = SourceLog(part.sources, source)
