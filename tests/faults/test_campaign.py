@@ -2,8 +2,12 @@
 
 import os
 import random
+import signal
 import subprocess
 import sys
+import time
+from contextlib import suppress
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -115,6 +119,35 @@ def test_a_fault_with_once_strikes_the_first_process_only(tmp_path):
     statuses = [subprocess.run([sys.executable, "-c", program], env=environment, check=False).returncode for _ in range(3)]
     assert statuses == [-9, 0, 0]
     assert (tmp_path / "decide.after").exists()
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="looks processes up in /proc")
+def test_a_campaign_that_is_ended_leaves_no_process(tmp_path):
+    folder = tmp_path / "of this test alone"
+    command = [sys.executable, "-m", "scribengin.testing.faults", "--only", "kill@commit.before tail json", "--folder", str(folder)]
+    campaign = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    until(lambda: len(named(folder)) >= 3 or campaign.poll() is not None)  # the campaign, its reader, a run
+    assert campaign.poll() is None
+    campaign.send_signal(signal.SIGTERM)
+    assert campaign.wait(timeout=100) == 130
+    until(lambda: not named(folder))
+
+
+def named(folder):
+    """The processes whose command line names the folder."""
+    found = []
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            if str(folder).encode() in file.read_bytes():
+                found.append(int(file.parent.name))
+    return found
+
+
+def until(condition, limit_s=100):
+    deadline = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from scribengin.testing.faults.drivers import IN_CHILDREN, Driver, Hung, Strike, run_audit, start_run
-from scribengin.testing.faults.flows import FaultFlow
+from scribengin.testing.faults.flows import STATEFUL, FaultFlow
 from scribengin.testing.faults.reader import start_reader
 from scribengin.testing.faults.small_disk import SmallDisk, no_small_disk
 
@@ -32,6 +32,8 @@ CHAIN = ("stage.mid_write", "decide.before", "decide.after", "publish.record.aft
 _ONCE_A_RUN = frozenset({"lease.taken", "recovery.before", "recovery.mid", "recovery.after", "fold.before", "fold.written", "fold.after"})
 _SMALL_CHUNK = "from scribengin.core import numbered_log\n\nnumbered_log.CHUNK = 2\n"
 _MAX_RESTARTS = 3
+_EDITED = 0.3
+"""of the cases with two drivers, where the flow has no state: the newer one runs another plan"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +208,9 @@ class _Case:
             self.outcome.reached = False
             return
         self._main_state.joinpath("lock").unlink()
+        if self.cell.kind not in STATEFUL and self.rng.random() < _EDITED:
+            self.flow.flow.write_text(self.flow.text(edited=True))
+            self._note("the flow is edited")
         until = self.rng.choice((None, *DECISIVE))
         newer = self.start(Strike(until, "hold", self.rng.randint(1, 2)) if until else None)
         if until is None:

@@ -62,8 +62,6 @@ class Driver:
                 self._kill_group()
             self._check_limit("end")
             time.sleep(_POLL_S)
-        if status < 0:
-            self.sweep()
         return status
 
     def wait_until_struck(self) -> bool:
@@ -105,7 +103,7 @@ class Driver:
         return "; ".join(told) or (self.work / "stderr").read_text(errors="replace")[-2000:]
 
     def sweep(self) -> None:
-        """Kill what is left of its session: Spark's Python processes stand in groups of their own, and may sleep at a point."""
+        """Kill what is left of its session: Spark's Python processes stand in groups of their own, and outlive a kill of the driver's."""
         for pid in session_members(self.process.pid):
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
