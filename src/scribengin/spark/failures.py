@@ -27,6 +27,8 @@ _TRANSIENT = (
     "No space left on device",
     "Too many open files",
 )
+# Conditions that say only that Python raised: what it raised stands in the traceback behind.
+_WRAPPERS = ("PYTHON_EXCEPTION", "PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR", "PYTHON_DATA_SOURCE_ERROR")
 _DATA = (
     "CAST_INVALID_INPUT",
     "DIVIDE_BY_ZERO",
@@ -58,7 +60,7 @@ def classify(error: BaseException) -> tuple[ScribenginError, Fate]:
     if any(sign in text for sign in _TRANSIENT):
         return ScribenginError(_first_sentence(text), remedy="it is tried again by itself; see the log if it stays"), "transient"
     condition = condition_of(error)
-    if condition is not None:
+    if condition is not None and condition not in _WRAPPERS:
         return ScribenginError(_first_sentence(text), remedy=remedy_for(condition), code=_code(condition)), "permanent"
     found = _PYTHON.findall(text)
     if found:
@@ -113,7 +115,11 @@ def remedy_for(condition: str) -> str:
         return "use try_cast, try_divide and their like, or filter such rows before"
     if condition.startswith("UNRESOLVED_COLUMN"):
         return "name a column that the step's input has"
-    return "run: scribengin plan --deep"
+    if condition.startswith("UNRESOLVED_ROUTINE"):
+        return "mind the spelling: the functions are those of Spark SQL"
+    if condition.startswith("DATATYPE_MISMATCH"):
+        return "cast one side, such as CAST(x AS BIGINT)"
+    return "change the step; its words are Spark SQL's" if condition else ""
 
 
 def step_failure(node: str, error: BaseException) -> StepError:

@@ -31,6 +31,10 @@ class StepTimeout(BaseException):
     """A record took longer than the step's `time_limit`. No Exception: a user's `except Exception` must not swallow it."""
 
 
+_RAISED = (Exception, StepTimeout, SystemExit, KeyboardInterrupt)
+"""What a record may do to its step: no signal reaches executors, so that the last two are the user's own too."""
+
+
 class _Dead:
     """Stands where a record's answer would be, once its dead letter is written."""
 
@@ -84,7 +88,7 @@ class RecordStep:
                 try:
                     answers.extend(map(self._function, remaining))
                     return answers
-                except (Exception, StepTimeout) as error:
+                except _RAISED as error:
                     # extend keeps what it had: the record that raised is the one after it
                     self._bury(chunk, len(answers), error)
                     answers.append(_DEAD)
@@ -101,7 +105,7 @@ class RecordStep:
                 continue
             try:
                 results = self._results(answer, rows[index])
-            except (Exception, StepTimeout) as error:
+            except _RAISED as error:
                 self._bury(chunk, index, error)
                 continue
             self._counts.filtered += not results
@@ -180,7 +184,7 @@ class BatchStep:
             return
         try:
             outs = [self._checked(out) for out in self._outs(batch)]
-        except Exception as error:
+        except _RAISED as error:
             if batch.num_rows == 1:
                 self._letters.bury(self._node, chunk, indexes[0], "raised", f"{type(error).__name__}: {error}", error=error)
                 self._counts.dead += 1
