@@ -95,29 +95,3 @@ def test_what_only_spark_knows_is_told_before_the_first_batch_with_its_line(fold
     assert (problem.place.line, problem.place.column) == (6, 3)
     assert "no_such_function" in problem.message
     assert not (folder.path / "out").exists()
-
-
-def test_the_remedy_of_an_error_in_an_executor_reaches_the_person(folder):
-    folder.flow(FLOW.replace(', python: "steps:work"', ", filter: id > 0"))
-    data = folder.data("data/a.jsonl", [{"id": 1, "word": "w"}]).path / "data/a.jsonl"
-    folder.steps("")
-    # the source's log is written, the file is exchanged before it is read
-    from scribengin.spark import feed
-
-    taken = feed.Feed._take
-
-    def exchange(self):
-        logged = taken(self)
-        if data.exists():
-            data.unlink()
-        return logged
-
-    feed.Feed._take = exchange
-    try:
-        result = folder.run()
-    finally:
-        feed.Feed._take = taken
-    assert result.state == "failed"
-    (problem,) = result.problems
-    assert "source skip" in problem.remedy
-    assert "remedy:" not in problem.message

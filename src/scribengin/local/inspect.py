@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from scribengin.core.errors import Refused
-from scribengin.local.ledger import stateful_runs
+from scribengin.local.ledger import in_plan_order, stateful_runs
 from scribengin.local.prepare import open_sinks
 from scribengin.plan.diff import Changes, StoredQuery, diff_plans
 from scribengin.state.audit import AuditReport, audit_query
@@ -59,7 +59,9 @@ def audit_flow(prepared: Prepared) -> FlowAudit:
             continue
         own = {id_: sinks[id_] for id_ in query.sinks}
         stateful = stateful_runs(read_totals(folder).nodes, query)
-        reports.append(audit_query(folder, own, lineage=lineage.id, stateful=stateful, running=running))
+        report = audit_query(folder, own, lineage=lineage.id, stateful=stateful, running=running)
+        ordered = replace(report.totals, nodes=in_plan_order(report.totals.nodes, query))
+        reports.append(replace(report, totals=ordered))
     if not reports:
         raise Refused(
             f'flow "{prepared.plan.flow.name}" has no state in {prepared.folder.path}', remedy="run it first", code="state-missing"

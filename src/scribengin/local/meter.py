@@ -34,6 +34,8 @@ class Meter:
         self._phases: Mapping[str, float] = {}
         self._phases_total: defaultdict[str, float] = defaultdict(float)
         self._done = {"files": 0, "bytes": 0, "rows": 0}
+        self._looked: Mapping[str, Mapping[str, Any]] = {}
+        self._done_at_look = dict(self._done)
         self.batches = 0
         self.rows = Counts()
 
@@ -70,7 +72,7 @@ class Meter:
                 self._recent.popleft()
             span = min(RATE_WINDOW_S, max(now - self._begun, 0.001))
             rate = sum(rows for _, rows in self._recent) / span
-            backlog = {} if run is None else _sum(run.progress.backlog)
+            backlog = {} if run is None else self._backlog(run.progress.backlog)
             left, done_part = self._left(backlog)
             eta = None if left is None or done_part is None or done_part <= 0 else (now - self._begun) * left / done_part
             return QueryView(
@@ -96,6 +98,16 @@ class Meter:
                 watermark="" if run is None else run.progress.watermark,
                 message="" if run is None else run.message,
             )
+
+    def _backlog(self, looked: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+        """What waited at the last look, without what was committed since."""
+        if looked is not self._looked:
+            self._looked, self._done_at_look = looked, dict(self._done)
+        backlog = _sum(looked)
+        for figure, done in self._done.items():
+            if backlog.get(figure) is not None:
+                backlog[figure] = max(0, backlog[figure] - (done - self._done_at_look[figure]))
+        return backlog
 
     def _left(self, backlog: Mapping[str, Any]) -> tuple[float | None, float | None]:
         """(share that is left, share that is done), by the finest figure the sources give; None where no end is known."""

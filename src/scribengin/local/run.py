@@ -47,7 +47,7 @@ def run_flow(path: Path, settings: RunSettings, watch: Callable[[RunView], None]
     begun = time.monotonic()
 
     def show(phase: str) -> None:
-        watch(RunView(prepared.plan.flow.name if prepared else path.stem, phase, time.monotonic() - begun))  # type: ignore[arg-type]
+        watch(RunView(prepared.plan.flow.name if prepared else path.name, phase, time.monotonic() - begun))  # type: ignore[arg-type]
 
     prepared: Prepared | None = None
     show("checking")
