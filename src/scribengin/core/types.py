@@ -46,7 +46,8 @@ class Type:
             case "ARRAY" | "MAP":
                 return f"{self.name}<{', '.join(map(str, self.parts))}>"
             case "STRUCT":
-                return f"STRUCT<{', '.join(f'{field.name}: {field.type}' + (' NOT NULL' if not field.nullable else '') for field in self.fields)}>"
+                parts = (f"{field.name}: {field.type}{'' if field.nullable else ' NOT NULL'}" for field in self.fields)
+                return f"STRUCT<{', '.join(parts)}>"
             case _:
                 return self.name
 

@@ -27,11 +27,11 @@ POLL_S = 0.1
 """How often an idle source is asked, unless a trigger says otherwise."""
 
 
-class StopRequested(Exception):  # noqa: N818
+class StopRequested(Exception):
     """Raised at a Batch's entry, before anything is staged: the Batch stays in Spark's log and runs at the next start."""
 
 
-class Exhausted(Exception):  # noqa: N818
+class Exhausted(Exception):
     """Raised at a Batch's entry under `--once`, when all that was there is through."""
 
 
