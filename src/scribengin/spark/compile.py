@@ -270,7 +270,6 @@ class _Walk:
                     self._schema(node.id),
                     action.branches,
                     action.time_limit_s,
-                    action.function,
                     step.schema is not None,
                 )
             case Parse(column, format_, fields):

@@ -7,12 +7,12 @@ through sinks (then it is a Query's tail and ends in receipts) or as Arrow rows 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from scribengin.spark.gate import GateNode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from scribengin.connectors.contract import BatchId, Place, Sink, SourceStream
     from scribengin.core.types import Schema
@@ -37,7 +37,8 @@ class SourceRef:
 
 @dataclass(frozen=True, slots=True)
 class PythonNode:
-    """A python step. `function` is set where the flow was built in Python; else `reference` is loaded from the user's code."""
+    """A python step. `reference` is loaded from the user's code, also where the flow was written in Python with functions as objects:
+    an object would be pickled by the name of a module that executors cannot import before the archive is on their path."""
 
     node: str
     inputs: tuple[str, ...]
@@ -47,7 +48,6 @@ class PythonNode:
     schema_out: Schema
     branches: tuple[str, ...]
     limit_s: float
-    function: Callable[..., Any] | None = None
     declared: bool = False
     """True where the step has a `schema:` of its own: its rows are checked as they leave it"""
 

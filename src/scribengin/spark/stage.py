@@ -107,7 +107,7 @@ class Stage:
         return next((name for name in (input_.partition(".")[0] for input_ in inputs) if name in steps), None)
 
     def _python(self, node: PythonNode) -> Callable[[Chunk], None]:
-        target = node.function if node.function is not None else self._program.code.load(node.reference)
+        target = self._program.code.load(node.reference)
         function = instantiate(target, node.node)
         counts = self._counted(node.node)
         step: RecordStep | BatchStep
