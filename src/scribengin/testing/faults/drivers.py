@@ -25,7 +25,7 @@ IN_CHILDREN = frozenset({"stage.before", "stage.mid_write", "stage.closed", "sou
 _POLL_S = 0.02
 
 
-class Hung(Exception):  # noqa: N818
+class Hung(Exception):
     """A process did not come to an end, or to its point, in time."""
 
 
