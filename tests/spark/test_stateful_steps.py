@@ -122,3 +122,23 @@ sinks:
     # 2 is a double of 0
     assert sorted(row["id"] for row in folder.read("out/once")) == [0, 1, 3, 5, 9]
     assert late(result, "once") == 1
+
+
+def test_of_several_inputs_the_slowest_watermark_rules(folder: FlowFolder) -> None:
+    folder.flow(
+        HEAD
+        + """  slow: {type: files, path: slow, format: json, schema: "id BIGINT, who STRING, ts TIMESTAMP", watermark: ts 10m, max_files: 1}
+steps:
+  both: {from: [events, slow]}
+  hours: {from: both, aggregate: {window: {time: ts, size: 1h}, columns: {ids: "sort_array(collect_list(id))"}}}
+sinks:
+  out: {from: hours, type: files, path: out, format: json}
+"""
+    )
+    for index, (fast, behind) in enumerate([(500, 20), (510, 30), (520, 40), (900, 900)]):
+        events(folder, str(index), (index, fast))
+        folder.data(f"slow/{index}.jsonl", [{"id": 10 + index, "who": "b", "ts": at(behind)}])
+    result = ran(folder)
+
+    assert late(result, "hours") == 0
+    assert [row["ids"] for row in folder.read("out")] == [[10, 11, 12], [0, 1, 2]]

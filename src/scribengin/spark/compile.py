@@ -85,7 +85,11 @@ class _Walk:
 
     def _native(self, node: PlannedNode) -> None:
         step = self._layout.step(node.id)
-        inputs = [(id_, self._entering(node, step, id_, self._frames[id_])) for id_ in node.inputs]
+        enters, entered = node, step
+        if isinstance(step.action, Merge) and (reader := self._state_behind(node)) is not None:
+            # each input's own watermark stands before the union: the slowest rules
+            enters, entered = reader, self._layout.step(reader.id)
+        inputs = [(id_, self._entering(enters, entered, id_, self._frames[id_])) for id_ in node.inputs]
         try:
             if isinstance(step.action, Python):
                 outs = self._frame_function(step, step.action, inputs)
@@ -98,6 +102,14 @@ class _Walk:
         for branch, frame in outs.items():
             self._frames[f"{node.id}.{branch}" if branch else node.id] = frame
 
+    def _state_behind(self, union: PlannedNode) -> PlannedNode | None:
+        """The stateful step that alone reads this union, where every input has a watermark and no state yet."""
+        readers = self._layout.readers(union.id)
+        frames = [(self._layout.watermark(id_, self._schema(id_)), self._frames[id_]) for id_ in union.inputs]
+        fit = all(mark is not None and frame.df.isStreaming and not frame.stateful for mark, frame in frames)
+        alone = len(readers) == 1 and readers[0].stateful and not union.stateful and not self._layout.requires(union.id)
+        return readers[0] if fit and alone else None
+
     def _entering(self, node: PlannedNode, step: Step, id_: str, frame: Frame) -> Frame:
         """The frame as the step may take it: without rows that failed a `require` where it could not let them pass, and
         through a gate where it keeps state."""
@@ -106,14 +118,14 @@ class _Walk:
         if gate is not None or (frame.dead and not native.carries_dead(step.action)):
             entry = self._rows_entry(id_, frame)
             frame = self._run_middle(frame.df, entry, [] if gate is None else [gate], id_, at=frame.at, stateful=frame.stateful)
-        watermark = self._layout.watermark(id_, self._schema(id_)) if first_state else None
+        watermark = self._layout.watermark(id_, self._schema(id_)) if first_state and not frame.watermarked else None
         if watermark is None:
             return frame
         # here and nowhere before: Arrow carries no watermark through a Python stage, and Spark refuses to have one set twice
         delay_s = watermark.delay_s
         if isinstance(step.action, Dedupe) and step.action.within_s is not None:
             delay_s = max(delay_s, step.action.within_s)
-        return replace(frame, df=frame.df.withWatermark(watermark.column, f"{delay_s} seconds"))
+        return replace(frame, df=frame.df.withWatermark(watermark.column, f"{delay_s} seconds"), watermarked=True)
 
     def _gate(self, node: PlannedNode, step: Step, id_: str) -> GateNode | None:
         """Counts late rows before a stateful step; None where no watermark stands or its column is gone."""

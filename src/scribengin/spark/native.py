@@ -35,6 +35,8 @@ class Frame:
     stateful: bool = False
     gated: bool = False
     """True where late rows were counted as they left the stage before: a stateful step may follow"""
+    watermarked: bool = False
+    """True where Spark knows the watermark already"""
 
     @property
     def hidden(self) -> list[str]:
@@ -109,7 +111,8 @@ def union(frames: Sequence[Frame], run: tuple[str, ...], fed_by: tuple[str, ...]
             df = df.withColumn(DEAD, sql.lit(None).cast(DEAD_TYPE))
         aligned.append(df)
     df = reduce(lambda left, right: left.unionByName(right), aligned)
-    return Frame(df, at, dead, run, fed_by, any(f.stateful for f in frames))
+    ready = all(f.watermarked for f in frames)
+    return Frame(df, at, dead, run, fed_by, any(f.stateful for f in frames), ready and all(f.gated for f in frames), ready)
 
 
 def required(frame: Frame, step: Step) -> Frame:
