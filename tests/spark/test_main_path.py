@@ -8,7 +8,7 @@ from scribengin.state.dead import read_letters
 from scribengin.state.folder import StateFolder
 
 if TYPE_CHECKING:
-    from tests.spark.conftest import FlowFolder
+    from tests.conftest import FlowFolder
 
 FLOW = """
 version: 1
@@ -75,7 +75,7 @@ def test_filters_in_sql_give_what_filters_in_python_give(folder: FlowFolder) -> 
 
 
 def test_a_value_that_sql_cannot_take_costs_only_its_record(folder: FlowFolder) -> None:
-    folder.flow(FLOW.replace('python: "steps:even"', 'select: [CAST(word AS BIGINT) AS n, word]')).steps(STEPS)
+    folder.flow(FLOW.replace('python: "steps:even"', "select: [CAST(word AS BIGINT) AS n, word]")).steps(STEPS)
     folder.data("data/a.jsonl", [{"n": n, "word": "x" if n == 37 else str(n)} for n in range(100)])
     result = folder.run()
 
