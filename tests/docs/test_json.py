@@ -33,7 +33,7 @@ def differences(shown: Any, given: Any, where: str) -> list[str]:
     return [] if isinstance(given, same[type(shown)]) else [f"{where}: {given!r} where {shown!r} is shown"]
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_each_command_answers_in_the_shape_that_the_page_shows(tmp_path: Path) -> None:
     shown = {command: json.loads(text) for command, text in _SECTION.findall((ROOT / "docs/json.md").read_text())}
     assert list(shown) == [command for command, _ in COMMANDS]
