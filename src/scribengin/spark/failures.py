@@ -26,6 +26,7 @@ _TRANSIENT = (
     "SparkOutOfMemoryError",
     "No space left on device",
     "Too many open files",
+    "CONCURRENT_STREAM_LOG_UPDATE",
 )
 # Conditions that say only that Python raised: what it raised stands in the traceback behind.
 _WRAPPERS = ("PYTHON_EXCEPTION", "PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR", "PYTHON_DATA_SOURCE_ERROR")

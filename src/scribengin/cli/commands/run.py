@@ -90,9 +90,9 @@ def _run(path: Path, settings: RunSettings, display: Display) -> RunResult:
     outcome: list[RunResult | BaseException] = []
 
     def work() -> None:
-        from scribengin.local.run import run_flow
-
         try:
+            from scribengin.local.run import run_flow
+
             outcome.append(run_flow(path, settings, latest.put))
         except BaseException as error:  # handed to the main thread, which raises it
             outcome.append(error)
