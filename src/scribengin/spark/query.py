@@ -164,15 +164,20 @@ class QueryRun:
         )
 
         def batch(frame: DataFrame, number: int) -> None:
-            with self._busy:
+            try:
+                # held by `_end` alone, which waits for this very thread: to wait for the lock here would be for ever
+                if not self._busy.acquire(blocking=False):
+                    raise StopRequested
                 try:
                     runner(frame, number)
-                except Exhausted:
-                    self._exhausted = True
-                    raise
-                except Exception as error:
-                    self._raised = error
-                    raise
+                finally:
+                    self._busy.release()
+            except Exhausted:
+                self._exhausted = True
+                raise
+            except Exception as error:
+                self._raised = error
+                raise
 
         df = compiled.tails[0].frame if stateful else clock(session)
         writer = df.writeStream.queryName(f"{self.parts.plan.flow.name}.{self.parts.query.name}").foreachBatch(batch)
