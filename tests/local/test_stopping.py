@@ -1,0 +1,39 @@
+"""A stop at any moment ends the run, and soon."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from scribengin.local.contract import RunSettings, RunView
+from scribengin.local.run import run_flow
+
+if TYPE_CHECKING:
+    from tests.conftest import FlowFolder
+
+FLOW = """
+version: 1
+name: endless
+sources:
+  numbers: {type: sequence, rate: 2000, max_rows: 500}
+sinks:
+  kept: {from: numbers, type: files, path: out, format: json}
+"""
+
+
+@pytest.mark.timeout(120)
+def test_a_stop_between_any_two_batches_ends_the_run_and_loses_nothing(folder: FlowFolder) -> None:
+    folder.flow(FLOW)
+    for batches in range(1, 7):
+        stop = threading.Event()
+
+        def watch(view: RunView, stop: threading.Event = stop, batches: int = batches) -> None:
+            if any(query.batches >= batches for query in view.queries):
+                stop.set()
+
+        result = run_flow(folder.path / "flow.yaml", RunSettings(stop=stop), watch, spark=folder.spark)
+        assert (result.state, result.balanced) == ("stopped", True)
+    written = [row["id"] for row in folder.read("out")]
+    assert written == list(range(len(written)))
