@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from itertools import compress
 from typing import TYPE_CHECKING, Any
 
@@ -18,20 +19,20 @@ if TYPE_CHECKING:
     from scribengin.formats.contract import Bad, Block
 
 
-class Origin:
+class Origin(ABC):
     """Where the rows of one chunk came from: ordinal → place and bytes."""
 
     source = ""
     first_at = 0
     """what an ordinal lacks to be an AT value"""
 
+    @abstractmethod
     def place(self, ordinal: int) -> RecordPlace:
         """Where that record stood."""
-        raise NotImplementedError
 
+    @abstractmethod
     def payload(self, ordinal: int) -> bytes | None:
         """The record's own bytes, or None where they are gone (then the row as JSON stands for them)."""
-        raise NotImplementedError
 
 
 class BlockOrigin(Origin):
