@@ -282,7 +282,6 @@ class _Walk:
                     self._schema(node.id),
                     action.branches,
                     action.time_limit_s,
-                    step.schema is not None,
                 )
             case Parse(column, format_, fields):
                 return ParseNode(node.id, inputs, column, format_, fields, schema_in, self._schema(node.id))

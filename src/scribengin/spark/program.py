@@ -48,8 +48,6 @@ class PythonNode:
     schema_out: Schema
     branches: tuple[str, ...]
     limit_s: float
-    declared: bool = False
-    """True where the step has a `schema:` of its own: its rows are checked as they leave it"""
 
 
 @dataclass(frozen=True, slots=True)
