@@ -175,5 +175,12 @@ def flows(draw: st.DrawFn) -> Flow:
         {id_: draw(steps(id_, known)) for id_ in step_ids},
         {id_: draw(sinks(id_, known)) for id_ in sink_ids},
         draw(st.just("") | texts),
-        draw(st.builds(Defaults, trigger_s=st.just(0.0) | durations, on_error=st.sampled_from(["fail", "dead_letter"]))),
+        draw(
+            st.builds(
+                Defaults,
+                trigger_s=st.just(0.0) | durations,
+                retain_s=st.none() | durations.filter(lambda s: s >= 1.0),
+                on_error=st.sampled_from(["fail", "dead_letter"]),
+            )
+        ),
     )

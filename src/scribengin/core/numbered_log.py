@@ -3,11 +3,15 @@
     <folder>/0000000007.json              record 7, put-if-absent, durable
     <folder>/folded/0000000000.json.gz    records 0 to 999, once they are old
     <folder>/folded/0000001999.summary    what records 0 to 1,999 come to; the highest such number is the *high mark*
+    <folder>/folded/0000000999.pruned     what records 0 to 999 came to, whose details are gone; the highest is the *pruned mark*
+    <folder>/folded/0000000000.rest.gz    what was kept of them
 
 Old records are folded in whole chunks, so that any two processes that fold at the same time write the same files. A summary
 is numbered and put-if-absent too: one that comes late, from a process that slept, cannot take the high mark back.
 A record at or below the high mark that stands outside `folded/` counts for nothing: it is a leftover, or was written by a
 process that slept through the folding, which notices it and withdraws (`put`).
+
+Where a log may forget, whole folded chunks are pruned, oldest first: their sum stays, and of each record what its owner keeps.
 """
 
 from __future__ import annotations
@@ -64,7 +68,7 @@ class NumberedLog:
         replace(self._path(number), seal(self._kind, FORMAT, body))
 
     def read(self, number: int) -> Any | None:
-        """Record `number`, or None."""
+        """Record `number`, or None. Raises StateError for one that was pruned: it was there, and is no more."""
         if number < 0:
             return None
         if number <= self.high_mark():
@@ -88,9 +92,10 @@ class NumberedLog:
         return high if high != _NONE else None
 
     def since(self, number: int = 0) -> Iterator[tuple[int, Any]]:
-        """(number, record) from `number` on, in order; folded ones come first, a chunk in memory at a time."""
+        """(number, record) from `number` on, in order; folded ones come first, a chunk in memory at a time; pruned ones are left out."""
         high = self.high_mark()
-        for chunk in range(max(number, 0) // CHUNK, (high + 1) // CHUNK):
+        number = max(number, self.pruned_mark() + 1)
+        for chunk in range(number // CHUNK, (high + 1) // CHUNK):
             yield from ((n, body) for n, body in sorted(self._read_chunk(chunk).items()) if n >= number)
         for n in self._unfolded(above=max(high, number - 1)):
             data = read_or_none(self._path(n))
@@ -100,18 +105,19 @@ class NumberedLog:
 
     def high_mark(self) -> int:
         """The number up to which records are folded; -1 where none is."""
-        return max((int(name[:10]) for name in names_in(self._folded) if name.endswith(".summary")), default=_NONE)
+        return self._mark("summary")
+
+    def pruned_mark(self) -> int:
+        """The number up to which only sums are left; -1 where nothing was pruned."""
+        return self._mark("pruned")
 
     def summary(self) -> tuple[int, Any | None]:
         """(high mark, what the folded records come to), or (-1, None)."""
-        high = self.high_mark()
-        if high == _NONE:
-            return _NONE, None
-        path = self._folded / f"{high:010d}.summary"
-        data = read_or_none(path)
-        if data is None:  # a later folding took its place
-            return self.summary()
-        return high, unseal(data, f"{self._kind}-summary", FORMAT, path)
+        return self._sum("summary")
+
+    def pruned(self) -> tuple[int, Any | None]:
+        """(pruned mark, what the pruned records came to), or (-1, None)."""
+        return self._sum("pruned")
 
     def wants_folding(self, newest: int) -> bool:
         """True where a whole chunk is old enough: another whole one stands after it. Cheap for all but one number in a chunk."""
@@ -130,13 +136,69 @@ class NumberedLog:
             faults.reached("fold.before")
             first, last = chunk * CHUNK, chunk * CHUNK + CHUNK - 1
             records = [(number, body) for number in range(first, last + 1) if (body := self.read(number)) is not None]
-            packed = gzip.compress(seal(f"{self._kind}-folded", FORMAT, records), 6, mtime=0)
-            put_if_absent(self._folded / f"{first:010d}.json.gz", packed)
+            put_if_absent(self._folded / f"{first:010d}.json.gz", self._packed("folded", records))
             summary = summarize(summary, (body for _, body in records))
             put_if_absent(self._folded / f"{last:010d}.summary", seal(f"{self._kind}-summary", FORMAT, summary))
             faults.reached("fold.written")
         self._sweep()
         faults.reached("fold.after")
+
+    def prune(
+        self, old: Callable[[Any], bool], rest: Callable[[Any], Any | None], summarize: Callable[[Any | None, Iterable[Any]], Any]
+    ) -> int:
+        """Prune the oldest folded chunks, as long as all of a chunk's records are `old`; returns how many records went.
+
+        `rest` gives what is kept of a record, None for nothing. Under the lease; may be killed at any point and done again.
+        """
+        mark, summary = self.pruned()
+        begun = mark
+        for chunk in range((mark + 1) // CHUNK, (self.high_mark() + 1) // CHUNK):
+            records = sorted(self._read_chunk(chunk).items())
+            if not all(old(body) for _, body in records):
+                break
+            kept = [(number, part) for number, body in records if (part := rest(body)) is not None]
+            if kept:
+                put_if_absent(self._folded / f"{chunk * CHUNK:010d}.rest.gz", self._packed("rest", kept))
+            summary = summarize(summary, (body for _, body in records))
+            mark = chunk * CHUNK + CHUNK - 1
+            put_if_absent(self._folded / f"{mark:010d}.pruned", seal(f"{self._kind}-pruned", FORMAT, summary))
+        self._sweep_pruned()
+        return mark - begun
+
+    def rests(self, number: int = 0) -> Iterator[tuple[int, Any]]:
+        """(number, what was kept of it) of pruned records from `number` on, in order, a chunk in memory at a time."""
+        mark = self.pruned_mark()
+        for name in sorted(name for name in names_in(self._folded) if name.endswith(".rest.gz") and int(name[:10]) <= mark):
+            data = read_or_none(self._folded / name) if int(name[:10]) + CHUNK > number else None
+            if data is not None:  # None: nothing of it is wanted any more
+                yield from ((n, part) for n, part in self._unpacked("rest", data, self._folded / name) if n >= number)
+
+    def drop_rests(self, through: int) -> None:
+        """Delete the rests of chunks that end at record `through` or before."""
+        for name in names_in(self._folded):
+            if name.endswith(".rest.gz") and int(name[:10]) + CHUNK - 1 <= min(through, self.pruned_mark()):
+                (self._folded / name).unlink(missing_ok=True)
+
+    def _mark(self, form: str) -> int:
+        return max((int(name[:10]) for name in names_in(self._folded) if name.endswith(f".{form}")), default=_NONE)
+
+    def _sum(self, form: str) -> tuple[int, Any | None]:
+        mark = self._mark(form)
+        if mark == _NONE:
+            return _NONE, None
+        path = self._folded / f"{mark:010d}.{form}"
+        data = read_or_none(path)
+        if data is None:  # a later one took its place
+            return self._sum(form)
+        return mark, unseal(data, f"{self._kind}-{form}", FORMAT, path)
+
+    def _sweep_pruned(self) -> None:
+        """Delete what the highest pruned sum stands for."""
+        mark = self.pruned_mark()
+        for name in names_in(self._folded):
+            gone = int(name[:10]) <= mark if name.endswith(".json.gz") else name.endswith(".pruned") and int(name[:10]) < mark
+            if gone:
+                (self._folded / name).unlink(missing_ok=True)
 
     def _sweep(self) -> None:
         """Delete what the highest summary stands for."""
@@ -155,18 +217,26 @@ class NumberedLog:
 
     def _read_chunk(self, chunk: int) -> dict[int, Any]:
         if self._chunk[0] != chunk:
+            if chunk * CHUNK <= self.pruned_mark():
+                raise StateError(f"{self._kind} {chunk * CHUNK} in {self.folder} was pruned: only sums are kept of records that old")
             path = self._folded / f"{chunk * CHUNK:010d}.json.gz"
             data = read_or_none(path)
             if data is None:
                 raise StateError(
                     f"{path} is missing: it holds records {chunk * CHUNK} to {chunk * CHUNK + CHUNK - 1}", remedy="restore it from a backup"
                 )
-            try:
-                plain = gzip.decompress(data)
-            except (OSError, EOFError, ValueError) as error:
-                raise StateError(f"{path} is torn: {error}", remedy="restore it from a backup") from error
-            self._chunk = (chunk, dict(unseal(plain, f"{self._kind}-folded", FORMAT, path)))
+            self._chunk = (chunk, dict(self._unpacked("folded", data, path)))
         return self._chunk[1]
+
+    def _packed(self, form: str, records: list[tuple[int, Any]]) -> bytes:
+        return gzip.compress(seal(f"{self._kind}-{form}", FORMAT, records), 6, mtime=0)
+
+    def _unpacked(self, form: str, data: bytes, path: Path) -> list[tuple[int, Any]]:
+        try:
+            plain = gzip.decompress(data)
+        except (OSError, EOFError, ValueError) as error:
+            raise StateError(f"{path} is torn: {error}", remedy="restore it from a backup") from error
+        return [(number, body) for number, body in unseal(plain, f"{self._kind}-{form}", FORMAT, path)]
 
     def _path(self, number: int) -> Path:
         return self.folder / f"{number:010d}.json"

@@ -22,6 +22,7 @@ from scribengin.local.session import start
 from scribengin.spark.open_windows import open_windows_note
 from scribengin.state.contract import Counts
 from scribengin.state.lease import take_lease
+from scribengin.state.retention import Retention
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from scribengin.core.errors import ScribenginError
     from scribengin.local.contract import RunSettings
     from scribengin.local.prepare import Prepared
+    from scribengin.spark.commit import Committed
     from scribengin.spark.query import QueryRun
 
 _VIEW_S = 0.25
@@ -111,7 +113,14 @@ class _Runner:
     def _make(self, bench: QueryBench) -> _Live:
         meter = Meter(bench.plan.sources, bench.plan.sinks)
         log = self._log.bind(query=bench.plan.name)
-        run = bench.make_run(once=self._settings.once, stop=self._settings.stop, on_commit=meter.committed, log=log)
+        retention = Retention(bench.folder, self._prepared.plan.flow.defaults.retain_s)
+        retention.look()
+
+        def committed(batch: Committed) -> None:
+            meter.committed(batch)
+            retention.look()
+
+        run = bench.make_run(once=self._settings.once, stop=self._settings.stop, on_commit=committed, log=log)
 
         def drive() -> None:
             run.run()

@@ -50,6 +50,8 @@ def _defaults(flow: Flow, *, resolved: bool) -> dict[str, Any]:
         data["on_error"] = given.on_error
     if resolved or given.trigger_s != plain.trigger_s:
         data["trigger"] = show_duration_exactly(given.trigger_s)
+    if given.retain_s is not None:
+        data["retain"] = show_duration_exactly(given.retain_s)
     return data
 
 

@@ -264,6 +264,7 @@ DEFAULTS = Section(
         Key("delivery", "choice", _DELIVERY.doc, "exactly_once", choices=get_args(Delivery), default="exactly_once"),
         Key("on_error", "choice", _ON_ERROR.doc, "dead_letter", choices=get_args(OnError), default="dead_letter"),
         Key("trigger", "duration", _TRIGGER.doc, "1s", default="0s"),
+        Key("retain", "duration", "how long dead letters are kept; their number stays in the ledger", "30d", default="for ever", low=1.0),
         Key("time_zone", "text", "of windows and paths", "UTC", later="error"),
     ),
 )

@@ -44,6 +44,8 @@ class Defaults:
     delivery: Delivery = "exactly_once"
     on_error: OnError = "dead_letter"
     trigger_s: float = 0.0
+    retain_s: float | None = None
+    """how long dead letters are kept; None: for ever"""
 
 
 @dataclass(frozen=True, slots=True)

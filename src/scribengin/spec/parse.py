@@ -191,4 +191,9 @@ class _FlowReader:
 def _defaults(read: Read) -> Defaults:
     plain = Defaults()
     values = read.values
-    return Defaults(values.get("delivery", plain.delivery), values.get("on_error", plain.on_error), values.get("trigger", plain.trigger_s))
+    return Defaults(
+        values.get("delivery", plain.delivery),
+        values.get("on_error", plain.on_error),
+        values.get("trigger", plain.trigger_s),
+        values.get("retain"),
+    )

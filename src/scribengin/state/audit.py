@@ -7,10 +7,10 @@ from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from scribengin.core.errors import StateError
-from scribengin.state.dead import read_segment
+from scribengin.state.dead import read_expired, read_segment
 from scribengin.state.decisions import Decisions
 from scribengin.state.ledger import balance
-from scribengin.state.totals import SinkTotals, Totals
+from scribengin.state.totals import SinkTotals
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from scribengin.connectors.contract import Sink
     from scribengin.state.contract import Decision
     from scribengin.state.folder import QueryFolder
+    from scribengin.state.totals import Totals
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +40,8 @@ class AuditReport:
     sinks: tuple[SinkAudit, ...]
     dead_found: int
     """dead letters that could be read"""
+    dead_expired: int = 0
+    """dead letters that `retain` has deleted"""
     violations: tuple[str, ...] = ()
 
     @property
@@ -61,20 +64,23 @@ def audit_query(
     With `running` the newest Batch is left out, which may be decided and not yet published. Reads every output file once, a block
     in memory at a time; needs no lease.
     """
-    newest = Decisions(query.decisions).newest()
+    decisions = Decisions(query.decisions)
+    newest = decisions.newest()
     last = -1 if newest is None else newest.batch.number - running
-    totals, letters = Totals(), 0
+    totals = decisions.pruned()
     violations: list[str] = []
     for decision in _decided(query, last):
         violations += _check_batch(decision, totals, lineage, stateful)
         totals.add(decision)
-        found, wrong = _read_dead(query, decision)
-        letters += found
-        violations += wrong
+    expired = read_expired(query)
+    letters, wrong = _read_dead(query, expired.through + 1, last)
+    violations += wrong
+    if letters + expired.letters != totals.dead and expired.through <= last and not wrong:
+        violations.append(f"{totals.dead} dead letters were decided, {letters} are there and {expired.letters} have outlived `retain`")
     violations += balance(totals.nodes, stateful=stateful, feeders=feeders)
     audits = tuple(_audit_sink(query, id_, sink, lineage, last, totals, running=running) for id_, sink in sinks.items())
     violations += [f'sink "{audit.sink}": {text}' for audit in audits for text in audit.violations]
-    return AuditReport(query.name, totals, audits, letters, tuple(violations))
+    return AuditReport(query.name, totals, audits, letters, expired.letters, tuple(violations))
 
 
 def _decided(query: QueryFolder, last: int) -> Iterator[Decision]:
@@ -100,29 +106,37 @@ def _check_batch(decision: Decision, before: Totals, lineage: str, stateful: Col
         yield f"batch {number}: {letters} dead letters, but {dead} dead rows"
 
 
-def _read_dead(query: QueryFolder, decision: Decision) -> tuple[int, list[str]]:
-    """(letters that could be read, what is wrong)"""
+def _read_dead(query: QueryFolder, since: int, last: int) -> tuple[int, list[str]]:
+    """(letters of the Batches `since` to `last` that could be read, what is wrong)"""
     found, wrong = 0, []
-    for segment in decision.dead:
-        try:
-            rows = sum(1 for _ in read_segment(query, segment))
-        except StateError as error:
-            wrong.append(f"batch {decision.batch.number}: {error.message}")
-            continue
-        found += rows
-        if rows != segment.rows:
-            wrong.append(f"batch {decision.batch.number}: {rows} dead letters in {segment.name}, {segment.rows} were decided")
+    for batch in takewhile(lambda batch: batch.batch <= last, Decisions(query.decisions).letters(since)):
+        for segment in batch.segments:
+            try:
+                rows = sum(1 for _ in read_segment(query, segment))
+            except StateError as error:
+                wrong.append(f"batch {batch.batch}: {error.message}")
+                continue
+            found += rows
+            if rows != segment.rows:
+                wrong.append(f"batch {batch.batch}: {rows} dead letters in {segment.name}, {segment.rows} were decided")
     return found, wrong
 
 
 def _audit_sink(query: QueryFolder, id_: str, sink: Sink, lineage: str, last: int, totals: Totals, *, running: bool) -> SinkAudit:
+    pruned = Decisions(query.decisions).pruned()
+    older: int | None = None
     found = 0
     wrong: list[str] = []
     for published in sink.audit(lineage=lineage, decided=(decision.of_sink(id_) for decision in _decided(query, last))):
         if running and not 0 <= published.number <= last:
             continue  # what a run publishes while it is being read: its newest Batches, and their files
-        found += published.rows
+        if 0 <= published.number <= pruned.last:
+            older = (older or 0) + published.rows
+        else:
+            found += published.rows
         wrong += published.violations
+    # what a sink does not tell of Batches whose details are gone stands in the totals alone
+    found += pruned.sinks.get(id_, SinkTotals()).rows if older is None else older
     decided = totals.sinks.get(id_, SinkTotals()).rows
     if decided != found and not wrong:
         wrong.append(f"{decided} rows were decided, {found} are there")

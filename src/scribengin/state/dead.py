@@ -6,24 +6,27 @@ import base64
 import os
 import zlib
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import IO, TYPE_CHECKING, Any
 
 import msgspec
 
 from scribengin.core.errors import StateError
-from scribengin.core.storage import make_folder, names_in, read_or_none, remove_tree, replace, sync_folder
+from scribengin.core.records import seal, unseal
+from scribengin.core.storage import make_folder, names_in, put_if_absent, read_or_none, remove_tree, replace, sync_folder
 from scribengin.state.contract import DeadLetter, DeadSegment
-from scribengin.state.decisions import Decisions
+from scribengin.state.decisions import Decisions, moment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from datetime import datetime
     from pathlib import Path
 
     from scribengin.state.folder import QueryFolder
 
 _MARK = "purged"
+_EXPIRED = ".expired"
 
 
 class DeadWriter:
@@ -79,8 +82,8 @@ def read_letters(query: QueryFolder, *, start: int = 0, limit: int | None = None
 
 def _letters(query: QueryFolder, start: int) -> Iterator[DeadLetter]:
     skip = start
-    for decision in Decisions(query.decisions).since():
-        for segment in decision.dead:
+    for batch in Decisions(query.decisions).letters(read_expired(query).through + 1):
+        for segment in batch.segments:
             if skip >= segment.rows:
                 skip -= segment.rows
                 continue
@@ -108,6 +111,46 @@ def find_letters(query: QueryFolder, prefix: str) -> Iterator[DeadLetter]:
     return (letter for letter in read_letters(query) if letter.id.startswith(prefix))
 
 
+@dataclass(frozen=True, slots=True)
+class Expired:
+    """Batches up to `through` have outlived `retain`: their `letters` are deleted, and stand only in the totals."""
+
+    through: int = -1
+    letters: int = 0
+
+
+def read_expired(query: QueryFolder) -> Expired:
+    """What `retain` has taken away so far."""
+    marks = sorted(name for name in names_in(query.dead) if name.endswith(_EXPIRED))
+    data = read_or_none(query.dead / marks[-1]) if marks else None
+    if data is None:
+        return read_expired(query) if marks else Expired()  # a later mark took its place
+    return Expired(int(marks[-1][:10]), unseal(data, "expired-letters", 1, query.dead / marks[-1])["letters"])
+
+
+def expire_letters(query: QueryFolder, before: datetime) -> int:
+    """Under the lease: delete the letters of the oldest Batches, as long as those were decided before that; returns how many.
+
+    The mark is durable first, so that a letter is never just missing. May be killed at any point and done again.
+    """
+    decisions = Decisions(query.decisions)
+    was = read_expired(query)
+    through, letters = was.through, was.letters
+    for batch in decisions.letters(was.through + 1):
+        if moment(batch.decided_at) >= before:
+            break
+        through, letters = batch.batch, letters + sum(segment.rows for segment in batch.segments)
+    if through > was.through:
+        put_if_absent(query.dead / f"{through:010d}{_EXPIRED}", seal("expired-letters", 1, {"letters": letters}))
+    for name in names_in(query.dead):
+        if name.isdigit() and int(name) <= through:
+            remove_tree(query.dead / name)
+        elif name.endswith(_EXPIRED) and int(name[:10]) < through:
+            (query.dead / name).unlink(missing_ok=True)
+    decisions.drop_letters(through)
+    return letters - was.letters
+
+
 def purge_dead(query: QueryFolder) -> int:
     """Under the lease: delete segments of decided Batches that their decision does not name; returns how many.
 
@@ -117,7 +160,8 @@ def purge_dead(query: QueryFolder) -> int:
     newest = decisions.newest()
     if newest is None:
         return 0
-    mark = int(read_or_none(query.dead / _MARK) or b"-1")
+    # what is pruned was purged before (`Retention`)
+    mark = max(int(read_or_none(query.dead / _MARK) or b"-1"), decisions.pruned_mark())
     purged = 0
     for name in sorted(name for name in names_in(query.dead) if name.isdigit() and mark < int(name) <= newest.batch.number):
         decision = decisions.read(int(name))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors.contract import BatchId, Receipt
@@ -79,6 +80,34 @@ class Decisions:
         """Fold old records into few files, their totals into a summary; see `NumberedLog`."""
         self._log.fold(_summarize)
 
+    def pruned_mark(self) -> int:
+        """The last Batch whose details are gone; -1 where none is."""
+        return self._log.pruned_mark()
+
+    def pruned(self) -> Totals:
+        """What the decisions came to whose details are gone: those up to `last`."""
+        _, summary = self._log.pruned()
+        return Totals() if summary is None else Totals.from_json(summary)
+
+    def prune(self, before: datetime) -> int:
+        """Under the lease: forget the details of folded Batches decided before that; returns of how many.
+
+        Totals stay, and so do the names of their dead letters, until `drop_letters`.
+        """
+        return self._log.prune(lambda body: moment(body["decided_at"]) < before, _letters_of, _summarize)
+
+    def letters(self, since: int = 0) -> Iterator[Letters]:
+        """The dead letters of every Batch that has some, from number `since` on, in order; also where all else of it is pruned."""
+        for number, rest in self._log.rests(since):
+            yield Letters(number, tuple(DeadSegment(**each) for each in rest["dead"]), rest["decided_at"])
+        for decision in self.since(since):
+            if decision.dead:
+                yield Letters(decision.batch.number, decision.dead, decision.decided_at)
+
+    def drop_letters(self, through: int) -> None:
+        """Forget the names of pruned Batches' letters, up to number `through`: they are deleted."""
+        self._log.drop_rests(through)
+
     def _check_order(self, decision: Decision) -> None:
         before = self.read(decision.batch.number - 1)
         if before is None:
@@ -136,6 +165,24 @@ def decision_from_json(body: Mapping[str, Any]) -> Decision:
         {node: Counts.from_json(counts) for node, counts in body["counts"].items()},
         body["decided_at"],
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Letters:
+    """The dead letters of one Batch."""
+
+    batch: int
+    segments: tuple[DeadSegment, ...]
+    decided_at: str
+
+
+def moment(decided_at: str) -> datetime:
+    """When that was; a record that does not say it is never old."""
+    return datetime.fromisoformat(decided_at) if decided_at else datetime.max.replace(tzinfo=UTC)
+
+
+def _letters_of(body: Mapping[str, Any]) -> dict[str, Any] | None:
+    return {"dead": body["dead"], "decided_at": body["decided_at"]} if body["dead"] else None
 
 
 def _summarize(summary: Any | None, bodies: Iterable[Any]) -> dict[str, Any]:

@@ -49,7 +49,7 @@ def _query(report: AuditReport) -> dict[str, Any]:
         "batches": report.totals.batches,
         "nodes": {node: counts.as_json() for node, counts in report.totals.nodes.items()},
         "sinks": [{"sink": sink.sink, "decided": sink.decided, "found": sink.found} for sink in report.sinks],
-        "dead": {"decided": report.totals.dead, "found": report.dead_found},
+        "dead": {"decided": report.totals.dead, "found": report.dead_found, "expired": report.dead_expired},
     }
 
 
@@ -60,7 +60,8 @@ def _show(audit: FlowAudit) -> None:
     rows: list[dict[str, Any]] = []
     for report in audit.reports:
         found = [(f"sink {sink.sink}", sink.decided, sink.found) for sink in report.sinks]
-        found.append(("dead letters", report.totals.dead, report.dead_found))
+        expired = f" ({report.dead_expired:,} more have outlived `retain`)" if report.dead_expired else ""
+        found.append((f"dead letters{expired}", report.totals.dead - report.dead_expired, report.dead_found))
         rows += [{"query": report.query, "what": what, "decided": decided, "found": there} for what, decided, there in found]
     if audit.running:
         click.echo("a run is going on: the newest Batch of each Query is left out")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import zlib
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors.contract import Published
@@ -24,12 +25,18 @@ def audit_files(
     """A Published per decided Batch, in order; then one with number -1 where files stand there that no commit record names.
 
     Rows are counted in the files, where the format tells them without decoding (JSON, text, Parquet); else they are the receipts'.
+    Records older than the first of `decided` are compared with their files alone: the decisions' details were pruned.
     `others` are the commit records of other lineages of the same place.
     """
     named = {file["name"] for log in others for _, record in log.since() for file in record["files"]}
     records = commits.since()
     record = next(records, None)
-    for each in decided:
+    decided = iter(decided)
+    first = next(decided, None)
+    while first is not None and record is not None and record[0] < first.batch.number:
+        yield _compare_files(path, *record, format, named)
+        record = next(records, None)
+    for each in chain([] if first is None else [first], decided):
         number = each.batch.number
         while record is not None and record[0] < number:
             yield _undecided(*record, named)
@@ -53,18 +60,23 @@ def _undecided(number: int, record: Mapping[str, Any], named: set[str]) -> Publi
 
 
 def _compare(path: Path, record: Mapping[str, Any], decided: Decided, format: str, named: set[str]) -> Published:
-    violations = []
+    found = _compare_files(path, decided.batch.number, record, format, named)
     expected = {segment["name"]: segment for receipt in decided.receipts for segment in receipt.segments}
-    written = {file["name"]: file for file in record["files"]}
-    named.update(written)
-    if record["hash"] != decided.input_hash or expected != written:
-        violations.append(f"batch {decided.batch.number} was published otherwise than it was decided")
+    if record["hash"] != decided.input_hash or expected != {file["name"]: file for file in record["files"]}:
+        otherwise = f"batch {decided.batch.number} was published otherwise than it was decided"
+        return Published(found.number, found.rows, (otherwise, *found.violations))
+    return found
+
+
+def _compare_files(path: Path, number: int, record: Mapping[str, Any], format: str, named: set[str]) -> Published:
+    violations = []
     rows = 0
-    for name, file in written.items():
-        found, wrong = _read(path / name, file, format)
+    for file in record["files"]:
+        named.add(file["name"])
+        found, wrong = _read(path / file["name"], file, format)
         rows += found
         violations += wrong
-    return Published(decided.batch.number, rows, tuple(violations))
+    return Published(number, rows, tuple(violations))
 
 
 def _read(file: Path, said: Mapping[str, Any], format: str) -> tuple[int, list[str]]:

@@ -1,0 +1,48 @@
+"""What is forgotten with time: details of the ledger, and dead letters where the flow says `retain`. Totals stay for ever."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from scribengin.state.dead import expire_letters, purge_dead
+from scribengin.state.decisions import Decisions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scribengin.state.folder import QueryFolder
+
+DETAILS = timedelta(days=30)
+"""How long the details of a Batch stay: its receipts, ranges and counts. The newest 1,000 to 2,000 Batches stay longer."""
+_EVERY = timedelta(hours=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Forgotten:
+    """What one look has taken away."""
+
+    batches: int
+    letters: int
+
+
+class Retention:
+    """Of one Query, used by one thread that holds the lease. `retain_s`: how long dead letters stay; None for ever."""
+
+    def __init__(self, query: QueryFolder, retain_s: float | None, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+        self._query = query
+        self._retain_s = retain_s
+        self._now = now
+        self._next = datetime.min.replace(tzinfo=UTC)
+
+    def look(self) -> Forgotten:
+        """Forget what is old, at most once an hour; cheap to call after every Batch."""
+        now = self._now()
+        if now < self._next:
+            return Forgotten(0, 0)
+        self._next = now + _EVERY
+        purge_dead(self._query)  # of a Batch without details nobody could say any more which letters are its own
+        batches = Decisions(self._query.decisions).prune(now - DETAILS)
+        letters = 0 if self._retain_s is None else expire_letters(self._query, now - timedelta(seconds=self._retain_s))
+        return Forgotten(batches, letters)
