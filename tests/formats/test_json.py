@@ -33,7 +33,7 @@ def one(ddl: str, line: bytes) -> dict[str, Any] | Bad:
 
 
 def assert_agreement(schema: Schema, data: bytes) -> None:
-    """`rows`, `columns`, `decode_values` and a decoder that sees one line at a time give the same records."""
+    """`rows`, `structs`, `columns`, `decode_values` and a decoder that sees one line at a time give the same records."""
     decoder = JsonDecoder(schema)
     block = LineBlock("f", data)
     rows = decoder.rows(block)
@@ -41,6 +41,11 @@ def assert_agreement(schema: Schema, data: bytes) -> None:
     assert (list(columns.ordinals), columns.bad, columns.skipped) == (list(rows.ordinals), rows.bad, rows.skipped)
     assert columns.batch == rows_to_batch(rows.rows, schema, rows.ordinals)[0]
     assert len(block) == len(rows.rows) + len(rows.bad) + rows.skipped
+    if decoder.structs is not None:
+        found = decoder.structs(block)
+        assert (list(found.ordinals), found.bad, found.skipped) == (list(rows.ordinals), rows.bad, rows.skipped)
+        assert found.form.rows(found.structs) == rows.rows
+        assert found.form.batch(found.structs) == columns.batch
     alone = [decoder.rows(LineBlock("f", line + b"\n")) for line in block.lines()]
     assert rows.rows == [row for each in alone for row in each.rows]
     assert [(bad.reason, bad.message) for bad in rows.bad] == [(bad.reason, bad.message) for each in alone for bad in each.bad]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from scribengin.formats.contract import Bad, RecordPlace
 
 if TYPE_CHECKING:
@@ -14,6 +16,11 @@ if TYPE_CHECKING:
 
 PAYLOAD_BYTES = 64 * 1024
 """How much of a damaged or overlong record a dead letter keeps."""
+
+
+def count_lines(data: bytes) -> int:
+    r"""How many `\n`; several times faster than `bytes.count` where they are many."""
+    return int(np.count_nonzero(np.frombuffer(data, np.uint8) == ord("\n")))
 
 
 @dataclass(slots=True)
@@ -31,6 +38,7 @@ class LineBlock:
     find_line: Callable[[int], int | None] | None = None
     """byte offset → line number"""
     _lines: list[bytes] | None = None
+    _length: int = -1
 
     def lines(self) -> list[bytes]:
         r"""The lines without `\n`; a `\r` before it stays."""
@@ -54,9 +62,9 @@ class LineBlock:
 
     def __len__(self) -> int:
         """How many lines, empty ones included."""
-        if self._lines is not None:
-            return len(self._lines)
-        return self.data.count(b"\n") + (not self.data.endswith(b"\n") and bool(self.data))
+        if self._length < 0:
+            self._length = count_lines(self.data) + (not self.data.endswith(b"\n") and bool(self.data))
+        return self._length
 
 
 @dataclass(slots=True)

@@ -14,11 +14,12 @@ from dataclasses import dataclass, field
 from typing import IO, TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     import pyarrow as pa
 
     from scribengin.core.types import Schema
+    from scribengin.formats.structs import StructForm
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +75,17 @@ class Columns:
     skipped: int = 0
 
 
+@dataclass(slots=True)
+class Structs:
+    """Decoded records as Structs of `form`; else as `Rows`."""
+
+    form: StructForm
+    structs: list[Any]
+    ordinals: Sequence[int]
+    bad: list[Bad] = field(default_factory=list)
+    skipped: int = 0
+
+
 class Decoder(Protocol):
     """Built once per task from a Schema; may be used for any number of blocks, by one thread."""
 
@@ -84,6 +96,13 @@ class Decoder(Protocol):
 
     def columns(self, block: Block) -> Columns:
         """Decode for SQL and batch functions. Never raises for what the data hold."""
+
+
+class StructDecoder(Decoder, Protocol):
+    """What a decoder may have besides: the same records as Structs, for functions that only look at columns."""
+
+    structs: Callable[[Block], Structs] | None
+    """Never raises for what the data hold. None where this schema has no such form."""
 
 
 class ValueDecoder(Protocol):

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from scribengin.core.types import Schema
     from scribengin.formats.contract import Bad, Block
+    from scribengin.formats.structs import StructForm
 
 
 class Origin(ABC):
@@ -65,12 +66,13 @@ class UnknownOrigin(Origin):
 
 
 class Chunk:
-    """Rows in one of two forms, made from each other when asked: dicts for record functions, Arrow for all others.
+    """Rows in one of three forms, made from each other when asked: Structs for functions that only look, dicts for the other record
+    functions, Arrow for all else.
 
     `ordinals[i]` is row i's ordinal in `origin`; None where rows have no single origin.
     """
 
-    __slots__ = ("_batch", "_rows", "ordinals", "origin")
+    __slots__ = ("_batch", "_form", "_rows", "_structs", "ordinals", "origin")
 
     def __init__(
         self,
@@ -79,50 +81,79 @@ class Chunk:
         *,
         rows: list[dict[str, Any]] | None = None,
         batch: pa.RecordBatch | None = None,
+        structs: tuple[StructForm, list[Any]] | None = None,
     ) -> None:
         self.origin = origin
         self.ordinals = ordinals
         self._rows = rows
         self._batch = batch
+        self._form: StructForm | None = None
+        self._structs: list[Any] = []
+        if structs is not None:
+            self._form, self._structs = structs
 
     def __len__(self) -> int:
-        return len(self._rows) if self._rows is not None else self._batch.num_rows  # type: ignore[union-attr]
+        if self._batch is not None:
+            return int(self._batch.num_rows)
+        return len(self._structs if self._rows is None else self._rows)
 
     @property
     def rows(self) -> list[dict[str, Any]]:
         """The rows as dicts; a step may keep and change them."""
         if self._rows is None:
-            self._rows = batch_to_rows(self._batch)
-            self._batch = None  # a step may change the dicts: they are the truth from here on
+            self._rows = batch_to_rows(self._batch) if self._form is None else self._form.rows(self._structs)
+            # a step may change the dicts: they are the truth from here on
+            self._batch, self._form, self._structs = None, None, []
         return self._rows
 
     @property
-    def is_rows(self) -> bool:
-        """True where the rows are dicts now."""
-        return self._rows is not None
+    def is_arrow(self) -> bool:
+        """True where the rows are Arrow now."""
+        return self._batch is not None
+
+    @property
+    def form(self) -> StructForm | None:
+        """Of what form the Structs are; None where the rows are in another."""
+        return self._form
+
+    def structs(self, schema: Schema) -> list[Any] | None:
+        """The rows as Structs of `schema`'s columns; None where they are in another form."""
+        return self._structs if self._form is not None and self._form.schema.names == schema.names else None
 
     def batch(self, schema: Schema) -> tuple[pa.RecordBatch, list[Bad]]:
         """The rows as Arrow, and the rows (by index, not ordinal) that do not fit `schema`."""
-        if self._rows is None:
-            return _fitted(self._batch, schema), []
-        return rows_to_batch(self._rows, schema, range(len(self._rows)))
+        return (_fitted(self._batch, schema), []) if self._batch is not None else together([self], schema)
 
     def selected(self, keep: Sequence[object]) -> Chunk:
         """The rows whose `keep` is true."""
         ordinals = None if self.ordinals is None else list(compress(self.ordinals, keep))
         if self._batch is not None:
             return Chunk(self.origin, ordinals, batch=self._batch.filter(pa.array(keep)))
+        if self._form is not None:
+            return Chunk(self.origin, ordinals, structs=(self._form, list(compress(self._structs, keep))))
         return Chunk(self.origin, ordinals, rows=list(compress(self.rows, keep)))
 
     def copied(self) -> Chunk:
         """The same rows, for a second reader that may change its dicts."""
-        if self._rows is None:
+        if self._batch is not None:
             return Chunk(self.origin, self.ordinals, batch=self._batch)
-        return Chunk(self.origin, self.ordinals, rows=[dict(row) for row in self._rows])
+        if self._form is not None:
+            return Chunk(self.origin, self.ordinals, structs=(self._form, self._structs))
+        return Chunk(self.origin, self.ordinals, rows=[dict(row) for row in self.rows])
 
     def ordinal(self, index: int) -> int | None:
         """The ordinal of row `index`, or None."""
         return None if self.ordinals is None else self.ordinals[index]
+
+
+def together(chunks: Sequence[Chunk], schema: Schema) -> tuple[pa.RecordBatch, list[Bad]]:
+    """The rows of chunks that are not Arrow as one batch, and the rows that do not fit `schema`, by their index among all."""
+    forms = {chunk.form for chunk in chunks}
+    if len(forms) == 1 and (form := forms.pop()) is not None and form.schema == schema:
+        # a decoder has typed them: nothing to check
+        return form.batch([struct for chunk in chunks for struct in chunk.structs(schema) or ()]), []
+    rows = [row for chunk in chunks for row in chunk.rows]
+    return rows_to_batch(rows, schema, range(len(rows)))
 
 
 def _fitted(batch: pa.RecordBatch, schema: Schema) -> pa.RecordBatch:

@@ -21,6 +21,7 @@ from scribengin.spark.gate import GateNode, window_us
 from scribengin.spark.layout import Layout
 from scribengin.spark.native import Frame
 from scribengin.spark.program import AT, EXIT, ExitNode, ParseNode, Program, PythonNode, RowsEntry, SinkNode, StreamsEntry, UnionNode
+from scribengin.spark.sieve import sieve_of
 from scribengin.spec.functions import form_of
 from scribengin.spec.model import Dedupe, Merge, Parse, Python, Source, Step
 
@@ -144,6 +145,16 @@ class _Walk:
         step = self._layout.step(readers[0].id)
         return None if self._layout.requires(base(output)) else self._gate(readers[0], step, output)
 
+    def _sieve_behind(self, output: str, schema: Schema) -> str | None:
+        """What the filters behind a Python stage let pass, where nobody else reads it."""
+        steps: list[Step] = []
+        while (
+            len(readers := self._layout.readers(output)) == 1 and readers[0].stage == "native" and not self._layout.requires(base(output))
+        ):
+            output = readers[0].id
+            steps.append(self._layout.step(output))
+        return sieve_of(steps, schema)
+
     def _frame_function(self, step: Step, action: Python, inputs: list[tuple[str, Frame]]) -> dict[str, Frame]:
         function = action.function or self._parts.code.load(action.reference)
         frame = inputs[0][1]
@@ -192,7 +203,8 @@ class _Walk:
         gate = next((node for node in nodes if isinstance(node, GateNode)), None)
         if gate is None and not stateful and (gate := self._gate_behind(output)) is not None:
             nodes = [*nodes, gate]
-        program = self._program(entry, (*nodes, ExitNode(output + EXIT, (gate.node if gate else output,), schema, at)))
+        sieve = self._sieve_behind(output, schema) if isinstance(entry, StreamsEntry) else None
+        program = self._program(entry, (*nodes, ExitNode(output + EXIT, (gate.node if gate else output,), schema, at, sieve)))
         ddl = f"{schema}, {AT} BIGINT" if at else str(schema)
         return Frame(self._mapped(df, program, output, ddl), at, fed_by=(output + EXIT,), stateful=stateful, gated=gate is not None)
 

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from scribengin.formats.rows import rows_to_batch
+from scribengin.spark.chunk import together
 from scribengin.spark.program import AT
+from scribengin.spark.sieve import compiled
 
 if TYPE_CHECKING:
     from scribengin.connectors.contract import Receipt, SinkStream
@@ -18,11 +19,11 @@ if TYPE_CHECKING:
     from scribengin.state.contract import Counts
 
 _ROWS = 16_384
-_CHUNKS = 16  # blocks held back at most: a selective filter keeps a row of each, and a row keeps its block
+_CHUNKS = 64  # blocks held back at most: a selective filter keeps a row of each, and a row keeps its block
 
 
 class _Typed:
-    """Gathers chunks of dicts until they are worth a conversion; a row that does not fit is a dead letter of the step it left."""
+    """Gathers chunks until they are worth a conversion to Arrow; a row that does not fit is a dead letter of the step it left."""
 
     def __init__(self, schema: Schema, step: str | None, counts: dict[str, Counts], letters: Letters) -> None:
         self.schema = schema
@@ -34,7 +35,7 @@ class _Typed:
 
     def take(self, chunk: Chunk) -> list[tuple[pa.RecordBatch, Chunk, list[int] | None]]:
         """What is ready now: (rows, their chunk, indexes of the rows that stayed where some did not)."""
-        if not chunk.is_rows:
+        if chunk.is_arrow:
             return [*self.rest(), (chunk.batch(self.schema)[0], chunk, None)]
         self._waiting.append(chunk)
         self._rows += len(chunk)
@@ -45,8 +46,7 @@ class _Typed:
         waiting, self._waiting, self._rows = self._waiting, [], 0
         if not waiting:
             return []
-        rows = [row for chunk in waiting for row in chunk.rows]
-        batch, bad = rows_to_batch(rows, self.schema, range(len(rows)))
+        batch, bad = together(waiting, self.schema)
         if not bad and len(waiting) == 1:
             return [(batch, waiting[0], None)]
         failed = {each.ordinal: each for each in bad}
@@ -114,13 +114,21 @@ class ArrowExit:
         self, node: ExitNode, out: list[pa.RecordBatch], counts: Counts, all_counts: dict[str, Counts], letters: Letters, step: str | None
     ) -> None:
         self._at = node.at
+        self._schema = node.schema
+        self._sieve = None if node.sieve is None else compiled(node.sieve)
         self._out = out
         self._counts = counts
         self._typed = _Typed(node.schema, step, all_counts, letters)
 
     def __call__(self, chunk: Chunk) -> None:
         """Take a chunk; it may wait for others."""
-        self._give(self._typed.take(chunk))
+        if self._sieve is not None and (structs := chunk.structs(self._schema)) is not None:
+            kept = chunk.selected(self._sieve(structs))
+            # they count as handed on: the native step behind has dropped them
+            self._counts.out += len(chunk) - len(kept)
+            chunk = kept
+        if len(chunk):
+            self._give(self._typed.take(chunk))
 
     def flush(self) -> None:
         """Give what waited."""

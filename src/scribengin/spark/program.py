@@ -83,12 +83,13 @@ class SinkNode:
 
 @dataclass(frozen=True, slots=True)
 class ExitNode:
-    """Rows leave as Arrow; with AT where `at` (their place is known and wanted behind)."""
+    """Rows leave as Arrow; with AT where `at` (their place is known and wanted behind). `sieve` says which ones are wanted behind."""
 
     node: str
     inputs: tuple[str, ...]
     schema: Schema
     at: bool
+    sieve: str | None = None
 
 
 StageNode = PythonNode | ParseNode | UnionNode | GateNode | SinkNode | ExitNode

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from scribengin.core.types import Schema
     from scribengin.spark.letters import Letters
+    from scribengin.spark.program import PythonNode
     from scribengin.state.contract import Counts
 
 _NONE = type(None)
@@ -47,46 +48,49 @@ class RecordStep:
 
     def __init__(
         self,
-        node: str,
+        node: PythonNode,
         function: Callable[[dict[str, Any]], Any],
+        looking: Callable[[Any], Any] | None,
         *,
-        branches: tuple[str, ...],
-        limit_s: float,
         counts: Counts,
         letters: Letters,
     ) -> None:
-        self._node = node
+        """`looking` does the same to a Struct of the step's input, where the function can be had in that form."""
+        self._node = node.node
         self._function = function
-        self._branches = branches
-        self._limit_s = limit_s
+        self._looking = looking
+        self._schema = node.schema_in
+        self._branches = node.branches
+        self._limit_s = node.limit_s
         self._counts = counts
         self._letters = letters
 
     def __call__(self, chunk: Chunk) -> Iterator[tuple[str, Chunk]]:
         """(branch, rows) for the step's readers; the branch is empty for those who read the step itself."""
-        rows = chunk.rows
-        self._counts.rows_in += len(rows)
-        answers = self._answers(chunk, rows)
+        structs = None if self._looking is None else chunk.structs(self._schema)
+        function, rows = (self._function, chunk.rows) if structs is None else (self._looking, structs)
+        answers = self._answers(chunk, function, rows)
+        self._counts.rows_in += len(answers)
         kinds = set(map(type, answers))
         if kinds <= {bool, _NONE}:
             kept = chunk if kinds == {bool} and all(answers) else chunk.selected(answers)
-            self._counts.filtered += len(rows) - len(kept)
+            self._counts.filtered += len(answers) - len(kept)
         elif kinds == {dict}:
             kept = Chunk(chunk.origin, chunk.ordinals, rows=answers)
         else:
-            yield from self._mixed(chunk, rows, answers)
+            yield from self._mixed(chunk, answers)
             return
         self._counts.out += len(kept)
         if len(kept):
             yield "", kept
 
-    def _answers(self, chunk: Chunk, rows: list[dict[str, Any]]) -> list[Any]:
+    def _answers(self, chunk: Chunk, function: Any, rows: list[Any]) -> list[Any]:
         answers: list[Any] = []
         remaining = iter(rows)
         with _Watch(remaining, self._limit_s):
             while True:
                 try:
-                    answers.extend(map(self._function, remaining))
+                    answers.extend(map(function, remaining))
                     return answers
                 except _RAISED as error:
                     # extend keeps what it had: the record that raised is the one after it
@@ -98,13 +102,13 @@ class RecordStep:
         self._letters.bury(self._node, chunk, index, reason, f"{type(error).__name__}: {error}", error=error)
         self._counts.dead += 1
 
-    def _mixed(self, chunk: Chunk, rows: list[dict[str, Any]], answers: list[Any]) -> Iterator[tuple[str, Chunk]]:
+    def _mixed(self, chunk: Chunk, answers: list[Any]) -> Iterator[tuple[str, Chunk]]:
         out: dict[str, tuple[list[dict[str, Any]], list[int | None]]] = {}
         for index, answer in enumerate(answers):
             if answer is _DEAD:
                 continue
             try:
-                results = self._results(answer, rows[index])
+                results = [("", chunk.rows[index])] if answer is True else self._results(answer)
             except _RAISED as error:
                 self._bury(chunk, index, error)
                 continue
@@ -119,10 +123,8 @@ class RecordStep:
             known = [ordinal for ordinal in ordinals if ordinal is not None]
             yield branch, Chunk(chunk.origin, known if len(known) == len(kept) else None, rows=kept)
 
-    def _results(self, answer: Any, row: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    def _results(self, answer: Any) -> list[tuple[str, dict[str, Any]]]:
         """The rows that one answer stands for, with their branches. Runs a generator to its end. Raises what the user's code raises."""
-        if answer is True:
-            return [("", row)]
         if answer is None or answer is False:
             return []
         if isinstance(answer, dict | To):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from functools import partial
 from itertools import compress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 from uuid import uuid4
 
 import msgspec
@@ -18,11 +18,12 @@ from scribengin.connectors.catalog import open_source
 from scribengin.connectors.contract import BatchId, SourceStream
 from scribengin.core import faults
 from scribengin.core.types import arrow_schema
-from scribengin.formats.contract import Columns, Rows
+from scribengin.formats.contract import Rows, Structs
 from scribengin.spark.chunk import BlockOrigin, Chunk, Origin, UnknownOrigin
 from scribengin.spark.exits import ArrowExit, SinkExit
 from scribengin.spark.gate import Gate, GateNode
 from scribengin.spark.letters import Letters
+from scribengin.spark.looking import looking_form
 from scribengin.spark.origin import ReplayOrigin, pack_at
 from scribengin.spark.parse_step import ParseStep
 from scribengin.spark.program import (
@@ -48,7 +49,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from scribengin.connectors.contract import Source
-    from scribengin.formats.contract import Decoder
+    from scribengin.formats.contract import Block, Columns, Decoder
+
+    Form = Literal["structs", "rows", "columns"]
 
 RECEIPT_SCHEMA = pa.schema([pa.field("receipt", pa.binary())])
 
@@ -65,21 +68,21 @@ class Stage:
         self._readers: dict[str, list[Callable[[Chunk], None]]] = {}
         self._sinks: list[SinkExit] = []
         self._out: list[pa.RecordBatch] = []
-        self._rows_wanted: dict[str, bool] = {}
+        self._wanted: dict[str, set[Form]] = {}
         for node in program.nodes:
-            reader = self._build(node, batch)
+            reader, form = self._build(node, batch)
             for input_ in node.inputs:
                 self._readers.setdefault(input_, []).append(reader)
-                wants = isinstance(node, PythonNode) and node.form == "record"
-                self._rows_wanted[input_] = wants and self._rows_wanted.get(input_, True)
+                self._wanted.setdefault(input_, set()).add(form)
 
-    def _build(self, node: Any, batch: BatchId) -> Callable[[Chunk], None]:
+    def _build(self, node: Any, batch: BatchId) -> tuple[Callable[[Chunk], None], Form]:
+        """What takes the node's rows, and the form in which it likes them best."""
         match node:
             case PythonNode():
                 return self._python(node)
             case ParseNode():
                 parse = ParseStep(node, self._counted(node.node), self._letters)
-                return lambda chunk: self._feed(node.node, parse(chunk))
+                return lambda chunk: self._feed(node.node, parse(chunk)), "rows"
             case UnionNode():
                 counts = self._counted(node.node)
 
@@ -88,17 +91,18 @@ class Stage:
                     counts.out += len(chunk)
                     self._feed(node.node, chunk)
 
-                return pass_on
+                return pass_on, "columns"
             case GateNode():
                 gate = Gate(node, batch.number, self._counted(LATE + node.step), self._letters)
-                return lambda chunk: self._feed(node.node, gate(chunk))
+                return lambda chunk: self._feed(node.node, gate(chunk)), "columns"
             case SinkNode():
                 stream = node.sink.stream(batch, self._unit, self._attempt, node.schema)
                 sink = SinkExit(node, stream, self._counted(node.node), self.counts, self._letters, self._before(node.inputs))
                 self._sinks.append(sink)
-                return sink
+                return sink, "columns"
             case ExitNode():
-                return ArrowExit(node, self._out, self._counted(node.node), self.counts, self._letters, self._before(node.inputs))
+                out = ArrowExit(node, self._out, self._counted(node.node), self.counts, self._letters, self._before(node.inputs))
+                return out, "columns" if node.sieve is None else "structs"
         raise TypeError(f"no stage node: {node!r}")
 
     def _before(self, inputs: tuple[str, ...]) -> str | None:
@@ -106,13 +110,16 @@ class Stage:
         steps = {node.node for node in self._program.nodes if isinstance(node, PythonNode | ParseNode | UnionNode)}
         return next((name for name in (input_.partition(".")[0] for input_ in inputs) if name in steps), None)
 
-    def _python(self, node: PythonNode) -> Callable[[Chunk], None]:
+    def _python(self, node: PythonNode) -> tuple[Callable[[Chunk], None], Form]:
         target = self._program.code.load(node.reference)
         function = instantiate(target, node.node)
         counts = self._counted(node.node)
         step: RecordStep | BatchStep
+        form: Form = "columns"
         if node.form == "record":
-            step = RecordStep(node.node, function, branches=node.branches, limit_s=node.limit_s, counts=counts, letters=self._letters)
+            looking = looking_form(function, node.schema_in)
+            form = "rows" if looking is None else "structs"
+            step = RecordStep(node, function, looking, counts=counts, letters=self._letters)
         else:
             step = BatchStep(
                 node.node, function, schema_in=node.schema_in, schema_out=node.schema_out, counts=counts, letters=self._letters
@@ -122,7 +129,7 @@ class Stage:
             for branch, out in step(chunk):
                 self._feed(f"{node.node}.{branch}" if branch else node.node, out)
 
-        return run
+        return run, form
 
     def _counted(self, node: str) -> Counts:
         return self.counts.setdefault(node, Counts())
@@ -142,12 +149,13 @@ class Stage:
         decoder = source.decoder()
         counts = self._counted(ref_node)
         at = pack_at(ref.index, index)
-        as_rows = self._rows_wanted.get(ref_node, False)
+        decode = self._decode_as(ref_node, decoder)
         skip = entry.skip.get((ref_node, index), {})
         sequence = 0
         for block in source.read(stream):
             size = len(block)
-            chunk = self._decoded(BlockOrigin(ref_node, block, at + sequence), decoder, counts, as_rows=as_rows)
+            counts.rows_in += size
+            chunk = self._decoded(BlockOrigin(ref_node, block, at + sequence), decode, counts)
             if skip:
                 chunk = self._without(chunk, sequence, skip, counts)
             counts.out += len(chunk)
@@ -156,16 +164,26 @@ class Stage:
             yield from self._drain()
             sequence += size
 
-    def _decoded(self, origin: BlockOrigin, decoder: Decoder, counts: Counts, *, as_rows: bool) -> Chunk:
+    def _decode_as(self, source: str, decoder: Decoder) -> Callable[[Block], Rows | Structs | Columns]:
+        """Decoding in the form that serves all who read the source."""
+        wanted = self._wanted.get(source, set())
+        structs: Callable[[Block], Structs] | None = getattr(decoder, "structs", None)
+        if "structs" in wanted and structs is not None:
+            return structs
+        return decoder.rows if wanted and wanted <= {"rows", "structs"} else decoder.columns
+
+    def _decoded(self, origin: BlockOrigin, decode: Callable[[Block], Rows | Structs | Columns], counts: Counts) -> Chunk:
         block, node = origin.block, origin.source
-        decoded: Rows | Columns = decoder.rows(block) if as_rows else decoder.columns(block)
-        counts.rows_in += len(block)
+        decoded = decode(block)
         counts.filtered += decoded.skipped
         counts.dead += len(decoded.bad)
         for bad in decoded.bad:
             self._letters.write(node, node, block.place(bad.ordinal), block.payload(bad.ordinal), bad.reason, bad.message)
-        if isinstance(decoded, Rows):
-            return Chunk(origin, decoded.ordinals, rows=decoded.rows)
+        match decoded:
+            case Rows():
+                return Chunk(origin, decoded.ordinals, rows=decoded.rows)
+            case Structs():
+                return Chunk(origin, decoded.ordinals, structs=(decoded.form, decoded.structs))
         return Chunk(origin, decoded.ordinals, batch=decoded.batch)
 
     def _without(self, chunk: Chunk, sequence: int, skip: Any, counts: Counts) -> Chunk:

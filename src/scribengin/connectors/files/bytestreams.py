@@ -1,4 +1,4 @@
-"""The bytes of a file, or of a range of it, decompressed, a few MiB at a time."""
+"""The bytes of a file, or of a range of it, decompressed, a little at a time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from scribengin.connectors.files.cutting import Damage
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-CHUNK_BYTES = 4 * 2**20
+CHUNK_BYTES = 2**18
+"""What is read, decoded and filtered at a time: it stays in a core's cache. Of 4 MiB, reading alone costs four times as much."""
 _SCAN_BYTES = 64 * 1024
 
 

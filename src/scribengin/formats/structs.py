@@ -1,0 +1,53 @@
+"""Rows as Structs: what most records never leave, since a filter drops them. A third cheaper to decode than dicts, and the
+garbage collector does not look at them.
+
+A Struct's fields are `f0`, `f1`, … in the schema's order, whatever the columns are called. Structs are shared, never changed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from scribengin.core.types import arrow_schema
+from scribengin.formats.json_types import struct_type
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pyarrow as pa
+
+    from scribengin.core.types import Schema
+
+
+def attribute(schema: Schema, column: str) -> str:
+    """The Struct field that holds `column`. Raises ValueError where there is none."""
+    return f"f{schema.names.index(column)}"
+
+
+class StructForm:
+    """The Struct of a flat schema, and the ways out of it."""
+
+    def __init__(self, schema: Schema) -> None:
+        self.schema = schema
+        self.type = struct_type(schema, texts=frozenset())
+        # Compiled: an attribute by its literal name is read twice as fast as by getattr, and a dict display beats dict(zip(…)).
+        items = ", ".join(f"{name!r}: struct.f{index}" for index, name in enumerate(schema.names))
+        self._rows: Callable[[list[Any]], list[dict[str, Any]]] = eval(f"lambda structs: [{{{items}}} for struct in structs]")
+        self._columns = readers_of(schema)
+
+    def rows(self, structs: list[Any]) -> list[dict[str, Any]]:
+        """One dict a row, keys in the schema's order."""
+        return self._rows(structs)
+
+    def batch(self, structs: list[Any]) -> pa.RecordBatch:
+        """The rows as Arrow, with the schema's columns."""
+        import pyarrow as pa
+
+        schema = arrow_schema(self.schema)
+        arrays = [pa.array(read(structs), field.type) for read, field in zip(self._columns, schema, strict=True)]
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def readers_of(schema: Schema) -> list[Callable[[list[Any]], list[Any]]]:
+    """For each column what takes its values out of Structs."""
+    return [eval(f"lambda structs: [struct.f{index} for struct in structs]") for index in range(len(schema.fields))]

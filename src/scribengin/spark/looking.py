@@ -1,0 +1,126 @@
+"""Record functions that only look at columns, made to take Structs instead of dicts.
+
+Most filters read two or three columns of a record and drop it. A Struct is a third cheaper to decode than a dict, so where a
+function does nothing with its record but `row["column"]` or `row.get("column")`, the same function is compiled once more with
+`row.f3` in these places: the user's own code runs, line numbers and all, on the same values. Where anything is in doubt (the record
+is handed on, changed, compared; a closure; a source that is not what was loaded) there is no such form and the step gets dicts.
+"""
+
+from __future__ import annotations
+import __future__
+
+import ast
+import inspect
+import sys
+from functools import lru_cache, reduce
+from types import CodeType, FunctionType
+from typing import TYPE_CHECKING, Any
+
+from scribengin.formats.structs import attribute
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scribengin.core.types import Schema
+
+_FUTURE = reduce(lambda flags, name: flags | getattr(__future__, name).compiler_flag, __future__.all_feature_names, 0)
+_NOT_PLAIN = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+_SEE_LOCALS = frozenset({"locals", "vars", "dir", "eval", "exec"})
+
+
+@lru_cache(maxsize=256)
+def looking_form(function: Any, schema: Schema) -> Callable[[Any], Any] | None:
+    """`function` for Structs of `schema`, or None."""
+    if not isinstance(function, FunctionType):
+        return None
+    code = function.__code__
+    if code.co_argcount != 1 or code.co_kwonlyargcount or code.co_flags & _NOT_PLAIN or code.co_freevars:
+        return None
+    found = _definition(function)
+    if found is None or not found.args.args or not _same(_compiled(found, code), code):
+        return None
+    looks = _Looks(found.args.args[0].arg, schema)
+    if not looks.only(found):
+        return None
+    return FunctionType(_compiled(looks.visit(found), code), function.__globals__, function.__name__, function.__defaults__)
+
+
+def _definition(function: FunctionType) -> ast.FunctionDef | None:
+    """Its syntax tree, decorators aside, where it stands at the top of its module."""
+    try:
+        tree = ast.parse(inspect.getsource(sys.modules[function.__module__]))
+    except (OSError, TypeError, KeyError, SyntaxError):
+        return None
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef) and node.name == function.__name__:
+            first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+            if first == function.__code__.co_firstlineno:
+                node.decorator_list = []
+                return node
+    return None
+
+
+def _same(one: CodeType, other: CodeType) -> bool:
+    return (one.co_code, one.co_consts, one.co_names) == (other.co_code, other.co_consts, other.co_names)
+
+
+def _compiled(node: ast.FunctionDef, like: CodeType) -> CodeType:
+    module = compile(ast.Module([node], []), like.co_filename, "exec", flags=like.co_flags & _FUTURE, dont_inherit=True)
+    return next(const for const in module.co_consts if isinstance(const, CodeType) and const.co_name == node.name)
+
+
+class _Looks(ast.NodeTransformer):
+    """Finds out whether a function only looks at columns of `record`, its parameter, and turns the looks into attributes."""
+
+    def __init__(self, record: str, schema: Schema) -> None:
+        self._record = record
+        self._schema = schema
+
+    def only(self, function: ast.FunctionDef) -> bool:
+        """True where each use of the record is a look, and its name never stands for anything else."""
+        nodes = list(ast.walk(function))
+        looks = sum(self._column(node) is not None for node in nodes)
+        names = [node for node in nodes if isinstance(node, ast.Name) and node.id == self._record]
+        if looks != len(names) or any(isinstance(node, ast.Name) and node.id in _SEE_LOCALS for node in nodes):
+            return False
+        bound = [name for node in nodes for name in _bound(node) if name == self._record]
+        return len(bound) == 1  # as the parameter
+
+    def visit(self, node: ast.AST) -> Any:
+        column = self._column(node)
+        if column is None:
+            return self.generic_visit(node)
+        look = ast.Attribute(ast.Name(self._record, ast.Load()), attribute(self._schema, column), ast.Load())
+        return ast.fix_missing_locations(ast.copy_location(look, node))
+
+    def _column(self, node: ast.AST) -> str | None:
+        """The column that `record["column"]`, `record.get("column")` or `record.get("column", None)` reads. Every record has every
+        column: a default is never taken."""
+        match node:
+            case ast.Subscript(value=ast.Name(id=name), slice=ast.Constant(value=str(column)), ctx=ast.Load()):
+                pass
+            case ast.Call(
+                func=ast.Attribute(value=ast.Name(id=name), attr="get"),
+                args=[ast.Constant(value=str(column))] | [ast.Constant(value=str(column)), ast.Constant()],
+                keywords=[],
+            ):
+                pass
+            case _:
+                return None
+        return column if name == self._record and column in self._schema else None
+
+
+def _bound(node: ast.AST) -> list[str]:
+    """The names that a node gives a meaning to, assignments aside (these are Names, and no looks)."""
+    match node:
+        case ast.arg(arg=name) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+            return [name]
+        case ast.Global(names=names) | ast.Nonlocal(names=names):
+            return names
+        case ast.alias(name=name, asname=other):
+            return [other or name.partition(".")[0]]
+        case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
+            return [name]
+        case ast.MatchMapping(rest=str(name)):
+            return [name]
+    return []
