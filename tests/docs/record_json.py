@@ -31,7 +31,11 @@ COMMANDS = (
     ("dead show shop/flow.yaml --limit 1", "Dead letters whole. A payload that is no UTF-8 is `payload_base64` instead."),
     ("source show shop/flow.yaml", "How far each source is read: entries of its log that are committed, and that are logged."),
     ("source skip shop/flow.yaml late.jsonl", "Gives up a file that was taken, is gone, and is not committed."),
-    ("source set shop/flow.yaml orders end --yes", "Passes over what is there now and not yet read; forward only, while nothing runs."),
+    ("source set shop/flow.yaml orders end --yes", "Passes over what is there now and not yet read; while nothing runs."),
+    (
+        "source set shop/flow.yaml orders 0 --yes",
+        "Goes back: the next run reads from there again, in a new lineage. `doubled` says how many rows at most will stand there twice.",
+    ),
     ("show shop/flow.yaml --resolved", "The flow with every default."),
     ("fmt shop/flow.yaml", "Which files were laid out anew."),
     ("config show", "Every system setting, its value and where it comes from."),

@@ -13,7 +13,7 @@ from scribengin.state.audit import AuditReport, audit_query
 from scribengin.state.decisions import Decisions
 from scribengin.state.lease import read_holder
 from scribengin.state.ledger import read_totals
-from scribengin.state.lineage import read_lineage
+from scribengin.state.lineage import past_lineages, read_lineage
 
 if TYPE_CHECKING:
     from scribengin.local.prepare import Prepared
@@ -26,7 +26,7 @@ def planned_changes(prepared: Prepared) -> Changes:
         lineage = read_lineage(folder)
         assert lineage is not None, "queries() lists folders that have one"
         newest = Decisions(folder.decisions).newest()
-        positions = {each.source: each.end for each in newest.sources} if newest else {}
+        positions = {each.source: each.end for each in newest.sources} if newest else dict(lineage.starts)
         last = newest.batch.number if newest else None
         stored[folder.name] = StoredQuery(
             folder.name, lineage.id, lineage.fingerprint, lineage.state_fingerprint, positions, last, lineage.parts
@@ -58,10 +58,11 @@ def audit_flow(prepared: Prepared) -> FlowAudit:
         if lineage is None:
             continue
         own = {id_: sinks[id_] for id_ in query.sinks}
-        stateful = stateful_runs(read_totals(folder).nodes, query)
-        report = audit_query(folder, own, lineage=lineage.id, stateful=stateful, running=running)
-        ordered = replace(report.totals, nodes=in_plan_order(report.totals.nodes, query))
-        reports.append(replace(report, totals=ordered))
+        for part, each in [*past_lineages(folder), (folder, lineage)]:
+            stateful = stateful_runs(read_totals(part).nodes, query)
+            report = audit_query(part, own, lineage=each.id, stateful=stateful, running=running and part == folder)
+            ordered = replace(report.totals, nodes=in_plan_order(report.totals.nodes, query))
+            reports.append(replace(report, query=query.name, lineage=each.id, starts=each.starts, past=part != folder, totals=ordered))
     if not reports:
         raise Refused(
             f'flow "{prepared.plan.flow.name}" has no state in {prepared.folder.path}', remedy="run it first", code="state-missing"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from scribengin.local.ledger import stateful_runs
@@ -13,7 +13,7 @@ from scribengin.spark.program import SourceRef
 from scribengin.spark.query import QueryRun
 from scribengin.spark.user_code import UserCode, pack
 from scribengin.state.ledger import Totals, balance, read_totals
-from scribengin.state.lineage import open_lineage
+from scribengin.state.lineage import finish_rewind, open_lineage
 from scribengin.state.recovery import recover_query
 
 if TYPE_CHECKING:
@@ -46,10 +46,24 @@ class QueryBench:
     lease: Lease
     limits: Mapping[str, Limits]
     static: Mapping[str, tuple[SourceStream, ...]]
+    starts: Mapping[str, int] = field(default_factory=dict)
 
     def make_run(self, *, once: bool, stop: threading.Event, on_commit: Callable[[Committed], None], log: FilteringBoundLogger) -> QueryRun:
         """A run of it in this process."""
-        return QueryRun(self.spark, self.parts, self.folder, self.lineage, self.lease, self.limits, self.static, once, stop, on_commit, log)
+        return QueryRun(
+            self.spark,
+            self.parts,
+            self.folder,
+            self.lineage,
+            self.lease,
+            self.limits,
+            self.static,
+            once,
+            stop,
+            on_commit,
+            log,
+            self.starts,
+        )
 
     def totals(self) -> Totals:
         """The counts of the whole lineage."""
@@ -118,6 +132,7 @@ def static_by_source(query: QueryPlan, sources: Mapping[str, OpenSource]) -> dic
 def _claimed(bench: QueryBench, prepared: Prepared, *, adopt: bool) -> QueryBench:
     """Open the lineage, claim the sinks' places, finish what an earlier process decided."""
     owner = prepared.folder.read_owner()
+    finish_rewind(bench.folder)
     lineage = open_lineage(
         bench.folder,
         owner=owner,
@@ -129,4 +144,4 @@ def _claimed(bench: QueryBench, prepared: Prepared, *, adopt: bool) -> QueryBenc
     for sink in bench.parts.sinks.values():
         sink.prepare(owner=owner, lineage=lineage.id, adopt=adopt)
     recover_query(bench.folder, bench.parts.sinks, lineage=lineage.id, lease=bench.lease)
-    return replace(bench, lineage=lineage.id)
+    return replace(bench, lineage=lineage.id, starts=lineage.starts)

@@ -1,4 +1,4 @@
-"""Positions of sources, set by hand while nothing runs: forward only, over what shall never be read."""
+"""Positions of sources, set by hand while nothing runs: forward over what shall never be read, back to what is read again."""
 
 from __future__ import annotations
 
@@ -6,18 +6,29 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from scribengin.core.errors import Refused
-from scribengin.local.prepare import limits_of, open_sources, source_place
+from scribengin.local.prepare import limits_of, open_sinks, open_sources, source_place
 from scribengin.state.decisions import Decisions
+from scribengin.state.lineage import read_lineage, rewind
+from scribengin.state.recovery import recover_query
 from scribengin.state.source_log import SourceLog
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from scribengin.connectors.contract import SourceStream
+    from scribengin.local.prepare import Prepared
     from scribengin.spec.model import Flow
     from scribengin.state.folder import QueryFolder
+    from scribengin.state.lease import Lease
 
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """A position before and after, in entries of the source's log, and what the skipped entries held."""
+    """A position before and after, in entries of the source's log, and what the entries between them hold.
+
+    Forward these are never read. Back they are read again, under the new lineage `lineage`, and what was written of them stays:
+    `doubled` says how many rows of a sink at most.
+    """
 
     query: str
     source: str
@@ -26,32 +37,35 @@ class Moved:
     files: int
     bytes: int
     rows: int | None
+    lineage: str = ""
+    doubled: Mapping[str, int] | None = None
+
+    @property
+    def back(self) -> bool:
+        """True where records are read again."""
+        return self.after < self.before
 
     def as_json(self) -> dict[str, Any]:
         """One object."""
-        return asdict(self)
+        return asdict(self) | {"lineage": self.lineage or None, "doubled": dict(self.doubled or {})}
 
 
 def decided_ends(query: QueryFolder) -> dict[str, int]:
-    """Source → entries that decided Batches are through with."""
+    """Source → entries that decided Batches are through with, or that a rewind begins behind."""
     newest = Decisions(query.decisions).newest()
-    return {taken.source: taken.end for taken in newest.sources} if newest else {}
+    if newest is not None:
+        return {taken.source: taken.end for taken in newest.sources}
+    lineage = read_lineage(query)
+    return {} if lineage is None else dict(lineage.starts)
 
 
 def move_forward(flow: Flow, query: QueryFolder, source: str, position: int | None) -> Moved:
     """Under the lease: let the entries from the present position to `position` be passed over; None means all that is there now.
 
-    The next run goes through them as empty Batches, so that nothing else in the state changes. Raises Refused for a way back, which
-    would write again what is written, and for a position that the source cannot reach yet.
+    The next run goes through them as empty Batches, so that nothing else in the state changes. Raises Refused for a position that the
+    source cannot reach yet.
     """
     before = decided_ends(query).get(source, 0)
-    if position is not None and position < before:
-        raise Refused(
-            f'query "{query.name}": source "{source}" is committed up to position {before}; going back to {position} would write the '
-            "same records again beside what stands there",
-            remedy="to read everything again, begin anew: scribengin reset FLOW --outputs --yes",
-            code="position-back",
-        )
     log = SourceLog(query.sources, source)
     reader = open_sources(flow)[source].reader()
     reader.restore(log.entries())
@@ -75,13 +89,78 @@ def move_forward(flow: Flow, query: QueryFolder, source: str, position: int | No
             remedy="see: scribengin source show FLOW",
             code="position-unknown",
         )
-    rows = [stream.rows for stream in skipped]
+    return _moved(query, source, before, number, skipped)
+
+
+def way_back(query: QueryFolder, source: str, position: int) -> Moved:
+    """What a rewind to `position`, which is behind the present one, would read and write again; changes nothing.
+
+    Raises Refused for a Query that keeps state: what it remembers cannot be unlearned.
+    """
+    lineage = read_lineage(query)
+    assert lineage is not None
+    ends = decided_ends(query)
+    if lineage.state_fingerprint:
+        raise Refused(
+            f'query "{query.name}" keeps state, which has met all that is committed of source "{source}", up to position {ends[source]}: '
+            f"it cannot go back to {position}",
+            remedy="to read everything again, begin anew: scribengin reset FLOW --outputs --yes",
+            code="position-back",
+        )
+    streams = SourceLog(query.sources, source).range(position, ends[source])
+    return replace(_moved(query, source, ends[source], position, streams), doubled=_written_since(query, source, position))
+
+
+def move_back(prepared: Prepared, query: QueryFolder, source: str, position: int, lease: Lease) -> Moved:
+    """Under the lease: begin a new lineage of the Query that reads `source` from `position` on, and let its sinks' places take it.
+
+    The other sources go on where they are. Raises Refused as `way_back`, and where a place is another's by now.
+    """
+    moved = way_back(query, source, position)
+    planned = next((each for each in prepared.plan.queries if each.name == query.name), None)
+    lineage = read_lineage(query)
+    assert lineage is not None
+    if planned is None:
+        raise Refused(f'no sink of the flow makes query "{query.name}" any more', remedy="name another with --query", code="query-gone")
+    owner = prepared.folder.read_owner()
+    opened = open_sinks(prepared.plan.flow)
+    sinks = {id_: opened[id_] for id_ in planned.sinks}
+    for sink in sinks.values():
+        sink.prepare(owner=owner, lineage=lineage.id)
+    recover_query(query, sinks, lineage=lineage.id, lease=lease)
+    begun = rewind(query, decided_ends(query) | {source: position})
+    for sink in sinks.values():
+        sink.prepare(owner=owner, lineage=begun.id, adopt=True)
+    return replace(moved, lineage=begun.id)
+
+
+def _written_since(query: QueryFolder, source: str, position: int) -> dict[str, int]:
+    """Sink → rows of the Batches that took any entry of `source` from `position` on; of pruned Batches all, which are too many."""
+    decisions = Decisions(query.decisions)
+    pruned = decisions.pruned()
+    written = dict.fromkeys(pruned.sinks, 0)
+    reached = 0
+    for decision in decisions.since():
+        taken = next((each for each in decision.sources if each.source == source), None)
+        if decision.batch.number == pruned.last + 1 and taken is not None:
+            reached = taken.start
+        if taken is not None and taken.end > position:
+            for receipt in decision.receipts:
+                written[receipt.sink] = written.get(receipt.sink, 0) + receipt.rows
+    if reached > position:
+        for sink, totals in pruned.sinks.items():
+            written[sink] += totals.rows
+    return written
+
+
+def _moved(query: QueryFolder, source: str, before: int, after: int, streams: Sequence[SourceStream]) -> Moved:
+    rows = [stream.rows for stream in streams]
     return Moved(
         query.name,
         source,
         before,
-        number,
-        sum(stream.files for stream in skipped),
-        sum(stream.bytes for stream in skipped),
+        after,
+        sum(stream.files for stream in streams),
+        sum(stream.bytes for stream in streams),
         None if None in rows else sum(row for row in rows if row is not None),
     )

@@ -91,6 +91,9 @@ class _Nodes(TypedDict):
 def _change(plan: Plan, query: QueryPlan, before: StoredQuery | None) -> QueryChange:
     if before is None:
         return QueryChange(query.name, "new", f"starts at Batch 0 and reads {_listed(query.sources)} from the start")
+    if before.last_batch is None and before.sources:
+        positions = _listed([f"{source} from position {position}" for source, position in before.sources.items()])
+        return QueryChange(query.name, "kept", f"begins the new lineage that `source set` made: reads {positions}")
     if before.fingerprint == query.fingerprint and before.state_fingerprint == query.state_fingerprint:
         return QueryChange(query.name, "unchanged", f"goes on {_after(before)}; nothing is read again")
     changed = tuple(id_ for id_, part in query.parts.items() if id_ in before.parts and before.parts[id_] != part)

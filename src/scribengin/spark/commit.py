@@ -68,6 +68,7 @@ class BatchRunner:
     stop: threading.Event
     on_commit: Callable[[Committed], None]
     static: Mapping[str, tuple[SourceStream, ...]]
+    starts: Mapping[str, int]
     compiled: Compiled | None = None
     reports: Accumulator[dict[Any, Any]] | None = None
     _last: Decision | None = field(default=None)
@@ -119,7 +120,7 @@ class BatchRunner:
 
     def _check_order(self, number: int, ranges: tuple[SourceRange, ...], last: Decision | None) -> None:
         """A Batch begins where the last decided one ended; anything else would lose or double records."""
-        expected = {each.source: each.end for each in last.sources} if last is not None else {}
+        expected = {each.source: each.end for each in last.sources} if last is not None else self.starts
         begins = {each.source: each.start for each in ranges}
         if last is not None and number != last.batch.number + 1:
             raise StateError(
@@ -131,7 +132,7 @@ class BatchRunner:
             source, start = next(iter(wrong.items()))
             raise StateError(
                 f'Query {self.parts.query.name}: batch {number} would read source "{source}" from entry {start}, '
-                f"the last decided batch ended at {expected.get(source, 0)}",
+                f"the last decided batch, or else the lineage's start, is at {expected.get(source, 0)}",
                 remedy="restore the state folder as a whole; its parts belong together",
             )
 

@@ -65,6 +65,8 @@ class QueryRun:
     stop: threading.Event
     on_commit: Callable[[Committed], None]
     log: FilteringBoundLogger
+    starts: Mapping[str, int] = field(default_factory=dict)
+    """source → where the lineage begins; 0 for others"""
     state: str = "starting"
     error: ScribenginError | None = None
     message: str = ""
@@ -159,6 +161,7 @@ class QueryRun:
             self.stop,
             committed,
             self.static,
+            self.starts,
             compiled if stateful else None,
             reports if stateful else None,
         )
@@ -190,7 +193,7 @@ class QueryRun:
     def _fed_ranges(self) -> FedRanges:
         query = self.parts.query
         feeds = [Feed(self.parts.sources[source], self.folder.sources, self.limits[source], final=self.once) for source in query.sources]
-        return FedRanges(feeds, query.trigger_s, self.once, self.stop, self._looked)
+        return FedRanges(feeds, query.trigger_s, self.once, self.stop, self._looked, self.starts)
 
     def _looked(self, backlog: dict[str, dict[str, Any]], notices: list[str], waits: bool) -> None:
         self.progress.backlog = backlog

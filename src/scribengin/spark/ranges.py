@@ -16,7 +16,7 @@ from scribengin.state.contract import SourceRange
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -65,12 +65,14 @@ class FedRanges:
     once: bool
     stop: threading.Event
     on_look: Callable[[dict[str, dict[str, Any]], list[str], bool], None]
+    starts: Mapping[str, int]
+    """source → where the lineage begins; 0 for others"""
     _begun: float = field(default=0.0)
     _filled: bool = field(default=False)
 
     def take(self, df: DataFrame, last: Decision | None) -> tuple[SourceRange, ...]:  # noqa: ARG002
         """Wait for something new, and for the trigger."""
-        starts = {each.source: each.end for each in last.sources} if last is not None else {}
+        starts = {each.source: each.end for each in last.sources} if last is not None else dict(self.starts)
         if self.once and not self._filled:
             for feed in self.feeds:
                 feed.fill()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
@@ -43,6 +43,11 @@ class AuditReport:
     dead_expired: int = 0
     """dead letters that `retain` has deleted"""
     violations: tuple[str, ...] = ()
+    lineage: str = ""
+    starts: Mapping[str, int] = field(default_factory=dict)
+    """where a rewind let the lineage begin; empty for one that read from the start"""
+    past: bool = False
+    """a rewind has left this lineage"""
 
     @property
     def balanced(self) -> bool:

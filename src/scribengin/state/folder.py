@@ -55,6 +55,15 @@ class QueryFolder:
         """The lineage's record."""
         return self.path / "lineage.json"
 
+    @property
+    def rewind(self) -> Path:
+        """The lineage that a rewind is about to begin; there only while it is under way."""
+        return self.path / "rewind.json"
+
+    def past(self, lineage: str) -> QueryFolder:
+        """Where a lineage lies that a rewind has left: its record, decisions and dead letters."""
+        return QueryFolder(self.path / "lineages" / lineage)
+
 
 class StateFolder:
     """The state of one tier of a flow. `root` is `.scribengin` beside the flow unless the person said otherwise."""

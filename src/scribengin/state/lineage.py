@@ -33,15 +33,68 @@ class Lineage:
     parent: str = ""
     parts: Mapping[str, str] = field(default_factory=dict)
     """node → fingerprint in the newest plan, by which `plan` names the steps that changed"""
+    starts: Mapping[str, int] = field(default_factory=dict)
+    """source → the position from which a rewind lets it read; 0 for others"""
 
 
 def read_lineage(query: QueryFolder) -> Lineage | None:
-    """The lineage that is there, or None where the Query never ran."""
+    """The lineage that is there, or None where the Query never ran. Raises Refused while a rewind is under way."""
+    if query.rewind.exists():
+        raise Refused(
+            f'query "{query.name}": going back to an earlier position is under way, or was cut short',
+            remedy="try again; if it was cut short, the next run, or the same `source set`, completes it",
+            code="rewind-unfinished",
+        )
     data = storage.read_or_none(query.lineage)
+    return None if data is None else _unsealed(data, query.lineage)
+
+
+def past_lineages(query: QueryFolder) -> list[tuple[QueryFolder, Lineage]]:
+    """The lineages that rewinds have left, oldest first, each with its folder."""
+    found = []
+    lineage = read_lineage(query)
+    while lineage is not None and lineage.parent:
+        folder = query.past(lineage.parent)
+        lineage = read_lineage(folder)
+        if lineage is not None:
+            found.append((folder, lineage))
+    return found[::-1]
+
+
+def rewind(query: QueryFolder, starts: Mapping[str, int]) -> Lineage:
+    """Under the lease, all that was decided published: leave the Query's lineage, and begin one that reads from `starts` on.
+
+    What the old one has decided, and its dead letters, are kept beside it; the logs of the sources belong to both. May be killed at
+    any point; `finish_rewind` completes it.
+    """
+    old = read_lineage(query)
+    assert old is not None, "a Query that never ran is at its start"
+    begun = replace(old, id=uuid4().hex[:16], created_at=_now(), parent=old.id, starts=dict(starts))
+    storage.put_if_absent(query.rewind, _sealed(begun))
+    finish_rewind(query)
+    return begun
+
+
+def finish_rewind(query: QueryFolder) -> None:
+    """Under the lease: complete a rewind that was cut short."""
+    data = storage.read_or_none(query.rewind)
     if data is None:
-        return None
-    body: dict[str, Any] = unseal(data, _KIND, _FORMAT, query.lineage)
-    return Lineage(**body | {"sources": tuple(body["sources"])})
+        return
+    begun = _unsealed(data, query.rewind)
+    past = query.past(begun.parent)
+    storage.make_folder(past.path)
+    for source, target in ((query.decisions, past.decisions), (query.dead, past.dead)):
+        if source.exists() and not target.exists():
+            source.rename(target)
+    storage.sync_folder(past.path)
+    storage.sync_folder(query.path)
+    storage.remove_tree(query.checkpoint)
+    record = query.lineage.read_bytes()
+    if _unsealed(record, query.lineage).id == begun.parent:
+        storage.put_if_absent(past.lineage, record)
+    storage.replace(query.lineage, data)
+    query.rewind.unlink()
+    storage.sync_folder(query.path)
 
 
 def open_lineage(
@@ -52,14 +105,12 @@ def open_lineage(
     state_fingerprint: str,
     sources: Iterable[str],
     parts: Mapping[str, str] | None = None,
-    parent: str = "",
 ) -> Lineage:
     """Under the lease: the Query's lineage, begun here or found. A changed plan of the same state is taken over.
 
     Raises Refused where the state in the checkpoint means something else than the plan's, or belongs to another installation.
     """
-    created = datetime.now(UTC).isoformat(timespec="seconds")
-    begun = Lineage(uuid4().hex[:16], owner, query.name, fingerprint, state_fingerprint, tuple(sources), created, parent, dict(parts or {}))
+    begun = Lineage(uuid4().hex[:16], owner, query.name, fingerprint, state_fingerprint, tuple(sources), _now(), parts=dict(parts or {}))
     storage.put_if_absent(query.lineage, _sealed(begun))
     found = read_lineage(query)
     assert found is not None
@@ -79,6 +130,15 @@ def open_lineage(
     if current != found:
         storage.replace(query.lineage, _sealed(current))
     return current
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _unsealed(data: bytes, where: object) -> Lineage:
+    body: dict[str, Any] = unseal(data, _KIND, _FORMAT, where)
+    return Lineage(**body | {"sources": tuple(body["sources"])})
 
 
 def _sealed(lineage: Lineage) -> bytes:

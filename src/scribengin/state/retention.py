@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from scribengin.state.dead import expire_letters, purge_dead
 from scribengin.state.decisions import Decisions
+from scribengin.state.lineage import past_lineages
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,7 +43,12 @@ class Retention:
         if now < self._next:
             return Forgotten(0, 0)
         self._next = now + _EVERY
-        purge_dead(self._query)  # of a Batch without details nobody could say any more which letters are its own
-        batches = Decisions(self._query.decisions).prune(now - DETAILS)
-        letters = 0 if self._retain_s is None else expire_letters(self._query, now - timedelta(seconds=self._retain_s))
+        folders = [self._query, *(folder for folder, _ in past_lineages(self._query))]
+        forgotten = [self._forget(folder, now) for folder in folders]
+        return Forgotten(sum(each.batches for each in forgotten), sum(each.letters for each in forgotten))
+
+    def _forget(self, query: QueryFolder, now: datetime) -> Forgotten:
+        purge_dead(query)  # of a Batch without details nobody could say any more which letters are its own
+        batches = Decisions(query.decisions).prune(now - DETAILS)
+        letters = 0 if self._retain_s is None else expire_letters(query, now - timedelta(seconds=self._retain_s))
         return Forgotten(batches, letters)

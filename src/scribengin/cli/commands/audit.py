@@ -40,12 +40,20 @@ def command(*, flow: str, state: Path | None) -> Answer:
 
 
 def _violations(audit: FlowAudit) -> list[str]:
-    return [f"query {report.query}: {violation}" for report in audit.reports for violation in report.violations]
+    return [f"query {_name(report)}: {violation}" for report in audit.reports for violation in report.violations]
+
+
+def _name(report: AuditReport) -> str:
+    """The Query, and which of its lineages where a rewind has left it."""
+    return f"{report.query} (lineage {report.lineage})" if report.past else report.query
 
 
 def _query(report: AuditReport) -> dict[str, Any]:
     return {
         "name": report.query,
+        "lineage": report.lineage,
+        "starts": dict(report.starts),
+        "past": report.past,
         "batches": report.totals.batches,
         "nodes": {node: counts.as_json() for node, counts in report.totals.nodes.items()},
         "sinks": [{"sink": sink.sink, "decided": sink.decided, "found": sink.found} for sink in report.sinks],
@@ -62,11 +70,15 @@ def _show(audit: FlowAudit) -> None:
         found = [(f"sink {sink.sink}", sink.decided, sink.found) for sink in report.sinks]
         expired = f" ({report.dead_expired:,} more have outlived `retain`)" if report.dead_expired else ""
         found.append((f"dead letters{expired}", report.totals.dead - report.dead_expired, report.dead_found))
-        rows += [{"query": report.query, "what": what, "decided": decided, "found": there} for what, decided, there in found]
+        rows += [{"query": _name(report), "what": what, "decided": decided, "found": there} for what, decided, there in found]
     if audit.running:
         click.echo("a run is going on: the newest Batch of each Query is left out")
+    for report in audit.reports:
+        if report.starts:
+            positions = ", ".join(f"{source} {position}" for source, position in report.starts.items())
+            click.echo(f"query {_name(report)} went back to {positions}: what it read again stands there twice")
     print_table(rows, {"query": "Query", "what": "rows of", "decided": "decided", "found": "found"})
     console = open_console()
     console.print()
-    console.print(ledger_table({report.query: report.totals.nodes for report in audit.reports}))
+    console.print(ledger_table({_name(report): report.totals.nodes for report in audit.reports}))
     show_verdict(_violations(audit), console)

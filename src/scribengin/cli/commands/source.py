@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from scribengin.cli.answer import Answer, AnsweringCommand
-from scribengin.cli.flow_argument import flow_argument
+from scribengin.cli.flow_argument import flow_argument, flow_path
 from scribengin.cli.flow_state import chosen_queries, open_state
 from scribengin.cli.settings import setting_flags
 from scribengin.core.errors import Refused
 from scribengin.core.problems import did_you_mean
+from scribengin.core.units import show_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from scribengin.local.positions import Moved
     from scribengin.spec.model import Flow
     from scribengin.state.folder import QueryFolder
 
@@ -72,16 +74,18 @@ def skip(*, flow: str, file: str, state: Path | None) -> Answer:
 @click.argument("source")
 @click.argument("position", metavar="POSITION|end")
 @click.option("--query", help="In this Query only.")
-@click.option("--yes", is_flag=True, help="Do it: what is skipped is never read.")
+@click.option("--yes", is_flag=True, help="Do it: what is skipped is never read, what is read again is written again.")
 @setting_flags("state")
 def set_(*, flow: str, source: str, position: str, query: str | None, yes: bool, state: Path | None) -> Answer:
-    """Move SOURCE forward to POSITION (as `source show` counts them; `end`: behind all that is there now), unread.
+    """Move SOURCE to POSITION (as `source show` counts them; `end`: behind all that is there now), while the flow is stopped.
 
-    Only forward, while the flow is stopped. A way back would write the same records again beside what stands there: to read
-    everything again, use `scribengin reset FLOW --outputs --yes`.
+    Forward, what lies between is never read. Back, it is read again, in a new lineage: what was written of it stays, and is written
+    again beside it. A Query that keeps state cannot go back; `scribengin reset FLOW --outputs --yes` begins anew.
     """
-    from scribengin.local.positions import move_forward
+    from scribengin.local.positions import decided_ends, move_back, move_forward
+    from scribengin.local.prepare import prepare
     from scribengin.state.lease import take_lease
+    from scribengin.state.lineage import finish_rewind
 
     declared, folder = open_state(flow, state)
     if source not in declared.sources:
@@ -89,18 +93,68 @@ def set_(*, flow: str, source: str, position: str, query: str | None, yes: bool,
         raise Refused(f'flow "{declared.name}" has no source "{source}"', remedy=near, code="source-unknown")
     if position != "end" and not position.isdigit():
         raise Refused(f'"{position}" is no position', remedy="say a number of entries, or end", code="position-unknown")
-    with take_lease(folder):
-        parts = [part for part in chosen_queries(folder, query) if reads(part, source)]
+    to = None if position == "end" else int(position)
+    with take_lease(folder) as lease:
+        chosen = chosen_queries(folder, query)
+        for part in chosen:
+            finish_rewind(part)
+        parts = [part for part in chosen if reads(part, source)]
+        back = [] if to is None else [part for part in parts if to < decided_ends(part).get(source, 0)]
         if not yes:
-            names = ", ".join(part.name for part in parts) or "no query"
             raise Refused(
-                f'this lets {names} pass over what source "{source}" holds before position {position}; it is never read',
+                _what_it_means(parts, back, declared, source, position),
                 remedy=f"say --yes: scribengin source set {flow} {source} {position} --yes",
                 code="set-unsaid",
             )
-        moved = [move_forward(declared, part, source, None if position == "end" else int(position)) for part in parts]
-    lines = [f"query {m.query}: {m.source} moved from {m.before} to {m.after}; {m.files:,} files, {m.bytes:,} bytes unread" for m in moved]
+        # before the first is moved: a flow with mistakes has no sinks that could be asked
+        prepared = prepare(flow_path(flow), state=folder.root) if back else None
+        moved = []
+        for part in parts:
+            if part in back:
+                assert prepared is not None
+                assert to is not None
+                moved.append(move_back(prepared, part, source, to, lease))
+            else:
+                moved.append(move_forward(declared, part, source, to))
+    lines = [_line(each) for each in moved]
     return Answer({"flow": declared.name, "moved": [m.as_json() for m in moved]}, show=lambda: click.echo("\n".join(lines)))
+
+
+def _what_it_means(parts: list[QueryFolder], back: list[QueryFolder], flow: Flow, source: str, position: str) -> str:
+    """What --yes would agree to. Raises Refused where it cannot be done at all."""
+    from scribengin.local.positions import way_back
+
+    meant = []
+    forward = ", ".join(part.name for part in parts if part not in back)
+    if forward or not back:
+        meant.append(
+            f'this lets {forward or "no query"} pass over what source "{source}" holds before position {position}; it is never read'
+        )
+    for part in back:
+        moved = way_back(part, source, int(position))
+        doubled = [
+            f"up to {rows:,} rows of sink {sink} ({flow.sinks[sink].options.get('path', flow.sinks[sink].type)})"
+            for sink, rows in (moved.doubled or {}).items()
+            if sink in flow.sinks
+        ]
+        meant.append(
+            f'this lets {part.name} read source "{source}" again from position {position} to {moved.before} ({_amount(moved)}); '
+            f"what was written of it stays, so that {' and '.join(doubled) or 'nothing'} will stand there twice"
+        )
+    return "; and ".join(meant)
+
+
+def _amount(moved: Moved) -> str:
+    files = f"{moved.files:,} file{'s' * (moved.files != 1)}, {show_bytes(moved.bytes)}"
+    return files if moved.files or not moved.rows else f"{moved.rows:,} rows"
+
+
+def _line(moved: Moved) -> str:
+    where = f"query {moved.query}: {moved.source} moved from {moved.before} {'back ' * moved.back}to {moved.after}"
+    if not moved.back:
+        return f"{where}; {_amount(moved)} unread"
+    twice = ", ".join(f"{sink} up to {rows:,} rows" for sink, rows in (moved.doubled or {}).items())
+    return f"{where}; {_amount(moved)} read again by the next run, in the new lineage {moved.lineage}; doubled then: {twice}"
 
 
 def reads(part: QueryFolder, source: str) -> bool:
