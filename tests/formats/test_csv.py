@@ -112,3 +112,9 @@ def test_records_are_the_same_wherever_the_data_are_cut(text: str, at: int) -> N
     end = whole_records_end(data[:at], ",")
     if '"' not in text or all(record.count(b'"') % 2 == 0 for record in whole):
         assert list(split_records(data[:end], ",")) + list(split_records(data[end:], ",")) == whole
+
+
+def test_a_value_holds_one_record_and_perhaps_its_line_end() -> None:
+    found = CsvDecoder(parse_schema("a INT, b STRING")).decode_values(["1,x\n", b"2,y\r\n", "3,x\n4,y", '5,"x\ny"\n', "6,x\n\n"])
+    assert found.rows == [{"a": 1, "b": "x"}, {"a": 2, "b": "y"}, {"a": 5, "b": "x\ny"}]
+    assert [(bad.ordinal, bad.reason) for bad in found.bad] == [(2, "malformed"), (4, "malformed")]

@@ -209,6 +209,42 @@ sinks:
     assert {query.name: query.rows.dead for query in result.queries}["a"] == 4
 
 
+def test_parse_reads_csv_values_in_the_tail_and_before_sql(folder: FlowFolder) -> None:
+    folder.flow("""
+version: 1
+name: cells
+sources:
+  raw: {type: files, path: data, format: json, schema: "at BIGINT, value STRING"}
+steps:
+  tail:  {from: raw, parse: {column: value, format: csv, delimiter: ";", null: NA, schema: "id BIGINT NOT NULL, name STRING, n DOUBLE"}}
+  known: {from: tail, filter: id > 1}
+sinks:
+  a: {from: tail, type: files, path: out/tail, format: json}
+  b: {from: known, type: files, path: out/known, format: json}
+""")
+    values = ["1;a;0.5", "x;b;1", "3;NA;NA", "4;d", None, '6;"e;f";2', "NA;g;1", "8;h;1\n9;i;1", "", "10;;3"]
+    folder.data("data/a.jsonl", [{"at": at, "value": value} for at, value in enumerate(values)])
+    result = ran(folder)
+
+    known = [
+        {"at": 2, "id": 3, "name": None, "n": None},
+        {"at": 5, "id": 6, "name": "e;f", "n": 2.0},
+        {"at": 9, "id": 10, "name": "", "n": 3.0},
+    ]
+    assert folder.read("out/tail") == [{"at": 0, "id": 1, "name": "a", "n": 0.5}, *known]
+    assert folder.read("out/known") == known
+    for query in ("a", "b"):
+        found = letters(folder, "cells", query)
+        assert [(letter.step, letter.line, letter.reason) for letter in found] == [
+            ("tail", 2, "wrong-type"),
+            ("tail", 4, "ragged"),
+            ("tail", 5, "missing"),
+            ("tail", 7, "missing"),
+            ("tail", 8, "malformed"),
+        ]
+    assert result.queries[0].nodes["tail"].filtered == 1
+
+
 def test_unions_take_columns_by_name_from_sources_steps_and_sql(folder: FlowFolder) -> None:
     folder.steps("def same(row):\n    return {**row}\n").flow("""
 version: 1

@@ -106,7 +106,10 @@ def actions(draw: st.DrawFn, inputs: tuple[str, ...]) -> Any:
             lambda: Select(draw(pairs)),
             lambda: Sql(draw(texts)),
             lambda: Aggregate(draw(st.just(()) | names), draw(pairs), draw(st.none() | windows())),
-            lambda: Parse(draw(columns), draw(st.sampled_from(["json", "csv"])), draw(schemas)),
+            lambda: Parse(draw(columns), "json", draw(schemas)),
+            lambda: Parse(
+                draw(columns), "csv", draw(schemas), draw(st.sampled_from([",", ";", "\t", " ", "$"])), draw(st.just("") | texts)
+            ),
             lambda: Route(tuple((name, draw(texts)) for name in branches[1:]), draw(st.sampled_from([None, branches[0]]))),
             lambda: Python("steps:f"),
             lambda: Python("pkg.steps:C.f", tuple(branches), draw(durations)),

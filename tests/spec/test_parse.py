@@ -110,6 +110,11 @@ def test_the_flow_of_the_design_is_read(parse: Any) -> None:
         ),
         ('{from: a, parse: {column: value, format: json, schema: "id BIGINT"}}', ("a",), Parse("value", "json", parse_schema("id BIGINT"))),
         (
+            '{from: a, parse: {column: value, format: csv, schema: "id BIGINT", delimiter: "\\t", null: NA}}',
+            ("a",),
+            Parse("value", "csv", parse_schema("id BIGINT"), "\t", "NA"),
+        ),
+        (
             "{from: a, route: {big: amount > 100, small: amount <= 100, otherwise: odd}}",
             ("a",),
             Route((("big", "amount > 100"), ("small", "amount <= 100")), "odd"),

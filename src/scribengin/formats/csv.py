@@ -13,7 +13,7 @@ import msgspec
 from scribengin.core.types import INTEGER_BITS, arrow_schema
 from scribengin.formats.blocks import DamageBlock
 from scribengin.formats.contract import Bad, Columns, Rows
-from scribengin.formats.csv_records import CsvBlock, check_delimiter, split_cells
+from scribengin.formats.csv_records import CsvBlock, check_delimiter, split_cells, split_records
 from scribengin.formats.json_types import MisfitError, fit_decimal, mender, value_type
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class CsvDecoder:
             if value is None:
                 found.add(ordinal, [None] * width)
             else:
-                self._take(found, ordinal, value if isinstance(value, bytes) else value.encode("utf-8", "surrogatepass"), width)
+                self._take_value(found, ordinal, value if isinstance(value, bytes) else value.encode("utf-8", "surrogatepass"), width)
         columns, ordinals = self._typed(found, [list(column) for column in zip(*found.cells, strict=True)] or [[] for _ in self._columns])
         names = self.schema.names
         return Rows([dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)], ordinals, found.sorted_bad(), found.skipped)
@@ -80,6 +80,14 @@ class CsvDecoder:
         texts = [list(by_position[places[column.name]]) if column.name in places else absent for column in self._columns]
         columns, ordinals = self._typed(found, texts)
         return columns, ordinals, found.sorted_bad(), found.skipped
+
+    def _take_value(self, found: _Found, ordinal: int, value: bytes, width: int) -> None:
+        """A value may end in a line end; what follows one would be another record."""
+        record = value.removesuffix(b"\n").removesuffix(b"\r")
+        if b"\n" in record and sum(1 for _ in split_records(record + b"\n", self._delimiter)) > 1:
+            found.bad.append(Bad(ordinal, "malformed", "the value holds more than one record; one was asked"))
+            return
+        self._take(found, ordinal, record, width)
 
     def _take(self, found: _Found, ordinal: int, line: bytes, width: int) -> None:
         """Split one record into cells."""

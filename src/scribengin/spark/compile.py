@@ -295,8 +295,9 @@ class _Walk:
                     action.branches,
                     action.time_limit_s,
                 )
-            case Parse(column, format_, fields):
-                return ParseNode(node.id, inputs, column, format_, fields, schema_in, self._schema(node.id))
+            case Parse(column, format_, fields, delimiter, null):
+                options = {"delimiter": delimiter, "null": null}
+                return ParseNode(node.id, inputs, column, format_, fields, schema_in, self._schema(node.id), options)
             case Merge():
                 return UnionNode(node.id, inputs)
         raise StepError(f'step "{node.id}" cannot run in a Python stage: {type(step.action).__name__}')

@@ -19,7 +19,7 @@ class ParseStep:
 
     def __init__(self, node: ParseNode, counts: Counts, letters: Letters) -> None:
         self._node = node
-        self._decoder = cast("ValueDecoder", decoder_for(node.format, node.fields, {}))
+        self._decoder = cast("ValueDecoder", decoder_for(node.format, node.fields, node.options))
         self._counts = counts
         self._letters = letters
 

@@ -61,6 +61,8 @@ class ParseNode:
     fields: Schema
     schema_in: Schema
     schema_out: Schema
+    options: Mapping[str, str] = field(default_factory=dict)
+    """the format's, such as `delimiter` of csv"""
 
 
 @dataclass(frozen=True, slots=True)

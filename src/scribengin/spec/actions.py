@@ -121,8 +121,18 @@ def _join(reader: Reader, value: Read, read: Read, owner: Owner) -> Action | Non
     return Join(values["key"], values.get("how", "inner"), values.get("time", ()), values.get("within"))
 
 
-def _parse(_reader: Reader, value: Read, _read: Read, _owner: Owner) -> Action | None:
-    return Parse(**value.values) if len(value.values) == 3 else None
+def _parse(reader: Reader, value: Read, _read: Read, owner: Owner) -> Action | None:
+    values = value.values
+    for name in ("delimiter", "null"):
+        if name in value.given and values.get("format", "csv") != "csv":
+            message = f"`parse.{name}` of {owner.called} means nothing for {values['format']}"
+            reader.error("key-misplaced", value.given[name][0], message, "take it out")
+    delimiter = values.get("delimiter", ",")
+    if len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n':
+        message = f"`parse.delimiter` of {owner.called} is {shorten(delimiter)}, not one ASCII character that can stand between cells"
+        reader.error("bad-value", value.given["delimiter"][1], message, 'write one, such as ";" or "\\t"')
+        return None
+    return Parse(**values) if {"column", "format", "schema"} <= values.keys() else None
 
 
 def _route(reader: Reader, value: tuple[tuple[str, str], ...], read: Read, owner: Owner) -> Action | None:

@@ -115,9 +115,18 @@ class Stream:
         long = _given(branches=branches or None, time_limit=time_limit)
         return self._python(function, long, {**common, **_given(schema=schema)})
 
-    def parse(self, column: str, *, format: str = "json", schema: str | Schema, **common: Unpack[Common]) -> Stream:
-        """Read a text column; its fields join the other columns."""
-        return self._step("parse", {"column": column, "format": format, "schema": schema}, common)
+    def parse(
+        self,
+        column: str,
+        *,
+        format: str = "json",
+        schema: str | Schema,
+        delimiter: str | None = None,
+        null: str | None = None,
+        **common: Unpack[Common],
+    ) -> Stream:
+        """Read a text column; its fields join the other columns. `delimiter` and `null` are csv's."""
+        return self._step("parse", {"column": column, "format": format, "schema": schema, **_given(delimiter=delimiter, null=null)}, common)
 
     def route(self, cases: Mapping[str, str] | None = None, *, otherwise: str | None = None, **more: Any) -> Stream:
         """Split by predicates, the first that holds: `routed["big"]` are the rows of one branch.

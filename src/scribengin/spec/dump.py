@@ -119,8 +119,11 @@ def _action(action: Action, *, resolved: bool) -> dict[str, Any]:
         case Join(key, how, time, within_s):
             data = {"key": _names(key), "how": how} | ({"time": _pairs(time)} if time else {})
             return {"join": data | _within(within_s)}
-        case Parse(column, format_, schema):
-            return {"parse": {"column": _text(column), "format": format_, "schema": _text(str(schema))}}
+        case Parse(column, format_, schema, delimiter, null):
+            data = {"column": _text(column), "format": format_, "schema": _text(str(schema))}
+            plain = {"delimiter": ",", "null": ""}
+            cells = {name: _text(text) for name, text in (("delimiter", delimiter), ("null", null)) if resolved or text != plain[name]}
+            return {"parse": data | (cells if format_ == "csv" else {})}
         case Route(cases, otherwise):
             return {"route": _pairs(cases) | ({"otherwise": otherwise} if otherwise else {})}
         case Python():

@@ -12,6 +12,7 @@ from scribengin.spec.model import Delivery, Emit, OnError
 
 KeyKind = Literal[
     "text",
+    "raw",
     "int",
     "bool",
     "choice",
@@ -32,9 +33,9 @@ KeyKind = Literal[
     "section",
     "nodes",
 ]
-"""What a value is. `expression` is SQL text; `expressions` a mapping of name to SQL; `selection` that or a list; `cases` the
-branches of a route; `times` a mapping of input to column; `names` a list of branch names; `columns` one column or a list;
-`inputs` one id or a list; `function` `module:name` or a section; `nodes` a mapping of id to section."""
+"""What a value is. `raw` is text that may be blank in quotes; `expression` SQL text; `expressions` a mapping of name to SQL;
+`selection` that or a list; `cases` the branches of a route; `times` a mapping of input to column; `names` a list of branch names;
+`columns` one column or a list; `inputs` one id or a list; `function` `module:name` or a section; `nodes` a mapping of id to section."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +151,9 @@ PARSE = Section(
     (
         Key("column", "column", "the column that is read", "value", required=True),
         Key("format", "choice", "what it holds", "json", required=True, choices=("json", "csv")),
-        Key("schema", "schema", "the fields", '"id BIGINT"', required=True),
+        Key("schema", "schema", "the fields; of csv in the order of the cells", '"id BIGINT"', required=True),
+        Key("delimiter", "raw", "csv: what stands between two cells", '";"', default='","'),
+        Key("null", "raw", "csv: the cell that means null", "NA", default='""'),
     ),
 )
 

@@ -130,11 +130,13 @@ class Join:
 
 @dataclass(frozen=True, slots=True)
 class Parse:
-    """`parse: {column, format, schema}`: the parsed fields join the other columns, `column` leaves."""
+    """`parse: {column, format, schema}`: the parsed fields join the other columns, `column` leaves. `delimiter` and `null` are csv's."""
 
     column: str
     format: str
     schema: Schema
+    delimiter: str = ","
+    null: str = ""
 
 
 @dataclass(frozen=True, slots=True)

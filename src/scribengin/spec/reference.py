@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from scribengin.spec.keys import Key, Section
 
 _SLOTS: dict[Slot, str] = {"source": "sources", "step": "steps", "sink": "sinks"}
-_KINDS = {"path": "text", "bytes": "size", "list": "list of texts", "map": "mapping of texts"}
+_KINDS = {"path": "text", "raw": "text", "bytes": "size", "list": "list of texts", "map": "mapping of texts"}
 
 
 def flow_file_page(source_types: Mapping[str, NodeType], sink_types: Mapping[str, NodeType]) -> str:

@@ -89,7 +89,7 @@ def _step() -> Json:
 
 def _value(key: Key) -> Json:
     match key.kind:
-        case "text" | "expression" | "column":
+        case "text" | "raw" | "expression" | "column":
             return _TEXT if not key.later else {}
         case "int":
             return {"anyOf": [{"type": "integer"}, _REFERENCE]}

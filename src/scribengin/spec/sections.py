@@ -123,6 +123,8 @@ class Sections:
         match key.kind:
             case "text" | "expression" | "column":
                 return reader.text(node, what, key.example)
+            case "raw":
+                return reader.raw_text(node, what, key.example)
             case "int":
                 return read_int(reader, node, what, key.example, Bounds(key.kind, key.low))
             case "bool":
