@@ -8,15 +8,19 @@ from __future__ import annotations
 import hashlib
 import importlib
 import io
+import os
 import sys
 import traceback
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from scribengin.core.errors import EnvironmentFault, StepError
 from scribengin.core.storage import put_if_absent
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 LIMIT_BYTES = 20 * 2**20
 _SKIPPED = {"__pycache__", "node_modules", "site-packages"}
@@ -45,7 +49,7 @@ class UserCode:
 
 def pack(folder: Path, state: Path) -> UserCode:
     """Archive the `.py` files under `folder` into `state/code/<digest>.zip`; the same files give the same archive."""
-    files = sorted(path for path in folder.rglob("*.py") if not _is_skipped(path.relative_to(folder)))
+    files = sorted(_modules(folder))
     total = sum(path.stat().st_size for path in files)
     if total > LIMIT_BYTES:
         raise EnvironmentFault(
@@ -63,8 +67,11 @@ def pack(folder: Path, state: Path) -> UserCode:
     return UserCode(str(place.resolve()), digest)
 
 
-def _is_skipped(path: Path) -> bool:
-    return any(part.startswith(".") or part in _SKIPPED for part in path.parts)
+def _modules(folder: Path) -> Iterator[Path]:
+    for found, folders, names in os.walk(folder):
+        # not entered: the state of a flow that has run for a year lies in one of them
+        folders[:] = [name for name in folders if not name.startswith(".") and name not in _SKIPPED]
+        yield from (Path(found, name) for name in names if name.endswith(".py") and not name.startswith("."))
 
 
 def activate(archive: str) -> None:
