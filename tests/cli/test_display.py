@@ -45,6 +45,12 @@ def test_a_plain_line_says_everything_that_is_known():
     )
 
 
+def test_the_batch_under_way_is_shown_before_any_is_through():
+    view = QueryView("kept", "running", lag_bytes=2**20, done=0.25, tasks=(2, 8))
+    assert "Batch 1: 2 of 8 tasks, 25%" in plain_line(replace(VIEW, queries=(view,)))
+    assert "Batch 1: 2 of 8 tasks" in "\n".join(rendered(replace(VIEW, queries=(view,)), height=40))
+
+
 def test_plain_lines_come_at_most_once_a_second_and_only_when_something_changed(capfd, clock):
     display = Plain(now=clock)
     display.show(VIEW)

@@ -42,6 +42,29 @@ def dying(folder):
     return make
 
 
+CLAIMS = """\
+from pathlib import Path
+from scribengin.core.records import seal, unseal
+
+def work(row):
+    if row["id"] == 2:
+        owner = Path({owner!r})
+        claims = unseal(owner.read_bytes(), "owner", 1, owner)
+        owner.write_bytes(seal("owner", 1, [*claims, claims[-1] | {{"owner": "somebody"}}]))
+    return row
+"""
+
+
+def test_a_batch_that_is_decided_and_not_published_is_not_called_committed(folder):
+    owner = folder.path / "out" / "_scribengin" / "owner.json"
+    folder.flow(FLOW.replace("json, schema", "json, max_files: 1, schema")).steps(CLAIMS.format(owner=str(owner)))
+    for id_ in (1, 2, 3):
+        folder.data(f"data/{id_}.jsonl", [{"id": id_, "word": "w"}])
+    result = folder.run()
+    assert result.state == "failed"
+    assert "(1 Batch of it is committed, and one more is decided, but not yet published)" in result.problems[-1].message
+
+
 def log_of(folder):
     return (folder.path / ".scribengin/shaky/main/tmp/run.log").read_text()
 

@@ -5,7 +5,9 @@ from types import SimpleNamespace
 import pytest
 
 from scribengin.connectors.contract import BatchId, SourceStream
+from scribengin.local.contract import RunSettings
 from scribengin.local.meter import Meter
+from scribengin.local.run import run_flow
 from scribengin.spark.commit import Committed
 from scribengin.state.contract import Counts, Decision
 
@@ -19,7 +21,7 @@ def committed(files: int, rows: int) -> Committed:
 
 def look(files: int):
     backlog = {"rows": {"files": files, "bytes": files * 100, "rows": None, "oldest_s": None, "more": False}}
-    progress = SimpleNamespace(backlog=backlog, watermark="")
+    progress = SimpleNamespace(backlog=backlog, watermark="", tasks=None)
     return SimpleNamespace(state="running", message="", restarts=0, progress=progress)
 
 
@@ -45,8 +47,72 @@ def test_what_waits_and_what_is_done_add_up_between_two_looks():
     assert meter.seconds() == 60.0
 
 
-def test_a_replayed_batch_was_counted_by_the_process_that_decided_it():
-    meter = Meter(("rows",), ("kept",))
-    batch = committed(files=1, rows=10)
-    meter.committed(Committed(batch.decision, batch.streams, batch.phases_s, replayed=True))
+def replayed(batch):
+    return Committed(batch.decision, batch.streams, batch.phases_s, replayed=True)
+
+
+def test_a_batch_that_was_through_before_this_process_is_not_counted_again():
+    meter = Meter(("rows",), ("kept",), last=0)
+    meter.committed(replayed(committed(files=1, rows=10)))
     assert meter.rows == Counts()
+
+
+def test_a_batch_whose_publishing_failed_and_was_done_again_is_counted_once():
+    meter = Meter(("rows",), ("kept",))
+    meter.committed(replayed(committed(files=1, rows=10)))
+    meter.committed(replayed(committed(files=1, rows=10)))
+    assert (meter.batches, meter.rows.rows_in, meter.last) == (1, 10, 0)
+
+
+WAITS = """\
+import time
+from pathlib import Path
+
+def work(row):
+    deadline = time.monotonic() + 20
+    while row["id"] == 2 and not Path({seen!r}).exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return row
+"""
+
+
+def test_a_run_shows_how_far_its_first_batch_has_come(folder):
+    seen = folder.path / "seen"
+    folder.steps(WAITS.format(seen=str(seen))).flow("""\
+version: 1
+name: slow
+sources: {rows: {type: files, path: data, format: json, split: 64KiB, schema: "id BIGINT"}}
+steps: {worked: {from: rows, python: "steps:work"}}
+sinks: {kept: {from: worked, type: files, path: out, format: json}}
+""")
+    for id_ in (1, 2):
+        folder.data(f"data/{id_}.jsonl", [{"id": id_, "so that each file is a task": "x" * 40_000}])
+    shown = []
+
+    def watch(view):
+        for query in view.queries:
+            if query.tasks == (1, 2) and not query.batches:
+                shown.append(query.done)
+                seen.touch()
+
+    result = run_flow(folder.path / "flow.yaml", RunSettings(once=True), watch, spark=folder.spark)
+    assert result.balanced
+    assert shown
+    assert shown[0] == pytest.approx(0.5, abs=0.01)
+
+
+def test_the_bar_moves_inside_a_batch():
+    meter = Meter(("rows",), ("kept",), now=iter(range(100)).__next__)
+    run = look(files=4)
+    batch = committed(files=3, rows=300)
+    meter.begun(batch.streams)
+    assert meter.view("q", run).done == 0.0
+    run.progress.tasks = (2, 4)
+    view = meter.view("q", run)
+    assert (view.tasks, view.done) == ((2, 4), 150 / 400)
+    assert view.eta_s is not None
+    run.state = "recovering"
+    assert meter.view("q", run).done == 0.0
+    run.state, run.progress.tasks = "running", None
+    meter.committed(batch)
+    assert meter.view("q", run).done == 0.75

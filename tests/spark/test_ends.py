@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import pyarrow.dataset as ds
 
 from scribengin.local.contract import RunSettings
+from scribengin.local.inspect import audit_flow
+from scribengin.local.prepare import prepare
 from scribengin.local.run import run_flow
 from tests.spark.test_stateless_steps import ran
 
@@ -43,6 +45,8 @@ sinks:
     assert result.balanced
     held = {query.name: [counts.held for counts in query.nodes.values() if counts.held] for query in result.queries}
     assert held == {"parted": [], "shown": [2], "moved": held["moved"]}
+    audit = audit_flow(prepare(folder.path / "flow.yaml", state=None))
+    assert {report.query: [counts.held for counts in report.totals.nodes.values() if counts.held] for report in audit.reports} == held
 
 
 FLOW = """

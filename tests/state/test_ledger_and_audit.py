@@ -9,8 +9,9 @@ from scribengin.state.contract import Counts, DeadLetter
 from scribengin.state.dead import DeadWriter, find_letters, purge_dead, read_letters
 from scribengin.state.decisions import Decisions
 from scribengin.state.folder import QueryFolder, StateFolder
-from scribengin.state.ledger import Ledger, balance, read_batches, read_totals
+from scribengin.state.ledger import Ledger, balance, read_batches, read_held, read_totals, write_held
 from scribengin.state.lineage import open_lineage, read_lineage
+from scribengin.testing import campaign
 from scribengin.testing.protocol import SOURCE, STEP, Driver, Job
 
 FEEDERS = {STEP: [SOURCE]}
@@ -71,6 +72,34 @@ def test_a_running_flow_is_audited_up_to_what_must_be_published(job: Job) -> Non
     decisions.decide(replace(newest, batch=replace(newest.batch, number=4), dead=()))
     assert audit_query(job.query, sinks, lineage=lineage.id, running=True).balanced
     assert any("batch 4 is decided, but not published" in text for text in audit_query(job.query, sinks, lineage=lineage.id).violations)
+
+
+@pytest.mark.parametrize(
+    ("point", "told"),
+    [
+        ("publish.before@2", "batch 1 is decided, but not published; the next run of the flow publishes it"),
+        (
+            "publish.record.after@3",
+            "batch 1 is committed, but 2 of its 2 files still wait for their names; the next run of the flow publishes",
+        ),
+    ],
+)
+def test_an_audit_after_a_kill_says_what_the_next_run_will_do(tmp_path: Path, point: str, told: str) -> None:
+    job = Job(tmp_path / "state", tmp_path / "out", batches=4, rows=40)
+    campaign.run(job, f"{point}:kill")
+    said = violations(job)
+    assert any(text.startswith('sink "heads": ' + told) for text in said)
+    assert not any("missing" in text for text in said)
+    Driver(job).run()
+    assert violations(job) == ()
+
+
+def test_what_a_state_holds_is_told_as_long_as_no_batch_has_come_since(job: Job) -> None:
+    assert read_held(job.query) == {}
+    write_held(job.query, 3, {"agg": 7})
+    assert read_held(job.query) == {"agg": 7}
+    Driver(replace(job, batches=5)).run()
+    assert read_held(job.query) == {}
 
 
 def test_a_ledger_reads_only_what_is_new(job: Job) -> None:

@@ -82,6 +82,8 @@ def _query(query: QueryView) -> str:
     parts += [f"{name} {count:,}" for name, count in (("dead", query.dead), ("late", query.late)) if count]
     if lag := lag_text(query):
         parts.append(f"lag {lag}")
+    if query.tasks is not None:
+        parts.append(under_way(query))
     if query.done is not None:
         parts.append(f"{query.done:.0%}")
     if moving and query.eta_s:
@@ -91,6 +93,11 @@ def _query(query: QueryView) -> str:
     if query.message:
         parts.append(query.message)
     return f"{query.name}: {', '.join(parts)}"
+
+
+def under_way(query: QueryView) -> str:
+    """`Batch 4: 3 of 8 tasks`; empty where none is."""
+    return "" if query.tasks is None else f"Batch {query.batches + 1}: {query.tasks[0]:,} of {query.tasks[1]:,} task{'s' * (query.tasks[1] != 1)}"
 
 
 def lag_text(query: QueryView) -> str:

@@ -11,7 +11,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from scribengin.cli.display import lag_text
+from scribengin.cli.display import lag_text, under_way
 from scribengin.core.units import show_duration
 
 if TYPE_CHECKING:
@@ -108,6 +108,8 @@ def _details(query: QueryView, width: int) -> list[RenderableType]:
     facts = []
     if lag := lag_text(query):
         facts.append(f"lag {lag}")
+    if query.tasks is not None:
+        facts.append(under_way(query))
     if query.batches:
         phases = " ".join(f"{name} {show_duration(seconds)}" for name, seconds in query.phases_s.items() if seconds >= 0.05)
         total = show_duration(sum(query.phases_s.values()))

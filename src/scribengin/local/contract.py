@@ -54,6 +54,8 @@ class QueryView:
     """of the last Batch: plan, process, decide, publish"""
     phases_total_s: Mapping[str, float] = field(default_factory=dict)
     """the same, summed over this process's Batches"""
+    tasks: tuple[int, int] | None = None
+    """(through, all) of the Batch under way"""
     restarts: int = 0
     lag_rows: int | None = None
     lag_files: int | None = None

@@ -12,7 +12,7 @@ from scribengin.plan.diff import Changes, StoredQuery, diff_plans
 from scribengin.state.audit import AuditReport, audit_query
 from scribengin.state.decisions import Decisions
 from scribengin.state.lease import read_holder
-from scribengin.state.ledger import read_totals
+from scribengin.state.ledger import read_held, read_totals
 from scribengin.state.lineage import past_lineages, read_lineage
 
 if TYPE_CHECKING:
@@ -59,8 +59,12 @@ def audit_flow(prepared: Prepared) -> FlowAudit:
             continue
         own = {id_: sinks[id_] for id_ in query.sinks}
         for part, each in [*past_lineages(folder), (folder, lineage)]:
-            stateful = stateful_runs(read_totals(part).nodes, query)
+            totals = read_totals(part)
+            stateful = stateful_runs(totals.nodes, query)
             report = audit_query(part, own, lineage=each.id, stateful=stateful, running=running and part == folder)
+            if report.totals.last == totals.last:
+                for node, held in read_held(part).items():
+                    report.totals.nodes[node].held = held
             ordered = replace(report.totals, nodes=in_plan_order(report.totals.nodes, query))
             reports.append(replace(report, query=query.name, lineage=each.id, starts=each.starts, past=part != folder, totals=ordered))
     if not reports:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import defaultdict, deque
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from scribengin.local.contract import QueryView
@@ -12,18 +13,25 @@ from scribengin.local.ledger import query_rows
 from scribengin.state.contract import Counts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
+    from scribengin.connectors.contract import SourceStream
     from scribengin.spark.commit import Committed
     from scribengin.spark.query import QueryRun
 
 RATE_WINDOW_S = 10.0
+_NOTHING: Mapping[str, int] = MappingProxyType({"files": 0, "bytes": 0, "rows": 0})
 
 
 class Meter:
-    """Thread-safe: `committed` is called by the Query's thread, `view` by the display's."""
+    """Thread-safe: `begun` and `committed` are called by the Query's thread, `view` by the display's.
 
-    def __init__(self, sources: tuple[str, ...], sinks: tuple[str, ...], now: Callable[[], float] = time.monotonic) -> None:
+    `last` is the newest Batch that was through before this process began.
+    """
+
+    def __init__(
+        self, sources: tuple[str, ...], sinks: tuple[str, ...], *, last: int = -1, now: Callable[[], float] = time.monotonic
+    ) -> None:
         self._sources = sources
         self._sinks = sinks
         self._now = now
@@ -33,28 +41,35 @@ class Meter:
         self._recent: deque[tuple[float, int]] = deque()
         self._phases: Mapping[str, float] = {}
         self._phases_total: defaultdict[str, float] = defaultdict(float)
-        self._done = {"files": 0, "bytes": 0, "rows": 0}
+        self._done = dict(_NOTHING)
+        self._under_way = _NOTHING
         self._looked: Mapping[str, Mapping[str, Any]] = {}
         self._done_at_look = dict(self._done)
+        self.last = last
         self.batches = 0
         self.rows = Counts()
 
+    def begun(self, streams: Mapping[str, Sequence[SourceStream]]) -> None:
+        """A Batch reads these from now on."""
+        with self._lock:
+            self._under_way = _amount(streams)
+
     def committed(self, batch: Committed) -> None:
-        """Count a Batch that is through; a replayed one was counted by the process that decided it."""
+        """Count a Batch that is through, once: one that was through before this process is published again, and counts nothing."""
         with self._lock:
             self._phases = batch.phases_s
             for phase, spent in batch.phases_s.items():
                 self._phases_total[phase] += spent
-            if batch.replayed:
+            self._under_way = _NOTHING
+            if batch.decision.batch.number <= self.last:
                 return
+            self.last = batch.decision.batch.number
             rows = query_rows(batch.decision.counts, self._sources, self._sinks)
             self.batches += 1
             self.rows.add(rows)
             self._recent.append((self._now(), rows.rows_in))
-            for stream in (stream for streams in batch.streams.values() for stream in streams):
-                self._done["files"] += stream.files
-                self._done["bytes"] += stream.bytes
-                self._done["rows"] += stream.rows or 0
+            for figure, amount in _amount(batch.streams).items():
+                self._done[figure] += amount
 
     def end(self) -> None:
         """The Query has ended: its seconds stand still."""
@@ -73,7 +88,8 @@ class Meter:
             span = min(RATE_WINDOW_S, max(now - self._begun, 0.001))
             rate = sum(rows for _, rows in self._recent) / span
             backlog = {} if run is None else self._backlog(run.progress.backlog)
-            left, done_part = self._left(backlog)
+            tasks = run.progress.tasks if run is not None and run.state in ("running", "stopping") else None
+            left, done_part = self._left(backlog, 0.0 if tasks is None else tasks[0] / tasks[1])
             eta = None if left is None or done_part is None or done_part <= 0 else (now - self._begun) * left / done_part
             return QueryView(
                 name=name,
@@ -88,6 +104,7 @@ class Meter:
                 rows_per_s=rate,
                 phases_s=dict(self._phases),
                 phases_total_s=dict(self._phases_total),
+                tasks=tasks,
                 restarts=0 if run is None else run.restarts,
                 lag_rows=backlog.get("rows"),
                 lag_files=backlog.get("files"),
@@ -109,16 +126,29 @@ class Meter:
                 backlog[figure] = max(0, backlog[figure] - (done - self._done_at_look[figure]))
         return backlog
 
-    def _left(self, backlog: Mapping[str, Any]) -> tuple[float | None, float | None]:
-        """(share that is left, share that is done), by the finest figure the sources give; None where no end is known."""
+    def _left(self, backlog: Mapping[str, Any], share: float) -> tuple[float | None, float | None]:
+        """(share that is left, share that is done), by the finest figure the sources give; None where no end is known.
+
+        `share` is how far the Batch under way has come, which waits until it is through.
+        """
         if backlog.get("more", True):
             return None, None
         for figure in ("rows", "bytes", "files"):
             waits = backlog.get(figure)
             total = (waits or 0) + self._done[figure]
             if waits is not None and total:
-                return waits / total, self._done[figure] / total
+                left = max(0.0, waits - share * self._under_way[figure]) / total
+                return left, 1.0 - left
         return None, None
+
+
+def _amount(streams: Mapping[str, Sequence[SourceStream]]) -> dict[str, int]:
+    several = [stream for each in streams.values() for stream in each]
+    return {
+        "files": sum(stream.files for stream in several),
+        "bytes": sum(stream.bytes for stream in several),
+        "rows": sum(stream.rows or 0 for stream in several),
+    }
 
 
 def _sum(backlogs: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:

@@ -48,7 +48,15 @@ class QueryBench:
     static: Mapping[str, tuple[SourceStream, ...]]
     starts: Mapping[str, int] = field(default_factory=dict)
 
-    def make_run(self, *, once: bool, stop: threading.Event, on_commit: Callable[[Committed], None], log: FilteringBoundLogger) -> QueryRun:
+    def make_run(
+        self,
+        *,
+        once: bool,
+        stop: threading.Event,
+        on_begin: Callable[[Mapping[str, tuple[SourceStream, ...]]], None],
+        on_commit: Callable[[Committed], None],
+        log: FilteringBoundLogger,
+    ) -> QueryRun:
         """A run of it in this process."""
         return QueryRun(
             self.spark,
@@ -60,6 +68,7 @@ class QueryBench:
             self.static,
             once,
             stop,
+            on_begin,
             on_commit,
             log,
             self.starts,

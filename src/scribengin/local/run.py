@@ -22,6 +22,7 @@ from scribengin.local.session import start
 from scribengin.spark.open_windows import open_windows_note
 from scribengin.state.contract import Counts
 from scribengin.state.lease import take_lease
+from scribengin.state.ledger import write_held
 from scribengin.state.retention import Retention
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ class _Runner:
         self._live = [self._make(bench) for bench in benches]
 
     def _make(self, bench: QueryBench) -> _Live:
-        meter = Meter(bench.plan.sources, bench.plan.sinks)
+        meter = Meter(bench.plan.sources, bench.plan.sinks, last=bench.totals().last)
         log = self._log.bind(query=bench.plan.name)
         retention = Retention(bench.folder, self._prepared.plan.flow.defaults.retain_s)
         retention.look()
@@ -120,7 +121,7 @@ class _Runner:
             meter.committed(batch)
             retention.look()
 
-        run = bench.make_run(once=self._settings.once, stop=self._settings.stop, on_commit=committed, log=log)
+        run = bench.make_run(once=self._settings.once, stop=self._settings.stop, on_begin=meter.begun, on_commit=committed, log=log)
 
         def drive() -> None:
             run.run()
@@ -176,8 +177,10 @@ class _Runner:
     def _failure(self, live: _Live, error: ScribenginError) -> Problem:
         """What failed, where it is written, how far it came, and where the traceback is."""
         name = live.bench.plan.name
-        totals = live.bench.totals()
-        came = f"{totals.batches:,} Batch{'es' * (totals.batches != 1)} of it {'are' if totals.batches != 1 else 'is'} committed"
+        through = live.meter.last + 1
+        came = f"{through:,} Batch{'es' * (through != 1)} of it {'are' if through != 1 else 'is'} committed"
+        if live.bench.totals().last > live.meter.last:
+            came += ", and one more is decided, but not yet published"
         remedy = "; ".join(filter(None, [error.remedy, f"all of it is in {self._prepared.folder.path / 'tmp' / 'run.log'}"]))
         return Problem(error.code, self._prepared.place_of(error.node or name), f"query {name}: {error.message} ({came})", remedy)
 
@@ -190,6 +193,8 @@ class _Runner:
         stateful = stateful_runs(totals.nodes, plan)
         if progress.held is not None and len(stateful) == 1:  # Spark's figure is the sum over all state of the Query
             totals.nodes[min(stateful)].held = progress.held
+            if progress.batch == totals.last:
+                write_held(bench.folder, totals.last, {min(stateful): progress.held})
         note = open_windows_note(bench.parts, held=progress.held, watermark=progress.watermark)
         sinks = tuple(SinkResult(sink, totals.nodes.get(sink, Counts()).out, bench.place_of(sink)) for sink in plan.sinks)
         return QueryResult(

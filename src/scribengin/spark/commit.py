@@ -66,6 +66,7 @@ class BatchRunner:
     logs: Mapping[str, SourceLog]
     ranges: Ranges
     stop: threading.Event
+    on_begin: Callable[[Mapping[str, tuple[SourceStream, ...]]], None]
     on_commit: Callable[[Committed], None]
     static: Mapping[str, tuple[SourceStream, ...]]
     starts: Mapping[str, int]
@@ -92,6 +93,7 @@ class BatchRunner:
         self._check_order(number, ranges, last)
         batch = BatchId(self.parts.plan.flow.name, self.parts.query.name, self.lineage, number, self.lease.term)
         streams = self._streams(ranges)
+        self.on_begin(streams)
         planned = time.perf_counter()
         decision, timing = self._stage(batch, ranges, streams, df)
         faults.reached("stage.after")

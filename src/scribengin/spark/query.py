@@ -17,6 +17,7 @@ from scribengin.spark.failures import classify, is_stop
 from scribengin.spark.feed import Feed
 from scribengin.spark.offsets import OffsetConfig, clock, read_offsets
 from scribengin.spark.ranges import POLL_S, Exhausted, FedRanges, OffsetRanges, StopRequested
+from scribengin.spark.tasks import tasks_under_way
 from scribengin.spec.model import Step
 from scribengin.state.decisions import Decisions
 from scribengin.state.source_log import SourceLog
@@ -37,6 +38,8 @@ BACK_OFF_S = (0.0, 2.0, 10.0, 60.0)
 """Before each start after a transient failure; the last for ever, when continuous."""
 ONCE_TRIES = 3
 _POLL_S = 0.1
+_TASKS_EVERY = 5
+"""looks at the query for one at its tasks"""
 
 
 @dataclass(slots=True)
@@ -48,6 +51,8 @@ class Progress:
     watermark: str = ""
     held: int | None = None
     batch: int = -1
+    tasks: tuple[int, int] | None = None
+    """(through, all) of the Batch under way"""
 
 
 @dataclass(slots=True)
@@ -63,6 +68,8 @@ class QueryRun:
     static: Mapping[str, tuple[SourceStream, ...]]
     once: bool
     stop: threading.Event
+    on_begin: Callable[[Mapping[str, tuple[SourceStream, ...]]], None]
+    """hears what a Batch is about to read"""
     on_commit: Callable[[Committed], None]
     log: FilteringBoundLogger
     starts: Mapping[str, int] = field(default_factory=dict)
@@ -116,8 +123,12 @@ class QueryRun:
         query = self._start()
         self.state, self.message = "running", ""
         try:
+            looks = 0
             while not query.awaitTermination(_POLL_S):  # type: ignore[arg-type]  # a float is taken, in seconds
                 self._observe(query)
+                looks += 1
+                if looks % _TASKS_EVERY == 0:
+                    self.progress.tasks = tasks_under_way(self.spark, str(query.runId)) if self._busy.locked() else None
                 if self.stop.is_set():
                     self._end(query)
         except Exception as error:
@@ -147,6 +158,7 @@ class QueryRun:
 
         def committed(batch: Committed) -> None:
             self._came_through = True
+            self.progress.tasks = None
             self.on_commit(batch)
 
         runner = BatchRunner(
@@ -159,6 +171,7 @@ class QueryRun:
             {source: SourceLog(self.folder.sources, source) for source in self.parts.query.sources},
             OffsetRanges(session, self.parts.query.sources) if stateful else self._fed_ranges(),
             self.stop,
+            self.on_begin,
             committed,
             self.static,
             self.starts,

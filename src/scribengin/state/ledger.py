@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from scribengin.core.records import seal, unseal
+from scribengin.core.storage import read_or_none, replace
 from scribengin.state.decisions import Decisions
 from scribengin.state.totals import SinkTotals, Totals
 
@@ -13,7 +15,7 @@ if TYPE_CHECKING:
     from scribengin.state.contract import Counts, Decision
     from scribengin.state.folder import QueryFolder
 
-__all__ = ["Ledger", "SinkTotals", "Totals", "balance", "read_batches", "read_totals"]
+__all__ = ["Ledger", "SinkTotals", "Totals", "balance", "read_batches", "read_held", "read_totals", "write_held"]
 
 
 def read_totals(query: QueryFolder) -> Totals:
@@ -24,6 +26,22 @@ def read_totals(query: QueryFolder) -> Totals:
 def read_batches(query: QueryFolder, *, since: int = 0) -> Iterator[Decision]:
     """The decided Batches from number `since` on, in order: the ledger's rows."""
     return Decisions(query.decisions).since(since)
+
+
+def write_held(query: QueryFolder, batch: int, held: Mapping[str, int]) -> None:
+    """Note what the states hold behind Batch `batch` (node → rows or windows): only Spark knows, and only after the commit."""
+    replace(query.ledger / "held.json", seal("held", 1, {"batch": batch, "held": dict(held)}))
+
+
+def read_held(query: QueryFolder) -> dict[str, int]:
+    """Node → what its state holds; empty where a Batch has come since it was noted."""
+    path = query.ledger / "held.json"
+    data = read_or_none(path)
+    newest = Decisions(query.decisions).newest()
+    if data is None or newest is None:
+        return {}
+    noted = unseal(data, "held", 1, path)
+    return dict(noted["held"]) if noted["batch"] == newest.batch.number else {}
 
 
 class Ledger:

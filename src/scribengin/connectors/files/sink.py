@@ -108,8 +108,9 @@ class FilesSink:
 
     def audit(self, *, lineage: str, decided: Iterable[Decided]) -> Iterator[Published]:
         """Read every committed file again; see `sink_audit`."""
+        place = self._of(lineage)
         others = [each.commits for each in self._lineages() if each.path.name != lineage]
-        return audit_files(self.path, self._of(lineage).commits, self.format, decided, others=others)
+        return audit_files(self.path, place.commits, self.format, decided, staged=place.staged, others=others)
 
     def clear(self, *, owner: str, flow: str, dry_run: bool = False) -> int:
         """Delete every file that a commit record names, and the records; see the contract."""

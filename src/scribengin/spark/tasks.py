@@ -1,0 +1,21 @@
+"""How far the Batch under way has come: Spark's tasks, which are the pieces of work that a person can watch end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def tasks_under_way(spark: SparkSession, group: str) -> tuple[int, int] | None:
+    """(tasks that are through, all tasks) of the running jobs of a job group; None where none runs.
+
+    A few calls to the JVM, some ms: for displays, not for every poll.
+    """
+    tracker = spark.sparkContext.statusTracker()
+    running = set(tracker.getActiveJobsIds()).intersection(tracker.getJobIdsForGroup(group))
+    infos = [info for job in running if (info := tracker.getJobInfo(job)) is not None]
+    stages = [stage for info in infos for id_ in info.stageIds if (stage := tracker.getStageInfo(id_)) is not None]
+    total = sum(stage.numTasks for stage in stages)
+    return (sum(stage.numCompletedTasks for stage in stages), total) if total else None
