@@ -41,6 +41,8 @@ fmt: setup ## format the code and mend what the rules can mend
 
 bench: setup ## measure against hand-written PySpark: make bench [ARGS="--rows 1000000"]
 	@PYTHONPATH=benchmarks $(BIN)/python benchmarks/tweets.py $(ARGS)
+	@PYTHONPATH=benchmarks $(BIN)/python benchmarks/ledger.py
+	@PYTHONPATH=benchmarks $(BIN)/python benchmarks/idle.py
 
 faults: setup ## crash runs at every point and check what is left: make faults [ONLY=publish] [MINUTES=30] [SEED=7]
 	@$(BIN)/python -m scribengin.testing.faults --minutes $(MINUTES) $(if $(ONLY),--only "$(ONLY)") $(if $(SEED),--seed $(SEED))

@@ -179,14 +179,14 @@ def answer(function: Callable[[Any], Any], row: Any) -> Any:
         return type(error), str(error), frame.filename, frame.lineno
 
 
-def functions(loaded: ModuleType, text: str) -> list[str]:
+def functions(text: str) -> list[str]:
     return [line.partition("def ")[2].partition("(")[0] for line in text.splitlines() if line.startswith("def ")]
 
 
 def test_a_function_that_only_looks_answers_the_same_to_structs(module: Callable[[str], ModuleType]) -> None:
     loaded = module(LOOKS)
     structs = [StructForm(SCHEMA).type(f0=row["id"], f1=row["text"], f2=row["tags"]) for row in ROWS]
-    for name in functions(loaded, LOOKS):
+    for name in functions(LOOKS):
         function = getattr(loaded, name)
         looking = looking_form(function, SCHEMA)
         if name == "default":
@@ -194,12 +194,81 @@ def test_a_function_that_only_looks_answers_the_same_to_structs(module: Callable
             continue
         assert looking is not None, name
         for row, struct in zip(ROWS, structs, strict=True):
-            assert answer(looking, struct) == answer(function, dict(row)), name
+            assert answer(looking.one, struct) == answer(function, dict(row)), name
+
+
+TESTS = '''
+LIMIT = 5
+WORDS = {"a", ""}
+ODD = [object()]
+
+def constant(row):
+    """Has a docstring."""
+    return row["id"] is not None and row["id"] > LIMIT
+
+def words(row):
+    return row["text"] in WORDS or not row["tags"]
+
+def chained(row):
+    return -5 < row["id"] < 7.5
+
+def inside(row):
+    return "#a" in row["text"]
+
+def listed(tweet):
+    return tweet.get("id") in (7, -1, None)
+'''
+NO_TESTS = """
+ODD = [object()]
+LIMITS = {"id": 5}
+
+def value(row):
+    return row["text"] and row["id"] > 5
+
+def called(row):
+    return len(row["text"]) > 5
+
+def two_lines(row):
+    wanted = row["id"]
+    return wanted == 5
+
+def unknown(row):
+    return row["id"] in ODD
+
+def looked_up(row):
+    return row["id"] > LIMITS["id"]
+
+def nothing(row):
+    return
+"""
+
+
+def test_a_plain_test_is_one_loop_over_many_records(module: Callable[[str], ModuleType]) -> None:
+    loaded = module(TESTS)
+    structs = [StructForm(SCHEMA).type(f0=row["id"], f1=row["text"], f2=row["tags"]) for row in ROWS]
+    for name in functions(TESTS):
+        looking = looking_form(getattr(loaded, name), SCHEMA)
+        assert looking is not None, name
+        assert looking.many is not None, name
+        one_by_one = [answer(getattr(loaded, name), dict(row)) for row in ROWS]
+        if all(isinstance(each, bool) for each in one_by_one):
+            assert looking.many(structs) == one_by_one, name
+        else:
+            with pytest.raises(TypeError):
+                looking.many(structs)
+
+
+def test_what_is_more_than_a_test_is_asked_record_by_record(module: Callable[[str], ModuleType]) -> None:
+    loaded = module(NO_TESTS)
+    for name in functions(NO_TESTS):
+        looking = looking_form(getattr(loaded, name), SCHEMA)
+        assert looking is not None, name
+        assert looking.many is None, name
 
 
 def test_whatever_does_more_than_look_is_left_alone(module: Callable[[str], ModuleType]) -> None:
     loaded = module(NOT_LOOKS)
-    names = [name for name in functions(loaded, NOT_LOOKS) if name not in ("wrap", "make")]
+    names = [name for name in functions(NOT_LOOKS) if name not in ("wrap", "make")]
     for name in [*names, "closure", "step", "built_in"]:
         assert looking_form(getattr(loaded, name), SCHEMA) is None, name
 
@@ -214,6 +283,6 @@ def test_state_of_the_module_is_shared(module: Callable[[str], ModuleType]) -> N
     loaded = module("seen = []\n\ndef count(row):\n    seen.append(row['id'])\n    return True\n")
     looking = looking_form(loaded.count, SCHEMA)
     assert looking is not None
-    looking(StructForm(SCHEMA).type(f0=3))
+    looking.one(StructForm(SCHEMA).type(f0=3))
     loaded.count({"id": 4})
     assert loaded.seen == [3, 4]

@@ -4,6 +4,8 @@ Most filters read two or three columns of a record and drop it. A Struct is a th
 function does nothing with its record but `row["column"]` or `row.get("column")`, the same function is compiled once more with
 `row.f3` in these places: the user's own code runs, line numbers and all, on the same values. Where anything is in doubt (the record
 is handed on, changed, compared; a closure; a source that is not what was loaded) there is no such form and the step gets dicts.
+
+A function that is nothing but comparisons joined by `and`, `or` and `not` is also had as one loop over many records: no call per record.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import __future__
 import ast
 import inspect
 import sys
+from dataclasses import dataclass
 from functools import lru_cache, reduce
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any
@@ -26,10 +29,22 @@ if TYPE_CHECKING:
 _FUTURE = reduce(lambda flags, name: flags | getattr(__future__, name).compiler_flag, __future__.all_feature_names, 0)
 _NOT_PLAIN = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 _SEE_LOCALS = frozenset({"locals", "vars", "dir", "eval", "exec"})
+_PLAIN = frozenset({int, float, str, bytes, bool, type(None)})
+_HOLD = frozenset({list, tuple, set, frozenset})
+"""constants of a module that can be compared with as often as one likes"""
+
+
+@dataclass(frozen=True, slots=True)
+class Looking:
+    """A record function for Structs. `many` gives the answers for a list of them, all True or False; where it raises, `one` is to be
+    asked, record by record: to ask twice has no effect."""
+
+    one: Callable[[Any], Any]
+    many: Callable[[list[Any]], list[bool]] | None
 
 
 @lru_cache(maxsize=256)
-def looking_form(function: Any, schema: Schema) -> Callable[[Any], Any] | None:
+def looking_form(function: Any, schema: Schema) -> Looking | None:
     """`function` for Structs of `schema`, or None."""
     if not isinstance(function, FunctionType):
         return None
@@ -42,7 +57,55 @@ def looking_form(function: Any, schema: Schema) -> Callable[[Any], Any] | None:
     looks = _Looks(found.args.args[0].arg, schema)
     if not looks.only(found):
         return None
-    return FunctionType(_compiled(looks.visit(found), code), function.__globals__, function.__name__, function.__defaults__)
+    changed = looks.visit(found)
+    one = FunctionType(_compiled(changed, code), function.__globals__, function.__name__, function.__defaults__)
+    return Looking(one, _loop(changed, function))
+
+
+def _loop(changed: ast.FunctionDef, function: FunctionType) -> Callable[[list[Any]], list[bool]] | None:
+    """The function's one expression for many records, or None where it is more than a test."""
+    body = changed.body[1:] if ast.get_docstring(changed) is not None else changed.body
+    match body:
+        case [ast.Return(value=ast.expr() as test)] if _is_test(test, changed.args.args[0].arg, function.__globals__):
+            pass
+        case _:
+            return None
+    record = changed.args.args[0].arg
+    code = compile(
+        f"lambda {_MANY}: [{ast.unparse(test)} for {record} in {_MANY}]", function.__code__.co_filename, "eval", dont_inherit=True
+    )
+    return FunctionType(code.co_consts[0], function.__globals__)
+
+
+_MANY = "_many_records"
+
+
+def _is_test(node: ast.expr, record: str, names: dict[str, Any]) -> bool:
+    """True where the expression gives True or False and does nothing else."""
+    match node:
+        case ast.BoolOp(values=values):
+            return all(_is_test(value, record, names) for value in values)
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            return _is_test(operand, record, names) or _is_value(operand, record, names)
+        case ast.Compare(left=left, comparators=others):
+            return all(_is_value(value, record, names) for value in (left, *others))
+    return False
+
+
+def _is_value(node: ast.expr, record: str, names: dict[str, Any]) -> bool:
+    match node:
+        case ast.Constant():
+            return True
+        case ast.Attribute(value=ast.Name(id=name)):
+            return name == record
+        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant()):
+            return True
+        case ast.Tuple(elts=values) | ast.List(elts=values) | ast.Set(elts=values):
+            return all(_is_value(value, record, names) for value in values)
+        case ast.Name(id=name):
+            value = names.get(name, names)
+            return type(value) in _PLAIN or (type(value) in _HOLD and all(type(each) in _PLAIN for each in value))
+    return False
 
 
 def _definition(function: FunctionType) -> ast.FunctionDef | None:

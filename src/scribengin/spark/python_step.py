@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from scribengin.core.types import Schema
     from scribengin.spark.letters import Letters
+    from scribengin.spark.looking import Looking
     from scribengin.spark.program import PythonNode
     from scribengin.state.contract import Counts
 
@@ -50,12 +51,12 @@ class RecordStep:
         self,
         node: PythonNode,
         function: Callable[[dict[str, Any]], Any],
-        looking: Callable[[Any], Any] | None,
+        looking: Looking | None,
         *,
         counts: Counts,
         letters: Letters,
     ) -> None:
-        """`looking` does the same to a Struct of the step's input, where the function can be had in that form."""
+        """`looking` is the function for Structs of the step's input, where it can be had."""
         self._node = node.node
         self._function = function
         self._looking = looking
@@ -67,11 +68,14 @@ class RecordStep:
 
     def __call__(self, chunk: Chunk) -> Iterator[tuple[str, Chunk]]:
         """(branch, rows) for the step's readers; the branch is empty for those who read the step itself."""
-        structs = None if self._looking is None else chunk.structs(self._schema)
-        function, rows = (self._function, chunk.rows) if structs is None else (self._looking, structs)
-        answers = self._answers(chunk, function, rows)
+        structs = chunk.structs(self._schema) if self._looking is not None else None
+        answers: list[Any] | None = self._tests(structs)
+        kinds: set[type] = {bool}
+        if answers is None:
+            function, rows = (self._function, chunk.rows) if structs is None else (self._looking.one, structs)  # type: ignore[union-attr]
+            answers = self._answers(chunk, function, rows)
+            kinds = set(map(type, answers))
         self._counts.rows_in += len(answers)
-        kinds = set(map(type, answers))
         if kinds <= {bool, _NONE}:
             kept = chunk if kinds == {bool} and all(answers) else chunk.selected(answers)
             self._counts.filtered += len(answers) - len(kept)
@@ -83,6 +87,15 @@ class RecordStep:
         self._counts.out += len(kept)
         if len(kept):
             yield "", kept
+
+    def _tests(self, structs: list[Any] | None) -> list[bool] | None:
+        """The answers of a function that is a plain test; None where it is more, or where a record raises."""
+        if structs is None or self._looking is None or self._looking.many is None:
+            return None
+        try:
+            return self._looking.many(structs)
+        except Exception:  # which record it was is found one by one
+            return None
 
     def _answers(self, chunk: Chunk, function: Any, rows: list[Any]) -> list[Any]:
         answers: list[Any] = []
