@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from scribengin.cli.summary import show_summary
 from scribengin.local.contract import RunSettings, RunView
 from scribengin.local.run import run_flow
 
@@ -37,3 +38,14 @@ def test_a_stop_between_any_two_batches_ends_the_run_and_loses_nothing(folder: F
         assert (result.state, result.balanced) == ("stopped", True)
     written = [row["id"] for row in folder.read("out")]
     assert written == list(range(len(written)))
+
+
+def test_a_run_that_is_stopped_before_it_begins_says_so_and_claims_nothing(folder: FlowFolder, capsys: pytest.CaptureFixture[str]) -> None:
+    folder.flow(FLOW)
+    settings = RunSettings()
+    settings.stop.set()
+    result = run_flow(folder.path / "flow.yaml", settings, lambda view: None, spark=folder.spark)
+    assert (result.state, result.queries, result.balanced) == ("stopped", (), True)
+    assert not (folder.path / "out").exists()
+    show_summary(result, "flow.yaml")
+    assert "before it began: nothing was read or written" in capsys.readouterr().out

@@ -97,7 +97,11 @@ def _query(query: QueryView) -> str:
 
 def under_way(query: QueryView) -> str:
     """`Batch 4: 3 of 8 tasks`; empty where none is."""
-    return "" if query.tasks is None else f"Batch {query.batches + 1}: {query.tasks[0]:,} of {query.tasks[1]:,} task{'s' * (query.tasks[1] != 1)}"
+    return (
+        ""
+        if query.tasks is None
+        else f"Batch {query.batches + 1}: {query.tasks[0]:,} of {query.tasks[1]:,} task{'s' * (query.tasks[1] != 1)}"
+    )
 
 
 def lag_text(query: QueryView) -> str:

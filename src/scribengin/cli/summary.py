@@ -27,6 +27,9 @@ def show_summary(result: RunResult, flow: str, console: Console | None = None) -
     console = console or open_console()
     console.print()
     console.print(Text.assemble((result.flow, "bold"), " ", (result.state, _STYLE[result.state])))
+    if not result.queries:
+        console.print(Text("  before it began: nothing was read or written"))
+        return
     for query in result.queries:
         _show_query(query, console)
     console.print()

@@ -62,13 +62,22 @@ def run_flow(path: Path, settings: RunSettings, watch: Callable[[RunView], None]
             show("starting spark")
             spark = start(prepared, settings)
             stack.callback(spark.stop)
+        if settings.stop.is_set():
+            return _not_begun(prepared)
         show("checking with spark")
         problems = deep_problems(spark, prepared)
         if problems:
             raise InputError([*prepared.warnings, *problems])
+        if settings.stop.is_set():
+            return _not_begun(prepared)
         benches = build_parts(spark, prepared, settings, lease)
         log = stack.enter_context(open_run_log(prepared.folder.path / "tmp" / "run.log"))
         return _Runner(prepared, settings, benches, watch, begun, log).run()
+
+
+def _not_begun(prepared: Prepared) -> RunResult:
+    """What a run gives that was stopped before any Query began."""
+    return RunResult(prepared.plan.flow.name, "stopped", str(prepared.folder.path), (), balanced=True, problems=prepared.warnings)
 
 
 def _with_metrics(stack: ExitStack, settings: RunSettings, watch: Callable[[RunView], None]) -> Callable[[RunView], None]:

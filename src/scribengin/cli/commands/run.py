@@ -114,10 +114,13 @@ def _run(path: Path, settings: RunSettings, display: Display) -> RunResult:
     try:
         thread.start()
         said = False
+        view: RunView | None = None
         while not ended.wait(_DRAW_EVERY_S):
             if signals and not said:
                 said = True
-                display.say("stopping when the Batch under way is finished; Ctrl-C again leaves at once, and is safe too")
+                begun = view is not None and view.phase in ("running", "degraded", "stopping")
+                waits = "stopping when the Batch under way is finished" if begun else "stopping before it begins"
+                display.say(f"{waits}; Ctrl-C again leaves at once, and is safe too")
             if view := latest.take():
                 display.show(view)
         if view := latest.take():
