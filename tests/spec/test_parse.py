@@ -289,6 +289,13 @@ def test_what_a_later_version_runs_and_changes_no_result_is_a_warning(parse: Any
     assert [(problem.code, problem.severity) for problem in parsed.problems] == [("not-yet", "warning")]
 
 
+def test_a_word_of_a_later_version_names_what_does_the_same_meanwhile(parse: Any) -> None:
+    parsed = parse("version: 1\nname: f\ntime_zone: Europe/Berlin\nsources: {n: {type: sequence}}\nsinks: {k: {from: n, type: console}}\n")
+    (problem,) = parsed.problems
+    assert (problem.code, problem.severity) == ("not-yet", "error")
+    assert "from_utc_timestamp" in problem.remedy
+
+
 @pytest.mark.parametrize("text", ["", "# nothing\n", "- a\n", "hello\n", "5\n"])
 def test_a_file_that_is_no_mapping_is_one_problem(parse: Any, text: str) -> None:
     parsed = parse(text or "\n")

@@ -205,7 +205,10 @@ class Sink(Protocol):
         (number < `before`) of the lineage staged and nothing names."""
 
     def audit(self, *, lineage: str, decided: Iterable[Decided]) -> Iterator[Published]:
-        """Read the place again, as a foreign reader would, and compare with what was decided."""
+        """Read the place again, as a foreign reader would, and compare with what was decided.
+
+        `decided` begins where the details of older Batches were pruned: those are told by the place's own records alone, or not at all.
+        """
 
     def clear(self, *, owner: str, flow: str, dry_run: bool = False) -> int:
         """Delete what this installation's flow has written here, of all lineages, and the claim (`reset --outputs`); returns how

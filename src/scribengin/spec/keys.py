@@ -53,6 +53,8 @@ class Key:
     low: float | None = None
     later: Literal["", "warning", "error"] = ""
     """set for a key that a later version runs: what its use is now"""
+    instead: str = ""
+    """what does the same meanwhile"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +105,8 @@ _EMIT = Key(
 )
 _TIME = Key("time", "column", "the column that says when it happened", "ts")
 _WITHIN = Key("within", "duration", "how far apart two rows may be in time", "10m", low=0.001)
+
+_LOCAL_TIME = "windows and paths are UTC; for local days select from_utc_timestamp(ts, 'Europe/Berlin') AS day, with a watermark of its own"
 
 SCHEMA = Section(
     "schema",
@@ -244,7 +248,7 @@ STEP = Section(
         Key("schema", "schema", "python: the columns that it gives; without it those of its input", '"id BIGINT"', section=SCHEMA),
         Key("utilities", "names", "a pipeline of functions", '["steps:f", "steps:g"]', later="error"),
         Key("order", "text", "of the utilities", "free", later="error"),
-        Key("time_zone", "text", "of windows", "UTC", later="error"),
+        Key("time_zone", "text", "of windows", "UTC", later="error", instead=_LOCAL_TIME),
     ),
 )
 
@@ -268,7 +272,7 @@ DEFAULTS = Section(
         Key("on_error", "choice", _ON_ERROR.doc, "dead_letter", choices=get_args(OnError), default="dead_letter"),
         Key("trigger", "duration", _TRIGGER.doc, "1s", default="0s"),
         Key("retain", "duration", "how long dead letters are kept; their number stays in the ledger", "30d", default="for ever", low=1.0),
-        Key("time_zone", "text", "of windows and paths", "UTC", later="error"),
+        Key("time_zone", "text", "of windows and paths", "UTC", later="error", instead=_LOCAL_TIME),
     ),
 )
 
@@ -286,7 +290,7 @@ FLOW = Section(
         Key("tests", "text", "examples of input and output", "[]", later="warning"),
         Key("tiers", "text", "where the flow is cut", "{}", later="warning"),
         Key("edges", "text", "properties of arrows", "{}", later="warning"),
-        Key("time_zone", "text", "of windows and paths", "UTC", later="error"),
+        Key("time_zone", "text", "of windows and paths", "UTC", later="error", instead=_LOCAL_TIME),
     ),
 )
 
