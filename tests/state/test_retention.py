@@ -208,3 +208,11 @@ def test_letters_that_nobody_decided_go_before_the_details_do(job: Job) -> None:
     assert not (job.query.dead / "0000000002" / "failed.jsonl").exists()
     (job.query.dead / "purged").unlink()
     assert purge_dead(job.query) == 0
+
+
+def test_a_thousand_goes_only_when_all_of_it_is_old(job: Job) -> None:
+    decisions = Decisions(job.query.decisions)
+    cut = decisions.read(CHUNK + 2)
+    assert cut is not None
+    assert decisions.prune(datetime.fromisoformat(cut.decided_at)) == CHUNK
+    assert kept(job)[0] == CHUNK

@@ -82,3 +82,18 @@ def test_a_rewind_may_be_killed_at_any_step(query: QueryFolder, tmp_path: Path, 
         assert Decisions(copy.decisions).newest() is None
         assert not copy.checkpoint.exists()
     assert survived > begun_at + 8
+
+
+def test_a_driver_that_writes_into_a_rewind_does_not_stop_it(query: QueryFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    def sleeper_wakes(folder: Path) -> None:
+        (query.dead / "0000000004").mkdir(parents=True)
+        raise _PulledError(folder)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(storage, "remove_tree", sleeper_wakes)
+        with pytest.raises(_PulledError):
+            rewind(query, {SOURCE: 2})
+    finish_rewind(query)
+    ((past, _),) = past_lineages(query)
+    assert list(read_letters(past))
+    assert list(read_letters(query)) == []
