@@ -245,6 +245,27 @@ def test_a_renamed_watermark_column_still_counts() -> None:
     assert checked(source(), kept, step("a", "k", Dedupe(("user",), "at", 60.0)), sink("kept", "a")) == []
 
 
+def test_a_union_before_state_has_the_watermark_of_every_input_or_its_own() -> None:
+    bare = source("others", watermark=None)
+    state = [step("known", "all", Filter("id > 1")), step("once", "known", Dedupe(("id",))), sink("kept", "once")]
+    problem = one(checked(source(), bare, step("all", "tweets others", Merge()), *state))
+    assert problem.code == "watermark-partly"
+    assert '"once" behind it keeps state' in problem.message
+    assert checked(source(), bare, step("all", "tweets others", Merge(), watermark=Watermark("ts", 60.0)), *state) == []
+    assert checked(source(), bare, step("all", "tweets others", Merge()), sink("kept", "all")) == []
+
+
+def test_the_rows_of_a_query_with_state_come_to_its_sinks_out_of_one_step() -> None:
+    once = step("once", "tweets", Dedupe(("id",)))
+    few, many = step("few", "once", Filter("id < 1")), step("many", "once", Filter("id > 1"))
+    problem = one(checked(source(), once, few, many, sink("a", "few", together="all"), sink("b", "many", together="all")))
+    assert (problem.code, problem.remedy) == ("state-several-ways", "leave `together` out")
+    assert 'fed by "few" and "many"' in problem.message
+    assert codes(checked(source(), once, sink("a", "tweets once"))) == ["state-several-ways"]
+    assert checked(source(), once, sink("a", "once", together="all"), sink("b", "once", together="all")) == []
+    assert checked(source(), once, few, many, step("both", "few many", Merge()), sink("a", "both")) == []
+
+
 def test_emit_is_checked_against_every_sink_below() -> None:
     counted = step("a", "tweets", Aggregate(("user",), (("n", "count(*)"),)), emit="update")
     assert codes(through(counted)) == ["emit-unsupported"]

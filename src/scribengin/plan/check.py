@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scribengin.plan.checks import arrows, columns, emit, ends, expressions, folders, python_steps, static, time
+from scribengin.plan.checks import arrows, columns, emit, ends, expressions, folders, python_steps, state, static, time
 from scribengin.plan.checks.subject import Rule, Subject
 
 if TYPE_CHECKING:
@@ -41,6 +41,8 @@ RULES: tuple[Rule, ...] = (
     time.watermarks_fit,
     time.time_columns_fit,
     time.state_is_bounded,
+    state.unions_have_every_watermark,
+    state.state_is_left_on_one_way,
     emit.emit_fits,
     emit.nothing_means_per_batch,
 )

@@ -43,7 +43,7 @@ def _query(graph: Graph, resolved: Resolved, forms: dict[str, Form], name: str, 
     flow = graph.flow
     above = {sink.id: graph.upstream([sink.id]) for sink in sinks}
     members = tuple(id_ for id_ in graph.order if any(id_ in fed for fed in above.values()))
-    stages = place_nodes(graph, members, forms)
+    stages = place_nodes(graph, members, forms, stateful=any(id_ in resolved.stateful for id_ in members))
     nodes = tuple(
         PlannedNode(
             id=id_,

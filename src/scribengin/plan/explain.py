@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from scribengin.connectors import catalog
 from scribengin.plan.describe import describe, span
 from scribengin.plan.graph import Graph
-from scribengin.plan.resolve import resolve, slowest
+from scribengin.plan.resolve import resolve
 from scribengin.spec.model import Sink, Source, Step
 
 if TYPE_CHECKING:
@@ -81,8 +81,9 @@ class _Text:
         types = catalog.sink_types() if isinstance(declared, Sink) else catalog.source_types()
         text = describe(declared, types)
         if node.stateful and isinstance(declared, Step):
-            rule = slowest(self._resolved.reaching(declared))
-            text += f" [state; watermark {rule.column} {span(rule.delay_s)} of {rule.origin}]" if rule else " [state]"
+            marks = [f"{mark.column} {span(mark.delay_s)} of {mark.origin}" for mark in self._resolved.reaching(declared)]
+            rules = f"the slowest of {', '.join(marks)}" if len(marks) > 1 else "".join(marks)
+            text += f" [state; watermark {rules}]" if rules else " [state]"
         if isinstance(declared, Source | Sink) and node.schema is not None:
             text += f" ({node.schema})"
         return text

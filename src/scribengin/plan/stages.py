@@ -15,10 +15,11 @@ if TYPE_CHECKING:
     from scribengin.spec.functions import Form
 
 
-def place_nodes(graph: Graph, members: tuple[str, ...], forms: Mapping[str, Form]) -> dict[str, Stage]:
+def place_nodes(graph: Graph, members: tuple[str, ...], forms: Mapping[str, Form], *, stateful: bool) -> dict[str, Stage]:
     """The stage of each of the Query's `members`, which stand in topological order; `forms`: python step → its function's form.
 
-    A node joins the tail only when all that reads it inside the Query does, so the walk goes up the stream.
+    A node joins the tail only when all that reads it inside the Query does, so the walk goes up the stream. A `stateful` Query brings
+    rows together before its tail: Spark must see all of them leave on one way.
     """
     stages: dict[str, Stage] = {}
     for id_ in reversed(members):
@@ -31,7 +32,7 @@ def place_nodes(graph: Graph, members: tuple[str, ...], forms: Mapping[str, Form
             case Source():
                 stages[id_] = _source_stage(node, ends)
             case Step():
-                stages[id_] = _step_stage(node, graph, forms, ends)
+                stages[id_] = _step_stage(node, graph, forms, ends=ends, stateful=stateful)
     return stages
 
 
@@ -41,12 +42,12 @@ def _source_stage(source: Source, ends: bool) -> Stage:
     return "read" if ends and not source.static else "decode"
 
 
-def _step_stage(step: Step, graph: Graph, forms: Mapping[str, Form], ends: bool) -> Stage:
+def _step_stage(step: Step, graph: Graph, forms: Mapping[str, Form], *, ends: bool, stateful: bool) -> Stage:
     if needs_spark(step, forms):
         return "native"
     if isinstance(step.action, Merge):  # a union: worth a place in the tail when it brings something there
         brings = any(not _comes_from_spark(graph, reference, forms) for reference in inputs_of(step))
-        return "tail" if ends and brings else "native"
+        return "tail" if ends and brings and not stateful else "native"
     return "tail" if ends and not step.require else "python"
 
 

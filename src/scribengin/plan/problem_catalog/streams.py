@@ -132,6 +132,31 @@ CATALOG: tuple[Entry, ...] = (
         slot="file",
     ),
     Entry(
+        "watermark-partly",
+        "A union in which an input has no watermark",
+        "Of several inputs the slowest watermark rules; an input without one cannot be waited for, and its rows would be late at random.",
+        "Give each input one, or the union its own: then the newest row of all inputs rules.",
+        ORDERS + "  b: {type: files, path: b, format: json, schema: 'id BIGINT, user STRING, amount DOUBLE, ts TIMESTAMP'}\n"
+        "steps:\n"
+        "  a: {from: [orders, b]}\n"
+        "  d: {from: a, dedupe: {key: [id]}}\n"
+        "sinks:\n"
+        "  kept: {from: d, type: console}\n",
+        slot="file",
+    ),
+    Entry(
+        "state-several-ways",
+        "Rows of a Query with state on several ways",
+        "Spark keeps the state of one stream: what reaches the sinks of a Query with state comes out of one step.",
+        "Leave `together` out, or bring the ways together by a merge.",
+        ORDERS + "steps:\n"
+        "  a: {from: orders, dedupe: {key: [id]}}\n"
+        "sinks:\n"
+        "  all: {from: orders, type: console, together: both}\n"
+        "  kept: {from: a, type: console, together: both}\n",
+        slot="file",
+    ),
+    Entry(
         "emit-useless",
         "`emit` on what is no aggregation",
         "Only aggregations over streams give a row more than once.",
