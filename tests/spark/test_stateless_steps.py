@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from scribengin.local.inspect import audit_flow
+from scribengin.local.prepare import prepare
 from scribengin.state.dead import read_letters
 from scribengin.state.folder import StateFolder
 
@@ -27,6 +29,7 @@ def ran(folder: FlowFolder, **settings: Any) -> Any:
     assert [(query.name, query.error) for query in result.queries if query.error] == []
     assert result.state == "finished"
     assert result.violations == ()
+    assert [text for report in audit_flow(prepare(folder.path / "flow.yaml", state=None)).reports for text in report.violations] == []
     return result
 
 

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from scribengin.connectors.contract import SourceStream
     from scribengin.spark.compile import Compiler
     from scribengin.spark.compiled import QueryParts
+    from scribengin.spark.counting import Skip
     from scribengin.spark.ranges import Ranges
     from scribengin.state.contract import SourceRange
     from scribengin.state.decisions import Decisions
@@ -148,12 +149,14 @@ class BatchRunner:
         fingerprint = self.parts.query.fingerprint
         compiled, reports = self._frames(batch, streams, df)
         compiling = time.perf_counter() - begun
+        skip: Skip = {}
         try:
             tail_reports = run_tails(compiled)
         except Exception as error:
             if self.compiled is not None or not is_data_error(error):
                 raise
             inputs = find_culprits(self.spark, self.parts, self.compiler, BatchInputs(batch, {**streams, **self.static}), error)
+            skip = inputs.skip
             reports = new_reports(self.spark)
             compiled = self.compiler.compile(inputs, reports)
             tail_reports = run_tails(compiled)
@@ -169,7 +172,7 @@ class BatchRunner:
             ranges,
             tuple(sorted((Receipt.from_json(r) for report in tail_reports for r in report["receipts"]), key=lambda r: (r.sink, r.unit))),
             tuple(sorted(dead, key=lambda segment: segment.name)),
-            gather_counts(compiled, tail_reports, middle),
+            gather_counts(compiled, skip, tail_reports, middle),
             datetime.now(UTC).isoformat(timespec="milliseconds"),
         )
         return decision, compiling

@@ -16,16 +16,32 @@ from scribengin.plan.graph import base
 from scribengin.spark import native, spark_parse
 from scribengin.spark.arrow_functions import middle_function
 from scribengin.spark.compiled import BatchInputs, Compiled, NativeRun, StreamInputs, Tail
+from scribengin.spark.counting import ways_behind
 from scribengin.spark.failures import step_failure
 from scribengin.spark.gate import GateNode, window_us
 from scribengin.spark.layout import Layout
-from scribengin.spark.native import Frame
-from scribengin.spark.program import AT, EXIT, ExitNode, ParseNode, Program, PythonNode, RowsEntry, SinkNode, StreamsEntry, UnionNode
+from scribengin.spark.native import Frame, Lane
+from scribengin.spark.origin import LoggedStreams
+from scribengin.spark.program import (
+    AT,
+    BRANCH,
+    EXIT,
+    ExitNode,
+    ParseNode,
+    Program,
+    PythonNode,
+    RowsEntry,
+    SinkNode,
+    StreamsEntry,
+    UnionNode,
+)
 from scribengin.spark.sieve import sieve_of
 from scribengin.spec.functions import form_of
-from scribengin.spec.model import Dedupe, Merge, Parse, Python, Source, Step
+from scribengin.spec.model import Dedupe, Filter, Merge, Parse, Python, Route, Select, Source, Step
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from pyspark.accumulators import Accumulator
     from pyspark.sql import DataFrame, SparkSession
 
@@ -33,6 +49,7 @@ if TYPE_CHECKING:
     from scribengin.plan.model import PlannedNode
     from scribengin.spark.compiled import Inputs, QueryParts
     from scribengin.spark.program import StageNode
+    from scribengin.spec.model import Watermark
 
 MIDDLE = 50
 """Stages that end in Arrow are numbered from here, tails from 0: a tail's number leads its units' names."""
@@ -64,6 +81,8 @@ class _Walk:
         self._inputs = inputs
         self._reports = reports
         self._frames: dict[str, Frame] = {}
+        self._lanes: dict[str, list[Lane]] = {}
+        self._taken: list[DataFrame] = []
         self._schemas: dict[str, Schema] = {}
         self._runs: dict[str, NativeRun] = {}
         self._indexes = {"tail": count(), "middle": count(MIDDLE)}
@@ -86,41 +105,70 @@ class _Walk:
 
     def _native(self, node: PlannedNode) -> None:
         step = self._layout.step(node.id)
-        enters, entered = node, step
-        if isinstance(step.action, Merge) and (reader := self._state_behind(node)) is not None:
-            # each input's own watermark stands before the union: the slowest rules
-            enters, entered = reader, self._layout.step(reader.id)
-        inputs = [(id_, self._entering(enters, entered, id_, self._frames[id_])) for id_ in node.inputs]
         try:
-            if isinstance(step.action, Python):
-                outs = self._frame_function(step, step.action, inputs)
+            if lanes := self._lanes_through(node, step):
+                outs = self._on_lanes(node, step, lanes)
             else:
-                outs = native.apply(self._spark, step, inputs, stateful=node.stateful)
+                inputs = [(id_, self._entered(node, step, id_)) for id_ in node.inputs]
+                if isinstance(step.action, Python):
+                    outs = self._frame_function(step, step.action, inputs)
+                else:
+                    outs = native.apply(self._spark, step, inputs, stateful=node.stateful)
         except StepError:
             raise
         except Exception as error:
             raise step_failure(node.id, error) from error
         for branch, frame in outs.items():
-            self._frames[f"{node.id}.{branch}" if branch else node.id] = frame
+            id_ = f"{node.id}.{branch}" if branch else node.id
+            self._frames[id_] = frame if id_ in self._lanes else self._settled(id_, frame)
 
-    def _state_behind(self, union: PlannedNode) -> PlannedNode | None:
-        """The stateful step that alone reads this union, where every input has a watermark and no state yet."""
-        readers = self._layout.readers(union.id)
-        frames = [(self._layout.watermark(id_, self._schema(id_)), self._frames[id_]) for id_ in union.inputs]
-        fit = all(mark is not None and frame.df.isStreaming and not frame.stateful for mark, frame in frames)
-        alone = len(readers) == 1 and readers[0].stateful and not union.stateful and not self._layout.requires(union.id)
-        return readers[0] if fit and alone else None
+    def _settled(self, id_: str, frame: Frame) -> Frame:
+        """The frame as its readers may share it: where there are several, rows that failed a `require` are taken out once for all."""
+        if not frame.dead or self._layout.ways_out(id_) < 2:
+            return frame
+        return self._let_through(id_, frame)
 
-    def _entering(self, node: PlannedNode, step: Step, id_: str, frame: Frame) -> Frame:
+    # --- unions before a step with state ---
+
+    def _lanes_through(self, node: PlannedNode, step: Step) -> list[tuple[str, Lane]]:
+        """(input, lane) of what a union, or a step behind one, lets pass row by row before a step with state; [] where no state follows
+        or one of the inputs has no watermark of its own."""
+        if not isinstance(self._inputs, StreamInputs) or node.stateful or step.watermark is not None:
+            return []
+        if isinstance(step.action, Merge):
+            lanes = [(id_, lane) for id_ in node.inputs for lane in self._lanes.get(id_, [Lane(id_, self._frames[id_])])]
+            return lanes if all(self._may_rule(id_, lane) for id_, lane in lanes) else []
+        if isinstance(step.action, Filter | Select | Route):
+            return [(node.inputs[0], lane) for lane in self._lanes.get(node.inputs[0], [])]
+        return []
+
+    def _may_rule(self, id_: str, lane: Lane) -> bool:
+        frame = lane.frame
+        return frame.df.isStreaming and (frame.stateful or self._layout.watermark(id_, self._schema(id_), lane.origin) is not None)
+
+    def _on_lanes(self, node: PlannedNode, step: Step, lanes: list[tuple[str, Lane]]) -> dict[str, Frame]:
+        outs: dict[str, list[Frame]] = {}
+        for id_, lane in lanes:
+            frame = self._entering(node, step, id_, lane.frame)
+            for branch, out in native.apply(self._spark, step, [(id_, frame)], stateful=False).items():
+                self._lanes.setdefault(f"{node.id}.{branch}" if branch else node.id, []).append(Lane(lane.origin, out))
+                outs.setdefault(branch, []).append(out)
+        return {branch: native.side_by_side(frames) for branch, frames in outs.items()}
+
+    def _entered(self, node: PlannedNode, step: Step, id_: str) -> Frame:
+        if not node.stateful or id_ not in self._lanes:
+            return self._entering(node, step, id_, self._frames[id_])
+        return native.side_by_side([self._entering(node, step, id_, lane.frame, lane.origin) for lane in self._lanes[id_]])
+
+    def _entering(self, node: PlannedNode, step: Step, id_: str, frame: Frame, origin: str | None = None) -> Frame:
         """The frame as the step may take it: without rows that failed a `require` where it could not let them pass, and
-        through a gate where it keeps state."""
+        through a gate where it keeps state. `origin`: see Lane."""
         first_state = node.stateful and not frame.stateful and frame.df.isStreaming
-        gate = self._gate(node, step, id_) if first_state and not frame.gated else None
+        watermark = self._layout.watermark(id_, self._schema(id_), origin) if first_state else None
+        gate = None if watermark is None or frame.gated else self._gate(node, step, id_, watermark)
         if gate is not None or (frame.dead and not native.carries_dead(step.action)):
-            entry = self._rows_entry(id_, frame)
-            frame = self._run_middle(frame.df, entry, [] if gate is None else [gate], id_, at=frame.at, stateful=frame.stateful)
-        watermark = self._layout.watermark(id_, self._schema(id_)) if first_state and not frame.watermarked else None
-        if watermark is None:
+            frame = self._let_through(id_, frame, gate)
+        if watermark is None or frame.watermarked:
             return frame
         # here and nowhere before: Arrow carries no watermark through a Python stage, and Spark refuses to have one set twice
         delay_s = watermark.delay_s
@@ -128,14 +176,12 @@ class _Walk:
             delay_s = max(delay_s, step.action.within_s)
         return replace(frame, df=frame.df.withWatermark(watermark.column, f"{delay_s} seconds"), watermarked=True)
 
-    def _gate(self, node: PlannedNode, step: Step, id_: str) -> GateNode | None:
-        """Counts late rows before a stateful step; None where no watermark stands or its column is gone."""
-        schema = self._schema(id_)
-        watermark = self._layout.watermark(id_, schema)
-        if watermark is None:
-            return None
+    def _gate(self, node: PlannedNode, step: Step, id_: str, watermark: Watermark) -> GateNode:
+        """Counts late rows before a stateful step."""
         offsets = self._parts.letters.folder.parent / "checkpoint" / "offsets"
-        return GateNode(f"{id_}~{node.id}", node.id, (id_,), schema, watermark.column, *window_us(step.action), offsets)
+        size_us, slide_us = window_us(step.action)
+        lag_us = self._layout.lag_us(node.id)
+        return GateNode(f"{id_}~{node.id}", node.id, (id_,), self._schema(id_), watermark.column, size_us, slide_us, lag_us, offsets)
 
     def _gate_behind(self, output: str) -> GateNode | None:
         """The gate of the only reader of a Python stage, where that keeps state: it needs no stage of its own."""
@@ -143,17 +189,8 @@ class _Walk:
         if len(readers) != 1 or not readers[0].stateful or not isinstance(self._inputs, StreamInputs):
             return None
         step = self._layout.step(readers[0].id)
-        return None if self._layout.requires(base(output)) else self._gate(readers[0], step, output)
-
-    def _sieve_behind(self, output: str, schema: Schema) -> str | None:
-        """What the filters behind a Python stage let pass, where nobody else reads it."""
-        steps: list[Step] = []
-        while (
-            len(readers := self._layout.readers(output)) == 1 and readers[0].stage == "native" and not self._layout.requires(base(output))
-        ):
-            output = readers[0].id
-            steps.append(self._layout.step(output))
-        return sieve_of(steps, schema)
+        watermark = self._layout.watermark(output, self._schema(output))
+        return None if watermark is None or self._layout.requires(base(output)) else self._gate(readers[0], step, output, watermark)
 
     def _frame_function(self, step: Step, action: Python, inputs: list[tuple[str, Frame]]) -> dict[str, Frame]:
         function = action.function or self._parts.code.load(action.reference)
@@ -169,44 +206,62 @@ class _Walk:
             return  # the python step behind it reads it
         chain = self._layout.chain(node)
         head = chain[0]
+        outputs = self._layout.outputs(node)
         if head.stage == "decode":
-            for output in self._layout.outputs(node):
-                self._frames[output] = self._from_source(head, chain[1:], output)
+            df, entry = self._source_entry(head.id)
+            self._frames |= self._run_middle(df, entry, [self._stage_node(step) for step in chain[1:]], outputs)
         else:
-            for output in self._layout.outputs(node):
-                self._frames[output] = self._union_of([self._from_frame(id_, self._frames[id_], chain, output) for id_ in head.inputs])
-        if self._layout.requires(node.id):
+            self._frames |= self._from_frames(head.inputs, chain, outputs)
+        for output in outputs if self._layout.requires(node.id) else ():
             step = self._layout.step(node.id)
-            for output in self._layout.outputs(node):
-                self._frames[output] = native.required(self._frames[output], step)
+            if output in self._lanes:
+                self._lanes[output] = [replace(lane, frame=native.required(lane.frame, step)) for lane in self._lanes[output]]
+            self._frames[output] = self._settled(output, native.required(self._frames[output], step))
 
-    def _union_of(self, frames: list[Frame]) -> Frame:
-        if len(frames) == 1:
-            return frames[0]
-        fed_by = tuple(dict.fromkeys(id_ for frame in frames for id_ in frame.fed_by))
-        return native.union(frames, (), fed_by)
+    def _from_frames(self, ids: tuple[str, ...], chain: list[PlannedNode], outputs: list[str]) -> dict[str, Frame]:
+        apart = all(id_ in self._lanes for id_ in ids) and not any(self._layout.step(node.id).watermark for node in chain)
+        ways = [(id_, lane) for id_ in ids for lane in (self._lanes[id_] if apart else [Lane(id_, self._frames[id_])])]
+        outs = [(lane.origin, self._from_frame(id_, lane.frame, chain, outputs)) for id_, lane in ways]
+        for output in outputs if apart else ():
+            self._lanes[output] = [Lane(origin, frames[output]) for origin, frames in outs]
+        return {output: native.side_by_side([frames[output] for _, frames in outs]) for output in outputs}
 
-    def _from_source(self, source: PlannedNode, steps: list[PlannedNode], output: str) -> Frame:
-        frame, entry = self._source_entry(source.id)
-        nodes: list[StageNode] = [self._stage_node(step) for step in steps]
-        return self._run_middle(frame, entry, nodes, output, at=True)
-
-    def _from_frame(self, id_: str, frame: Frame, chain: list[PlannedNode], output: str) -> Frame:
+    def _from_frame(self, id_: str, frame: Frame, chain: list[PlannedNode], outputs: list[str]) -> dict[str, Frame]:
         entry = self._rows_entry(id_, frame)
         nodes: list[StageNode] = [self._stage_node(step, only=id_ if step is chain[0] else None) for step in chain]
-        return self._run_middle(frame.df, entry, nodes, output, at=frame.at, stateful=frame.stateful)
+        return self._run_middle(frame.df, entry, nodes, outputs, frame)
+
+    def _let_through(self, id_: str, frame: Frame, gate: GateNode | None = None) -> Frame:
+        """The frame's rows through a stage that only takes the dead out, and counts at the gate."""
+        return self._run_middle(frame.df, self._rows_entry(id_, frame), [] if gate is None else [gate], [id_], frame)[id_]
 
     def _run_middle(
-        self, df: DataFrame, entry: StreamsEntry | RowsEntry, nodes: list[StageNode], output: str, *, at: bool, stateful: bool = False
-    ) -> Frame:
-        schema = self._schema(output)
-        gate = next((node for node in nodes if isinstance(node, GateNode)), None)
-        if gate is None and not stateful and (gate := self._gate_behind(output)) is not None:
-            nodes = [*nodes, gate]
-        sieve = self._sieve_behind(output, schema) if isinstance(entry, StreamsEntry) else None
-        program = self._program(entry, (*nodes, ExitNode(output + EXIT, (gate.node if gate else output,), schema, at, sieve)))
-        ddl = f"{schema}, {AT} BIGINT" if at else str(schema)
-        return Frame(self._mapped(df, program, output, ddl), at, fed_by=(output + EXIT,), stateful=stateful, gated=gate is not None)
+        self, df: DataFrame, entry: StreamsEntry | RowsEntry, nodes: Sequence[StageNode], outputs: list[str], before: Frame | None = None
+    ) -> dict[str, Frame]:
+        """What leaves one stage: a node's own rows and those of its branches. `before` is what enters by rows."""
+        at, stateful = (True, False) if before is None else (before.at, before.stateful)
+        nodes, exits, gated = list(nodes), list[ExitNode](), set[str]()
+        behind = ways_behind(before, entry, nodes)
+        for output in outputs:
+            schema = self._schema(output)
+            gate = next((node for node in nodes if isinstance(node, GateNode) and node.inputs == (output,)), None)
+            if gate is None and not stateful and (gate := self._gate_behind(output)) is not None:
+                nodes.append(gate)
+            name = output
+            if isinstance(entry, RowsEntry) and entry.node == output:  # rows of `output` are let through: it has an exit already
+                name = gate.node if gate else f"{output}~"
+            gated |= {output} if gate else set()
+            sieve = sieve_of(self._layout.native_steps_behind(output), schema) if isinstance(entry, StreamsEntry) else None
+            branch = output if len(outputs) > 1 else None
+            exits.append(ExitNode(name + EXIT, (gate.node if gate else output,), schema, at, sieve, branch))
+        hidden = f", {AT} BIGINT" * at + f", {BRANCH} STRING" * (len(outputs) > 1)
+        df = self._mapped(df, self._program(entry, (*nodes, *exits)), outputs[0], f"{schema}{hidden}")
+        frame = Frame(df, at, behind=behind, stateful=stateful)
+        dfs = [df if len(outputs) == 1 else df.where(f"{BRANCH} = '{output}'").drop(BRANCH) for output in outputs]
+        return {
+            output: replace(frame, df=df, fed_by=(exit_.node,), gated=output in gated)
+            for output, df, exit_ in zip(outputs, dfs, exits, strict=True)
+        }
 
     def _mapped(self, df: DataFrame, program: Program, output: str, ddl: str) -> DataFrame:
         out = df.mapInArrow(middle_function(program, self._reports), ddl)
@@ -222,8 +277,9 @@ class _Walk:
         as_text = replace(place, options={**place.options, "format": "text", "parse": "strict"}, schema=None)
         entry = replace(entry, sources={id_: replace(entry.sources[id_], place=as_text)})
         program = self._program(entry, (ExitNode(id_ + EXIT, (id_,), spark_parse.TEXT, at=True),))
-        lines = Frame(self._mapped(df, program, id_, f"{spark_parse.TEXT}, {AT} BIGINT"), at=True, run=(id_,), fed_by=(id_ + EXIT,))
-        return spark_parse.parsed(lines, source, self._parts.schemas[id_])
+        out = self._mapped(df, program, id_, f"{spark_parse.TEXT}, {AT} BIGINT")
+        lines = Frame(out, at=True, run=(id_,), fed_by=(id_ + EXIT,), behind=((id_, ()),))
+        return self._settled(id_, spark_parse.parsed(lines, source, self._parts.schemas[id_]))
 
     def _is_streamed(self, entry: StreamsEntry | RowsEntry) -> bool:
         return isinstance(entry, StreamsEntry) and not entry.sources.keys().isdisjoint(self._parts.query.sources)
@@ -252,20 +308,27 @@ class _Walk:
         refs = {id_: self._parts.sources[id_]}
         if isinstance(self._inputs, StreamInputs) and id_ in self._inputs.frames:
             return self._inputs.frames[id_], StreamsEntry(refs)
-        if isinstance(self._inputs, StreamInputs):
-            streams = self._inputs.static[id_]
-            entry = StreamsEntry(refs, _units(id_, streams), {id_: streams})
-        else:
-            streams = self._inputs.streams[id_]
-            entry = StreamsEntry(refs, _units(id_, streams), {id_: streams}, self._inputs.skip)
-        return self._spark.range(0, len(streams), 1, max(1, len(streams))), entry
+        given = self._inputs
+        streams, skip = (given.static[id_], {}) if isinstance(given, StreamInputs) else (given.streams[id_], given.skip)
+        units = tuple((id_, index) for index in range(len(streams)))
+        return self._spark.range(0, len(streams), 1, max(1, len(streams))), StreamsEntry(refs, units, {id_: streams}, skip)
 
     def _rows_entry(self, id_: str, frame: Frame) -> RowsEntry:
-        streams = self._inputs.streams if isinstance(self._inputs, BatchInputs) else {}
+        streams: Mapping[str, tuple[SourceStream, ...]]
+        if isinstance(self._inputs, BatchInputs):
+            streams = self._inputs.streams
+        else:
+            folder = self._parts.letters.folder.parent
+            streams = LoggedStreams(self._parts.query.sources, folder, self._inputs.static)
         sources = {name: ref for name, ref in self._parts.sources.items() if name in streams}
-        name = "+".join(frame.run)
+        # of several stages that take the same rows one counts them
+        first = not any(df is frame.df for df in self._taken)
+        self._taken.append(frame.df)
+        name = "+".join(frame.run or [base(id_)] * frame.dead) if first else ""
         if name:
-            self._runs[name] = NativeRun(name, frame.fed_by, frame.stateful)
+            run = self._runs.get(name, NativeRun(name, (), (), frame.stateful))
+            fed_by, behind = dict.fromkeys((*run.fed_by, *frame.fed_by)), dict.fromkeys((*run.behind, *frame.behind))
+            self._runs[name] = NativeRun(name, tuple(fed_by), tuple(behind), run.stateful)
         return RowsEntry(id_, self._schema(id_), name, frame.at, frame.dead, sources, streams)
 
     def _program(self, entry: StreamsEntry | RowsEntry, nodes: tuple[StageNode, ...]) -> Program:
@@ -279,7 +342,9 @@ class _Walk:
         if only in inputs:
             inputs = tuple(input_ for input_ in inputs if input_ == only or self._layout.in_tail(input_))
         if node.stage == "sink":
-            return SinkNode(node.id, inputs, self._parts.sinks[node.id], self._union_schema(node))
+            return SinkNode(
+                node.id, inputs, self._parts.sinks[node.id], native.union_schema(node.id, [(id_, self._schema(id_)) for id_ in node.inputs])
+            )
         step = self._layout.step(node.id)
         schema_in = self._schema(node.inputs[0])
         match step.action:
@@ -314,19 +379,6 @@ class _Walk:
         self._schemas[name] = schema
         return schema
 
-    def _union_schema(self, node: PlannedNode | Step) -> Schema:
-        """What the node's inputs have in common: names and types agree, or StepError; a column is NOT NULL where all say so."""
-        first, *others = [self._schema(input_) for input_ in node.inputs]
-        for input_, other in zip(node.inputs[1:], others, strict=True):
-            if {f.name: f.type for f in first.fields} != {f.name: f.type for f in other.fields}:
-                raise StepError(
-                    f'"{node.id}" reads "{node.inputs[0]}" ({first}) and "{input_}" ({other}), whose columns differ',
-                    remedy="bring them to the same names and types with a select",
-                    code="union-columns",
-                    node=node.id,
-                )
-        return Schema(tuple(replace(f, nullable=f.nullable or any(o[f.name].nullable for o in others)) for f in first.fields))
-
     def _schema_of_node(self, node: Any) -> Schema:
         if isinstance(node, Source):
             return self._parts.schemas[node.id]
@@ -334,13 +386,9 @@ class _Walk:
         if node.schema is not None:
             return node.schema.fields
         if isinstance(node.action, Merge):
-            return self._union_schema(node)
+            return native.union_schema(node.id, [(id_, self._schema(id_)) for id_ in node.inputs])
         inherited = self._schema(node.inputs[0])
         if isinstance(node.action, Parse):
             others = tuple(f for f in inherited.fields if f.name != node.action.column)
             return Schema((*others, *node.action.schema.fields))
         return inherited
-
-
-def _units(source: str, streams: tuple[SourceStream, ...]) -> tuple[tuple[str, int], ...]:
-    return tuple((source, index) for index in range(len(streams)))

@@ -51,10 +51,11 @@ class Tail:
 
 @dataclass(frozen=True, slots=True)
 class NativeRun:
-    """Native steps that are counted as one node, at their ends. `fed_by` are the exits whose rows entered it."""
+    """Native steps that are counted as one node, at their ends. `fed_by` are the exits whose rows entered it, `behind` as in `Frame`."""
 
     name: str
     fed_by: tuple[str, ...]
+    behind: tuple[tuple[str, tuple[str, ...]], ...]
     stateful: bool
 
 

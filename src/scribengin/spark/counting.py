@@ -4,17 +4,36 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from scribengin.spark.program import DIED_IN, EXIT, LATE
+from scribengin.plan.graph import base
+from scribengin.spark.program import DIED_IN, EXIT, LATE, ParseNode, PythonNode
 from scribengin.state.contract import Counts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping, Sequence
 
     from scribengin.spark.compiled import Compiled
+    from scribengin.spark.native import Frame
+    from scribengin.spark.program import RowsEntry, StageNode, StreamsEntry
+
+    Skip = Mapping[tuple[str, int], Mapping[int, tuple[str, str]]]
 
 
-def gather_counts(compiled: Compiled, *reports: Iterable[dict[str, Any]]) -> dict[str, Counts]:
-    """Node → counts. A run of native steps is one node (`known+hot`): in is what entered it, out what the next stage took in."""
+def ways_behind(
+    before: Frame | None, entry: StreamsEntry | RowsEntry, nodes: Sequence[StageNode]
+) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """See `Frame.behind`: of what leaves a stage that `before`, or sources, have entered."""
+    own = tuple(node.node for node in nodes if isinstance(node, PythonNode | ParseNode))
+    if before is None:
+        return tuple((source, own) for source in entry.sources)
+    run = ("+".join(before.run),) if before.run else ()
+    return tuple((source, (*ids, *run, *own)) for source, ids in before.behind)
+
+
+def gather_counts(compiled: Compiled, skip: Skip, *reports: Iterable[dict[str, Any]]) -> dict[str, Counts]:
+    """Node → counts. A run of native steps is one node (`known+hot`): in is what entered it, out what the next stage took in.
+
+    A record in `skip` (see StreamsEntry) is taken out at its source, and counted as if it had come as far as the step it died in.
+    """
     counts: dict[str, Counts] = {}
     for each in reports:
         for report in each:
@@ -26,10 +45,14 @@ def gather_counts(compiled: Compiled, *reports: Iterable[dict[str, Any]]) -> dic
         gate = Counts()
         for step in run.name.split("+"):
             gate.add(counts.get(LATE + step, Counts()))
-        if run.name + EXIT in run.fed_by:  # `parse: spark`: a source and its native part are one node
-            node.out -= counts[run.name + EXIT].out if run.name + EXIT in counts else 0
-            node.dead += gate.dead
-            node.filtered = node.rows_in - node.out - node.dead
+        own = [exit_ for exit_ in run.fed_by if base(exit_.removesuffix(EXIT)) == run.name]
+        if own:  # what Spark does for the node itself: `parse: spark` of a source, `require` of a python step
+            node.out -= sum(counts[exit_].out for exit_ in own if exit_ in counts)
+            node.dead += gate.dead + died
+            if any(source == run.name for source, _ in run.behind):
+                node.filtered = node.rows_in - node.out - node.dead
+            else:
+                node.rows_in += died
             continue
         node.rows_in += sum(counts[exit_].out for exit_ in run.fed_by if exit_ in counts) + died - gate.late
         node.dead += died + gate.dead
@@ -37,4 +60,16 @@ def gather_counts(compiled: Compiled, *reports: Iterable[dict[str, Any]]) -> dic
         if not run.stateful:
             surplus = node.out + node.dead - node.rows_in
             node.made, node.filtered = max(0, surplus), max(0, -surplus)
+    for (source, _), records in skip.items():
+        for step, _ in records.values():
+            for node in _way(compiled, source, step):
+                counts.setdefault(node, Counts()).rows_in += 1
+                counts[node].out += 1
     return {node: count for node, count in counts.items() if not node.endswith(EXIT) and not node.startswith((DIED_IN, LATE))}
+
+
+def _way(compiled: Compiled, source: str, step: str) -> tuple[str, ...]:
+    """The ledger's nodes between a source and the native run of a step."""
+    runs = [run for run in compiled.runs if step in run.name.split("+")]
+    ways = (tuple(node for node in ids if node != run.name) for run in runs for origin, ids in run.behind if origin == source)
+    return next(ways, ())

@@ -18,6 +18,7 @@ from scribengin.connectors.catalog import open_source
 from scribengin.core.errors import StepError
 from scribengin.spark.accumulate import new_reports
 from scribengin.spark.failures import is_data_error, message_of
+from scribengin.spark.layout import Layout
 from scribengin.spark.letters import show_place
 from scribengin.spark.origin import ReplayOrigin, unpack_at
 from scribengin.spark.program import AT
@@ -175,7 +176,8 @@ class _Search:
 
     def _blame(self, at: int, error: Exception) -> tuple[str, str]:
         """The first step, in the plan's order, that the record breaks, and what Spark says."""
-        natives = [node.id for node in self._parts.query.nodes if node.stage == "native"]
+        layout = Layout(self._parts.plan, self._parts.query)
+        natives = [node.id for node in self._parts.query.nodes if node.stage == "native" or layout.requires(node.id)]
         if len(natives) == 1:
             return natives[0], _short(error)
         for node in natives:

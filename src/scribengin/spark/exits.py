@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from scribengin.spark.chunk import together
-from scribengin.spark.program import AT
+from scribengin.spark.program import AT, BRANCH
 from scribengin.spark.sieve import compiled
 
 if TYPE_CHECKING:
@@ -114,6 +114,7 @@ class ArrowExit:
         self, node: ExitNode, out: list[pa.RecordBatch], counts: Counts, all_counts: dict[str, Counts], letters: Letters, step: str | None
     ) -> None:
         self._at = node.at
+        self._branch = node.branch
         self._schema = node.schema
         self._sieve = None if node.sieve is None else compiled(node.sieve)
         self._out = out
@@ -138,7 +139,8 @@ class ArrowExit:
         for batch, chunk, stayed in ready:
             if batch.num_rows:
                 self._counts.out += batch.num_rows
-                self._out.append(self._with_at(batch, chunk, stayed) if self._at else batch)
+                rows = self._with_at(batch, chunk, stayed) if self._at else batch
+                self._out.append(rows if self._branch is None else rows.append_column(BRANCH, pa.repeat(self._branch, rows.num_rows)))
 
     @staticmethod
     def _with_at(batch: pa.RecordBatch, chunk: Chunk, stayed: list[int] | None) -> pa.RecordBatch:

@@ -42,7 +42,7 @@ _US = {
 @dataclass(frozen=True, slots=True)
 class GateNode:
     """`time` is the watermarked column; `size_us` and `slide_us` are 0 where the step has no window. `offsets` is the folder
-    of Spark's offset log, which tells the watermark."""
+    of Spark's offset log, which tells the watermark; the step's own trails it by `lag_us`."""
 
     node: str
     step: str
@@ -51,6 +51,7 @@ class GateNode:
     time: str
     size_us: int
     slide_us: int
+    lag_us: int
     offsets: Path
 
 
@@ -77,7 +78,7 @@ class Gate:
         self._node = node
         self._counts = counts
         self._letters = letters
-        self._watermark_us = _watermark_us(node.offsets, batch - 1)
+        self._watermark_us = _watermark_us(node.offsets, batch - 1) - node.lag_us
 
     def __call__(self, chunk: Chunk) -> Chunk:
         """The rows that have a time."""

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING
 
-from scribengin.plan.graph import base
-from scribengin.spec.model import Sink, Source, Step
+from scribengin.plan.graph import Graph, base
+from scribengin.plan.resolve import resolve, slowest
+from scribengin.spec.model import Join, Merge, Step, Watermark
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from scribengin.core.types import Schema
     from scribengin.plan.model import Plan, PlannedNode, QueryPlan
-    from scribengin.spec.model import Watermark
+    from scribengin.plan.resolve import Resolved
 
 
 class Layout:
@@ -26,6 +28,10 @@ class Layout:
         for node in query.nodes:
             for input_ in node.inputs:
                 self._readers.setdefault(input_, []).append(node)
+
+    @cached_property
+    def _resolved(self) -> Resolved:
+        return resolve(Graph(self._flow))
 
     def step(self, id_: str) -> Step:
         """The step of that id; anything else is a bug."""
@@ -44,6 +50,18 @@ class Layout:
     def feeds_tail(self, id_: str) -> bool:
         """True where a tail node reads `id_`."""
         return any(reader.stage in ("tail", "sink") for reader in self.readers(id_))
+
+    def native_steps_behind(self, output: str) -> list[Step]:
+        """The native steps behind a Python stage that are each the only reader of what is before them."""
+        steps: list[Step] = []
+        while len(readers := self.readers(output)) == 1 and readers[0].stage == "native" and not self.requires(base(output)):
+            output = readers[0].id
+            steps.append(self.step(output))
+        return steps
+
+    def ways_out(self, id_: str) -> int:
+        """How many stages take in rows of `id_`; the tail is one."""
+        return sum(reader.stage not in ("tail", "sink") for reader in self.readers(id_)) + self.feeds_tail(id_)
 
     def in_tail(self, id_: str) -> bool:
         """True where the rows of `id_` arise inside the tail."""
@@ -85,13 +103,26 @@ class Layout:
                     waiting += self.outputs(reader)
         return [node for node in self._order if node.id in found]
 
-    def watermark(self, id_: str, schema: Schema) -> Watermark | None:
-        """The watermark that `id_` declares or inherits, where its column is in `schema`."""
+    def watermark(self, id_: str, schema: Schema, along: str | None = None) -> Watermark | None:
+        """The watermark that `id_` declares or inherits, under the name its column has there, where that is in `schema`; of several
+        the slowest. `along`: of those only that come by way of this node above it."""
+        marks = self._resolved.watermarks
+        origins = {mark.origin for mark in marks.get(base(along or id_), ())}
+        rule = slowest(tuple(mark for mark in marks.get(base(id_), ()) if mark.column in schema and mark.origin in origins))
+        return None if rule is None else Watermark(rule.column, rule.delay_s)
+
+    def lag_us(self, id_: str) -> int:
+        """How far the watermark under which a step works trails the Query's: a join before it may still give rows that much older.
+
+        Spark's bound lies one millisecond below the join's span, whose ends belong to it.
+        """
+        return max((self._lag_behind_us(input_) for input_ in self._nodes[base(id_)].inputs), default=0)
+
+    def _lag_behind_us(self, id_: str) -> int:
         node = self._flow.node(id_)
-        if isinstance(node, Sink):
-            return None
-        if node.watermark is not None:
-            return node.watermark if node.watermark.column in schema else None
-        if isinstance(node, Source):
-            return None
-        return next((found for input_ in node.inputs if (found := self.watermark(input_, schema)) is not None), None)
+        if not isinstance(node, Step):
+            return 0
+        own = 0
+        if self._nodes[node.id].stateful and isinstance(node.action, Join | Merge) and node.action.within_s is not None:
+            own = round(node.action.within_s * 1e6) + 1_000
+        return self.lag_us(id_) + own

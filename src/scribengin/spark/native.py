@@ -32,6 +32,8 @@ class Frame:
     run: tuple[str, ...] = ()
     fed_by: tuple[str, ...] = ()
     """the nodes whose rows entered this native run"""
+    behind: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """(source, the ledger's nodes between it and this native run), for each way"""
     stateful: bool = False
     gated: bool = False
     """True where late rows were counted as they left the stage before: a stateful step may follow"""
@@ -48,6 +50,17 @@ class Frame:
         return self.df.drop(*self.hidden) if self.hidden else self.df
 
 
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """What one input of a union, `origin`, gives: kept apart up to a step with state, before which each has a watermark of its own.
+
+    Spark lets the slowest of several watermarks rule. Set behind the union there would be one, and the fastest input would rule.
+    """
+
+    origin: str
+    frame: Frame
+
+
 def carries_dead(action: Action) -> bool:
     """True where rows that have failed a `require` can pass by the step untouched until the next Python stage."""
     return isinstance(action, Filter | Select)
@@ -56,9 +69,10 @@ def carries_dead(action: Action) -> bool:
 def apply(spark: SparkSession, step: Step, inputs: Sequence[tuple[str, Frame]], *, stateful: bool) -> dict[str, Frame]:
     """The frames that a native step gives: its own under "", a route's under its branches."""
     frames = [frame for _, frame in inputs]
-    run, fed_by = _joined(frames, step.id)
     first = frames[0]
-    kept = replace(first, run=run, fed_by=fed_by)
+    run, fed_by, behind = _joined(frames)
+    run = (*run, step.id)
+    kept = replace(first, run=run)
     match step.action:
         case Filter(predicate):
             outs = {"": replace(kept, df=first.df.where(_for_living(first, f"({predicate})", "true")))}
@@ -68,19 +82,21 @@ def apply(spark: SparkSession, step: Step, inputs: Sequence[tuple[str, Frame]], 
         case Route(cases, otherwise):
             outs = {branch: replace(kept, df=first.df.where(condition)) for branch, condition in _branches(cases, otherwise)}
         case Merge(how="union"):
-            outs = {"": union(frames, run, fed_by)}
+            outs = {"": replace(side_by_side(frames), run=run)}
         case action:
             df = _opaque(spark, action, inputs)
-            outs = {"": Frame(df, run=run, fed_by=fed_by, stateful=stateful or any(frame.stateful for frame in frames))}
+            outs = {"": Frame(df, run=run, fed_by=fed_by, behind=behind, stateful=stateful or any(frame.stateful for frame in frames))}
     if step.require:
         outs = {branch: required(frame, step) for branch, frame in outs.items()}
     return outs
 
 
-def _joined(frames: Sequence[Frame], step: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _joined(frames: Sequence[Frame]) -> tuple[tuple[str, ...], tuple[str, ...], tuple[tuple[str, tuple[str, ...]], ...]]:
+    """(run, fed_by, behind) of all of them"""
     runs = dict.fromkeys(node for frame in frames for node in frame.run)
     feeders = dict.fromkeys(node for frame in frames for node in frame.fed_by)
-    return (*runs, step), tuple(feeders)
+    ways = dict.fromkeys(way for frame in frames for way in frame.behind)
+    return tuple(runs), tuple(feeders), tuple(ways)
 
 
 def _for_living(frame: Frame, expression: str, otherwise: str) -> str:
@@ -97,10 +113,12 @@ def _branches(cases: tuple[tuple[str, str], ...], otherwise: str | None) -> list
     return branches if otherwise is None else [*branches, (otherwise, " AND ".join(before))]
 
 
-def union(frames: Sequence[Frame], run: tuple[str, ...], fed_by: tuple[str, ...]) -> Frame:
+def side_by_side(frames: Sequence[Frame]) -> Frame:
     """The frames one after the other, by column name; hidden columns that only some carry are null in the others."""
     from pyspark.sql import functions as sql
 
+    if len(frames) == 1:
+        return frames[0]
     at, dead = any(f.at for f in frames), any(f.dead for f in frames)
     aligned = []
     for frame in frames:
@@ -112,7 +130,21 @@ def union(frames: Sequence[Frame], run: tuple[str, ...], fed_by: tuple[str, ...]
         aligned.append(df)
     df = reduce(lambda left, right: left.unionByName(right), aligned)
     ready = all(f.watermarked for f in frames)
-    return Frame(df, at, dead, run, fed_by, any(f.stateful for f in frames), ready and all(f.gated for f in frames), ready)
+    return Frame(df, at, dead, *_joined(frames), any(f.stateful for f in frames), ready and all(f.gated for f in frames), ready)
+
+
+def union_schema(node: str, inputs: Sequence[tuple[str, Schema]]) -> Schema:
+    """What the node's inputs have in common: names and types agree, or StepError; a column is NOT NULL where all say so."""
+    (first_id, first), *others = inputs
+    for id_, other in others:
+        if {f.name: f.type for f in first.fields} != {f.name: f.type for f in other.fields}:
+            raise StepError(
+                f'"{node}" reads "{first_id}" ({first}) and "{id_}" ({other}), whose columns differ',
+                remedy="bring them to the same names and types with a select",
+                code="union-columns",
+                node=node,
+            )
+    return Schema(tuple(replace(f, nullable=f.nullable or any(other[f.name].nullable for _, other in others)) for f in first.fields))
 
 
 def required(frame: Frame, step: Step) -> Frame:

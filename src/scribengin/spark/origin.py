@@ -7,15 +7,22 @@ A dead letter behind a native part reads the stream's blocks again to find the r
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import msgspec
+
+from scribengin.connectors.contract import SourceStream
 from scribengin.formats.contract import RecordPlace
 from scribengin.spark.chunk import Origin
+from scribengin.state.source_log import SourceLog
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator
+    from pathlib import Path
 
-    from scribengin.connectors.contract import Source, SourceStream
+    from scribengin.connectors.contract import Source
     from scribengin.formats.contract import Block
 
 _INDEX_BITS = 20
@@ -72,3 +79,48 @@ class ReplayOrigin(Origin):
                 return block, sequence - first
             first += len(block)
         return None
+
+
+@dataclass(frozen=True)
+class LoggedStreams(Mapping[str, tuple[SourceStream, ...]]):
+    """Source → its streams in the Batch that the asking task belongs to, out of Spark's offset log and the sources' own.
+
+    A stage of the streaming part is made once for all Batches. `folder` is the Query's; `static` sources are the same in all.
+    """
+
+    sources: tuple[str, ...]
+    folder: Path
+    static: Mapping[str, tuple[SourceStream, ...]] = field(default_factory=dict)
+
+    def __getitem__(self, source: str) -> tuple[SourceStream, ...]:
+        if source in self.static:
+            return self.static[source]
+        if source not in self.sources:
+            raise KeyError(source)
+        number = _batch_number()
+        start, end = (self._position(source, batch) for batch in (number - 1, number))
+        return tuple(SourceLog(self.folder / "sources", source).range(start, end))
+
+    def __contains__(self, source: object) -> bool:
+        return source in self.sources or source in self.static
+
+    def __iter__(self) -> Iterator[str]:
+        yield from (*self.sources, *self.static)
+
+    def __len__(self) -> int:
+        return len(self.sources) + len(self.static)
+
+    def _position(self, source: str, batch: int) -> int:
+        try:
+            lines = (self.folder / "checkpoint" / "offsets" / str(batch)).read_text().splitlines()[2:]
+        except FileNotFoundError:
+            return 0
+        offsets = [msgspec.json.decode(line) for line in lines if line.startswith("{")]
+        return next((int(offset["n"]) for offset in offsets if offset["source"] == source), 0)
+
+
+def _batch_number() -> int:
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return int((context.getLocalProperty("streaming.sql.batchId") if context is not None else None) or -1)

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 AT = "_sg_at"
 """Hidden BIGINT column: which record of which stream a row was (see `origin`)."""
+BRANCH = "_sg_branch"
+"""Hidden STRING column: which of a stage's outputs a row belongs to, `sorts` or `sorts.odd`."""
 DEAD = "_sg_dead"
 """Hidden STRUCT<step, name, payload> column: the `require` that a row has failed; null where all held."""
 
@@ -92,6 +94,8 @@ class ExitNode:
     schema: Schema
     at: bool
     sieve: str | None = None
+    branch: str | None = None
+    """in BRANCH, where several outputs leave the stage; None for a stage with one"""
 
 
 StageNode = PythonNode | ParseNode | UnionNode | GateNode | SinkNode | ExitNode

@@ -10,6 +10,7 @@ which is what `parse: strict` does.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from scribengin.core.errors import StepError
@@ -47,4 +48,4 @@ def parsed(lines: Frame, source: Source, schema: Schema) -> Frame:
     columns = [f"_sg_record.{quoted(field.name)} AS {quoted(field.name)}" for field in schema.fields]
     dead = f"CASE WHEN _sg_record IS NULL OR _sg_record.{_CORRUPT} IS NOT NULL THEN {failed} END"
     df = df.selectExpr(*columns, AT, f"CAST({dead} AS {DEAD_TYPE}) AS {DEAD}")
-    return Frame(df, at=True, dead=True, run=lines.run, fed_by=lines.fed_by)
+    return replace(lines, df=df, dead=True)

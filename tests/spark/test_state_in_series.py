@@ -1,0 +1,88 @@
+"""Steps with state one behind the other, and unions before them: results as a plain loop finds them, over two runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.spark.test_stateful_steps import HEAD, at, events, late
+from tests.spark.test_stateless_steps import letters, ran
+
+if TYPE_CHECKING:
+    from tests.conftest import FlowFolder
+
+
+def test_doubles_are_taken_out_before_they_are_counted_over_a_restart(folder: FlowFolder) -> None:
+    folder.flow(
+        HEAD
+        + """
+steps:
+  once:  {from: events, dedupe: {key: [id], time: ts, within: 30m}}
+  hours: {from: once, aggregate: {by: [who], window: {time: ts, size: 1h}, columns: {ids: "sort_array(collect_list(id))"}}}
+sinks:
+  out: {from: hours, type: files, path: out, format: json}
+"""
+    )
+    events(folder, "0", (1, 10), (2, 20), (1, 11))
+    events(folder, "1", (2, 20), (3, 70))
+    first = ran(folder)
+    events(folder, "2", (1, 12), (3, 71), (4, 125))
+    events(folder, "3", (5, 1000))
+    last = ran(folder)
+
+    assert sorted(row["ids"] for row in folder.read("out")) == [[1, 2], [3], [4]]
+    nodes = last.queries[0].nodes
+    assert nodes["once+hours"].rows_in == 9 - nodes["once+hours"].late
+    # one node of the ledger, and what both steps hold: two ids and one window at least
+    assert first.queries[0].nodes["once+hours"].held == 4
+    assert nodes["once+hours"].held == 2
+
+
+def test_pairs_are_counted_and_counts_meet_another_stream(folder: FlowFolder) -> None:
+    folder.flow(
+        HEAD
+        + """  pays: {type: files, path: pays, format: json, schema: "pay BIGINT, who STRING, at TIMESTAMP", watermark: at 10m,
+         max_files: 1}
+steps:
+  paid:  {from: [events, pays], join: {key: [who], time: {events: ts, pays: at}, within: 5m}}
+  hours: {from: paid, aggregate: {window: {time: ts, size: 1h}, columns: {n: count(*)}}}
+sinks:
+  out: {from: hours, type: files, path: out, format: json}
+"""
+    )
+    for index, rows in enumerate([[(0, 10), (1, 50), (2, 62)], [(3, 64), (4, 300)], [(5, 1000)]]):
+        events(folder, str(index), *rows)
+        folder.data(f"pays/{index}.jsonl", [{"pay": id_, "who": "a", "at": at(minute + 1)} for id_, minute in rows])
+    ran(folder)
+
+    # 0-0 and 1-1; 2-2, 2-3, 3-2, 3-3; 4-4
+    assert sorted((row["window_start"][11:16], row["n"]) for row in folder.read("out")) == [("00:00", 2), ("01:00", 4), ("05:00", 1)]
+
+
+UNION = """  slow: {type: files, path: slow, format: json, schema: "id BIGINT, who STRING, at TIMESTAMP", watermark: at 20m, max_files: 1}
+steps:
+  named: {from: slow, select: {id: id, who: who, ts: at}}
+  both:  {from: [events, named]}
+  known: {from: both, filter: id <> 99, require: {small: id < 1000}}
+  same:  {from: known, python: "steps:same"}
+  told:  {from: same, select: {id: id, time: ts}}
+  hours: {from: told, aggregate: {window: {time: time, size: 1h}, columns: {ids: "sort_array(collect_list(id))"}}}
+sinks:
+  out: {from: hours, type: files, path: out, format: json}
+"""
+
+
+def test_the_slowest_watermark_of_a_union_rules_through_the_steps_behind_it(folder: FlowFolder) -> None:
+    folder.steps('def same(row):\n    if row["id"] == 98:\n        raise ValueError\n    return {**row}\n').flow(HEAD + UNION)
+    for index, (fast, behind) in enumerate([(500, 20), (510, 30), (520, 40), (900, 920)]):
+        events(folder, str(index), (index, fast), (99, fast), (98, fast))
+        folder.data(
+            f"slow/{index}.jsonl", [{"id": 10 + index, "who": "b", "at": at(behind)}, {"id": 1000 + index, "who": "b", "at": at(1)}]
+        )
+    result = ran(folder)
+
+    assert sorted(row["ids"] for row in folder.read("out")) == [[0, 1, 2], [10, 11, 12]]
+    assert late(result, "hours") == 0
+    found = {(letter.step, letter.reason, letter.file[-12:], letter.line) for letter in letters(folder, "timed", "out")}
+    assert {step: len([1 for letter in found if letter[0] == step]) for step in ("known", "same")} == {"known": 4, "same": 4}
+    assert ("known", "require", "slow/2.jsonl", 2) in found
+    assert ("same", "raised", "ents/2.jsonl", 3) in found
