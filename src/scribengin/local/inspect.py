@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from scribengin.core.errors import Refused
 from scribengin.local.ledger import in_plan_order, stateful_runs
 from scribengin.local.prepare import open_sinks
 from scribengin.plan.diff import Changes, StoredQuery, diff_plans
+from scribengin.plan.feeders import feeders
 from scribengin.state.audit import AuditReport, audit_query
 from scribengin.state.decisions import Decisions
 from scribengin.state.lease import read_holder
@@ -17,6 +19,9 @@ from scribengin.state.lineage import past_lineages, read_lineage
 
 if TYPE_CHECKING:
     from scribengin.local.prepare import Prepared
+    from scribengin.plan.model import QueryPlan
+    from scribengin.spec.model import Flow
+    from scribengin.state.contract import Decision
 
 
 def planned_changes(prepared: Prepared) -> Changes:
@@ -58,10 +63,11 @@ def audit_flow(prepared: Prepared) -> FlowAudit:
         if lineage is None:
             continue
         own = {id_: sinks[id_] for id_ in query.sinks}
+        fed_by = partial(_fed_by, query=query, flow=prepared.plan.flow)
         for part, each in [*past_lineages(folder), (folder, lineage)]:
             totals = read_totals(part)
             stateful = stateful_runs(totals.nodes, query)
-            report = audit_query(part, own, lineage=each.id, stateful=stateful, running=running and part == folder)
+            report = audit_query(part, own, lineage=each.id, stateful=stateful, fed_by=fed_by, running=running and part == folder)
             if report.totals.last == totals.last:
                 for node, held in read_held(part).items():
                     report.totals.nodes[node].held = held
@@ -72,3 +78,8 @@ def audit_flow(prepared: Prepared) -> FlowAudit:
             f'flow "{prepared.plan.flow.name}" has no state in {prepared.folder.path}', remedy="run it first", code="state-missing"
         )
     return FlowAudit(tuple(reports), running)
+
+
+def _fed_by(decision: Decision, *, query: QueryPlan, flow: Flow) -> dict[str, tuple[str, ...]]:
+    """Which nodes feed which in a Batch; of one that ran under another definition of the flow nothing is known."""
+    return feeders(decision.counts, query, flow) if decision.plan == query.fingerprint else {}

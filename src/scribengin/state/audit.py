@@ -13,7 +13,7 @@ from scribengin.state.ledger import balance
 from scribengin.state.totals import SinkTotals
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from scribengin.connectors.contract import Sink
     from scribengin.state.contract import Decision
@@ -62,9 +62,11 @@ def audit_query(
     lineage: str,
     stateful: Collection[str] = (),
     feeders: Mapping[str, Sequence[str]] | None = None,
+    fed_by: Callable[[Decision], Mapping[str, Sequence[str]]] = lambda _: {},
     running: bool = False,
 ) -> AuditReport:
-    """Audit one Query; `stateful` and `feeders` as in `ledger.balance`.
+    """Audit one Query; `stateful` and `feeders` as in `ledger.balance`. `fed_by` gives the feeders of a single Batch: the nodes of a
+    lineage change with its flow.
 
     With `running` the newest Batch is left out, which may be decided and not yet published. Reads every output file once, a block
     in memory at a time; needs no lease.
@@ -75,7 +77,7 @@ def audit_query(
     totals = decisions.pruned()
     violations: list[str] = []
     for decision in _decided(query, last):
-        violations += _check_batch(decision, totals, lineage, stateful)
+        violations += _check_batch(decision, totals, lineage, stateful, fed_by(decision))
         totals.add(decision)
     expired = read_expired(query)
     letters, wrong = _read_dead(query, expired.through + 1, last)
@@ -92,13 +94,15 @@ def _decided(query: QueryFolder, last: int) -> Iterator[Decision]:
     return takewhile(lambda decision: decision.batch.number <= last, Decisions(query.decisions).since())
 
 
-def _check_batch(decision: Decision, before: Totals, lineage: str, stateful: Collection[str]) -> Iterator[str]:
+def _check_batch(
+    decision: Decision, before: Totals, lineage: str, stateful: Collection[str], feeders: Mapping[str, Sequence[str]]
+) -> Iterator[str]:
     number = decision.batch.number
     if decision.batch.lineage != lineage:
         yield f"batch {number} was decided in another lineage, {decision.batch.lineage}"
     if before.batches and number != before.last + 1:
         yield f"batch {before.last + 1} has no decision record, batch {number} has one"
-    for text in balance(decision.counts, stateful=stateful):
+    for text in balance(decision.counts, stateful=stateful, feeders=feeders):
         yield f"batch {number}: {text}"
     written: dict[str, int] = {}
     for receipt in decision.receipts:
