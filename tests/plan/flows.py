@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from scribengin.core.types import parse_schema
-from scribengin.spec.model import Action, Filter, Flow, Python, SchemaSpec, Sink, Source, Sql, Step, Watermark
+from scribengin.spec.model import Action, Defaults, Flow, SchemaSpec, Sink, Source, Step, Watermark
+from tests.design_flow import FLOW
 
 TWEETS = "id BIGINT, user STRING, text STRING, followers BIGINT, retweets BIGINT, ts TIMESTAMP"
 
@@ -42,22 +44,10 @@ def flow(*nodes: Source | Step | Sink, folder: Path = Path(), **rest: Any) -> Fl
     )
 
 
-HOURLY = "SELECT window(ts, '1 hour').start AS hour, count(*) AS n FROM tagged GROUP BY window(ts, '1 hour')"
-
-
 def tweets(folder: Path) -> Flow:
-    """The flow of DESIGN 5."""
+    """The flow of the design, with what it says of no single node left to its defaults."""
     (folder / "steps.py").write_text("from scribengin import record\n\n\n@record\ndef has_tag(row):\n    return '#' in row['text']\n")
-    return flow(
-        source(),
-        step("known", "tweets", Filter("followers > 5000"), require=(("dated", "ts IS NOT NULL"),)),
-        step("hot", "known", Filter("retweets > 500")),
-        step("tagged", "hot", Python("steps:has_tag")),
-        step("by_hour", "tagged", Sql(HOURLY)),
-        sink("kept", "tagged"),
-        sink("counts", "by_hour", format_="json"),
-        folder=folder,
-    )
+    return replace(FLOW, about="", defaults=Defaults(), folder=folder)
 
 
 MODULE = """

@@ -4,7 +4,6 @@ from pathlib import Path
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_parse import TWEETS
 
 from scribengin.connectors.catalog import sink_types, source_types
 from scribengin.core.errors import InputError
@@ -12,6 +11,7 @@ from scribengin.spec.dump import dump_flow
 from scribengin.spec.fmt import format_text
 from scribengin.spec.parse import Parsed, parse_flow
 from scribengin.spec.problems import CATALOG, example_flow
+from tests.design_flow import TWEETS
 
 TYPES = {"source_types": source_types(), "sink_types": sink_types()}
 SEEDS = [TWEETS, *(example_flow(entry) for entry in CATALOG if entry.example)]

@@ -9,77 +9,23 @@ from scribengin.core.types import parse_schema
 from scribengin.spec.model import (
     Aggregate,
     Dedupe,
-    Defaults,
     Filter,
-    Flow,
     Join,
     Merge,
     Parse,
     Python,
     Route,
-    SchemaSpec,
     Select,
-    Sink,
-    Source,
-    Sql,
-    Step,
-    Watermark,
     WindowSpec,
 )
-
-TWEETS = """\
-version: 1
-name: tweets
-about: "Popular #PresidentialDebate tweets, kept and counted."
-defaults: {delivery: exactly_once, on_error: dead_letter, trigger: 1s}
-
-sources:
-  tweets:
-    type: files
-    path: data                       # from the flow file's folder
-    format: json
-    schema: id BIGINT, user STRING, text STRING, followers BIGINT, retweets BIGINT, ts TIMESTAMP
-    watermark: ts 10m
-
-steps:
-  known:   {from: tweets, filter: followers > 5000, require: {dated: ts IS NOT NULL}}
-  hot:     {from: known, filter: retweets > 500}
-  tagged:  {from: hot, python: "steps:has_tag"}
-  by_hour: {from: tagged, sql: "SELECT window(ts, '1 hour').start AS hour, count(*) AS n FROM tagged GROUP BY window(ts, '1 hour')"}
-
-sinks:
-  kept:   {from: tagged, type: files, path: out/kept, format: parquet}
-  counts: {from: by_hour, type: files, path: out/counts, format: json}
-
-tests:
-  - name: exactly five hundred is not enough
-    given: {tweets: [{id: 1, user: a}]}
-    expect: {kept: []}
-"""
+from tests.design_flow import FLOW, TWEETS
 
 
 def test_the_flow_of_the_design_is_read(parse: Any) -> None:
     parsed = parse(TWEETS)
     assert parsed.ok
     assert [(problem.code, problem.place.line) for problem in parsed.problems] == [("not-yet", 24)]
-    columns = SchemaSpec(parse_schema("id BIGINT, user STRING, text STRING, followers BIGINT, retweets BIGINT, ts TIMESTAMP"))
-    query = "SELECT window(ts, '1 hour').start AS hour, count(*) AS n FROM tagged GROUP BY window(ts, '1 hour')"
-    assert parsed.flow == Flow(
-        "tweets",
-        {"tweets": Source("tweets", "files", {"path": "data", "format": "json"}, columns, Watermark("ts", 600.0))},
-        {
-            "known": Step("known", ("tweets",), Filter("followers > 5000"), (("dated", "ts IS NOT NULL"),)),
-            "hot": Step("hot", ("known",), Filter("retweets > 500")),
-            "tagged": Step("tagged", ("hot",), Python("steps:has_tag")),
-            "by_hour": Step("by_hour", ("tagged",), Sql(query)),
-        },
-        {
-            "kept": Sink("kept", ("tagged",), "files", {"path": "out/kept", "format": "parquet"}),
-            "counts": Sink("counts", ("by_hour",), "files", {"path": "out/counts", "format": "json"}),
-        },
-        "Popular #PresidentialDebate tweets, kept and counted.",
-        Defaults("exactly_once", "dead_letter", 1.0),
-    )
+    assert parsed.flow == FLOW
 
 
 @pytest.mark.parametrize(

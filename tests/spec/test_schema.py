@@ -7,12 +7,12 @@ from declared_flows import flows
 from hypothesis import given, settings
 from jsonschema import Draft202012Validator
 from ruamel.yaml import YAML
-from test_parse import TWEETS
 
 from scribengin.connectors.catalog import sink_types, source_types
 from scribengin.spec.dump import flow_data
 from scribengin.spec.problems import CATALOG, Entry, example_flow
 from scribengin.spec.schema import flow_schema
+from tests.design_flow import TWEETS
 
 if TYPE_CHECKING:
     from scribengin.spec.model import Flow
