@@ -37,14 +37,16 @@ sinks:
     assert nodes["once+hours"].held == 2
 
 
-def test_pairs_are_counted_and_counts_meet_another_stream(folder: FlowFolder) -> None:
+def test_pairs_of_two_streams_are_named_by_a_table_and_counted(folder: FlowFolder) -> None:
     folder.flow(
         HEAD
         + """  pays: {type: files, path: pays, format: json, schema: "pay BIGINT, who STRING, at TIMESTAMP", watermark: at 10m,
          max_files: 1}
+  people: {type: files, path: people, format: csv, schema: "who STRING, name STRING", static: true}
 steps:
   paid:  {from: [events, pays], join: {key: [who], time: {events: ts, pays: at}, within: 5m}}
-  hours: {from: paid, aggregate: {window: {time: ts, size: 1h}, columns: {n: count(*)}}}
+  named: {from: [paid, people], join: {key: [who], how: left}}
+  hours: {from: named, aggregate: {by: [name], window: {time: ts, size: 1h}, columns: {n: count(*)}}}
 sinks:
   out: {from: hours, type: files, path: out, format: json}
 """
@@ -52,10 +54,12 @@ sinks:
     for index, rows in enumerate([[(0, 10), (1, 50), (2, 62)], [(3, 64), (4, 300)], [(5, 1000)]]):
         events(folder, str(index), *rows)
         folder.data(f"pays/{index}.jsonl", [{"pay": id_, "who": "a", "at": at(minute + 1)} for id_, minute in rows])
+    folder.data("people/all.csv", ["who,name", "a,Ada", "b,Bob"])
     ran(folder)
 
     # 0-0 and 1-1; 2-2, 2-3, 3-2, 3-3; 4-4
-    assert sorted((row["window_start"][11:16], row["n"]) for row in folder.read("out")) == [("00:00", 2), ("01:00", 4), ("05:00", 1)]
+    found = sorted((row["window_start"][11:16], row["name"], row["n"]) for row in folder.read("out"))
+    assert found == [("00:00", "Ada", 2), ("01:00", "Ada", 4), ("05:00", "Ada", 1)]
 
 
 UNION = """  slow: {type: files, path: slow, format: json, schema: "id BIGINT, who STRING, at TIMESTAMP", watermark: at 20m, max_files: 1}
