@@ -13,11 +13,11 @@ import msgspec
 import pytest
 
 from scribengin.core.faults import POINTS, VARIABLE
-from scribengin.testing.faults.cases import WAYS, Cell, Outcome
-from scribengin.testing.faults.cells import PLACES, Sample, all_cells, wanted
+from scribengin.testing.faults.cells import AIMS, PLACES, STRIKES, Sample, all_cells, count_open, wanted
 from scribengin.testing.faults.flows import FORMATS, KINDS, FaultFlow
+from scribengin.testing.faults.outcomes import Aim, Life, Outcome
 from scribengin.testing.faults.reader import ForeignReader, start_reader
-from scribengin.testing.faults.report import append_outcome, count_open, read_outcomes, write_report
+from scribengin.testing.faults.report import append_outcome, read_outcomes, write_report
 from scribengin.testing.records import Records
 
 ROWS = Records("run", 1, 6).of(0)
@@ -75,42 +75,82 @@ def test_a_reader_in_a_process_of_its_own_tells_what_it_saw(tmp_path):
     assert (sight.files, bool(sight.wrong)) == (2, True)
 
 
-def test_the_sample_takes_what_is_open_and_ends_when_all_is_covered():
+def passed(life, seed):
+    return Outcome(life, seed, [True] * len(life.aims))
+
+
+def test_the_sample_takes_what_is_open_and_ends_when_all_is_covered_in_few_lives():
     outcomes, sample = [], Sample([])
     while count_open(outcomes):
-        assert len(outcomes) < 1500
-        outcome = Outcome(sample.choose(random.Random(len(outcomes))), len(outcomes))
-        outcomes.append(outcome)
-        sample.add(outcome)
-    targets = sum(wanted(way, point) * len(FORMATS) for way, points in PLACES.items() for point in points)
-    assert len(outcomes) == targets
-    assert {outcome.cell.kind for outcome in outcomes} == set(KINDS)
+        assert len(outcomes) < 100
+        outcomes.append(passed(sample.choose(random.Random(len(outcomes))), len(outcomes)))
+        sample.add(outcomes[-1])
+    targets = sum(wanted(aim) * len(FORMATS) for aim in AIMS)
+    strikes = sum(len(outcome.life.aims) for outcome in outcomes)
+    assert targets <= strikes < 1.1 * targets
+    assert {outcome.life.kind for outcome in outcomes} == set(KINDS)
+    assert {outcome.life.partitioned for outcome in outcomes} == {True, False}
 
 
-def test_a_cell_that_failed_is_still_open_and_waits_for_its_turn():
-    cell = Cell("kill", "decide.after", "tail", "json", False)
-    failed = Outcome(cell, 1, wrong=["lost"])
-    assert Sample([failed], "kill@decide.after").choose(random.Random(1)) != cell
+def test_lives_at_once_share_the_work():
+    sample = Sample([], "two@")
+    lives = [sample.choose(random.Random(seed)) for seed in range(8)]
+    assert len({(aim, life.format) for life in lives for aim in life.aims if wanted(aim) == 1}) == sum(
+        wanted(aim) == 1 for life in lives for aim in life.aims
+    )
+
+
+def test_a_sample_goes_on_where_nothing_is_open():
+    sample = Sample([], "kill@decide.after tail json partitioned")
+    for seed in range(3):
+        life = sample.choose(random.Random(seed))
+        assert life == Life("tail", "json", True, (Aim("kill", "decide.after"),))
+        sample.add(passed(life, seed))
+
+
+def test_a_strike_that_was_not_reached_covers_nothing_and_neither_does_a_life_that_failed():
+    life = Life("tail", "json", False, (Aim("kill", "decide.after"), Aim("die", "batch.entry")))
+    assert count_open([Outcome(life, 1, [True, False])]) == count_open([]) - 1
+    failed = Outcome(life, 2, [True, True], wrong=["lost"])
     assert count_open([failed]) == count_open([])
-    assert count_open([failed, Outcome(cell, 1)]) == count_open([]) - 1
+    assert count_open([failed, passed(life, 2)]) == count_open([]) - 2
 
 
-def test_every_point_is_killed_and_every_way_is_known():
+def test_what_failed_waits_for_its_turn():
+    cells = "@decide.after tail json"
+    life = Life("tail", "json", False, (Aim("kill", "decide.after"),))
+    chosen = Sample([Outcome(life, 1, [True], wrong=["lost"])], cells).choose(random.Random(1))
+    assert chosen.partitioned
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_recovery_comes_after_a_kill_that_leaves_it_work(seed):
+    life = Sample([], "recovery@").choose(random.Random(seed))
+    (first, *others) = life.aims
+    assert first.way == "kill"
+    assert {aim.way for aim in others} == {"recovery"}
+    assert len(life.aims) <= STRIKES + 1
+
+
+def test_every_point_is_killed():
     assert PLACES["kill"] == POINTS
-    assert set(PLACES) < set(WAYS)
     assert not list(all_cells("no such thing"))
+    assert Sample([], "no such thing").choose(random.Random(1)) is None
 
 
 def test_outcomes_come_back_as_they_were_written_and_a_torn_last_line_costs_only_itself(tmp_path):
-    outcomes = [Outcome(cell, seed, ["kill"], rows=3) for seed, cell in enumerate(all_cells("kill@decide.after tail"))]
+    aims = (Aim("kill", "decide.after"), Aim("two", "fold.after"))
+    outcomes = [Outcome(Life("tail", format, False, aims), seed, [True, False], ["kill"], rows=3) for seed, format in enumerate(FORMATS)]
     for outcome in outcomes:
         append_outcome(tmp_path, outcome)
     with (tmp_path / "outcomes.jsonl").open("ab") as file:
-        file.write(b'{"cell": {"way"')
+        file.write(b'{"life": {"kind"')
     assert read_outcomes(tmp_path) == outcomes
-    report = write_report(tmp_path, [*outcomes, Outcome(outcomes[0].cell, 99, wrong=["2 lost"])]).read_text()
-    assert "| kill | decide.after | 2/1 ✗ | 2/1 | 2/1 | 2/1 |" in report
-    assert "seed 99, kill@decide.after tail json: 2 lost" in report
+    failed = Outcome(outcomes[0].life, 99, [True, False], wrong=["2 lost"])
+    report = write_report(tmp_path, [*outcomes, failed]).read_text()
+    assert "| kill | decide.after | 1/1 ✗ | 1/1 | 1/1 | 1/1 |" in report
+    assert "| two | fold.after | open ✗ | open | open | open |" in report
+    assert "seed 99, tail json: kill@decide.after two@fold.after: 2 lost" in report
 
 
 def test_a_fault_with_once_strikes_the_first_process_only(tmp_path):
@@ -124,7 +164,8 @@ def test_a_fault_with_once_strikes_the_first_process_only(tmp_path):
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="looks processes up in /proc")
 def test_a_campaign_that_is_ended_leaves_no_process(tmp_path):
     folder = tmp_path / "of this test alone"
-    command = [sys.executable, "-m", "scribengin.testing.faults", "--only", "kill@commit.before tail json", "--folder", str(folder)]
+    command = [sys.executable, "-m", "scribengin.testing.faults", "--no-archive", "--only", "kill@commit.before tail json"]
+    command += ["--folder", str(folder)]
     campaign = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     until(lambda: len(named(folder)) >= 3 or campaign.poll() is not None)  # the campaign, its reader, a run
     assert campaign.poll() is None
@@ -154,5 +195,25 @@ def until(condition, limit_s=100):
 def test_the_judge_finds_an_empty_output_wrong(tmp_path, kind):
     flow = FaultFlow(tmp_path, kind, "json", partitioned=False)
     flow.write()
+    flow.grow(2)
+    flow.close()
     findings = flow.judge()
     assert findings.lost or findings.imbalance
+
+
+@pytest.mark.parametrize("kind", ["tail", "dedupe", "aggregate", "join"])
+def test_input_that_grows_in_steps_is_what_it_is_at_once(tmp_path, kind):
+    at_once, in_steps = (FaultFlow(tmp_path / name, kind, "json", partitioned=False) for name in ("at once", "in steps"))
+    at_once.write()
+    at_once.grow(5)
+    in_steps.write()
+    for batches in (1, 0, 3, 1):
+        in_steps.grow(batches)
+    at_once.close()
+    in_steps.close()
+    assert contents(at_once.folder) == contents(in_steps.folder)
+    assert at_once.late == in_steps.late
+
+
+def contents(folder):
+    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}

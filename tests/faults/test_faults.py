@@ -1,41 +1,49 @@
-"""A slice of `make faults`: real runs, killed where it hurts, restarted, every record checked, a foreign reader beside them.
+"""A slice of `make faults`: real runs, struck where it hurts, restarted, every record checked, a foreign reader beside them.
 
-Seeds are fixed: each test is the same each time. `make faults` takes the other cells.
+Seeds are fixed: each test is the same each time. `make faults` takes the other lives.
 """
 
 import pytest
 
-from scribengin.testing.faults.cases import Cell, run_case
+from scribengin.testing.faults.lives import run_life
+from scribengin.testing.faults.outcomes import Aim, Life
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(1800)]
 
+DEADLIEST = ("stage.mid_write", "decide.before", "decide.after", "publish.record.after", "publish.renamed", "recovery.mid", "commit.before")
+"""Where a wrong driver loses or doubles records."""
 
-def strike(way, point, kind, format, folder, *, partitioned=False, seed=1):
-    outcome = run_case(Cell(way, point, kind, format, partitioned), seed, folder / "case", limit_s=400)
+
+def live(aims, kind, format, folder, *, partitioned=False, seed=1):
+    life = Life(kind, format, partitioned, tuple(Aim(*aim.split("@")) for aim in aims))
+    outcome = run_life(life, seed, folder / "life", limit_s=400)
     if outcome.skipped:
         pytest.skip(outcome.skipped)
     assert outcome.verdict == "passed", outcome
+    assert all(outcome.reached), outcome
     assert outcome.looks > 0
     return outcome
 
 
 def test_seven_kills_in_one_life_lose_and_double_nothing_though_a_step_is_random(tmp_path):
-    strike("chain", "all", "coins", "parquet", tmp_path, partitioned=True)
+    live([f"kill@{point}" for point in DEADLIEST], "coins", "parquet", tmp_path, partitioned=True)
 
 
-def test_a_worker_killed_while_it_writes_costs_one_task(tmp_path):
-    outcome = strike("die", "stage.mid_write", "tail", "csv", tmp_path)
-    assert "exit 0" in outcome.schedule[0]
+def test_workers_that_die_or_find_no_space_while_they_write_cost_a_task_each_and_not_the_run(tmp_path):
+    outcome = live(["die@stage.mid_write", "enospc@stage.closed"], "tail", "csv", tmp_path)
+    assert outcome.schedule[0].endswith("exit 0")
 
 
-def test_a_driver_that_wakes_after_its_successor_changes_nothing(tmp_path):
-    outcome = strike("two", "decide.before", "tail", "json", tmp_path)
-    assert "exit 0" not in outcome.schedule[2]
+def test_drivers_that_wake_after_their_successors_change_nothing_and_a_copy_is_refused(tmp_path):
+    outcome = live(["copy@decide.after", "two@decide.before", "two@publish.renamed"], "tail", "json", tmp_path)
+    woken = [step for step in outcome.schedule if step.startswith("the older one wakes")]
+    assert len(woken) == 2
+    assert not any("exit 0" in step for step in woken)
 
 
-def test_a_windowed_aggregation_killed_after_its_decision_counts_each_row_once(tmp_path):
-    strike("kill", "decide.after", "aggregate", "json", tmp_path)
+def test_a_windowed_aggregation_killed_after_its_decision_and_while_it_recovers_counts_each_row_once(tmp_path):
+    live(["kill@decide.after", "recovery@recovery.mid"], "aggregate", "json", tmp_path)
 
 
 def test_a_full_disk_is_told_and_costs_no_record_once_there_is_room(tmp_path):
-    strike("full", "out", "filter", "text", tmp_path)
+    live(["full@out"], "filter", "text", tmp_path)

@@ -1,52 +1,119 @@
-"""`make faults [ONLY=publish] [MINUTES=30] [SEED=7]`: strike, check, remember, report."""
+"""`make faults [ONLY=publish] [MINUTES=30] [SEED=7] [LIVES=2]`: strike, check, remember, report."""
 
 from __future__ import annotations
 
 import random
 import signal
 import sys
+import threading
 import time
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from scribengin.testing.faults.cases import run_case
-from scribengin.testing.faults.cells import Sample
-from scribengin.testing.faults.report import append_outcome, count_open, line_of, read_outcomes, write_report
+from scribengin.testing.faults.archive import prepare_archive
+from scribengin.testing.faults.cells import Sample, count_open
+from scribengin.testing.faults.drivers import Ended
+from scribengin.testing.faults.lives import run_life
+from scribengin.testing.faults.report import append_outcome, line_of, read_outcomes, write_report
+
+if TYPE_CHECKING:
+    from scribengin.testing.faults.outcomes import Life, Outcome
+
+_LOOK_S = 0.2
 
 
 @click.command()
-@click.option("--minutes", type=float, default=30.0, show_default=True, help="No case is begun after this time.")
-@click.option("--only", default="", help="Cells whose text holds this: publish, two@, parquet, kill@decide.before …")
-@click.option("--seed", type=int, help="Run the case with this seed again; an unknown one begins a row of new cases.")
+@click.option("--minutes", type=float, default=30.0, show_default=True, help="No life is begun after this time; one that runs goes on.")
+@click.option("--only", default="", help="Strikes whose text holds this: publish, two@, parquet, kill@decide.before tail …")
+@click.option("--seed", type=int, help="Live the life with this seed again; an unknown one begins a row of new lives.")
+@click.option("--lives", type=click.IntRange(1), default=1, show_default=True, help="How many at once.")
 @click.option("--limit", "limit_s", type=float, default=300.0, show_default=True, help="Seconds for each start of a run.")
+@click.option("--archive/--no-archive", default=True, help="First an archive of Spark's classes: a minute, once a folder; halves a start.")
 @click.option("--folder", type=click.Path(path_type=Path), default=Path(".scribengin-faults"), show_default=True)
-def main(*, minutes: float, only: str, seed: int | None, limit_s: float, folder: Path) -> None:
+def main(*, minutes: float, only: str, seed: int | None, lives: int, limit_s: float, archive: bool, folder: Path) -> None:
     """Strike real runs at their crash points and check every record; goes on where the last call ended."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(130))
-    outcomes = read_outcomes(folder)
-    again = [outcome.cell for outcome in outcomes if outcome.seed == seed]
-    deadline = time.monotonic() + minutes * 60
-    sample = Sample(outcomes, only)
-    begun = len(outcomes)
-    seed = seed if seed is not None else max((outcome.seed for outcome in outcomes), default=0) + 1
-    while time.monotonic() < deadline:
-        cell = again[-1] if again else sample.choose(random.Random(seed))
-        if cell is None:
-            raise click.UsageError(f"no cell has {only!r} in its text")
-        click.echo(f"  seed {seed}  {cell} …", err=True)
-        outcome = run_case(cell, seed, folder / "work" / f"{seed}-{len(outcomes)}", limit_s=limit_s)
-        append_outcome(folder, outcome)
-        outcomes.append(outcome)
-        sample.add(outcome)
-        click.echo(line_of(outcome))
-        write_report(folder, outcomes)
-        if again or not (count_open(outcomes) or only):
-            break
-        seed += 1
-    failed = sum(outcome.verdict == "failed" for outcome in outcomes[begun:])
-    click.echo(f"{len(outcomes) - begun} cases, {failed} failed; {count_open(outcomes)} seeds are open; {write_report(folder, outcomes)}")
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    signal.signal(signal.SIGINT, lambda *_: stop.set())
+    folder = folder.resolve()
+    try:
+        made = prepare_archive(folder, stop) if archive else None
+    except Ended:
+        sys.exit(130)
+    campaign = _Campaign(folder, only, limit_s, stop, made)
+    again = [outcome.life for outcome in campaign.outcomes if outcome.seed == seed]
+    first = seed if seed is not None else max((outcome.seed for outcome in campaign.outcomes), default=0) + 1
+    if again:
+        campaign.live_again(again[-1], first)
+    else:
+        campaign.go_on(first, deadline=time.monotonic() + minutes * 60, at_once=lives, once=bool(only))
+    if stop.is_set():
+        sys.exit(130)
+    failed = sum(outcome.verdict == "failed" for outcome in campaign.new)
+    click.echo(f"{len(campaign.new)} lives, {failed} failed; {count_open(campaign.outcomes)} seeds are open; {folder / 'report.md'}")
     sys.exit(1 if failed else 0)
+
+
+class _Campaign:
+    def __init__(self, folder: Path, only: str, limit_s: float, stop: threading.Event, archive: Path | None) -> None:
+        self.outcomes = read_outcomes(folder)
+        self.new: list[Outcome] = []
+        self._folder = folder
+        self._limit_s = limit_s
+        self._stop = stop
+        self._sample = Sample(self.outcomes, only)
+        self._archive = archive
+
+    def live_again(self, life: Life, seed: int) -> None:
+        """One life that was lived before."""
+        with ThreadPoolExecutor(1) as pool:
+            self._await({self._begin(pool, life, seed)})
+
+    def go_on(self, seed: int, *, deadline: float, at_once: int, once: bool) -> None:
+        """Lives of the sample until the deadline, or until nothing is open; `once`: also where nothing is."""
+        running: set[Future[Outcome]] = set()
+        with ThreadPoolExecutor(at_once) as pool:
+            while not self._stop.is_set():
+                wants_more = time.monotonic() < deadline and (once or count_open(self.outcomes))
+                if wants_more and len(running) < at_once:
+                    life = self._sample.choose(random.Random(seed))
+                    if life is None:
+                        raise click.UsageError("nothing to strike answers to --only")
+                    running.add(self._begin(pool, life, seed))
+                    seed += 1
+                elif running:
+                    for outcome in self._await(running):
+                        self._sample.add(outcome)
+                else:
+                    return
+
+    def _begin(self, pool: ThreadPoolExecutor, life: Life, seed: int) -> Future[Outcome]:
+        click.echo(f"  seed {seed}  {life} …", err=True)
+        work = self._folder / "work" / f"{seed}-{len(self.outcomes)}"
+        return pool.submit(run_life, life, seed, work, limit_s=self._limit_s, archive=self._archive, stop=self._stop)
+
+    def _await(self, running: set[Future[Outcome]]) -> list[Outcome]:
+        """Wait for one at least; what is over leaves the set, and is remembered and told."""
+        done: set[Future[Outcome]] = set()
+        while not done:  # in small steps: a signal is heard between them
+            done, _ = wait(running, timeout=_LOOK_S, return_when=FIRST_COMPLETED)
+        running -= done
+        ended = []
+        for future in done:
+            try:
+                outcome = future.result()
+            except Ended:
+                continue
+            append_outcome(self._folder, outcome)
+            self.outcomes.append(outcome)
+            self.new.append(outcome)
+            ended.append(outcome)
+            click.echo(line_of(outcome))
+            write_report(self._folder, self.outcomes)
+        return ended
 
 
 if __name__ == "__main__":

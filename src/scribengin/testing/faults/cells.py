@@ -1,24 +1,25 @@
-"""Which cells there are, which are open, and which comes next: a pairwise sample that goes on where it stopped.
+"""Which aims there are, which are open, and which lives come next: a sample that goes on where it stopped.
 
 Done is what issue 3 asks: each way to strike at each point once per format, three times where a Batch is published or recovered.
-Beyond that the sample seeks pairs that never met: a point with a kind of Query, a kind of Query with a format, and so on.
+Open ones come first; among them those whose pair with the kind of Query never met. When none is open, the sample goes on.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
 from scribengin.core.faults import POINTS
-from scribengin.testing.faults.cases import Cell
 from scribengin.testing.faults.flows import FORMATS, KINDS
+from scribengin.testing.faults.outcomes import Aim, Life
+from scribengin.testing.faults.ways import DECISIVE, is_soft
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Iterable, Iterator
 
-    from scribengin.testing.faults.cases import Outcome
+    from scribengin.testing.faults.outcomes import Outcome
 
 _PUBLISH = tuple(point for point in POINTS if point.startswith("publish."))
 _RECOVERY = tuple(point for point in POINTS if point.startswith("recovery."))
@@ -34,67 +35,128 @@ PLACES = {
     "edit": ("batch.entry", "stage.after", "decide.before", "decide.after", "publish.record.after"),
 }
 """Way to strike → where."""
-SPOTS = tuple((way, point) for way, points in PLACES.items() for point in points)
+AIMS = tuple(Aim(way, point) for way, points in PLACES.items() for point in points)
+STRIKES = 12
+"""In one life, at most; the kills that `recovery` needs come on top."""
 _OFTEN = 3
 
-Pair = tuple[str, str]
-Target = tuple[str, str, str]
-"""way, point, format"""
+Flow = tuple[str, str, bool]
+"""kind of Query, format, partitioned"""
+Target = tuple[Aim, str]
+"""aim, format"""
 
 
-def wanted(way: str, point: str) -> int:
-    """How many seeds a spot needs in each format."""
-    return _OFTEN if way == "recovery" or point in (*_PUBLISH, *_RECOVERY) else 1
+def wanted(aim: Aim) -> int:
+    """How many seeds an aim needs in each format."""
+    return _OFTEN if aim.way == "recovery" or aim.point in (*_PUBLISH, *_RECOVERY) else 1
 
 
-def all_cells(only: str = "") -> Iterator[Cell]:
-    """Every cell whose text holds `only` (`publish`, `two@`, `parquet`, …)."""
-    for (way, point), kind, format, partitioned in itertools.product(SPOTS, KINDS, FORMATS, (False, True)):
-        cell = Cell(way, point, kind, format, partitioned)
-        if only in str(cell):
-            yield cell
+def all_cells(only: str = "") -> Iterator[tuple[Aim, Flow]]:
+    """Every aim with every flow, where the text of both holds `only` (`publish`, `two@`, `kill@decide.after tail parquet`, …)."""
+    for aim, kind, format, partitioned in itertools.product(AIMS, KINDS, FORMATS, (False, True)):
+        if only in f"{aim} {kind} {format}{' partitioned' if partitioned else ''}":
+            yield aim, (kind, format, partitioned)
+
+
+def latest(outcomes: Iterable[Outcome]) -> dict[tuple[Life, int], Outcome]:
+    """The last outcome of each life and seed: one that was mended counts no more as failing."""
+    return {(outcome.life, outcome.seed): outcome for outcome in outcomes}
+
+
+def passed_seeds(outcomes: Iterable[Outcome]) -> defaultdict[Target, set[int]]:
+    """Target → the seeds that covered it."""
+    seeds: defaultdict[Target, set[int]] = defaultdict(set)
+    for outcome in latest(outcomes).values():
+        for aim in outcome.covered:
+            seeds[aim, outcome.life.format].add(outcome.seed)
+    return seeds
+
+
+def count_open(outcomes: Iterable[Outcome]) -> int:
+    """Seeds that are still to pass, over all aims and formats."""
+    passed = passed_seeds(outcomes)
+    return sum(max(0, wanted(aim) - len(passed[aim, format])) for aim in AIMS for format in FORMATS)
 
 
 class Sample:
     """What was tried so far, and what comes next."""
 
     def __init__(self, outcomes: Iterable[Outcome], only: str = "") -> None:
-        self._cells: dict[Target, list[Cell]] = {}
-        for cell in all_cells(only):
-            self._cells.setdefault(_target(cell), []).append(cell)
-        self._pairs: set[Pair] = set()
-        self._passed: Counter[Target] = Counter()
-        self._tried: Counter[Target | Cell] = Counter()
+        self._flows: defaultdict[Flow, list[Aim]] = defaultdict(list)
+        for aim, flow in all_cells(only):
+            self._flows[flow].append(aim)
+        self._lives: Counter[Flow] = Counter()
+        self._tried: Counter[Target] = Counter()
+        self._met: Counter[tuple[Aim, str | bool]] = Counter()
+        """pairs of an aim with a kind of Query, and with partitioned or not"""
+        self._outcomes: list[Outcome] = []
+        self._running: list[Life] = []
         for outcome in outcomes:
-            self.add(outcome)
+            self._note(outcome.life)
+            self._outcomes.append(outcome)
 
     def add(self, outcome: Outcome) -> None:
-        """Note a case that was run."""
-        target = _target(outcome.cell)
-        self._tried.update((target, outcome.cell))
-        if outcome.verdict in ("passed", "skipped"):
-            self._pairs.update(_pairs(outcome.cell))
-            self._passed[target] += 1
+        """A life that `choose` has given is over."""
+        self._running.remove(outcome.life)
+        self._outcomes.append(outcome)
 
-    def choose(self, rng: random.Random) -> Cell | None:
-        """The next cell: of an open target, one that makes most pairs meet; None where no cell answers to `only`.
+    def choose(self, rng: random.Random) -> Life | None:
+        """The next life, which counts as running until it is added; None where nothing answers to `only`.
 
         What failed, or was not reached, waits until the others had their turn.
         """
-        if not self._cells:
+        if not self._flows:
             return None
-        target = max(self._cells, key=lambda target: (self._is_open(target), -self._tried[target], rng.random()))
-        return max(self._cells[target], key=lambda cell: (len(_pairs(cell) - self._pairs), -self._tried[cell], rng.random()))
+        need = self._needs()
+        flow = max(self._flows, key=lambda flow: (self._gain(flow, need), -self._lives[flow], rng.random()))
+        life = Life(*flow, tuple(_arranged(self._aims_of(flow, need, rng), rng)))
+        self._note(life)
+        self._running.append(life)
+        return life
 
-    def _is_open(self, target: Target) -> bool:
-        way, point, _ = target
-        return self._passed[target] < wanted(way, point)
+    def _needs(self) -> Counter[Target]:
+        """Seeds that are open, running lives taken as passed."""
+        passed = passed_seeds(self._outcomes)
+        need = Counter({(aim, format): wanted(aim) - len(passed[aim, format]) for aim in AIMS for format in FORMATS})
+        need.subtract((aim, life.format) for life in self._running for aim in set(life.aims))
+        return need
+
+    def _gain(self, flow: Flow, need: Counter[Target]) -> int:
+        """Open aims that a life of this flow can take."""
+        return min(STRIKES, sum(need[aim, flow[1]] > 0 for aim in self._flows[flow]))
+
+    def _aims_of(self, flow: Flow, need: Counter[Target], rng: random.Random) -> list[Aim]:
+        kind, format, partitioned = flow
+
+        def rank(aim: Aim) -> tuple[bool, int, int, float]:
+            met = self._met[aim, kind] + self._met[aim, partitioned]
+            return need[aim, format] <= 0, self._tried[aim, format], met, rng.random()
+
+        best = sorted(self._flows[flow], key=rank)
+        if best[0].way == "full":  # a small disk is for the whole life
+            return best[:1]
+        best = [aim for aim in best if aim.way != "full"]
+        still = [aim for aim in best if need[aim, format] > 0]
+        return (still or best)[:STRIKES]
+
+    def _note(self, life: Life) -> None:
+        self._lives[life.kind, life.format, life.partitioned] += 1
+        for aim in set(life.aims):
+            self._tried[aim, life.format] += 1
+            self._met.update(((aim, life.kind), (aim, life.partitioned)))
 
 
-def _pairs(cell: Cell) -> set[Pair]:
-    values = (f"{cell.way}@{cell.point}", cell.kind, cell.format, f"partitioned {cell.partitioned}")
-    return set(itertools.combinations(values, 2))
-
-
-def _target(cell: Cell) -> Target:
-    return cell.way, cell.point, cell.format
+def _arranged(aims: list[Aim], rng: random.Random) -> Iterator[Aim]:
+    """In an order in which little is in vain: recoveries after a kill that leaves them work, takeovers one after the other."""
+    runs = [[aim for aim in aims if aim.way == way] for way in ("recovery", "two")]
+    if runs[0]:
+        kills = [aim for aim in aims if aim.way == "kill" and aim.point in DECISIVE]
+        first = kills[0] if kills else Aim("kill", rng.choice(DECISIVE))
+        aims = [aim for aim in aims if aim != first]
+        runs[0].insert(0, first)
+    single = [[aim] for aim in aims if aim.way not in ("recovery", "two") and not is_soft(aim)]
+    order = [run for run in (*runs, *single) if run]
+    rng.shuffle(order)
+    yield from (aim for aim in aims if is_soft(aim))
+    for run in order:
+        yield from run

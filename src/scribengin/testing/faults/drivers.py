@@ -17,7 +17,8 @@ import msgspec
 from scribengin.core.faults import VARIABLE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    import threading
+    from collections.abc import Callable, Mapping, Sequence
 
 Act = Literal["kill", "die", "enospc", "hold"]
 IN_CHILDREN = frozenset({"stage.before", "stage.mid_write", "stage.closed", "source.logged"})
@@ -27,6 +28,10 @@ _POLL_S = 0.02
 
 class Hung(Exception):
     """A process did not come to an end, or to its point, in time."""
+
+
+class Ended(Exception):
+    """The campaign is ended from outside."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,24 +56,25 @@ class Driver:
 
     process: subprocess.Popen[bytes]
     work: Path
-    strike: Strike | None
+    strikes: Sequence[Strike]
     limit_s: float
+    stop: threading.Event
     began: float = field(default_factory=time.monotonic)
 
     def wait(self) -> int:
         """Its exit status; negative, the signal that ended it. Deals the blow where it must come from outside. Raises Hung."""
         while (status := self.process.poll()) is None:
-            if self.strike is not None and self.strike.act == "kill" and self.is_struck:
+            if any(strike.act == "kill" and self.was_hit_by(strike) for strike in self.strikes):
                 self._kill_group()
             self._check_limit("end")
             time.sleep(_POLL_S)
         return status
 
-    def wait_until_struck(self) -> bool:
-        """Until the point is reached, or the process has ended: then False. Raises Hung."""
-        while not self.is_struck:
+    def wait_until_hit_by(self, strike: Strike) -> bool:
+        """Until its point is reached, or the process has ended: then False. Raises Hung."""
+        while not self.was_hit_by(strike):
             if self.process.poll() is not None:
-                return self.is_struck
+                return self.was_hit_by(strike)
             self._check_limit("reach its point")
             time.sleep(_POLL_S)
         return True
@@ -77,10 +83,9 @@ class Driver:
         """Wake what `hold` has put to sleep."""
         (self.work / "go").touch()
 
-    @property
-    def is_struck(self) -> bool:
-        """True when the point was reached."""
-        return self.strike is not None and (self.work / self.strike.point).exists()
+    def was_hit_by(self, strike: Strike) -> bool:
+        """True when its point was reached."""
+        return (self.work / strike.point).exists()
 
     @property
     def result(self) -> dict[str, Any]:
@@ -114,6 +119,8 @@ class Driver:
         self.process.wait()
 
     def _check_limit(self, what: str) -> None:
+        if self.stop.is_set():
+            raise Ended
         if time.monotonic() - self.began > self.limit_s:
             raise Hung(f"driver {self.process.pid} did not {what} in {self.limit_s:g} s: {self.explain()}")
 
@@ -128,29 +135,33 @@ class Driver:
 
 def start_run(
     flow: Path,
-    strike: Strike | None,
+    strikes: Sequence[Strike],
     work: Path,
     *,
     limit_s: float,
+    stop: threading.Event,
+    java: Mapping[str, str],
     state: Path | None = None,
     wrap: Callable[[Sequence[str]], list[str]] = list,
     path: Sequence[str] = (),
 ) -> Driver:
-    """Start `scribengin run FLOW --once`. `work` takes its output and the signs of its strike; `wrap` may put a command before it;
-    `path` goes before PYTHONPATH."""
+    """Start `scribengin run FLOW --once`. `work` takes its output and the signs of its strikes, of which each has a point of its own;
+    `wrap` may put a command before it; `path` goes before PYTHONPATH; `java` are settings of module `java`; `stop` raises Ended where it
+    is waited for."""
     work.mkdir(parents=True)
     command = [sys.executable, "-m", "scribengin.cli", "run", str(flow), "--once", "--json", "--progress", "off"]
-    command += ["--spark-master", "local[2,2]", "--spark-memory", "512m"]
+    command += ["--spark-master", "local[2,4]", "--spark-memory", "512m"]
     if state is not None:
         command += ["--state", str(state)]
-    environment = plain_environment(path)
-    if strike is not None:
-        environment[VARIABLE] = f"once={work},{strike.point}@{strike.nth}:{_act(strike, work)}"
+    environment = plain_environment(path) | dict(java)
+    if strikes:
+        acts = (f"{strike.point}@{strike.nth}:{_act(strike, work)}" for strike in strikes)
+        environment[VARIABLE] = ",".join([f"once={work}", *acts])
     with (work / "stdout").open("wb") as out, (work / "stderr").open("wb") as err:
         process = subprocess.Popen(
             wrap(command), cwd=flow.parent, stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=environment, start_new_session=True
         )
-    return Driver(process, work, strike, limit_s)
+    return Driver(process, work, tuple(strikes), limit_s, stop)
 
 
 def run_audit(

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -27,16 +26,15 @@ SLICE = timedelta(minutes=10)
 """of time that the records of one part spread over"""
 _START = datetime(2026, 1, 1, tzinfo=UTC)
 _LATE_FROM_PART, _LATE_BY, _LATE_EVERY = 3, timedelta(hours=5), 10
-_FAR = timedelta(hours=10)
-_CLOSER_PART = 90
+_FAR = timedelta(hours=1000)
+_CLOSER_PART = 5000
 """Parts that hold one record each, far in the future: they push the watermark over all others."""
 
 
 @dataclass(frozen=True, slots=True)
 class FlowKind:
-    """What makes one kind of Query. `parts` files of `rows` records, `max_files` a Batch."""
+    """What makes one kind of Query. Files of `rows` records each, `max_files` a Batch."""
 
-    parts: int
     rows: int
     max_files: int
     steps: str
@@ -50,7 +48,7 @@ class FlowKind:
 
 
 _TEXT = "line STRING"
-_STATELESS = FlowKind(8, 30, 2, "", "records", f"{SCHEMA}, ts TIMESTAMP")
+_STATELESS = FlowKind(30, 2, "", "records", f"{SCHEMA}, ts TIMESTAMP")
 _BY_WINDOW = """SELECT unix_seconds(window(ts, '10 minutes').start) AS at, bucket, count(*) AS n, sum(seq) AS total
       FROM records GROUP BY window(ts, '10 minutes'), bucket"""
 _KINDS = {
@@ -58,7 +56,6 @@ _KINDS = {
     "coins": _STATELESS,
     "filter": replace(_STATELESS, steps="  some: {from: records, filter: seq % 3 <> 0}\n", last="some"),
     "aggregate": FlowKind(
-        5,
         30,
         1,
         f"  windows:\n    from: records\n    sql: |\n      {_BY_WINDOW}\n",
@@ -68,7 +65,6 @@ _KINDS = {
         closers=2,
     ),
     "join": FlowKind(
-        5,
         30,
         1,
         "  labelled: {from: [records, labels], join: {key: [part, seq], time: {records: ts, labels: at}, within: 10m}}\n",
@@ -79,7 +75,6 @@ _KINDS = {
         closers=2,
     ),
     "dedupe": FlowKind(
-        5,
         30,
         1,
         "  once: {from: records, dedupe: {key: [part, seq], time: ts, within: 30m}}\n",
@@ -124,15 +119,17 @@ def tossed_line(row: dict):
 '''
 
 
-@dataclass(frozen=True)
+@dataclass
 class FaultFlow:
-    """One flow in `folder`: kind of Query, output format, with or without `partition_by`."""
+    """One flow in `folder`: kind of Query, output format, with or without `partition_by`. Its input grows while it lives."""
 
     folder: Path
     kind: str
     format: str
     partitioned: bool
     run: str = "run"
+    parts: int = 0
+    """input files that are there, closers aside"""
 
     @property
     def flow(self) -> Path:
@@ -155,17 +152,29 @@ class FaultFlow:
         return self.kind != "aggregate"
 
     def write(self) -> None:
-        """Flow file, steps and input."""
+        """Flow file, steps, and the folders of its input, which is empty: see `grow`."""
         self.folder.mkdir(parents=True, exist_ok=True)
         self.flow.write_text(self.text())
         line = "_as_line(row)" if self.partitioned else '{"line": _as_line(row)["line"]}'
         (self.folder / "steps.py").write_text(_STEPS.replace("LINE(row)", line))
-        encoder = msgspec.json.Encoder()
-        for part, rows in sorted(self._parts.items()):
-            _write(self.folder / "data" / f"part-{part:03}.jsonl", encoder.encode_lines(rows))
         if self._kind.labels:
-            for nth, rows in enumerate(self._labels()):
-                _write(self.folder / "labels" / f"part-{nth:03}.jsonl", encoder.encode_lines(rows))
+            self._add("labels", 0, [{"part": -1, "seq": 0, "label": "", "at": _START}])
+
+    def grow(self, batches: int) -> None:
+        """Lay down the input of so many Batches more. A part's labels come one part later than its records."""
+        for part in range(self.parts, self.parts + batches * self._kind.max_files):
+            self._add("data", part, self._part(part))
+            if self._kind.labels and part:
+                self._add("labels", part, self._labels(part - 1))
+        self.parts += batches * self._kind.max_files
+
+    def close(self) -> None:
+        """Lay down what ends the input: records that push the watermark over all others."""
+        for part in range(_CLOSER_PART, _CLOSER_PART + self._kind.closers):
+            self._add("data", part, self._part(part))
+        if self._kind.labels:
+            self._add("labels", self.parts, self._labels(self.parts - 1))
+            self._add("labels", self.parts + 1, [{"part": -1, "seq": 1, "label": "", "at": _START + _FAR}])
 
     def text(self, *, edited: bool = False) -> str:
         """The flow file. `edited`: with a further step, which changes the plan and not the result."""
@@ -193,12 +202,12 @@ class FaultFlow:
             text += f"  {sink}: {{from: done{branch}, type: files, path: out/{sink}, format: {self.format}{by}{together}}}\n"
         return text
 
-    def judge(self, *, ledger: dict[str, Any] | None = None) -> Findings:
-        """What is wrong with the outputs. `ledger` is the Query's `rows` as `run --json` tells them: its late rows must be the input's."""
+    def judge(self, *, ledger: dict[str, Any] | None = None, out: Path | None = None) -> Findings:
+        """What is wrong with the outputs. `ledger` is the Query's `rows` as `run --json` tells them: its late rows must be the input's.
+        `out`: where they are seen from this process, if elsewhere."""
+        out = out or self.out
         torn: list[str] = []
-        found = [
-            Found(f"{sink}/{each.group}", each.row) for sink in self.sinks for each in read_output(self.out / sink, self.format, torn=torn)
-        ]
+        found = [Found(f"{sink}/{each.group}", each.row) for sink in self.sinks for each in read_output(out / sink, self.format, torn=torn)]
         if self.kind == "aggregate":
             findings = compare_rows(self._windows(), [_window(each.row) for each in found])
         else:
@@ -219,7 +228,7 @@ class FaultFlow:
     @property
     def late(self) -> int:
         """Rows that come when the watermark has passed them."""
-        return sum(_is_late(row) for rows in self._parts.values() for row in rows) if self.kind in STATEFUL else 0
+        return sum(_is_late(row) for part in range(self.parts) for row in self._part(part)) if self.kind in STATEFUL else 0
 
     @property
     def _kind(self) -> FlowKind:
@@ -229,17 +238,14 @@ class FaultFlow:
     def _line_function(self) -> str:
         return "tossed_line" if self.kind == "coins" else "as_line"
 
-    @cached_property
-    def _parts(self) -> dict[int, list[dict[str, Any]]]:
-        """Part → its rows, in order."""
-        kind = self._kind
-        parts = {part: [self._row(part, seq) for seq in range(kind.rows)] for part in range(kind.parts)}
-        if self.kind == "dedupe":
-            for part in range(kind.parts - 1, 0, -1):
-                parts[part] += [row for row in parts[part - 1] if not _is_late(row)]
-        for part in range(_CLOSER_PART, _CLOSER_PART + kind.closers):
-            parts[part] = [self._row(part, 0)]
-        return parts
+    def _part(self, part: int) -> list[dict[str, Any]]:
+        """A file's rows, in order; for `dedupe` with those of the part before once more."""
+        if part >= _CLOSER_PART:
+            return [self._row(part, 0)]
+        rows = [self._row(part, seq) for seq in range(self._kind.rows)]
+        if self.kind == "dedupe" and part:
+            rows += [row for row in (self._row(part - 1, seq) for seq in range(self._kind.rows)) if not _is_late(row)]
+        return rows
 
     def _row(self, part: int, seq: int) -> dict[str, Any]:
         ts = _START + _FAR if part >= _CLOSER_PART else _START + part * SLICE + seq * SLICE / self._kind.rows
@@ -248,18 +254,23 @@ class FaultFlow:
         return make_record(Key(self.run, part, seq)) | {"ts": ts}
 
     def _timely(self) -> Iterator[dict[str, Any]]:
-        return (row for rows in self._parts.values() for row in rows if not _is_late(row))
+        parts = (*range(self.parts), *range(_CLOSER_PART, _CLOSER_PART + self._kind.closers))
+        return (row for part in parts for row in self._part(part) if not _is_late(row))
 
-    def _labels(self) -> Iterator[list[dict[str, Any]]]:
-        """A label for every second record, one part later than the record."""
-        kind = self._kind
-        for part in range(-1, kind.parts):
-            yield [
-                {"part": part, "seq": row["seq"], "label": _label(part, row["seq"]), "at": row["ts"] + timedelta(minutes=1)}
-                for row in self._parts.get(part, ())
-                if row["seq"] % 2 == 0
-            ] or [{"part": -1, "seq": 0, "label": "", "at": _START}]
-        yield [{"part": -1, "seq": 1, "label": "", "at": _START + _FAR}]
+    def _labels(self, part: int) -> list[dict[str, Any]]:
+        """A label for every second record of a part."""
+        return [
+            {"part": part, "seq": seq, "label": _label(part, seq), "at": self._row(part, seq)["ts"] + timedelta(minutes=1)}
+            for seq in range(0, self._kind.rows, 2)
+        ]
+
+    def _add(self, source: str, nth: int, rows: list[dict[str, Any]]) -> None:
+        """A file that is there at once, whole, as a driver that reads meanwhile must find it."""
+        folder = self.folder / source
+        folder.mkdir(exist_ok=True)
+        draft = folder / f".part-{nth:04}"
+        draft.write_bytes(msgspec.json.Encoder().encode_lines(rows))
+        draft.rename(folder / f"part-{nth:04}.jsonl")
 
     def _keys(self) -> set[Key]:
         keys = {Key(row["run"], row["part"], row["seq"]) for row in self._timely()}
@@ -291,8 +302,3 @@ def _label(part: Any, seq: Any) -> str:
 
 def _is_late(row: dict[str, Any]) -> bool:
     return bool(row["ts"] < _START + (row["part"] - 1) * SLICE) if row["part"] < _CLOSER_PART else False
-
-
-def _write(path: Path, data: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(data)

@@ -22,7 +22,7 @@ import msgspec
 from scribengin.testing.checker import visible_files
 from scribengin.testing.records import checksum
 
-_POLL_S = 0.03
+_POLL_S = 0.1
 _DATASET_EVERY = 10
 _FIELDS = ("run", "part", "seq", "body", "crc")
 

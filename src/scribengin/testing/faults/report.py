@@ -1,17 +1,17 @@
-"""What the campaign remembers (`outcomes.jsonl`, a case a line) and tells (`report.md`, written anew from all of it)."""
+"""What the campaign remembers (`outcomes.jsonl`, a life a line) and tells (`report.md`, written anew from all of it)."""
 
 from __future__ import annotations
 
 import statistics
-from collections import defaultdict
+from collections import Counter
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from scribengin.testing.faults.cases import Cell, Outcome
-from scribengin.testing.faults.cells import PLACES, wanted
+from scribengin.testing.faults.cells import AIMS, PLACES, count_open, latest, passed_seeds, wanted
 from scribengin.testing.faults.flows import FORMATS, KINDS
+from scribengin.testing.faults.outcomes import Aim, Life, Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,16 +21,20 @@ _MARKS = {"passed": "✓", "failed": "✗", "not reached": "–", "skipped": "sk
 
 
 def read_outcomes(folder: Path) -> list[Outcome]:
-    """All cases so far, oldest first."""
+    """All lives so far, oldest first."""
     file = folder / "outcomes.jsonl"
     if not file.exists():
         return []
     lines: list[dict[str, Any]] = [msgspec.json.decode(line) for line in file.read_bytes().splitlines() if line.endswith(b"}")]
-    return [Outcome(**{**line, "cell": Cell(**line["cell"])}) for line in lines]
+    return [Outcome(**{**line, "life": _life(line["life"])}) for line in lines]
+
+
+def _life(line: dict[str, Any]) -> Life:
+    return Life(**{**line, "aims": tuple(Aim(**aim) for aim in line["aims"])})
 
 
 def append_outcome(folder: Path, outcome: Outcome) -> None:
-    """Remember one case."""
+    """Remember one life."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "outcomes.jsonl").open("ab") as file:
         file.write(msgspec.json.encode(asdict(outcome)) + b"\n")
@@ -39,35 +43,27 @@ def append_outcome(folder: Path, outcome: Outcome) -> None:
 def write_report(folder: Path, outcomes: Sequence[Outcome]) -> Path:
     """Write `report.md`; returns its path."""
     path = folder / "report.md"
-    path.write_text("\n".join([*_summary(outcomes), *_table(outcomes), *_kinds(outcomes), *_failures(outcomes), *_cases(outcomes), ""]))
+    path.write_text("\n".join([*_summary(outcomes), *_table(outcomes), *_kinds(outcomes), *_failures(outcomes), *_lives(outcomes), ""]))
     return path
 
 
-def count_open(outcomes: Sequence[Outcome]) -> int:
-    """Seeds that are still to pass, over all ways, points and formats."""
-    passed = _passed(outcomes)
-    return sum(
-        max(0, wanted(way, point) - len(passed[way, point, format]))
-        for way, points in PLACES.items()
-        for point in points
-        for format in FORMATS
-    )
-
-
 def line_of(outcome: Outcome) -> str:
-    """A case in one line, for the terminal."""
+    """A life in one line, for the terminal."""
     what = "; ".join(outcome.wrong) or outcome.skipped
-    return f"{_MARKS[outcome.verdict]} seed {outcome.seed}  {outcome.cell}  {outcome.seconds:g} s" + (f"  {what}" if what else "")
+    count = f"{sum(outcome.reached)} of {len(outcome.reached)} strikes, {outcome.seconds:g} s"
+    return f"{_MARKS[outcome.verdict]} seed {outcome.seed}  {outcome.life}  {count}" + (f"  {what}" if what else "")
 
 
 def _summary(outcomes: Sequence[Outcome]) -> list[str]:
     verdicts = {verdict: sum(outcome.verdict == verdict for outcome in outcomes) for verdict in _MARKS}
     passed = [outcome for outcome in outcomes if outcome.verdict == "passed"]
     times = sorted(outcome.recovery_s for outcome in passed)
-    lines = ["# Faults", "", "Written by `make faults`; run a case again with `make faults SEED=…`.", ""]
+    lines = ["# Faults", "", "Written by `make faults`; live a life again with `make faults SEED=…`.", ""]
     lines.append(
-        f"{len(outcomes)} cases: {', '.join(f'{count} {verdict}' for verdict, count in verdicts.items() if count)}. "
-        f"Open: {count_open(outcomes)} seeds. {sum(outcome.rows for outcome in passed):,} rows checked; "
+        f"{len(outcomes)} lives: {', '.join(f'{count} {verdict}' for verdict, count in verdicts.items() if count)}. "
+        f"{sum(sum(outcome.reached) for outcome in outcomes):,} strikes. "
+        f"Open: {count_open(outcomes)} seeds of {sum(map(wanted, AIMS)) * len(FORMATS)}. "
+        f"{sum(outcome.rows for outcome in passed):,} rows checked; "
         f"foreign readers looked {sum(outcome.looks for outcome in passed):,} times."
     )
     if times:
@@ -79,25 +75,24 @@ def _summary(outcomes: Sequence[Outcome]) -> list[str]:
 
 
 def _table(outcomes: Sequence[Outcome]) -> list[str]:
-    passed, failed = _passed(outcomes), _failed(outcomes)
-    lines = ["## Covered and open", "", "Seeds that passed of those wanted; ✗ where one fails.", ""]
+    passed = passed_seeds(outcomes)
+    failed = {(aim, outcome.life.format) for outcome in latest(outcomes).values() if outcome.wrong for aim in outcome.life.aims}
+    lines = ["## Covered and open", "", "Seeds that passed of those wanted; ✗ where a life fails that was to strike there.", ""]
     lines += [f"| way | point | {' | '.join(FORMATS)} |", f"|---|---|{'---|' * len(FORMATS)}"]
-    for way, points in PLACES.items():
-        for point in points:
-            marks = []
-            for format in FORMATS:
-                found = len(passed[way, point, format])
-                text = f"{found}/{wanted(way, point)}" if found else "open"
-                marks.append(text + (" ✗" if failed[way, point, format] else ""))
-            lines.append(f"| {way} | {point} | {' | '.join(marks)} |")
+    for aim in AIMS:
+        marks = []
+        for format in FORMATS:
+            found = len(passed[aim, format])
+            marks.append((f"{found}/{wanted(aim)}" if found else "open") + (" ✗" if (aim, format) in failed else ""))
+        lines.append(f"| {aim.way} | {aim.point} | {' | '.join(marks)} |")
     return [*lines, ""]
 
 
 def _kinds(outcomes: Sequence[Outcome]) -> list[str]:
-    lines = ["## Kinds of Query", "", "Cases that passed.", "", f"| | {' | '.join(PLACES)} |", f"|---|{'---|' * len(PLACES)}"]
+    lines = ["## Kinds of Query", "", "Strikes in lives that passed.", "", f"| | {' | '.join(PLACES)} |", f"|---|{'---|' * len(PLACES)}"]
     for kind in KINDS:
-        counts = [sum(o.verdict == "passed" and o.cell.kind == kind and o.cell.way == way for o in outcomes) for way in PLACES]
-        lines.append(f"| {kind} | {' | '.join(map(str, counts))} |")
+        counts = Counter(aim.way for outcome in outcomes if outcome.life.kind == kind for aim in outcome.covered)
+        lines.append(f"| {kind} | {' | '.join(str(counts[way]) for way in PLACES)} |")
     return [*lines, ""]
 
 
@@ -107,39 +102,18 @@ def _failures(outcomes: Sequence[Outcome]) -> list[str]:
         return ["## Failing seeds", "", "None.", ""]
     lines = ["## Failing seeds", ""]
     for outcome in failed:
-        lines += [f"- seed {outcome.seed}, {outcome.cell}: {_short('; '.join(outcome.wrong))}"]
+        lines += [f"- seed {outcome.seed}, {outcome.life}: {_short('; '.join(outcome.wrong))}"]
         lines += [f"  - {_short(step)}" for step in outcome.schedule]
     return [*lines, ""]
 
 
-def _cases(outcomes: Sequence[Outcome]) -> list[str]:
-    lines = ["## Cases", "", "| seed | cell | verdict | rows | looks | recovery s | schedule |", "|---|---|---|---|---|---|---|"]
+def _lives(outcomes: Sequence[Outcome]) -> list[str]:
+    lines = ["## Lives", "", "| seed | life | verdict | strikes | rows | looks | recovery s | seconds | schedule |", f"|{'---|' * 9}"]
     for outcome in outcomes:
         schedule = "; ".join(_short(step) for step in outcome.schedule).replace("|", "/")
-        figures = f"{outcome.rows} | {outcome.looks} | {outcome.recovery_s:g}"
-        lines.append(f"| {outcome.seed} | {outcome.cell} | {outcome.verdict} | {figures} | {schedule} |")
+        figures = f"{outcome.rows} | {outcome.looks} | {outcome.recovery_s:g} | {outcome.seconds:g}"
+        lines.append(f"| {outcome.seed} | {outcome.life} | {outcome.verdict} | {sum(outcome.reached)} | {figures} | {schedule} |")
     return lines
-
-
-def latest(outcomes: Sequence[Outcome]) -> dict[tuple[Cell, int], Outcome]:
-    """The last outcome of each cell and seed: one that was mended counts no more as failing."""
-    return {(outcome.cell, outcome.seed): outcome for outcome in outcomes}
-
-
-def _passed(outcomes: Sequence[Outcome]) -> defaultdict[tuple[str, str, str], set[int]]:
-    return _seeds(outcomes, "passed")
-
-
-def _failed(outcomes: Sequence[Outcome]) -> defaultdict[tuple[str, str, str], set[int]]:
-    return _seeds(outcomes, "failed")
-
-
-def _seeds(outcomes: Sequence[Outcome], verdict: str) -> defaultdict[tuple[str, str, str], set[int]]:
-    seeds: defaultdict[tuple[str, str, str], set[int]] = defaultdict(set)
-    for outcome in latest(outcomes).values():
-        if outcome.verdict == verdict:
-            seeds[outcome.cell.way, outcome.cell.point, outcome.cell.format].add(outcome.seed)
-    return seeds
 
 
 def _short(text: str) -> str:

@@ -1,0 +1,45 @@
+"""One life of a flow: struck again and again, brought through at the end, and judged as a whole.
+
+Everything that a seed decides is decided by `random.Random`, seeded with it and the strike's place in the life: the same life and seed
+give the same schedule.
+"""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from scribengin.testing.faults.drivers import Hung
+from scribengin.testing.faults.flows import FaultFlow
+from scribengin.testing.faults.outcomes import Life, Outcome
+from scribengin.testing.faults.running import RunningLife
+from scribengin.testing.faults.ways import strike_all
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def run_life(
+    life: Life, seed: int, folder: Path, *, limit_s: float = 300.0, archive: Path | None = None, stop: threading.Event | None = None
+) -> Outcome:
+    """Run it in `folder`, which is made anew, and removed unless the life fails. `limit_s` is for each start.
+
+    Raises Ended when `stop` is set; no process is left then.
+    """
+    outcome = Outcome(life, seed, [False] * len(life.aims))
+    began = time.monotonic()
+    shutil.rmtree(folder, ignore_errors=True)  # of a life that was ended from outside
+    with ExitStack() as stack:
+        flow = FaultFlow(folder.resolve(), life.kind, life.format, life.partitioned)
+        running = RunningLife(flow, outcome, stack, limit_s, archive, stop or threading.Event())
+        try:
+            running.run(strike_all)
+        except Hung as error:
+            outcome.wrong.append(str(error))
+    outcome.seconds = round(time.monotonic() - began, 1)
+    if outcome.verdict != "failed":
+        shutil.rmtree(folder, ignore_errors=True)
+    return outcome

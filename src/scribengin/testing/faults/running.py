@@ -1,0 +1,160 @@
+"""A flow that lives under strikes: its starts, its growing input, its end, and what is found then."""
+
+from __future__ import annotations
+
+import random
+import time
+from typing import TYPE_CHECKING, Any
+
+from scribengin.testing.faults.drivers import Driver, Strike, run_audit, start_run
+from scribengin.testing.faults.java import java_settings
+from scribengin.testing.faults.reader import start_reader
+from scribengin.testing.faults.small_disk import SmallDisk, no_small_disk
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Callable, Sequence
+    from contextlib import ExitStack
+    from pathlib import Path
+
+    from scribengin.testing.checker import Findings
+    from scribengin.testing.faults.flows import FaultFlow
+    from scribengin.testing.faults.outcomes import Aim, Outcome
+    from scribengin.testing.faults.reader import ReaderProcess
+
+_SMALL_CHUNK = "from scribengin.core import numbered_log\n\nnumbered_log.CHUNK = 2\n"
+_MAX_RESTARTS = 3
+
+
+class RunningLife:
+    """What the ways of striking work with: the flow, its starts, and where its state is."""
+
+    def __init__(
+        self, flow: FaultFlow, outcome: Outcome, stack: ExitStack, limit_s: float, archive: Path | None, stop: threading.Event
+    ) -> None:
+        self.flow = flow
+        self.outcome = outcome
+        self.disk: SmallDisk | None = None
+        self.state = flow.folder / ".scribengin"
+        """the state folder that the next start uses"""
+        self._stack = stack
+        self._limit_s = limit_s
+        self._java = java_settings(archive)
+        self._stop = stop
+        self._starts = 0
+        self._path: list[str] = []
+        self._edited = False
+
+    def run(self, strike_all: Callable[[RunningLife], None]) -> None:
+        """The whole life; `strike_all` is what happens before its end."""
+        aims = self.outcome.life.aims
+        self.flow.write()
+        if any(aim.point.startswith("fold.") for aim in aims):
+            self._fold_early()
+        if aims[0].way == "full":
+            if reason := no_small_disk():
+                self.outcome.skipped = reason
+                return
+            self.disk = self._stack.enter_context(SmallDisk(self._small_folder(aims[0]), "24k" if aims[0].point == "out" else "8k"))
+        readers = [start_reader(self._seen(sink), self.flow.format, records=self.flow.has_records) for sink in self.flow.sinks]
+        try:
+            self.flow.grow(1)
+            strike_all(self)
+            self.flow.close()
+            result = self._finish()
+        finally:
+            self._end(readers)
+        if result is not None:
+            self._judge(result)
+
+    def random(self, place: int) -> random.Random:
+        """What the seed says of the aim at this place."""
+        return random.Random(f"{self.outcome.seed}/{place}")
+
+    def start(self, strikes: Sequence[Strike] = (), *, state: Path | None = None) -> Driver:
+        """A run, with input enough for its strikes; ended with the life, at the latest."""
+        self._starts += 1
+        batches = max((4 if strike.point.startswith("fold.") else strike.nth for strike in strikes), default=0)
+        self.flow.grow(batches)
+        self.outcome.schedule.append(" and ".join(map(str, strikes)) or "undisturbed")
+        work = self.flow.folder / "starts" / f"{self._starts}"
+        driver = start_run(
+            self.flow.flow,
+            strikes,
+            work,
+            limit_s=self._limit_s,
+            stop=self._stop,
+            java=self._java,
+            state=state or self.state,
+            wrap=self._wrap,
+            path=self._path,
+        )
+        return self._stack.enter_context(driver)
+
+    def note(self, text: str) -> None:
+        """Add to what the schedule says of the last start."""
+        self.outcome.schedule[-1] += f" → {text}"
+
+    def edit(self) -> None:
+        """Another plan of the same result: a step comes, or goes."""
+        self._edited = not self._edited
+        self.flow.flow.write_text(self.flow.text(edited=self._edited))
+        self.note("the flow is edited")
+
+    @property
+    def tier_folder(self) -> Path:
+        """Where the lock is."""
+        return self.state / "struck" / "main"
+
+    # --- the end ---
+
+    def _finish(self) -> dict[str, Any] | None:
+        """Start it again until it is through; what it then says, or None where it never was."""
+        for _ in range(_MAX_RESTARTS):
+            driver = self.start()
+            status = driver.wait()
+            self.outcome.recovery_s = round(time.monotonic() - driver.began, 1)
+            self.note(f"exit {status}")
+            if status == 0:
+                result: dict[str, Any] = driver.result["result"]
+                return result
+            self.outcome.wrong.append(f"an undisturbed start ended with {status}: {driver.explain()}")
+        return None
+
+    def _judge(self, result: dict[str, Any]) -> None:
+        (query,) = result["queries"]
+        if not result["ledger"]["balanced"]:
+            self.outcome.wrong += result["ledger"]["violations"]
+        findings: Findings = self.flow.judge(ledger=query["rows"], out=self._seen(""))
+        if findings:
+            self.outcome.wrong.append(str(findings))
+        self.outcome.rows = query["rows"]["out"]
+        status, wrong = run_audit(self.flow.flow, state=self.state, wrap=self._wrap, path=self._path)
+        if status:
+            self.outcome.wrong.append(f"audit exits with {status}: {wrong}")
+
+    def _end(self, readers: list[ReaderProcess]) -> None:
+        for reader in readers:
+            sight = reader.finish()
+            self.outcome.looks += sight.looks
+            self.outcome.wrong += [f"a foreign reader: {text}" for text in sight.wrong]
+
+    # --- the ground ---
+
+    def _small_folder(self, aim: Aim) -> Path:
+        name = "both" if self.flow.kind == "coins" else "kept"
+        return self.flow.out if aim.point == "out" else self.tier_folder / name / "decisions"
+
+    def _seen(self, sink: str) -> Path:
+        folder = self.flow.out / sink
+        return folder if self.disk is None else self.disk.seen(folder)
+
+    def _wrap(self, command: Sequence[str]) -> list[str]:
+        return list(command) if self.disk is None else self.disk.wrap(command, self.flow.folder)
+
+    def _fold_early(self) -> None:
+        """Logs fold after two records each, not after a thousand: in every Python process of the run."""
+        folder = self.flow.folder / "site"
+        folder.mkdir()
+        (folder / "sitecustomize.py").write_text(_SMALL_CHUNK)
+        self._path = [str(folder)]
