@@ -51,6 +51,7 @@ def main(*, minutes: float, only: str, seed: int | None, lives: int, limit_s: fl
     else:
         campaign.go_on(first, deadline=time.monotonic() + minutes * 60, at_once=lives, once=bool(only))
     if stop.is_set():
+        click.echo("ended by a signal; the lives that ran are not counted", err=True)
         sys.exit(130)
     failed = sum(outcome.verdict == "failed" for outcome in campaign.new)
     click.echo(f"{len(campaign.new)} lives, {failed} failed; {count_open(campaign.outcomes)} seeds are open; {folder / 'report.md'}")
