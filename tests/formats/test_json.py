@@ -311,3 +311,18 @@ def test_one_bad_line_among_many_costs_no_other() -> None:
     found = JsonDecoder(parse_schema("a BIGINT")).rows(LineBlock("f", b"\n".join(lines)))
     assert [row["a"] for row in found.rows] == [n for n in range(1000) if n != 500]
     assert [bad.ordinal for bad in found.bad] == [500]
+
+
+@pytest.mark.parametrize("bad", [1, 2, 8, 9, 40])
+def test_bad_lines_cost_their_neighbours_nothing_however_many_there_are(bad: int) -> None:
+    kinds = [b'{"a":"no number"}', b'{"a":', b'{"a":1}{"a":2}', b'{"a":"\xff"}', b"", b"[]", b'{"a":1', b'{"a":\t\x01}']
+    lines = [b'{"a":%d,"t":"2026-01-01T00:00:00Z"}' % number for number in range(500)]
+    places = [number * 500 // bad for number in range(bad)]
+    for number, place in enumerate(places):
+        lines[place] = kinds[number % len(kinds)]
+    data = b"\n".join(lines) + b"\n"
+    schema = parse_schema("a BIGINT, t TIMESTAMP")
+    assert_agreement(schema, data)
+    found = JsonDecoder(schema).rows(LineBlock("f", data))
+    assert [row["a"] for row in found.rows] == list(found.ordinals) == [n for n in range(500) if n not in places]
+    assert [each.ordinal for each in found.bad] == [place for place in places if lines[place]]

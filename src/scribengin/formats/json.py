@@ -1,7 +1,7 @@
 """JSON lines by the parse contract: the reference of what a record is, and what is dead.
 
-One pass of msgspec over a piece of a block is the normal way. A piece in which anything is wrong is taken again some lines at a
-time, and only those that fail line by line: a bad record costs its neighbours nothing but a little time. `rows`, `structs` and
+One pass of msgspec over a piece of a block is the normal way. A piece in which anything is wrong is taken again around the line at
+which msgspec stopped, or else some lines at a time: a bad record costs its neighbours nothing but a little time. `rows`, `structs` and
 `columns` agree on every input: all check by the types that `json_types` makes of the Schema.
 """
 
@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     from scribengin.formats.json_shapes import Shape
 
 _LINES = 64
-"""lines that are tried together after their piece failed"""
+"""lines that are tried together where a piece has failed for a reason without a place, or has many bad lines"""
+_BAD_LINES = 8
+"""bad lines of a piece around which the others are taken in one go"""
 _BLANK = b" \t\r"
 _PLAIN_NAME = re.compile(r'[^"\\\x00-\x1f]*\Z')
 """names that a Struct's field can have"""
@@ -101,21 +103,47 @@ def _decoded(shape: Shape, block: Block) -> Decoded:
     if isinstance(block, DamageBlock):
         return [], [], block.bad(), 0
     assert isinstance(block, LineBlock)
-    parts = [_piece(shape, first, piece) for first, piece in pieces(block.data)]
+    return _joined([_piece(shape, first, piece) for first, piece in pieces(block.data)], 0)
+
+
+def _joined(parts: list[Decoded], first: int) -> Decoded:
+    """Parts that follow each other; `first` is the ordinal of their first line."""
     if len(parts) == 1:
         return parts[0]
     records = [record for part in parts for record in part[0]]
     bad, skipped = [each for part in parts for each in part[2]], sum(part[3] for part in parts)
-    ordinals = range(len(records)) if not bad and not skipped else [ordinal for part in parts for ordinal in part[1]]
+    ordinals = range(first, first + len(records)) if not bad and not skipped else [ordinal for part in parts for ordinal in part[1]]
     return records, ordinals, bad, skipped
 
 
 def _piece(shape: Shape, first: int, piece: bytes) -> Decoded:
     """The records of whole lines, of which the first has the ordinal `first`."""
     records = shape.whole(piece)
-    if records is not None:
+    if isinstance(records, list):
         return records, range(first, first + len(records)), [], 0
-    return _some_at_a_time(shape, lines_of(piece), first)
+    return _around_the_bad(shape, lines_of(piece), first, records)
+
+
+def _around_the_bad(shape: Shape, lines: Sequence[bytes], first: int, bad: int | None) -> Decoded:
+    """The lines before and behind line `bad` each in one go, and that line alone; where there are many such, some at a time."""
+    parts: list[Decoded] = []
+    start = 0
+    while bad is not None and start + bad < len(lines) and len(parts) < 2 * _BAD_LINES:
+        parts += [_lines_before(shape, lines[start : start + bad], first + start), _alone(shape, lines[start + bad], first + start + bad)]
+        start += bad + 1
+        rest = shape.whole(b"\n".join(lines[start:]))
+        if isinstance(rest, list) and len(rest) == len(lines) - start:
+            parts.append((rest, range(first + start, first + len(lines)), [], 0))
+            return _joined(parts, first)
+        bad = rest if isinstance(rest, int) else None
+    return _joined([*parts, _some_at_a_time(shape, lines[start:], first + start)], first)
+
+
+def _lines_before(shape: Shape, lines: Sequence[bytes], first: int) -> Decoded:
+    records = shape.whole(b"\n".join(lines))
+    if isinstance(records, list) and len(records) == len(lines):
+        return records, range(first, first + len(lines)), [], 0
+    return _some_at_a_time(shape, lines, first)
 
 
 def _some_at_a_time(shape: Shape, lines: Sequence[bytes], first: int) -> Decoded:
@@ -127,21 +155,27 @@ def _some_at_a_time(shape: Shape, lines: Sequence[bytes], first: int) -> Decoded
     for start in range(0, len(lines), _LINES):
         some = lines[start : start + _LINES]
         whole = shape.whole(b"\n".join(some))
-        if whole is not None and len(whole) == len(some):
+        if isinstance(whole, list) and len(whole) == len(some):
             records += whole
             ordinals += range(first + start, first + start + len(some))
             continue
         for ordinal, line in enumerate(some, first + start):
-            if not line.strip(_BLANK):
-                skipped += 1
-                continue
-            try:
-                line.decode()
-                records.append(shape.line(line))
-                ordinals.append(ordinal)
-            except REFUSED as error:
-                bad.append(_bad(shape.schema, ordinal, error))
+            one, at, wrong, blank = _alone(shape, line, ordinal)
+            records += one
+            ordinals += at
+            bad += wrong
+            skipped += blank
     return records, ordinals, bad, skipped
+
+
+def _alone(shape: Shape, line: bytes, ordinal: int) -> Decoded:
+    if not line.strip(_BLANK):
+        return [], [], [], 1
+    try:
+        line.decode()
+        return [shape.line(line)], [ordinal], [], 0
+    except REFUSED as error:
+        return [], [], [_bad(shape.schema, ordinal, error)], 0
 
 
 def _bad(schema: Schema, ordinal: int, error: Exception) -> Bad:

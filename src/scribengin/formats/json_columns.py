@@ -39,7 +39,7 @@ class QuickColumns:
         import pyarrow as pa
 
         records = decode_whole(self._decoder, data)
-        if records is None:
+        if not isinstance(records, list):
             return None
         arrays = []
         for column, array in zip(self._columns, self._arrays, strict=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -37,15 +38,29 @@ def lines_of(piece: bytes) -> list[bytes]:
     return lines
 
 
-def decode_whole(decoder: msgspec.json.Decoder[Any], data: bytes) -> list[Any] | None:
-    """The records of `data` if all is well and each line holds exactly one; else None."""
+def decode_whole(decoder: msgspec.json.Decoder[Any], data: bytes) -> list[Any] | int | None:
+    """The records of `data` if all is well and each line holds exactly one; else the index of the line that msgspec stopped at, or
+    None where that is not known."""
     if not data.isascii() and not _is_utf8(data):  # msgspec does not look into what it drops
         return None
     try:
         records = decoder.decode_lines(data)
-    except REFUSED:
-        return None
+    except REFUSED as error:
+        return _stopped_at(str(error), data)
     return records if _one_a_line(data, len(records)) else None
+
+
+_RECORD = re.compile(r" - at `(?:key` in `)?\$\[(\d+)\]")
+_BYTE = re.compile(r"\(byte (\d+)\)\Z")
+
+
+def _stopped_at(error: str, data: bytes) -> int | None:
+    """What msgspec's words say: the record's index (each line before it held one), or the byte."""
+    if found := _RECORD.search(error):
+        return int(found[1])
+    if found := _BYTE.search(error):
+        return data.count(b"\n", 0, int(found[1]))
+    return None
 
 
 def _is_utf8(data: bytes) -> bool:

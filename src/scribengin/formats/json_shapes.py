@@ -22,8 +22,9 @@ class Shape(Protocol):
 
     schema: Schema
 
-    def whole(self, data: bytes) -> list[Any] | None:
-        """The records of `data`, one a line, or None if anything at all is wrong or odd."""
+    def whole(self, data: bytes) -> list[Any] | int | None:
+        """The records of `data`, one a line; if anything at all is wrong or odd, the index of that line, or None where it is not
+        known."""
 
     def line(self, line: bytes) -> Any:
         """The record of one line. Raises MisfitError and what msgspec raises."""
@@ -40,11 +41,11 @@ class Dicts:
         self._mends = [(field.name, mend) for field in others if (mend := field_mender(field)) is not None]
         self._mend_row = mend_object(schema.fields)
 
-    def whole(self, data: bytes) -> list[dict[str, Any]] | None:
-        """The rows of `data`, or None."""
-        rows: list[dict[str, Any]] | None = decode_whole(self._decoder, data)
-        if rows is None:
-            return None
+    def whole(self, data: bytes) -> list[dict[str, Any]] | int | None:
+        """The rows of `data`, or where not."""
+        rows = decode_whole(self._decoder, data)
+        if not isinstance(rows, list):
+            return rows
         width = len(self.schema.fields)
         if sum(map(len, rows)) != width * len(rows):
             for row in rows:
@@ -77,12 +78,14 @@ class FlatStructs:
         columns = [field.name for field in schema.fields if field.type.name == "TIMESTAMP"]
         self._times = [(attribute(schema, column), column) for column in columns]
         zones = ", ".join(f"{{struct.{field}.tzinfo for struct in structs}}" for field, _ in self._times)
+        some = ", ".join(f"{{struct.{field}.tzinfo for struct in structs if struct.{field} is not None}}" for field, _ in self._times)
         self._zones: Callable[[list[Any]], set[Any]] = eval(f"lambda structs: set().union({zones})")
+        self._zones_of_some: Callable[[list[Any]], set[Any]] = eval(f"lambda structs: set().union({some})")
 
-    def whole(self, data: bytes) -> list[Any] | None:
-        """The Structs of `data`, or None."""
-        structs: list[Any] | None = decode_whole(self._decoder, data)
-        if structs is None or self._all_utc(structs):
+    def whole(self, data: bytes) -> list[Any] | int | None:
+        """The Structs of `data`, or where not."""
+        structs = decode_whole(self._decoder, data)
+        if not isinstance(structs, list) or self._all_utc(structs):
             return structs
         try:
             for struct in structs:
@@ -101,7 +104,7 @@ class FlatStructs:
         try:
             return self._zones(structs) <= _UTC
         except AttributeError:  # a null
-            return False
+            return self._zones_of_some(structs) <= _UTC
 
     def _mend(self, struct: Any) -> None:
         for field, column in self._times:

@@ -161,6 +161,7 @@ class Stage:
             counts.out += len(chunk)
             if len(chunk):
                 self._feed(ref_node, chunk)
+            del chunk  # its memory, still in the cache, is what the next block is decoded into
             yield from self._drain()
             sequence += size
 

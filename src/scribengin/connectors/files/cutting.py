@@ -92,8 +92,9 @@ class Cutter:
                 yield self._too_long(long, line)
                 long, data, line = None, data[end:], line and line + 1
             end = self._end(data)
-            yield from self._blocks(data[:end], offset, line)
-            line = line and line + count_lines(data[:end])
+            whole = data[:end]
+            yield from self._blocks(whole, offset, line)
+            line = line and line + count_lines(whole)
             rest, offset = data[end:], offset + end
             while len(rest) > self.max_record and (end := rest.find(b"\n") + 1):  # a CSV quote that is never closed
                 end += self._end(rest[end:])

@@ -115,7 +115,8 @@ class FilesSource:
             start, finder = 0, None
             chunks = read_compressed(file, compression)
         else:
-            start, finder = range_start(file, piece.start, piece.end), LineFinder(path)
+            start = range_start(file, piece.start, piece.end)
+            finder = LineFinder(path) if start else None  # from the start of a file lines are counted on the way
             chunks = read_range(file, start, piece.end, piece.size) if start < piece.end else iter(())
         max_record = self._options["max_record"]
         if self._format == "csv":
