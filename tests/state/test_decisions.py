@@ -1,6 +1,7 @@
 import gzip
 import json
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,23 @@ def test_other_input_is_refused_and_a_newer_term_fences(tmp_path: Path) -> None:
     with pytest.raises(FencedError, match="under term 2; this is term 1"):
         decisions.decide(decision(1, term=1))
     assert decisions.read(1) is None
+
+
+def test_a_decision_that_an_older_driver_made_before_an_edit_stands_when_its_input_is_the_same(tmp_path: Path) -> None:
+    decisions = Decisions(tmp_path)
+    before, after = decision(0, term=1, plan="p1"), decision(0, term=2, plan="p2")
+
+    def over(n: int) -> Callable[[str], str]:
+        return lambda plan: input_hash(after.batch, after.sources, {"s": [stream(n)]}, plan)
+
+    decisions.decide(before)
+    assert decisions.decide(after, hash_under=over(0)) == before
+    with pytest.raises(StateError, match="over other input"):
+        decisions.decide(after, hash_under=over(1))
+    with pytest.raises(StateError, match="over other input"):
+        decisions.decide(replace(after, batch=replace(after.batch, term=1)), hash_under=over(0))
+    with pytest.raises(StateError, match="over other input"):
+        decisions.decide(replace(after, batch=replace(after.batch, lineage="l2")), hash_under=over(0))
 
 
 def test_a_gap_is_refused(tmp_path: Path) -> None:

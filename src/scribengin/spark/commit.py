@@ -100,7 +100,7 @@ class BatchRunner:
         faults.reached("stage.after")
         decide = time.perf_counter()
         self.lease.check()
-        decision = self.decisions.decide(decision)
+        decision = self.decisions.decide(decision, hash_under=lambda plan: input_hash(batch, ranges, streams, plan))
         publish = time.perf_counter()
         self._publish(decision)
         self._last = decision

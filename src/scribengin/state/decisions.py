@@ -16,7 +16,7 @@ from scribengin.state.contract import Counts, DeadSegment, Decision, SourceRange
 from scribengin.state.totals import Totals
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from scribengin.connectors.contract import SourceStream
@@ -31,18 +31,20 @@ class Decisions:
         self.folder = folder
         self._log = NumberedLog(folder, "decision")
 
-    def decide(self, decision: Decision) -> Decision:
+    def decide(self, decision: Decision, *, hash_under: Callable[[str], str] | None = None) -> Decision:
         """Write the Batch's decision durably if there is none; returns the one that stands there, to be published.
 
-        An earlier one stands, whatever its Term, when it was made over the same input. Raises FencedError where a newer Term has decided
-        otherwise, StateError where the numbers leave a gap or the input differs.
+        An earlier one stands, whatever its Term, when it was made over the same input. So does one of an older driver that woke late,
+        with the plan before an edit: `hash_under` gives this Batch's input hash under another plan. Raises FencedError where a newer
+        Term has decided otherwise, StateError where the numbers leave a gap or the input differs.
         """
         number = decision.batch.number
         self._check_order(decision)
         faults.reached("decide.before")
         stored = decision_from_json(self._log.put(number, decision_as_json(decision)))
         faults.reached("decide.after")
-        if stored.batch.lineage != decision.batch.lineage or stored.input_hash != decision.input_hash:
+        same_input = (decision.input_hash, self._before_edit(stored, decision, hash_under))
+        if stored.batch.lineage != decision.batch.lineage or stored.input_hash not in same_input:
             kind = FencedError if stored.batch.term > decision.batch.term else StateError
             raise kind(
                 f"batch {number} of {decision.batch.query} was decided over other input at {stored.decided_at}, "
@@ -107,6 +109,11 @@ class Decisions:
     def drop_letters(self, through: int) -> None:
         """Forget the names of pruned Batches' letters, up to number `through`: they are deleted."""
         self._log.drop_rests(through)
+
+    @staticmethod
+    def _before_edit(stored: Decision, decision: Decision, hash_under: Callable[[str], str] | None) -> str | None:
+        """The input hash that `stored` must have to stand although the plan is another; None where it cannot."""
+        return hash_under(stored.plan) if hash_under is not None and stored.batch.term < decision.batch.term else None
 
     def _check_order(self, decision: Decision) -> None:
         before = self.read(decision.batch.number - 1)
