@@ -151,10 +151,12 @@ class QueryRun:
         session = self.spark.newSession()
         self.spark.sparkContext.setLocalProperty("spark.scheduler.pool", self.parts.query.name)
         compiler = Compiler(session, self.parts)
-        reports = new_reports(session)
-        compiled = compiler.compile(streaming_inputs(session, self.parts, self.limits, self.static), reports)
-        check_streaming(session, compiled, self.parts)
         stateful = self.parts.query.stateful
+        compiled = reports = None
+        if stateful:  # a stateless one is compiled for each Batch; Spark has analysed both before the run
+            reports = new_reports(session)
+            compiled = compiler.compile(streaming_inputs(session, self.parts, self.limits, self.static), reports)
+            check_streaming(session, compiled, self.parts)
 
         def committed(batch: Committed) -> None:
             self._came_through = True
@@ -175,8 +177,8 @@ class QueryRun:
             committed,
             self.static,
             self.starts,
-            compiled if stateful else None,
-            reports if stateful else None,
+            compiled,
+            reports,
         )
 
         def batch(frame: DataFrame, number: int) -> None:
@@ -195,7 +197,7 @@ class QueryRun:
                 self._raised = error
                 raise
 
-        df = compiled.tails[0].frame if stateful else clock(session)
+        df = clock(session) if compiled is None else compiled.tails[0].frame
         writer = df.writeStream.queryName(f"{self.parts.plan.flow.name}.{self.parts.query.name}").foreachBatch(batch)
         writer = writer.option("checkpointLocation", str(self.folder.checkpoint)).outputMode(output_mode(self.parts))
         if self.once and stateful:
