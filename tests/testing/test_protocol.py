@@ -6,6 +6,7 @@ The whole table is run with SCRIBENGIN_TRIALS=all (some minutes); else each poin
 import itertools
 import os
 import shutil
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -85,6 +86,26 @@ def test_a_driver_killed_while_it_folds(cell: Cell, place: Path) -> None:
 def test_a_driver_that_sleeps_while_another_takes_over(cell: Cell, successor: str, place: Path) -> None:
     job = job_of(place, cell)
     assert_clean(overtaken(job, cell.point, successor=successor), job)
+
+
+def test_a_driver_whose_recovery_is_overtaken_by_the_last_batch_of_the_older_one_goes_on_from_that(place: Path) -> None:
+    job = Job(place / "state", place / "out", batches=5)
+    older = campaign.start(job, f"decide.before@3:wait={place / 'wake the older'}")
+    _until(place / "wake the older.waiting")
+    newer = campaign.start(job, f"publish.record.after:wait={place / 'wake the newer'}", lock_removed=True)
+    _until(place / "wake the newer.waiting")  # Batch 1 again, at the first of two sinks
+    (place / "wake the older").touch()
+    assert older.wait() == campaign.FENCED
+    (place / "wake the newer").touch()
+    assert newer.wait() == campaign.DONE
+    assert not campaign.check(job)
+
+
+def _until(file: Path) -> None:
+    deadline = time.monotonic() + 30
+    while not file.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 @pytest.mark.parametrize("point", ["decide.before@2", "publish.record.before@3", "publish.renamed@3", "fold.before@2", "fold.written@2"])

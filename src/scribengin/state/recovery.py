@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from scribengin.core import faults
+from scribengin.core.errors import FencedError
 from scribengin.core.storage import names_in, remove_drafts
 from scribengin.state.dead import purge_dead
 from scribengin.state.decisions import Decisions
@@ -25,13 +26,26 @@ def recover_query(query: QueryFolder, sinks: Mapping[str, Sink], *, lineage: str
     """
     lease.check()
     faults.reached("recovery.before")
-    newest = Decisions(query.decisions).newest()
-    before = 0 if newest is None else newest.batch.number + 1
-    for id_, sink in sinks.items():
-        sink.recover(None if newest is None else newest.of_sink(id_), lineage=lineage, before=before)
-        faults.reached("recovery.mid")
+    decisions = Decisions(query.decisions)
+    while True:
+        newest = decisions.newest()
+        try:
+            _recover_sinks(newest, sinks, lineage)
+            break
+        except FencedError:
+            # an older driver that woke has decided one more, and published it, before it saw that its lease is lost
+            lease.check()
+            if decisions.newest() == newest:
+                raise
     purge_dead(query)
     for folder in (query.path, query.decisions, *(query.sources / name for name in names_in(query.sources))):
         remove_drafts(folder)
     faults.reached("recovery.after")
     return newest
+
+
+def _recover_sinks(newest: Decision | None, sinks: Mapping[str, Sink], lineage: str) -> None:
+    before = 0 if newest is None else newest.batch.number + 1
+    for id_, sink in sinks.items():
+        sink.recover(None if newest is None else newest.of_sink(id_), lineage=lineage, before=before)
+        faults.reached("recovery.mid")
