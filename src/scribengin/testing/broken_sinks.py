@@ -75,7 +75,7 @@ class NamesFromTheAttempt(NoStaging):
 class OverwrittenDecisions(Decisions):
     """The last one to decide wins."""
 
-    def decide(self, decision: Decision) -> Decision:  # noqa: D102
+    def decide(self, decision: Decision, *, hash_under: Callable[[str], str] | None = None) -> Decision:  # noqa: ARG002, D102
         body = decision_as_json(decision)
         path = self.folder / f"{decision.batch.number:010d}.json"
         faults.reached("decide.before")
