@@ -4,20 +4,41 @@ Without it every worker imports Arrow, msgspec and the stage by itself, about a 
 so too pandas, which Arrow looks for when it first sees Python values.
 """
 
+import gc
+import sys
 from importlib import import_module
-
-from pyspark.daemon import manager
+from importlib.machinery import PathFinder
+from pathlib import Path
 
 LOADED = (
     "pandas",
     "pyarrow.parquet",
     "scribengin.connectors.files.sink",
     "scribengin.connectors.files.source",
+    "scribengin.formats.encoders",
     "scribengin.formats.json",
     "scribengin.spark.arrow_functions",
 )
 
+
+def leave_zips() -> None:
+    """Take Spark's copies of PySpark off the path where PySpark is installed: each worker reads the directory of each such zip anew,
+    32 times, because PySpark invalidates import caches when a worker starts. That is 0.15 s of a core."""
+    zips = [path for path in sys.path if Path(path).name == "pyspark.zip" or Path(path).match("py4j-*-src.zip")]
+    others = [path for path in sys.path if path not in zips]
+    if PathFinder.find_spec("pyspark", others) is None or PathFinder.find_spec("py4j", others) is None:
+        return
+    sys.path[:] = others
+    for path in list(sys.path_importer_cache):
+        if path.startswith(tuple(zips)):
+            del sys.path_importer_cache[path]
+
+
 if __name__ == "__main__":
+    leave_zips()
     for name in LOADED:
         import_module(name)
-    manager()
+    import_module("scribengin.connectors.catalog").source_types()  # looks through the installed packages, once for all workers
+    # what is there now lives for ever: a worker's first collection must not walk through it, and so copy it, page by page
+    gc.freeze()
+    import_module("pyspark.daemon").manager()

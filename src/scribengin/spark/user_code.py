@@ -86,7 +86,7 @@ def activate(archive: str) -> None:
     if archive in sys.path:
         sys.path.remove(archive)
     sys.path.insert(0, archive)
-    importlib.invalidate_caches()
+    sys.path_importer_cache.pop(archive, None)  # it may have been looked for before it was there
 
 
 def code_line(error: BaseException) -> str:
