@@ -28,7 +28,9 @@ def main() -> None:
     print(f"{'rows':>12}{'driver MiB':>12}{'largest worker MiB':>20}")
     for rows, driver, worker in peaks:
         print(f"{rows:>12,}{driver / 2**20:>12.0f}{worker / 2**20:>20.0f}")
-    print(f"driver {driver:.2f} ×, workers {worker:.2f} × from {peaks[0][0]:,} to {peaks[-1][0]:,} rows")
+    (fewest, *before), (most, *after) = peaks[0], peaks[-1]
+    driver_growth, worker_growth = (late / early for early, late in zip(before, after, strict=True))
+    print(f"driver {driver_growth:.2f} ×, workers {worker_growth:.2f} × from {fewest:,} to {most:,} rows")
 
 
 def _measure(rows: int) -> tuple[int, int, int]:
