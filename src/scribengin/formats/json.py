@@ -59,24 +59,22 @@ class JsonDecoder:
 
     def columns(self, block: Block) -> Columns:
         """The same records as `rows` gives, as one Arrow batch."""
-        if self._quick is None or not isinstance(block, LineBlock):
+        if self._flat is None or self._quick is None or not isinstance(block, LineBlock):
             return self._as_columns(self.rows(block))
         import pyarrow as pa
 
-        parts = [self._piece_columns(first, piece) for first, piece in pieces(block.data)]
-        return parts[0] if len(parts) == 1 else Columns(pa.concat_batches([part.batch for part in parts]), *_together(parts))
-
-    def _piece_columns(self, first: int, piece: bytes) -> Columns:
-        assert self._quick is not None
-        batch = self._quick.decode(piece)
-        if batch is not None:
-            return Columns(batch, range(first, first + batch.num_rows))
-        lines = lines_of(piece)
-        decoded = Rows(*_some_at_a_time(self._dicts, lines, first))
-        batch = self._quick.decode(b"\n".join([lines[ordinal - first] for ordinal in decoded.ordinals]))
-        if batch is not None:
-            return Columns(batch, decoded.ordinals, decoded.bad, decoded.skipped)
-        return self._as_columns(decoded)
+        batches: list[pa.RecordBatch] = []
+        parts: list[Decoded] = []
+        for first, piece in pieces(block.data):
+            batch = self._quick.decode(piece)
+            if batch is None:
+                parts.append(_piece(self._flat, first, piece))
+                batch = self._flat.form.batch(parts[-1][0])
+            else:
+                parts.append(([], range(first, first + batch.num_rows), [], 0))
+            batches.append(batch)
+        _, ordinals, bad, skipped = _joined(parts, 0)
+        return Columns(batches[0] if len(batches) == 1 else pa.concat_batches(batches), ordinals, bad, skipped)
 
     def decode_values(self, values: Sequence[bytes | str | None]) -> Rows:
         """One record a value, for a `parse` step; the ordinals are the values' indexes. A null gives nulls, a blank is skipped."""
@@ -95,7 +93,7 @@ class JsonDecoder:
 
 
 Decoded = tuple[list[Any], "Sequence[int]", list[Bad], int]
-"""records, their ordinals, bad records, blank lines"""
+"""records (none where they are columns already), their ordinals, bad records, blank lines"""
 
 
 def _decoded(shape: Shape, block: Block) -> Decoded:
@@ -112,8 +110,9 @@ def _joined(parts: list[Decoded], first: int) -> Decoded:
         return parts[0]
     records = [record for part in parts for record in part[0]]
     bad, skipped = [each for part in parts for each in part[2]], sum(part[3] for part in parts)
-    ordinals = range(first, first + len(records)) if not bad and not skipped else [ordinal for part in parts for ordinal in part[1]]
-    return records, ordinals, bad, skipped
+    if bad or skipped:
+        return records, [ordinal for part in parts for ordinal in part[1]], bad, skipped
+    return records, range(first, first + sum(len(part[1]) for part in parts)), bad, skipped
 
 
 def _piece(shape: Shape, first: int, piece: bytes) -> Decoded:
@@ -129,43 +128,36 @@ def _around_the_bad(shape: Shape, lines: Sequence[bytes], first: int, bad: int |
     parts: list[Decoded] = []
     start = 0
     while bad is not None and start + bad < len(lines) and len(parts) < 2 * _BAD_LINES:
-        parts += [_lines_before(shape, lines[start : start + bad], first + start), _alone(shape, lines[start + bad], first + start + bad)]
+        before = _in_one_go(shape, lines[start : start + bad], first + start)
+        parts.append(before if isinstance(before, tuple) else _some_at_a_time(shape, lines[start : start + bad], first + start))
+        parts.append(_alone(shape, lines[start + bad], first + start + bad))
         start += bad + 1
-        rest = shape.whole(b"\n".join(lines[start:]))
-        if isinstance(rest, list) and len(rest) == len(lines) - start:
-            parts.append((rest, range(first + start, first + len(lines)), [], 0))
-            return _joined(parts, first)
-        bad = rest if isinstance(rest, int) else None
+        rest = _in_one_go(shape, lines[start:], first + start)
+        if isinstance(rest, tuple):
+            return _joined([*parts, rest], first)
+        bad = rest
     return _joined([*parts, _some_at_a_time(shape, lines[start:], first + start)], first)
-
-
-def _lines_before(shape: Shape, lines: Sequence[bytes], first: int) -> Decoded:
-    records = shape.whole(b"\n".join(lines))
-    if isinstance(records, list) and len(records) == len(lines):
-        return records, range(first, first + len(lines)), [], 0
-    return _some_at_a_time(shape, lines, first)
 
 
 def _some_at_a_time(shape: Shape, lines: Sequence[bytes], first: int) -> Decoded:
     """Some lines together, and where these fail line by line; the first line has the ordinal `first`."""
-    records: list[Any] = []
-    ordinals: list[int] = []
-    bad: list[Bad] = []
-    skipped = 0
+    parts: list[Decoded] = [([], range(first, first), [], 0)]
     for start in range(0, len(lines), _LINES):
         some = lines[start : start + _LINES]
-        whole = shape.whole(b"\n".join(some))
-        if isinstance(whole, list) and len(whole) == len(some):
-            records += whole
-            ordinals += range(first + start, first + start + len(some))
-            continue
-        for ordinal, line in enumerate(some, first + start):
-            one, at, wrong, blank = _alone(shape, line, ordinal)
-            records += one
-            ordinals += at
-            bad += wrong
-            skipped += blank
-    return records, ordinals, bad, skipped
+        together = _in_one_go(shape, some, first + start)
+        if isinstance(together, tuple):
+            parts.append(together)
+        else:
+            parts += [_alone(shape, line, ordinal) for ordinal, line in enumerate(some, first + start)]
+    return _joined(parts, first)
+
+
+def _in_one_go(shape: Shape, lines: Sequence[bytes], first: int) -> Decoded | int | None:
+    """All lines together, each of which must hold one record; else as `Shape.whole`."""
+    records = shape.whole(b"\n".join(lines))
+    if not isinstance(records, list):
+        return records
+    return (records, range(first, first + len(lines)), [], 0) if len(records) == len(lines) else None
 
 
 def _alone(shape: Shape, line: bytes, ordinal: int) -> Decoded:
@@ -189,12 +181,3 @@ def _bad(schema: Schema, ordinal: int, error: Exception) -> Bad:
         case RecursionError():
             return Bad(ordinal, "malformed", "nested too deeply")
     return malformed(ordinal, str(error))
-
-
-def _together(parts: Sequence[Columns]) -> tuple[Sequence[int], list[Bad], int]:
-    """Ordinals, bad records and blank lines of all parts."""
-    bad, skipped = [each for part in parts for each in part.bad], sum(part.skipped for part in parts)
-    total = sum(len(part.ordinals) for part in parts)
-    if not bad and not skipped:
-        return range(total), bad, skipped
-    return [ordinal for part in parts for ordinal in part.ordinals], bad, skipped

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pyarrow as pa
 
+from scribengin.spark.offset_log import batch_of_task
 from scribengin.spark.stage import RECEIPT_SCHEMA, run_program
 
 if TYPE_CHECKING:
@@ -51,4 +52,4 @@ def _partition() -> tuple[int, int]:
 
     context = TaskContext.get()
     assert context is not None
-    return context.partitionId(), int(context.getLocalProperty("streaming.sql.batchId") or -1)
+    return context.partitionId(), batch_of_task()

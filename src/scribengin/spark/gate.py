@@ -11,11 +11,11 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from scribengin.spark.offset_log import watermark_us
 from scribengin.spec.model import Aggregate, Sql
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class Gate:
         self._node = node
         self._counts = counts
         self._letters = letters
-        self._watermark_us = _watermark_us(node.offsets, batch - 1) - node.lag_us
+        self._watermark_us = watermark_us(node.offsets, batch - 1) - node.lag_us
 
     def __call__(self, chunk: Chunk) -> Chunk:
         """The rows that have a time."""
@@ -99,12 +99,3 @@ class Gate:
             self._letters.bury(self._node.step, chunk, index, "null-time", message)
             self._counts.dead += 1
         return chunk.selected(times.is_valid().to_pylist())
-
-
-def _watermark_us(offsets: Path, batch: int) -> int:
-    """The watermark under which that Batch ran, from Spark's log; 0 before the first."""
-    try:
-        metadata = (offsets / str(batch)).read_text().split("\n")[1]
-    except FileNotFoundError:
-        return 0
-    return int(msgspec.json.decode(metadata)["batchWatermarkMs"]) * 1000

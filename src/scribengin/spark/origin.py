@@ -11,11 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from scribengin.connectors.contract import SourceStream
 from scribengin.formats.contract import RecordPlace
 from scribengin.spark.chunk import Origin
+from scribengin.spark.offset_log import batch_of_task, end_of
 from scribengin.state.source_log import SourceLog
 
 if TYPE_CHECKING:
@@ -97,8 +96,8 @@ class LoggedStreams(Mapping[str, tuple[SourceStream, ...]]):
             return self.static[source]
         if source not in self.sources:
             raise KeyError(source)
-        number = _batch_number()
-        start, end = (self._position(source, batch) for batch in (number - 1, number))
+        number, log = batch_of_task(), self.folder / "checkpoint" / "offsets"
+        start, end = (end_of(log, batch, source) for batch in (number - 1, number))
         return tuple(SourceLog(self.folder / "sources", source).range(start, end))
 
     def __contains__(self, source: object) -> bool:
@@ -109,18 +108,3 @@ class LoggedStreams(Mapping[str, tuple[SourceStream, ...]]):
 
     def __len__(self) -> int:
         return len(self.sources) + len(self.static)
-
-    def _position(self, source: str, batch: int) -> int:
-        try:
-            lines = (self.folder / "checkpoint" / "offsets" / str(batch)).read_text().splitlines()[2:]
-        except FileNotFoundError:
-            return 0
-        offsets = [msgspec.json.decode(line) for line in lines if line.startswith("{")]
-        return next((int(offset["n"]) for offset in offsets if offset["source"] == source), 0)
-
-
-def _batch_number() -> int:
-    from pyspark import TaskContext
-
-    context = TaskContext.get()
-    return int((context.getLocalProperty("streaming.sql.batchId") if context is not None else None) or -1)

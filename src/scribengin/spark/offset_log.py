@@ -1,0 +1,40 @@
+"""What executors read of Spark's offset log, `checkpoint/offsets`: a file a Batch, its metadata and then one offset a source."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_METADATA = 1
+"""the line of it; before it stands the format, behind it the offsets"""
+
+
+def batch_of_task() -> int:
+    """The number of the Batch that the running task belongs to; -1 where Spark knows of none."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    return int((context.getLocalProperty("streaming.sql.batchId") if context is not None else None) or -1)
+
+
+def watermark_us(log: Path, batch: int) -> int:
+    """The watermark under which that Batch ran; 0 before the first."""
+    lines = _lines(log, batch)
+    return int(msgspec.json.decode(lines[_METADATA])["batchWatermarkMs"]) * 1000 if lines else 0
+
+
+def end_of(log: Path, batch: int, source: str) -> int:
+    """The position at which the Batch leaves the source; 0 before the first."""
+    offsets = [msgspec.json.decode(line) for line in _lines(log, batch)[_METADATA + 1 :] if line.startswith("{")]
+    return next((int(offset["n"]) for offset in offsets if offset["source"] == source), 0)
+
+
+def _lines(log: Path, batch: int) -> list[str]:
+    try:
+        return (log / str(batch)).read_text().split("\n")
+    except FileNotFoundError:
+        return []
