@@ -82,6 +82,9 @@ on_error = st.sampled_from([None, "fail", "drop", "dead_letter"])
 
 @st.composite
 def windows(draw: st.DrawFn) -> WindowSpec:
+    if draw(st.booleans()):
+        size = 3600.0 * draw(st.integers(1, 200))
+        return WindowSpec(draw(columns), size, size, draw(st.sampled_from(["UTC", "Asia/Kolkata", "America/Havana"])))
     size = draw(durations)
     return WindowSpec(draw(columns), size, draw(st.sampled_from([size, 0.001])))
 

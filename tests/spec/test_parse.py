@@ -235,11 +235,26 @@ def test_what_a_later_version_runs_and_changes_no_result_is_a_warning(parse: Any
     assert [(problem.code, problem.severity) for problem in parsed.problems] == [("not-yet", "warning")]
 
 
-def test_a_word_of_a_later_version_names_what_does_the_same_meanwhile(parse: Any) -> None:
+def test_a_time_zone_that_stands_elsewhere_is_sent_to_the_window(parse: Any) -> None:
     parsed = parse("version: 1\nname: f\ntime_zone: Europe/Berlin\nsources: {n: {type: sequence}}\nsinks: {k: {from: n, type: console}}\n")
     (problem,) = parsed.problems
-    assert (problem.code, problem.severity) == ("not-yet", "error")
-    assert "from_utc_timestamp" in problem.remedy
+    assert problem.code == "unknown-key"
+    assert "window" in problem.remedy
+
+
+@pytest.mark.parametrize(
+    ("window", "code", "told"),
+    [
+        ("size: 1d, time_zone: Europe/Berln", "time-zone-unknown", 'did you mean "Europe/Berlin"?'),
+        ("size: 1d, time_zone: ../passwd", "time-zone-unknown", "Europe/Berlin"),
+        ("size: 1d, slide: 1h, time_zone: Europe/Berlin", "window-time-zone", "slides"),
+        ("size: 90m, time_zone: Europe/Berlin", "window-time-zone", "whole number of hours"),
+    ],
+)
+def test_a_window_follows_only_a_clock_that_can_be_followed(parse: Any, window: str, code: str, told: str) -> None:
+    (problem,) = parse(step=f"{{from: a, aggregate: {{window: {{time: ts, {window}}}, columns: {{n: count(*)}}}}}}").problems
+    assert problem.code == code
+    assert told in f"{problem.message} {problem.remedy}"
 
 
 @pytest.mark.parametrize("text", ["", "# nothing\n", "- a\n", "hello\n", "5\n"])

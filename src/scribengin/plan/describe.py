@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, assert_never
 
 from scribengin.core.units import show_bytes, show_duration
+from scribengin.core.zones import UTC
 from scribengin.spec.model import Aggregate, Dedupe, Filter, Join, Merge, Parse, Python, Route, Select, Sink, Source, Sql, Step
 
 if TYPE_CHECKING:
@@ -76,7 +77,8 @@ def _action(step: Step) -> str:
             return f"sql: {_flat(text)}"
         case Aggregate(by, pairs, window):
             every = f", every {span(window.slide_s)}" if window and window.slide_s != window.size_s else ""
-            over = [f"window of {span(window.size_s)}{every} over {window.time}"] if window else []
+            zone = f" ({window.time_zone})" if window and window.time_zone != UTC else ""
+            over = [f"window of {span(window.size_s)}{every} over {window.time}{zone}"] if window else []
             groups = f" by {', '.join([*over, *by])}" if over or by else ""
             return f"aggregate{groups}: {_pairs(pairs)}{f' (emit {step.emit})' if step.emit != 'append' else ''}"
         case Join(key, how, _, within):

@@ -18,7 +18,7 @@ from scribengin.spark.arrow_functions import middle_function
 from scribengin.spark.compiled import BatchInputs, Compiled, NativeRun, StreamInputs, Tail
 from scribengin.spark.counting import ways_behind
 from scribengin.spark.failures import step_failure
-from scribengin.spark.gate import GateNode, window_us
+from scribengin.spark.gate import GateNode, window_grid
 from scribengin.spark.layout import Layout
 from scribengin.spark.native import Frame, Lane
 from scribengin.spark.origin import LoggedStreams
@@ -114,7 +114,8 @@ class _Walk:
                     outs = self._frame_function(step, step.action, inputs)
                 else:
                     outs = native.apply(self._spark, step, inputs, stateful=node.stateful)
-        except StepError:
+        except StepError as error:
+            error.node = error.node or node.id
             raise
         except Exception as error:
             raise step_failure(node.id, error) from error
@@ -179,9 +180,8 @@ class _Walk:
     def _gate(self, node: PlannedNode, step: Step, id_: str, watermark: Watermark) -> GateNode:
         """Counts late rows before a stateful step."""
         offsets = self._parts.letters.folder.parent / "checkpoint" / "offsets"
-        size_us, slide_us = window_us(step.action)
-        lag_us = self._layout.lag_us(node.id)
-        return GateNode(f"{id_}~{node.id}", node.id, (id_,), self._schema(id_), watermark.column, size_us, slide_us, lag_us, offsets)
+        grid, lag_us = window_grid(step.action), self._layout.lag_us(node.id)
+        return GateNode(f"{id_}~{node.id}", node.id, (id_,), self._schema(id_), watermark.column, grid, lag_us, offsets)
 
     def _gate_behind(self, output: str) -> GateNode | None:
         """The gate of the only reader of a Python stage, where that keeps state: it needs no stage of its own."""

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from scribengin.core.zones import UTC
+from scribengin.spark.local_windows import window_ends_us
 from scribengin.spark.offset_log import watermark_us
 from scribengin.spec.model import Aggregate, Sql
 
@@ -41,29 +43,45 @@ _US = {
 
 @dataclass(frozen=True, slots=True)
 class GateNode:
-    """`time` is the watermarked column; `size_us` and `slide_us` are 0 where the step has no window. `offsets` is the folder
-    of Spark's offset log, which tells the watermark; the step's own trails it by `lag_us`."""
+    """`time` is the watermarked column. `offsets` is the folder of Spark's offset log, which tells the watermark; the step's own
+    trails it by `lag_us`."""
 
     node: str
     step: str
     inputs: tuple[str, ...]
     schema: Schema
     time: str
-    size_us: int
-    slide_us: int
+    grid: WindowGrid | None
     lag_us: int
     offsets: Path
 
 
-def window_us(action: Action) -> tuple[int, int]:
-    """(size, slide) in microseconds of the step's window; (0, 0) where there is none, or none that can be read off its text."""
+@dataclass(frozen=True, slots=True)
+class WindowGrid:
+    """Where the windows of a step lie."""
+
+    size_us: int
+    slide_us: int
+    time_zone: str = UTC
+
+    def last_ends_us(self, times_us: np.ndarray[Any, np.dtype[np.int64]]) -> np.ndarray[Any, np.dtype[np.int64]]:
+        """The end of the last window that holds each instant."""
+        if self.time_zone != UTC:
+            return window_ends_us(times_us, self.size_us, self.time_zone)
+        return times_us - times_us % self.slide_us + self.size_us
+
+
+def window_grid(action: Action) -> WindowGrid | None:
+    """Of the step's window; None where it has none, or none that can be read off its text."""
     if isinstance(action, Aggregate) and action.window is not None:
-        return round(action.window.size_s * 1e6), round(action.window.slide_s * 1e6)
+        window = action.window
+        return WindowGrid(round(window.size_s * 1e6), round(window.slide_s * 1e6), window.time_zone)
     found = _WINDOW.search(action.text) if isinstance(action, Sql) else None
     if found is None:
-        return 0, 0
-    size = _interval_us(found.group(2))
-    return size, _interval_us(found.group(3)) if found.group(3) else size
+        return None
+    size_us = _interval_us(found.group(2))
+    slide_us = _interval_us(found.group(3)) if found.group(3) else size_us
+    return WindowGrid(size_us, slide_us) if size_us and slide_us else None
 
 
 def _interval_us(text: str) -> int:
@@ -85,11 +103,11 @@ class Gate:
         node = self._node
         batch, _ = chunk.batch(node.schema)
         times = batch.column(node.time)
-        if times.null_count and node.size_us:
+        if times.null_count and node.grid is not None:
             chunk = self._bury_timeless(chunk, times)
             times = chunk.batch(node.schema)[0].column(node.time)
         known = pc.drop_null(times).cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()).to_numpy()
-        ends = known - known % node.slide_us + node.size_us if node.size_us and node.slide_us else known
+        ends = known if node.grid is None else node.grid.last_ends_us(known)
         self._counts.late += int(np.count_nonzero(ends <= self._watermark_us))
         return chunk
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from scribengin.core.errors import StepError
 from scribengin.core.types import Field, Schema, Type
+from scribengin.core.zones import UTC
+from scribengin.spark.local_windows import with_local_window
 from scribengin.spark.program import AT, DEAD
 from scribengin.spec.model import Aggregate, Dedupe, Filter, Join, Merge, Route, Select, Sql
 
@@ -186,13 +188,18 @@ def _aggregate(df: DataFrame, action: Aggregate) -> DataFrame:
     from pyspark.sql import functions as sql
 
     keys: list[Any] = [sql.col(quoted(column)) for column in action.by]
-    starts: list[str] = []
-    if action.window is not None:
-        window = action.window
+    bounds: list[str] = []
+    window = action.window
+    if window is not None and window.time_zone != UTC:
+        start, end = "_sg_window_start", "_sg_window_end"
+        df = with_local_window(df, time=quoted(window.time), size_s=window.size_s, zone=window.time_zone, start=start, end=end)
+        keys[:0] = [start, end]
+        bounds = [f"{start} AS window_start", f"{end} AS window_end"]
+    elif window is not None:
         keys.insert(0, sql.window(window.time, f"{window.size_s} seconds", f"{window.slide_s} seconds").alias("window"))
-        starts = ["window.start AS window_start", "window.end AS window_end"]
+        bounds = ["window.start AS window_start", "window.end AS window_end"]
     grouped = df.groupBy(*keys).agg(*[sql.expr(expression).alias(name) for name, expression in action.columns])
-    return grouped.selectExpr(*starts, *map(quoted, action.by), *[quoted(name) for name, _ in action.columns])
+    return grouped.selectExpr(*bounds, *map(quoted, action.by), *[quoted(name) for name, _ in action.columns])
 
 
 def _join(action: Join, names: Sequence[str], frames: Sequence[DataFrame]) -> DataFrame:

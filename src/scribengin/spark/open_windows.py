@@ -5,9 +5,11 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from scribengin.spark.gate import window_us
+import numpy as np
+
+from scribengin.spark.gate import window_grid
 from scribengin.spark.layout import Layout
-from scribengin.spec.model import Aggregate, Sql, Step
+from scribengin.spec.model import Step
 
 if TYPE_CHECKING:
     from scribengin.spark.compiled import QueryParts
@@ -32,13 +34,13 @@ def open_windows_note(parts: QueryParts, *, held: int | None, watermark: str) ->
         return None
     layout = Layout(parts.plan, parts.query)
     step = layout.step(id_)
-    size_us, slide_us = window_us(step.action)
-    if step.emit != "append" or not size_us or not isinstance(step.action, Aggregate | Sql):
+    grid = window_grid(step.action)
+    if step.emit != "append" or grid is None:
         return None
     stands = datetime.fromisoformat(watermark)
     delay_s = _delay_s(parts, id_)
     newest_us = (stands - _EPOCH) // timedelta(microseconds=1) + round(delay_s * 1e6)
-    closes = _EPOCH + timedelta(microseconds=newest_us - newest_us % slide_us + size_us)
+    closes = _EPOCH + timedelta(microseconds=int(grid.last_ends_us(np.array([newest_us]))[0]))
     windows = "1 window stays" if held == 1 else f"{held} windows stay"
     return f'{windows} open in "{id_}" until the watermark ({_shown(stands)}) passes {_shown(closes)}'
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from scribengin.core.problems import did_you_mean
+from scribengin.core.zones import UTC, is_zone, zone_names
 from scribengin.spec import keys
 from scribengin.spec.model import (
     Action,
@@ -102,7 +104,24 @@ def _window(reader: Reader, window: Read, owner: Owner) -> WindowSpec | None:
         message = f"`aggregate.window.slide` of {owner.called} is longer than its size: rows between two windows would be lost"
         reader.error("window-slide", window.given["slide"][1], message, "write a slide of at most the size")
         return None
-    return WindowSpec(values["time"], values["size"], slide_s)
+    zone = values.get("time_zone", UTC)
+    if zone != UTC and not _zone_fits(reader, window, owner, zone, tumbling=slide_s == values["size"]):
+        return None
+    return WindowSpec(values["time"], values["size"], slide_s, zone)
+
+
+def _zone_fits(reader: Reader, window: Read, owner: Owner, zone: str, *, tumbling: bool) -> bool:
+    node = window.given["time_zone"][1]
+    if not is_zone(zone):
+        remedy = did_you_mean(zone, zone_names()) or "write the name of a region, such as Europe/Berlin"
+        reader.error("time-zone-unknown", node, f"`aggregate.window.time_zone` of {owner.called} is {shorten(zone)}, no time zone", remedy)
+        return False
+    if not tumbling or window.values["size"] % 3600:
+        what = "is no whole number of hours long" if tumbling else "slides"
+        message = f"{owner.called} has a window by the clock of {zone} that {what}: no clear bounds where clocks are set back"
+        reader.error("window-time-zone", node, message, "take time_zone out, or let the window tumble by whole hours, such as size: 1d")
+        return False
+    return True
 
 
 def _join(reader: Reader, value: Read, read: Read, owner: Owner) -> Action | None:

@@ -211,9 +211,9 @@ class Grouped:
         self._columns = columns
         self._window = window
 
-    def window(self, time: str, *, size: str | timedelta, slide: str | timedelta | None = None) -> Grouped:
+    def window(self, time: str, *, size: str | timedelta, slide: str | timedelta | None = None, time_zone: str | None = None) -> Grouped:
         """Group by time too."""
-        return Grouped(self._stream, self._columns, _given(time=time, size=size, slide=slide))
+        return Grouped(self._stream, self._columns, _given(time=time, size=size, slide=slide, time_zone=time_zone))
 
     def agg(self, columns: Mapping[str, str] | None = None, /, **more: Any) -> Stream:
         """Compute columns of each group: `agg(n="count(*)", id="by_user")`.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, assert_never
 
 from scribengin.core.secret import Secret
+from scribengin.core.zones import UTC
 from scribengin.spec.model import Aggregate, Dedupe, Filter, Join, Merge, Parse, Python, Route, Select, Sql
 from scribengin.spec.units_text import show_bytes_exactly, show_duration_exactly
 from scribengin.spec.yaml_text import write_yaml
@@ -115,6 +116,8 @@ def _action(action: Action, *, resolved: bool) -> dict[str, Any]:
                 data["window"] = {"time": _text(window.time), "size": show_duration_exactly(window.size_s)}
                 if resolved or window.slide_s != window.size_s:
                     data["window"]["slide"] = show_duration_exactly(window.slide_s)
+                if resolved or window.time_zone != UTC:
+                    data["window"]["time_zone"] = _text(window.time_zone)
             return {"aggregate": data | {"columns": _pairs(columns)}}
         case Join(key, how, time, within_s):
             data = {"key": _names(key), "how": how} | ({"time": _pairs(time)} if time else {})

@@ -53,8 +53,6 @@ class Key:
     low: float | None = None
     later: Literal["", "warning", "error"] = ""
     """set for a key that a later version runs: what its use is now"""
-    instead: str = ""
-    """what does the same meanwhile"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +104,6 @@ _EMIT = Key(
 _TIME = Key("time", "column", "the column that says when it happened", "ts")
 _WITHIN = Key("within", "duration", "how far apart two rows may be in time", "10m", low=0.001)
 
-_LOCAL_TIME = "windows and paths are UTC; for local days select from_utc_timestamp(ts, 'Europe/Berlin') AS day, with a watermark of its own"
-
 SCHEMA = Section(
     "schema",
     "Columns in order, in the words of Spark SQL. `schema: TEXT` is short for `schema: {fields: TEXT}`.",
@@ -124,6 +120,13 @@ WINDOW = Section(
         Key("time", "column", "the column that says when it happened", "ts", required=True),
         Key("size", "duration", "how long a window is", "1h", required=True, low=0.001),
         Key("slide", "duration", "how far apart two windows start", "10m", default="the size: windows do not overlap", low=0.001),
+        Key(
+            "time_zone",
+            "text",
+            "whose clock they follow; for windows of whole hours that do not slide",
+            "Europe/Berlin",
+            default="UTC",
+        ),
     ),
 )
 
@@ -248,7 +251,6 @@ STEP = Section(
         Key("schema", "schema", "python: the columns that it gives; without it those of its input", '"id BIGINT"', section=SCHEMA),
         Key("utilities", "names", "a pipeline of functions", '["steps:f", "steps:g"]', later="error"),
         Key("order", "text", "of the utilities", "free", later="error"),
-        Key("time_zone", "text", "of windows", "UTC", later="error", instead=_LOCAL_TIME),
     ),
 )
 
@@ -272,7 +274,6 @@ DEFAULTS = Section(
         Key("on_error", "choice", _ON_ERROR.doc, "dead_letter", choices=get_args(OnError), default="dead_letter"),
         Key("trigger", "duration", _TRIGGER.doc, "1s", default="0s"),
         Key("retain", "duration", "how long dead letters are kept; their number stays in the ledger", "30d", default="for ever", low=1.0),
-        Key("time_zone", "text", "of windows and paths", "UTC", later="error", instead=_LOCAL_TIME),
     ),
 )
 
@@ -290,7 +291,6 @@ FLOW = Section(
         Key("tests", "text", "examples of input and output", "[]", later="warning"),
         Key("tiers", "text", "where the flow is cut", "{}", later="warning"),
         Key("edges", "text", "properties of arrows", "{}", later="warning"),
-        Key("time_zone", "text", "of windows and paths", "UTC", later="error", instead=_LOCAL_TIME),
     ),
 )
 

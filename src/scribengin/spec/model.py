@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from scribengin.core.zones import UTC
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
@@ -101,11 +103,15 @@ class Sql:
 
 @dataclass(frozen=True, slots=True)
 class WindowSpec:
-    """`slide_s` equals `size_s` for tumbling windows. The window's columns are `window_start` and `window_end`."""
+    """`slide_s` equals `size_s` for tumbling windows. The window's columns are `window_start` and `window_end`.
+
+    Windows begin where the clock of `time_zone` shows a multiple of the size since the beginning of 1970: a day's at local midnight.
+    """
 
     time: str
     size_s: float
     slide_s: float
+    time_zone: str = UTC
 
 
 @dataclass(frozen=True, slots=True)

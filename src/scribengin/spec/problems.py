@@ -282,6 +282,20 @@ CATALOG: tuple[Entry, ...] = (
         "big: {from: orders, aggregate: {window: {time: ts, size: 10m, slide: 1h}, columns: {n: count(*)}}}",
     ),
     Entry(
+        "time-zone-unknown",
+        "No time zone",
+        "A time zone is named by its region, as in the tz database: `Europe/Berlin`, `Asia/Kolkata`, `UTC`.",
+        "Write the name that the problem proposes.",
+        "big: {from: orders, aggregate: {window: {time: ts, size: 1d, time_zone: Europe/Berln}, columns: {n: count(*)}}}",
+    ),
+    Entry(
+        "window-time-zone",
+        "A window that cannot follow a local clock",
+        "When clocks are set back an hour comes twice. Whole hours that do not overlap keep clear bounds then; other windows would not.",
+        "Leave `time_zone` out, or let the window tumble by whole hours or days.",
+        "big: {from: orders, aggregate: {window: {time: ts, size: 1d, slide: 1h, time_zone: Europe/Berlin}, columns: {n: count(*)}}}",
+    ),
+    Entry(
         "join-time",
         "Times that do not belong to the inputs",
         "`time` of a join names the time column of both inputs, by their ids.",

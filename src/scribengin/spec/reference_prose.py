@@ -114,7 +114,11 @@ TIME = """\
 - A watermark `COLUMN DURATION` stands on a source or on a step whose output has the column, and is inherited by what
   reads it; of several inputs the slowest rules. Rows that are more than the duration older than the newest are late:
   a step that keeps state does not take them, and they are counted.
-- Windows are UTC. With `--once` a window that the watermark has not passed stays open; the summary says so.
+- Windows lie on UTC's clock, unless `aggregate: {window: {time: ts, size: 1d, time_zone: Europe/Berlin}}` names another:
+  a day is then from midnight to midnight there, 23 or 25 hours long where the clocks change. Windows of whole hours
+  can do that, if they do not slide; of the hour that the clocks show twice both halves are in the same window. Without
+  it, and in SQL's `window(…)`, a window begins at a multiple of its size since the beginning of 1970 in UTC.
+- With `--once` a window that the watermark has not passed stays open; the summary says so.
 - A join of two streams needs `time` and `within`, `dedupe` and `merge: {how: intersect}` too where they shall not
   remember every key for ever.
 """

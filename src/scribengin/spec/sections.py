@@ -181,7 +181,7 @@ class Sections:
     def _not_yet(self, key: Key, at: Scalar, owner: Owner) -> None:
         message = f"{owner.key(key.name)}: this version does not run it"
         warning = key.later == "warning"
-        remedy = "it is skipped" if warning else "; ".join(filter(None, ["take it out", key.instead]))
+        remedy = "it is skipped" if warning else "take it out"
         self.reader.document.problem("not-yet", at.start, message, remedy, warning=warning)
 
     def _unknown(self, name: str, at: Scalar, section: Section, owner: Owner, of_type: NodeType | None) -> None:
