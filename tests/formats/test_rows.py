@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import copy
 import datetime as dt
 from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from typed_rows import flat_schemas, values
 
 from scribengin.core.types import parse_schema
-from scribengin.formats.rows import batch_to_rows, column_to_values, rows_to_batch
+from scribengin.formats.rows import batch_to_rows, column_to_values, rows_to_batch, settle_rows
 
 NAIVE = dt.datetime(2026, 1, 1)
 CET = dt.timezone(dt.timedelta(hours=1))
@@ -129,3 +133,36 @@ def test_a_sliced_batch_gives_its_own_rows() -> None:
     batch = pa.RecordBatch.from_pylist([{"n": n, "t": dt.datetime(2026, 1, n + 1, tzinfo=dt.UTC)} for n in range(5)])
     assert [row["n"] for row in batch_to_rows(batch.slice(2, 2))] == [2, 3]
     assert batch_to_rows(batch.slice(0, 0)) == []
+
+
+@settings(max_examples=300)
+@given(st.data())
+def test_rows_that_settle_are_those_that_go_through_arrow(data: st.DataObject) -> None:
+    schema = data.draw(flat_schemas)
+    odd = st.sampled_from([None, 1, 1.5, "x", b"x", True, 2**63, NAIVE, NAIVE.replace(tzinfo=CET), "\ud800", Decimal("1.5")])
+    rows = [
+        {field.name: data.draw(st.one_of(values(field.type), values(field.type), odd)) for field in schema.fields}
+        for _ in range(data.draw(st.integers(0, 4)))
+    ]
+    for row in rows:
+        if data.draw(st.integers(0, 3)) == 0:
+            row.pop(data.draw(st.sampled_from(schema.names)))
+        if data.draw(st.integers(0, 5)) == 0:
+            row["surplus"] = 1
+    before = copy.deepcopy(rows)
+    settled, bad = settle_rows(rows, schema)
+    batch, expected = rows_to_batch(rows, schema, range(len(rows)))
+    assert (repr(settled), bad) == (repr(_in_order(batch_to_rows(batch), settled)), expected)
+    assert rows == before
+
+
+def _in_order(rows: list[dict[str, Any]], like: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The same rows with their keys as they stand in `like`."""
+    return [{key: row[key] for key in other} if row.keys() == other.keys() else row for row, other in zip(rows, like, strict=True)]
+
+
+def test_rows_that_are_right_already_are_not_made_anew() -> None:
+    rows = [{"a": 1, "s": "x", "t": NAIVE.replace(tzinfo=dt.UTC)}, {"t": None, "s": None, "a": None}]
+    settled, bad = settle_rows(rows, parse_schema("a BIGINT, s STRING, t TIMESTAMP"))
+    assert settled is rows
+    assert bad == []

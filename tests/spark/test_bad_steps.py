@@ -91,3 +91,59 @@ def work(row):
         (8, "time-limit", "StepTimeout"),
     ]
     assert found[0][3] == "steps.py:"
+
+
+CHAIN = """
+version: 1
+name: chain
+sources:
+  rows: {type: files, path: data, format: json, schema: "n BIGINT, word STRING"}
+steps:
+  first:  {from: rows, python: "steps:first", schema: "n BIGINT, size DOUBLE, at TIMESTAMP"}
+BETWEEN
+  second: {from: INPUT, python: "steps:second", schema: "n BIGINT, seen STRING"}
+sinks:
+  kept: {from: second, type: files, path: out, format: json}
+"""
+
+
+@pytest.mark.parametrize("between", ["", "  middle: {from: first, filter: true}"])
+def test_a_step_gives_what_its_schema_says_whoever_reads_it(folder: FlowFolder, between: str) -> None:
+    folder.steps("""
+import datetime as dt
+
+from scribengin import to
+
+
+def first(row):
+    n = row["n"]
+    at = dt.datetime(2026, 1, 1, 1, tzinfo=dt.timezone(dt.timedelta(hours=1)))
+    match n:
+        case 0:
+            return {"n": n, "size": 1.5, "at": at}
+        case 1:
+            return {"n": n, "size": 2}
+        case 2:
+            return {"n": n, "size": 1.5, "at": at, "surplus": 1}
+        case 3:
+            return {"n": str(n), "size": 1.5, "at": at}
+        case 4:
+            return [{"n": n, "size": 0.5, "at": None}, {"n": n, "size": "big", "at": at}, {"n": n, "size": None, "at": at}]
+
+
+def second(row):
+    return {"n": row["n"], "seen": repr((row["size"], row["at"] and (row["at"].hour, row["at"].tzinfo is dt.timezone.utc)))}
+""").flow(CHAIN.replace("BETWEEN", between).replace("INPUT", "middle" if between else "first"))
+    folder.data("data/a.jsonl", [{"n": n, "word": "w"} for n in range(6)])
+    result = ran(folder)
+
+    assert [(row["n"], row["seen"]) for row in folder.read("out")] == [
+        (0, "(1.5, (0, True))"),
+        (1, "(2.0, None)"),
+        (4, "(0.5, None)"),
+        (4, "(None, (0, True))"),
+    ]
+    told = [(letter.step, letter.reason, letter.line) for letter in letters(folder, "chain", "kept")]
+    assert told == [("first", "surplus-key", 3), ("first", "wrong-type", 4), ("first", "wrong-type", 5)]
+    counts = result.queries[0].nodes["first"]
+    assert (counts.rows_in, counts.made, counts.out, counts.filtered, counts.dead) == (6, 2, 4, 1, 3)

@@ -63,6 +63,49 @@ def rows_to_batch(rows: list[dict[str, Any]], schema: Schema, ordinals: Sequence
     return pa.RecordBatch.from_arrays(arrays, schema=form), bad
 
 
+def settle_rows(rows: list[dict[str, Any]], schema: Schema) -> tuple[list[dict[str, Any]], list[Bad]]:
+    """The rows that fit `schema`, as `batch_to_rows` would give them, and a Bad, by its index, for each that does not.
+
+    `rows` itself where all of them are so already: every key there, and every value of the one type that the column has in Python.
+    """
+    if _are_settled(rows, schema):
+        return rows, []
+    batch, bad = rows_to_batch(rows, schema, range(len(rows)))
+    return batch_to_rows(batch), bad
+
+
+def _are_settled(rows: list[dict[str, Any]], schema: Schema) -> bool:
+    if sum(map(len, rows)) != len(schema.fields) * len(rows):
+        return False
+    try:
+        return all(_is_settled([row[field.name] for row in rows], field) for field in schema.fields)
+    except (KeyError, UnicodeEncodeError):
+        return False
+
+
+def _is_settled(values: list[Any], field: Field) -> bool:
+    kinds = set(map(type, values))
+    if type(None) in kinds:
+        if not field.nullable:
+            return False
+        kinds.remove(type(None))
+        values = [value for value in values if value is not None]
+    name = field.type.name
+    if not values:
+        return True
+    match name:
+        case "TINYINT" | "SMALLINT" | "INT" | "BIGINT":
+            half = 1 << (INTEGER_BITS[name] - 1)
+            return kinds == {int} and -half <= min(values) and max(values) < half
+        case "STRING":
+            return kinds == {str} and "".join(values).encode() is not None
+        case "TIMESTAMP":
+            return kinds == {dt.datetime} and all(value.tzinfo is dt.UTC for value in values)
+        case "DOUBLE":
+            return kinds == {float}
+    return name in _AS_THEY_ARE and kinds == {_PYTHON[name][0]}
+
+
 def _quick(rows: list[dict[str, Any]], schema: Schema, form: pa.Schema) -> pa.RecordBatch | None:
     """The whole batch, column by column, if every value fits and no row has a key that is not in the schema; else None."""
     keys = sum(map(len, rows))

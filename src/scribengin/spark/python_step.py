@@ -12,6 +12,7 @@ from types import GeneratorType
 from typing import TYPE_CHECKING, Any
 
 from scribengin.core.errors import StepError
+from scribengin.formats.rows import settle_rows
 from scribengin.spark.chunk import Chunk
 from scribengin.spec.functions import To
 
@@ -55,9 +56,12 @@ class RecordStep:
         *,
         counts: Counts,
         letters: Letters,
+        settle: bool,
     ) -> None:
-        """`looking` is the function for Structs of the step's input, where it can be had."""
+        """`looking` is the function for Structs of the step's input, where it can be had. `settle`: a step of the same stage reads
+        the rows, so that they are checked here; else they are checked where they leave the stage."""
         self._node = node.node
+        self._settle = node.schema_out if settle else None
         self._function = function
         self._looking = looking
         self._schema = node.schema_in
@@ -80,7 +84,7 @@ class RecordStep:
             kept = chunk if kinds == {bool} and all(answers) else chunk.selected(answers)
             self._counts.filtered += len(answers) - len(kept)
         elif kinds == {dict}:
-            kept = Chunk(chunk.origin, chunk.ordinals, rows=answers)
+            kept = self._settled(Chunk(chunk.origin, chunk.ordinals, rows=answers))
         else:
             yield from self._mixed(chunk, answers)
             return
@@ -116,7 +120,7 @@ class RecordStep:
         self._counts.dead += 1
 
     def _mixed(self, chunk: Chunk, answers: list[Any]) -> Iterator[tuple[str, Chunk]]:
-        out: dict[str, tuple[list[dict[str, Any]], list[int | None]]] = {}
+        made: dict[str, tuple[list[dict[str, Any]], list[int | None]]] = {}
         for index, answer in enumerate(answers):
             if answer is _DEAD:
                 continue
@@ -127,14 +131,30 @@ class RecordStep:
                 continue
             self._counts.filtered += not results
             self._counts.made += max(0, len(results) - 1)
-            self._counts.out += len(results)
             for branch, row in results:
-                kept, ordinals = out.setdefault(branch, ([], []))
+                kept, ordinals = made.setdefault(branch, ([], []))
                 kept.append(row)
                 ordinals.append(chunk.ordinal(index))
-        for branch, (kept, ordinals) in out.items():
+        for branch, (kept, ordinals) in made.items():
             known = [ordinal for ordinal in ordinals if ordinal is not None]
-            yield branch, Chunk(chunk.origin, known if len(known) == len(kept) else None, rows=kept)
+            out = self._settled(Chunk(chunk.origin, known if len(known) == len(kept) else None, rows=kept))
+            self._counts.out += len(out)
+            if len(out):
+                yield branch, out
+
+    def _settled(self, out: Chunk) -> Chunk:
+        """The rows that fit the step's `schema:`; each of the others is a dead letter of this step."""
+        if self._settle is None:
+            return out
+        rows, bad = settle_rows(out.rows, self._settle)
+        if rows is out.rows:
+            return out
+        for each in bad:
+            self._letters.bury(self._node, out, each.ordinal, each.reason, each.message)
+        self._counts.dead += len(bad)
+        dead = {each.ordinal for each in bad}
+        ordinals = None if out.ordinals is None else [ordinal for index, ordinal in enumerate(out.ordinals) if index not in dead]
+        return Chunk(out.origin, ordinals, rows=rows)
 
     def _results(self, answer: Any) -> list[tuple[str, dict[str, Any]]]:
         """The rows that one answer stands for, with their branches. Runs a generator to its end. Raises what the user's code raises."""

@@ -30,8 +30,6 @@ PRESET = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "16384",
     "spark.sql.execution.pyspark.udf.faulthandler.enabled": "true",
     "spark.python.daemon.module": "scribengin.spark.daemon",
-    "spark.python.worker.idleTimeoutSeconds": "120",
-    "spark.python.worker.killOnIdleTimeout": "true",
     f"{_STREAMING}.checkpointFileManagerClass": f"{_INTERNAL}.checkpointing.FileSystemBasedCheckpointFileManager",
     f"{_STREAMING}.stopActiveRunOnRestart": "false",
     f"{_STREAMING}.stateStore.providerClass": f"{_INTERNAL}.state.RocksDBStateStoreProvider",

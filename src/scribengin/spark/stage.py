@@ -119,7 +119,7 @@ class Stage:
         if node.form == "record":
             looking = looking_form(function, node.schema_in)
             form = "rows" if looking is None else "structs"
-            step = RecordStep(node, function, looking, counts=counts, letters=self._letters)
+            step = RecordStep(node, function, looking, counts=counts, letters=self._letters, settle=self._feeds_a_step(node.node))
         else:
             step = BatchStep(
                 node.node, function, schema_in=node.schema_in, schema_out=node.schema_out, counts=counts, letters=self._letters
@@ -130,6 +130,15 @@ class Stage:
                 self._feed(f"{node.node}.{branch}" if branch else node.node, out)
 
         return run, form
+
+    def _feeds_a_step(self, node: str) -> bool:
+        """True where something in this stage reads the node's rows before they leave it."""
+        return any(
+            input_.partition(".")[0] == node
+            for other in self._program.nodes
+            if not isinstance(other, SinkNode | ExitNode)
+            for input_ in other.inputs
+        )
 
     def _counted(self, node: str) -> Counts:
         return self.counts.setdefault(node, Counts())
