@@ -41,4 +41,5 @@ if __name__ == "__main__":
     import_module("scribengin.connectors.catalog").source_types()  # looks through the installed packages, once for all workers
     # what is there now lives for ever: a worker's first collection must not walk through it, and so copy it, page by page
     gc.freeze()
+    import_module("scribengin.spark.hangs").watch_workers()
     import_module("pyspark.daemon").manager()

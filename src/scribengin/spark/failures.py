@@ -14,6 +14,11 @@ _OURS = re.compile(r"scribengin\.core\.errors\.(\w+): (.*?)(?=\n\s*\n|\nDuring h
 _NOTE = re.compile(r"^  (remedy|code|node): (.*)$", re.MULTILINE)
 _PYTHON = re.compile(r"^(\w+(?:\.\w+)*(?:Error|Exception|Warning|Interrupt)): (.*)$", re.MULTILINE)
 _CLASS = re.compile(r"\[([A-Z][A-Z0-9_.]+)\]")
+_CRASHED = re.compile(
+    r"Python worker exited unexpectedly \(crashed\): Fatal Python error: ([^\n]+)\n(.*?)(?:\n\s*\n\s*(?:Extension|at )|\n\s*at |\Z)",
+    re.DOTALL,
+)
+_USERS_FRAME = re.compile(r'File "[^"\n]*/code/\w+\.zip/([^"\n]+)", line (\d+) in (\w+)')
 _KINDS = {kind.__name__: kind for kind in (SourceError, StateError, StepError, FencedError, Refused)}
 # Error conditions of Spark that a later try may not meet (docs/guarantees.md lists them).
 _TRANSIENT = (
@@ -58,6 +63,8 @@ def classify(error: BaseException) -> tuple[ScribenginError, Fate]:
     if ours is not None:
         return ours, "transient" if "No space left on device" in str(error) else "permanent"
     text = message_of(error)
+    if (crash := _crash(text)) is not None:
+        return crash, "transient"
     if any(sign in text for sign in _TRANSIENT):
         return ScribenginError(_first_sentence(text), remedy="it is tried again by itself; see the log if it stays"), "transient"
     condition = condition_of(error)
@@ -68,6 +75,20 @@ def classify(error: BaseException) -> tuple[ScribenginError, Fate]:
         kind, message = found[-1]
         return ScribenginError(f"{kind}: {message}"), "permanent"
     return ScribenginError(_first_sentence(text)), "permanent"
+
+
+def _crash(text: str) -> ScribenginError | None:
+    """A Python worker that ended itself by a signal, told with the user's line: Spark hands on what its fault handler wrote."""
+    found = _CRASHED.search(text)
+    if found is None:
+        return None
+    frame = _USERS_FRAME.search(found.group(2))
+    where = f" in {frame.group(1)}:{frame.group(2)} ({frame.group(3)})" if frame else ""
+    if found.group(1) == "Aborted":
+        remedy = "it is tried again by itself, record by record; a native library that waits for ever wants a time limit of its own"
+        return StepError(f"a step hung{where}, where Python cannot interrupt it; its worker was ended", remedy=remedy, code="worker-hung")
+    remedy = "it is tried again by itself; if it stays, the native library that is called there breaks on a record or on this machine"
+    return StepError(f"a Python worker crashed{where}: {found.group(1)}", remedy=remedy, code="worker-crashed")
 
 
 def is_stop(error: BaseException) -> bool:

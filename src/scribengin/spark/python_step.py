@@ -6,32 +6,28 @@ told apart by the set of their types, and filters select with `itertools.compres
 
 from __future__ import annotations
 
-import signal
-import threading
 from types import GeneratorType
 from typing import TYPE_CHECKING, Any
 
 from scribengin.core.errors import StepError
 from scribengin.formats.rows import settle_rows
 from scribengin.spark.chunk import Chunk
+from scribengin.spark.time_limit import StepTimeout, TimeLimit, checksum_of, hung_error
 from scribengin.spec.functions import To
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
     from scribengin.core.types import Schema
+    from scribengin.spark.hangs import Watchpoint
     from scribengin.spark.letters import Letters
     from scribengin.spark.looking import Looking
     from scribengin.spark.program import PythonNode
     from scribengin.state.contract import Counts
 
 _NONE = type(None)
-
-
-class StepTimeout(BaseException):
-    """A record took longer than the step's `time_limit`. No Exception: a user's `except Exception` must not swallow it."""
 
 
 _RAISED = (Exception, StepTimeout, SystemExit, KeyboardInterrupt)
@@ -56,23 +52,26 @@ class RecordStep:
         *,
         counts: Counts,
         letters: Letters,
+        hangs: Watchpoint,
         settle: bool,
     ) -> None:
         """`looking` is the function for Structs of the step's input, where it can be had. `settle`: a step of the same stage reads
         the rows, so that they are checked here; else they are checked where they leave the stage."""
+        self._hangs = hangs
+        self._seen = 0
         self._node = node.node
         self._settle = node.schema_out if settle else None
         self._function = function
         self._looking = looking
         self._schema = node.schema_in
         self._branches = node.branches
-        self._limit_s = node.limit_s
         self._counts = counts
         self._letters = letters
 
     def __call__(self, chunk: Chunk) -> Iterator[tuple[str, Chunk]]:
         """(branch, rows) for the step's readers; the branch is empty for those who read the step itself."""
         structs = chunk.structs(self._schema) if self._looking is not None else None
+        self._seen += len(chunk)
         answers: list[Any] | None = self._tests(structs)
         kinds: set[type] = {bool}
         if answers is None:
@@ -103,8 +102,10 @@ class RecordStep:
 
     def _answers(self, chunk: Chunk, function: Any, rows: list[Any]) -> list[Any]:
         answers: list[Any] = []
-        remaining = iter(rows)
-        with _Watch(remaining, self._limit_s):
+        remaining, first = iter(rows), self._seen - len(rows)
+        if (hung := self._hangs.hung(first, len(rows))) is not None:
+            return [self._alone(chunk, index, function, row, hung) for index, row in enumerate(rows)]
+        with TimeLimit(self._hangs, first, len(rows), remaining=remaining):
             while True:
                 try:
                     answers.extend(map(function, remaining))
@@ -114,9 +115,21 @@ class RecordStep:
                     self._bury(chunk, len(answers), error)
                     answers.append(_DEAD)
 
+    def _alone(self, chunk: Chunk, index: int, function: Any, row: Any, hung: Mapping[int, int]) -> Any:
+        """The answer of a record near which an earlier try hung, down to the end of its generator."""
+        at, checksum = self._seen - len(chunk) + index, checksum_of(row)
+        try:
+            if hung.get(at) == checksum:
+                raise hung_error(self._hangs)
+            with TimeLimit(self._hangs, at, 1, checksum=checksum):
+                answer = function(row)
+                return list(answer) if isinstance(answer, GeneratorType) else answer
+        except _RAISED as error:
+            self._bury(chunk, index, error)
+            return _DEAD
+
     def _bury(self, chunk: Chunk, index: int, error: BaseException) -> None:
-        reason = "time-limit" if isinstance(error, StepTimeout) else "raised"
-        self._letters.bury(self._node, chunk, index, reason, f"{type(error).__name__}: {error}", error=error)
+        _letter(self._letters, self._node, chunk, index, error)
         self._counts.dead += 1
 
     def _mixed(self, chunk: Chunk, answers: list[Any]) -> Iterator[tuple[str, Chunk]]:
@@ -125,7 +138,7 @@ class RecordStep:
             if answer is _DEAD:
                 continue
             try:
-                results = [("", chunk.rows[index])] if answer is True else self._results(answer)
+                results = [("", chunk.rows[index])] if answer is True else self._results(answer, self._seen - len(chunk) + index)
             except _RAISED as error:
                 self._bury(chunk, index, error)
                 continue
@@ -156,14 +169,14 @@ class RecordStep:
         ordinals = None if out.ordinals is None else [ordinal for index, ordinal in enumerate(out.ordinals) if index not in dead]
         return Chunk(out.origin, ordinals, rows=rows)
 
-    def _results(self, answer: Any) -> list[tuple[str, dict[str, Any]]]:
+    def _results(self, answer: Any, at: int) -> list[tuple[str, dict[str, Any]]]:
         """The rows that one answer stands for, with their branches. Runs a generator to its end. Raises what the user's code raises."""
         if answer is None or answer is False:
             return []
         if isinstance(answer, dict | To):
             answer = (answer,)
         elif isinstance(answer, GeneratorType):
-            with _Watch(None, self._limit_s):
+            with TimeLimit(self._hangs, at, 1):
                 answer = list(answer)
         elif not isinstance(answer, list | tuple):
             found = f"{type(answer).__name__} ({_short(answer)})"
@@ -193,8 +206,11 @@ class BatchStep:
         schema_out: Schema,
         counts: Counts,
         letters: Letters,
+        hangs: Watchpoint,
     ) -> None:
         self._node = node
+        self._hangs = hangs
+        self._seen = 0
         self._function = function
         self._schema_in = schema_in
         self._schema_out = schema_out
@@ -205,24 +221,40 @@ class BatchStep:
         """("", rows); the link from a row to its source record ends here, since the function may reorder."""
         batch, bad = chunk.batch(self._schema_in)
         self._counts.rows_in += len(chunk)
+        self._seen += len(chunk)
         for each in bad:
             self._letters.bury(self._node, chunk, each.ordinal, each.reason, each.message)
         self._counts.dead += len(bad)
         good = sorted(set(range(len(chunk))) - {each.ordinal for each in bad}) if bad else range(len(chunk))
-        for out in self._pieces(chunk, batch, good):
+        hung = self._hangs.hung(self._seen - len(chunk), len(chunk))
+        for out in self._pieces(chunk, batch, good) if hung is None else self._one_by_one(chunk, batch, good, hung):
             self._counts.out += out.num_rows
             if out.num_rows:
                 yield "", Chunk(chunk.origin, None, batch=out)
 
-    def _pieces(self, chunk: Chunk, batch: pa.RecordBatch, indexes: Any) -> Iterator[pa.RecordBatch]:
+    def _one_by_one(self, chunk: Chunk, batch: pa.RecordBatch, indexes: Sequence[int], hung: Mapping[int, int]) -> Iterator[pa.RecordBatch]:
+        """As `_pieces`, for rows near which an earlier try hung."""
+        for place, index in enumerate(indexes):
+            one = batch.slice(place, 1)
+            checksum = checksum_of(one.to_pylist())
+            if hung.get(self._seen - len(chunk) + index) == checksum:
+                self._bury(chunk, index, hung_error(self._hangs))
+            else:
+                yield from self._pieces(chunk, one, indexes[place : place + 1], checksum)
+
+    def _bury(self, chunk: Chunk, index: int, error: BaseException) -> None:
+        _letter(self._letters, self._node, chunk, index, error)
+        self._counts.dead += 1
+
+    def _pieces(self, chunk: Chunk, batch: pa.RecordBatch, indexes: Sequence[int], checksum: int = 0) -> Iterator[pa.RecordBatch]:
         if not batch.num_rows:
             return
         try:
-            outs = [self._checked(out) for out in self._outs(batch)]
+            with TimeLimit(self._hangs, self._seen - len(chunk) + indexes[0], indexes[-1] + 1 - indexes[0], checksum=checksum):
+                outs = [self._checked(out) for out in self._outs(batch)]
         except _RAISED as error:
             if batch.num_rows == 1:
-                self._letters.bury(self._node, chunk, indexes[0], "raised", f"{type(error).__name__}: {error}", error=error)
-                self._counts.dead += 1
+                self._bury(chunk, indexes[0], error)
                 return
             middle = batch.num_rows // 2
             yield from self._pieces(chunk, batch.slice(0, middle), indexes[:middle])
@@ -250,35 +282,10 @@ class BatchStep:
         return out.select(wanted.names).cast(wanted)
 
 
-class _Watch:
-    """Interrupts a record that runs for longer than `limit_s`; works in the main thread, where executors run steps."""
-
-    def __init__(self, remaining: Iterator[Any] | None, limit_s: float) -> None:
-        self._remaining = remaining
-        self._limit_s = limit_s
-        self._left = -1
-        self._ticks = 0
-        self._old: Any = None
-        self._on = threading.current_thread() is threading.main_thread()
-
-    def __enter__(self) -> None:
-        if self._on:
-            self._old = signal.signal(signal.SIGALRM, self._tick)
-            signal.setitimer(signal.ITIMER_REAL, self._limit_s / 4, self._limit_s / 4)
-
-    def __exit__(self, *_: object) -> None:
-        if self._on:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            signal.signal(signal.SIGALRM, self._old)
-
-    def _tick(self, *_: object) -> None:
-        # a list iterator knows how much is left: no progress over four quarters of the limit is one record that hangs
-        left = self._remaining.__length_hint__() if self._remaining is not None else 0  # type: ignore[attr-defined]
-        self._ticks = self._ticks + 1 if left == self._left else 1
-        self._left = left
-        if self._ticks > 4:
-            self._ticks = 0
-            raise StepTimeout(f"took longer than the time limit of {self._limit_s:g} s")
+def _letter(letters: Letters, node: str, chunk: Chunk, index: int, error: BaseException) -> None:
+    """The dead letter of a row on which a step has raised, or was interrupted."""
+    reason = "time-limit" if isinstance(error, StepTimeout) else "raised"
+    letters.bury(node, chunk, index, reason, f"{type(error).__name__}: {error}", error=error)
 
 
 def _short(value: object) -> str:

@@ -22,6 +22,7 @@ from scribengin.formats.contract import Rows, Structs
 from scribengin.spark.chunk import BlockOrigin, Chunk, Origin, UnknownOrigin
 from scribengin.spark.exits import ArrowExit, SinkExit
 from scribengin.spark.gate import Gate, GateNode
+from scribengin.spark.hangs import Watchpoint
 from scribengin.spark.letters import Letters
 from scribengin.spark.looking import looking_form
 from scribengin.spark.origin import ReplayOrigin, pack_at
@@ -61,6 +62,7 @@ class Stage:
 
     def __init__(self, program: Program, batch: BatchId, unit: int) -> None:
         self._program = program
+        self._batch = batch
         self._unit = unit
         self._attempt = uuid4().hex
         self.counts: dict[str, Counts] = {}
@@ -114,15 +116,26 @@ class Stage:
         target = self._program.code.load(node.reference)
         function = instantiate(target, node.node)
         counts = self._counted(node.node)
+        hangs = Watchpoint(
+            f"{self._program.letters.query}/{self._batch.lineage}/{self._batch.number}/{self._unit}/{node.node}", node.limit_s
+        )
         step: RecordStep | BatchStep
         form: Form = "columns"
         if node.form == "record":
             looking = looking_form(function, node.schema_in)
             form = "rows" if looking is None else "structs"
-            step = RecordStep(node, function, looking, counts=counts, letters=self._letters, settle=self._feeds_a_step(node.node))
+            step = RecordStep(
+                node, function, looking, counts=counts, letters=self._letters, hangs=hangs, settle=self._feeds_a_step(node.node)
+            )
         else:
             step = BatchStep(
-                node.node, function, schema_in=node.schema_in, schema_out=node.schema_out, counts=counts, letters=self._letters
+                node.node,
+                function,
+                schema_in=node.schema_in,
+                schema_out=node.schema_out,
+                counts=counts,
+                letters=self._letters,
+                hangs=hangs,
             )
 
         def run(chunk: Chunk) -> None:

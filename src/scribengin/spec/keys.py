@@ -170,7 +170,7 @@ PYTHON = Section(
     (
         Key("function", "function", "`module:name`", '"steps:sort_out"', required=True),
         Key("branches", "names", 'names that `to("branch", row)` may use; read as `step.branch`', "[late, odd]"),
-        Key("time_limit", "duration", "how long one record may take", "30s", default="30s", low=0.001),
+        Key("time_limit", "duration", "how long one record, or one call of a `@batch` function, may take", "30s", default="30s", low=0.001),
     ),
 )
 

@@ -1,0 +1,151 @@
+"""Steps that hang in code which Python cannot interrupt (a C library that waits for ever): the daemon watches its workers' clocks.
+
+A worker writes what it is at, and until when, into memory that it shares with the daemon: 48 bytes per chunk of records. The daemon
+looks once a second. A worker past its time is ended by SIGABRT, on which Spark's fault handler tells the user's line, and what it was
+at is remembered. Spark tries the task again; the chunk then goes record by record, and at the third try the record is known.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import signal
+import struct
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any
+
+LOOK_S = 1.0
+_WORK = struct.Struct("=qdQqqQ")
+"""a worker's slot: pid, until when (0: at nothing), then what it is at, as in _HUNG"""
+_UNTIL = struct.Struct("=d")
+_HUNG = struct.Struct("=QqqQ")
+"""key of the unit's step, first record, how many, checksum of the record (0: not known which it is)"""
+_COUNT = struct.Struct("=Q")
+_SLOTS, _HUNGS = 512, 4096
+_FIRST_HUNG = _COUNT.size + _SLOTS * _WORK.size
+
+
+@dataclass(slots=True)
+class _Shared:
+    """The table, as this process sees it. `slot`: this worker's; None in the daemon, and where all are taken."""
+
+    table: mmap.mmap
+    daemon: int
+    slot: int | None = None
+
+
+_shared: _Shared | None = None
+
+
+class Watchpoint:
+    """One step of one unit, in a worker. Does nothing in a process that no daemon watches."""
+
+    def __init__(self, name: str, limit_s: float) -> None:
+        """`name` is the same in each try of the task; a worker is ended when it gives no sign of life for twice the limit."""
+        self.limit_s = limit_s
+        self._key = int.from_bytes(blake2b(name.encode(), digest_size=8).digest(), "little")
+
+    def begin(self, start: int, length: int, checksum: int) -> None:
+        """Records `start` to `start + length` of the unit are about to go through the step."""
+        if _shared is not None and _shared.slot is not None:
+            _WORK.pack_into(_shared.table, _at(_shared.slot), os.getpid(), self._until(), self._key, start, length, checksum)
+
+    def beat(self) -> None:
+        """Python runs: what looks like a hang can be interrupted."""
+        if _shared is not None and _shared.slot is not None:
+            _UNTIL.pack_into(_shared.table, _at(_shared.slot) + 8, self._until())
+
+    def end(self) -> None:
+        """They are through."""
+        if _shared is not None and _shared.slot is not None:
+            _UNTIL.pack_into(_shared.table, _at(_shared.slot) + 8, 0.0)
+
+    def hung(self, start: int, length: int) -> dict[int, int] | None:
+        """What an earlier try hung at among these records: record → checksum, as far as it is known; None where none did."""
+        if _shared is None:
+            return None
+        (count,) = _COUNT.unpack_from(_shared.table, 0)
+        found: dict[int, int] | None = None
+        for index in range(count):
+            key, first, many, checksum = _HUNG.unpack_from(_shared.table, _FIRST_HUNG + index * _HUNG.size)
+            if key == self._key and first < start + length and start < first + many:
+                found = {} if found is None else found
+                if checksum:
+                    found[first] = checksum
+        return found
+
+    def _until(self) -> float:
+        return time.monotonic() + 2 * self.limit_s + LOOK_S
+
+
+def watch_workers() -> None:
+    """In the daemon, before it forks: share the table, give each worker a slot, look at them once a second."""
+    global _shared
+    _shared = _Shared(mmap.mmap(-1, _FIRST_HUNG + _HUNGS * _HUNG.size), os.getpid())
+    os.register_at_fork(before=_choose, after_in_child=_take)
+    signal.signal(signal.SIGALRM, _look)
+    signal.setitimer(signal.ITIMER_REAL, LOOK_S, LOOK_S)
+
+
+def _choose() -> None:
+    assert _shared is not None
+    if os.getpid() == _shared.daemon:
+        pids = (_WORK.unpack_from(_shared.table, _at(slot))[0] for slot in range(_SLOTS))
+        _shared.slot = next((slot for slot, pid in enumerate(pids) if not pid or not _lives(pid)), None)
+
+
+def _take() -> None:
+    assert _shared is not None
+    if os.getppid() == _shared.daemon:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        if _shared.slot is not None:
+            _WORK.pack_into(_shared.table, _at(_shared.slot), os.getpid(), 0.0, 0, 0, 0, 0)
+    else:
+        _shared.slot = None  # a process that a step has started
+
+
+def _look(*_: Any) -> None:
+    assert _shared is not None
+    now = time.monotonic()
+    for slot in range(_SLOTS):
+        pid, until, *at = _WORK.unpack_from(_shared.table, _at(slot))
+        if pid and until and until < now:
+            if _lives(pid):
+                _remember(at)
+                _end(pid, signal.SIGABRT)
+                # one that the fault handler cannot end either
+                _WORK.pack_into(_shared.table, _at(slot), -pid, now + LOOK_S, *at)
+            else:
+                _WORK.pack_into(_shared.table, _at(slot), 0, 0.0, *at)
+        elif pid < 0 and until < now:
+            if _lives(pid):
+                _end(-pid, signal.SIGKILL)
+            _WORK.pack_into(_shared.table, _at(slot), 0, 0.0, *at)
+
+
+def _remember(at: list[int]) -> None:
+    assert _shared is not None
+    (count,) = _COUNT.unpack_from(_shared.table, 0)
+    if count < _HUNGS:
+        _HUNG.pack_into(_shared.table, _FIRST_HUNG + count * _HUNG.size, *at)
+        _COUNT.pack_into(_shared.table, 0, count + 1)
+
+
+def _end(pid: int, with_: signal.Signals) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, with_)
+
+
+def _lives(pid: int) -> bool:
+    """True for a worker of this daemon; its number may be somebody else's by now."""
+    try:
+        return os.waitpid(abs(pid), os.WNOHANG) == (0, 0)
+    except ChildProcessError:
+        return False
+
+
+def _at(slot: int) -> int:
+    return _COUNT.size + slot * _WORK.size
