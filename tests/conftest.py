@@ -14,12 +14,12 @@ import pytest
 from hypothesis import settings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
-    from scribengin.local.contract import RunResult
+    from scribengin.local.contract import RunResult, RunView
 
 settings.register_profile("scribengin", deadline=None, derandomize="CI" in os.environ, print_blob=True)
 settings.load_profile("scribengin")
@@ -65,11 +65,11 @@ class FlowFolder:
         place.write_text("".join((row if isinstance(row, str) else json.dumps(row)) + "\n" for row in rows))
         return self
 
-    def run(self, **settings: Any) -> RunResult:
+    def run(self, watch: Callable[[RunView], None] = lambda view: None, **settings: Any) -> RunResult:
         from scribengin.local.contract import RunSettings
         from scribengin.local.run import run_flow
 
-        result = run_flow(self.path / "flow.yaml", RunSettings(once=True, **settings), lambda view: None, spark=self.spark)
+        result = run_flow(self.path / "flow.yaml", RunSettings(once=True, **settings), watch, spark=self.spark)
         self.results.append(result)
         return result
 

@@ -1,5 +1,6 @@
 """The figures of a display: what waits falls as soon as a Batch is through, not when the source is looked at again."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -21,7 +22,7 @@ def committed(files: int, rows: int) -> Committed:
 
 def look(files: int):
     backlog = {"rows": {"files": files, "bytes": files * 100, "rows": None, "oldest_s": None, "more": False}}
-    progress = SimpleNamespace(backlog=backlog, watermark="", tasks=None)
+    progress = SimpleNamespace(backlog=backlog, watermark="", tasks=None, gated=())
     return SimpleNamespace(state="running", message="", restarts=0, progress=progress)
 
 
@@ -116,3 +117,17 @@ def test_the_bar_moves_inside_a_batch():
     run.state, run.progress.tasks = "running", None
     meter.committed(batch)
     assert meter.view("q", run).done == 0.75
+
+
+def test_the_input_that_holds_the_watermark_back_is_named():
+    run = look(files=0)
+    run.progress.gated = ("events", "pays")
+    meter = Meter(("events", "pays"), ("kept",))
+    held_back_by = []
+    for newest_us in ({"events": 5}, {"pays": 3, "events": 9}, {"pays": 10, "events": 7}):
+        meter.committed(replace(committed(1, 1), newest_us=newest_us))
+        held_back_by.append(meter.view("q", run).held_back_by)
+    # what has brought no rows holds all back; an older time moves nothing back
+    assert held_back_by == ["pays", "pays", "events"]
+    run.progress.gated = ("events",)
+    assert meter.view("q", run).held_back_by == ""

@@ -8,6 +8,7 @@ from tests.spark.test_stateful_steps import HEAD, at, events, late
 from tests.spark.test_stateless_steps import letters, ran
 
 if TYPE_CHECKING:
+    from scribengin.local.contract import RunView
     from tests.conftest import FlowFolder
 
 
@@ -90,3 +91,37 @@ def test_the_slowest_watermark_of_a_union_rules_through_the_steps_behind_it(fold
     assert {step: len([1 for letter in found if letter[0] == step]) for step in ("known", "same")} == {"known": 4, "same": 4}
     assert ("known", "require", "slow/2.jsonl", 2) in found
     assert ("same", "raised", "ents/2.jsonl", 3) in found
+
+
+def test_hours_of_two_streams_are_joined_and_the_slower_stream_is_named(folder: FlowFolder) -> None:
+    folder.flow(
+        HEAD
+        + """  pays: {type: files, path: pays, format: json, max_files: 1, schema: "pay BIGINT, who STRING, at TIMESTAMP",
+         watermark: at 10m}
+steps:
+  visits: {from: events, aggregate: {by: [who], window: {time: ts, size: 1h}, columns: {ids: sort_array(collect_list(id))}}}
+  sums:   {from: pays, aggregate: {by: [who], window: {time: at, size: 1h}, columns: {pays: sort_array(collect_list(pay))}}}
+  seen:   {from: visits, select: {who: who, hour: window_end, ids: ids}}
+  paid:   {from: sums, select: {who: who, end: window_end, pays: pays}}
+  both:   {from: [seen, paid], join: {key: [who], time: {seen: hour, paid: end}, within: 1ms}}
+sinks:
+  out: {from: both, type: files, path: out, format: json}
+"""
+    )
+    events(folder, "0", (0, 10), (1, 50), (2, 70))
+    events(folder, "1", (3, 100), (4, 200))
+    folder.data("pays/0.jsonl", [{"pay": id_, "who": "a", "at": at(minute)} for id_, minute in ((10, 20), (11, 65), (12, 80))])
+    folder.data("pays/1.jsonl", [{"pay": 13, "who": "a", "at": at(130)}])
+    first = ran(folder)
+    for id_, minute in ((5, 300), (6, 1000), (7, 1001)):
+        events(folder, f"{id_}", (id_, minute))
+    views: list[RunView] = []
+    folder.data("pays/2.jsonl", [{"pay": 14, "who": "a", "at": at(900)}])
+    folder.data("pays/3.jsonl", [{"pay": 15, "who": "a", "at": at(901)}])
+    last = ran(folder, watch=views.append)
+
+    # events end hours 1 and 2 with 0, 1 | 2, 3, and pays with 10 | 11, 12; hour 3 has pays only, hour 4 events only
+    found = sorted((row["ids"], row["pays"]) for row in folder.read("out"))
+    assert found == [([0, 1], [10]), ([2, 3], [11, 12])]
+    assert {late(result, "both") for result in (first, last)} == {0}
+    assert [view.queries[0].held_back_by for view in views if view.queries][-1] == "pays"

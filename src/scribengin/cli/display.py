@@ -88,11 +88,18 @@ def _query(query: QueryView) -> str:
         parts.append(f"{query.done:.0%}")
     if moving and query.eta_s:
         parts.append(f"{show_duration(query.eta_s)} left")
-    if query.watermark:
-        parts.append(f"watermark {query.watermark}")
+    if mark := watermark_text(query):
+        parts.append(f"watermark {mark}")
     if query.message:
         parts.append(query.message)
     return f"{query.name}: {', '.join(parts)}"
+
+
+def watermark_text(query: QueryView) -> str:
+    """`2026-01-01T00:50:00.000Z, held back by pays`; empty where there is none."""
+    if not query.watermark and not query.held_back_by:
+        return ""
+    return (query.watermark or "none yet") + (f", held back by {query.held_back_by}" if query.held_back_by else "")
 
 
 def under_way(query: QueryView) -> str:

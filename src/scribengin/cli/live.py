@@ -11,7 +11,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from scribengin.cli.display import lag_text, under_way
+from scribengin.cli.display import lag_text, under_way, watermark_text
 from scribengin.core.units import show_duration
 
 if TYPE_CHECKING:
@@ -101,8 +101,8 @@ def _details(query: QueryView, width: int) -> list[RenderableType]:
         ("late", query.late, "yellow" if query.late else ""),
     ):
         counts.append(f"{name} ", "dim").append(f"{count:,}   ", style)
-    if query.watermark:
-        counts.append("watermark ", "dim").append(query.watermark)
+    if mark := watermark_text(query):
+        counts.append("watermark ", "dim").append(mark)
     if query.restarts:
         counts.append("   restarts ", "dim").append(f"{query.restarts:,}", "yellow")
     facts = []

@@ -65,6 +65,8 @@ class QueryView:
     """0 to 1 where the end is known"""
     eta_s: float | None = None
     watermark: str = ""
+    held_back_by: str = ""
+    """of several inputs with a watermark the slowest, which rules"""
     message: str = ""
     """why it waits, stops, recovers or failed"""
 

@@ -34,6 +34,7 @@ class Meter:
     ) -> None:
         self._sources = sources
         self._sinks = sinks
+        self._newest_us: dict[str, int] = {}
         self._now = now
         self._lock = threading.Lock()
         self._begun = now()
@@ -61,6 +62,8 @@ class Meter:
             for phase, spent in batch.phases_s.items():
                 self._phases_total[phase] += spent
             self._under_way = _NOTHING
+            for origin, newest_us in batch.newest_us.items():
+                self._newest_us[origin] = max(newest_us, self._newest_us.get(origin, newest_us))
             if batch.decision.batch.number <= self.last:
                 return
             self.last = batch.decision.batch.number
@@ -113,8 +116,13 @@ class Meter:
                 done=None if left is None or done_part is None else 1.0 - left,
                 eta_s=eta,
                 watermark="" if run is None else run.progress.watermark,
+                held_back_by="" if run is None or not self.batches else self._slowest(run.progress.gated),
                 message="" if run is None else run.message,
             )
+
+    def _slowest(self, origins: Sequence[str]) -> str:
+        """Of several the node whose watermark rules; one that has brought no rows since the start holds all back, as Spark counts it."""
+        return min(origins, key=lambda origin: self._newest_us.get(origin, -float("inf"))) if len(origins) > 1 else ""
 
     def _backlog(self, looked: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
         """What waited at the last look, without what was committed since."""

@@ -19,7 +19,7 @@ from scribengin.core.errors import StateError
 from scribengin.spark.accumulate import new_reports
 from scribengin.spark.arrow_functions import tail_function
 from scribengin.spark.compiled import BatchInputs, Compiled
-from scribengin.spark.counting import gather_counts
+from scribengin.spark.counting import gather_counts, newest_times
 from scribengin.spark.culprits import find_culprits
 from scribengin.spark.failures import is_data_error
 from scribengin.spark.ranges import StopRequested
@@ -52,6 +52,8 @@ class Committed:
     streams: Mapping[str, tuple[SourceStream, ...]]
     phases_s: Mapping[str, float]
     replayed: bool
+    newest_us: Mapping[str, int] = field(default_factory=dict)
+    """node with a watermark → how far its rows alone would have moved it"""
 
 
 @dataclass(slots=True)
@@ -96,7 +98,7 @@ class BatchRunner:
         streams = self._streams(ranges)
         self.on_begin(streams)
         planned = time.perf_counter()
-        decision, timing = self._stage(batch, ranges, streams, df)
+        decision, timing, newest_us = self._stage(batch, ranges, streams, df)
         faults.reached("stage.after")
         decide = time.perf_counter()
         self.lease.check()
@@ -111,7 +113,7 @@ class BatchRunner:
             "decide": publish - decide,
             "publish": done - publish,
         }
-        self.on_commit(Committed(decision, streams, phases, replayed=False))
+        self.on_commit(Committed(decision, streams, phases, replayed=False, newest_us=newest_us))
         faults.reached("commit.before")
         # a driver that slept must not write Spark's log any more: its successor would find the entry there, and stop
         self.lease.check()
@@ -143,8 +145,8 @@ class BatchRunner:
 
     def _stage(
         self, batch: BatchId, ranges: tuple[SourceRange, ...], streams: Mapping[str, tuple[SourceStream, ...]], df: DataFrame
-    ) -> tuple[Decision, float]:
-        """Run the Batch; (what it came to, seconds spent on compiling)."""
+    ) -> tuple[Decision, float, dict[str, int]]:
+        """Run the Batch; (what it came to, seconds spent on compiling, Committed.newest_us)."""
         begun = time.perf_counter()
         fingerprint = self.parts.query.fingerprint
         compiled, reports = self._frames(batch, streams, df)
@@ -175,7 +177,7 @@ class BatchRunner:
             gather_counts(compiled, skip, tail_reports, middle),
             datetime.now(UTC).isoformat(timespec="milliseconds"),
         )
-        return decision, compiling
+        return decision, compiling, newest_times(middle)
 
     def _frames(
         self, batch: BatchId, streams: Mapping[str, tuple[SourceStream, ...]], df: DataFrame

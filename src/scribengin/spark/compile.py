@@ -47,9 +47,9 @@ if TYPE_CHECKING:
 
     from scribengin.connectors.contract import SourceStream
     from scribengin.plan.model import PlannedNode
+    from scribengin.plan.resolve import Inherited
     from scribengin.spark.compiled import Inputs, QueryParts
     from scribengin.spark.program import StageNode
-    from scribengin.spec.model import Watermark
 
 MIDDLE = 50
 """Stages that end in Arrow are numbered from here, tails from 0: a tail's number leads its units' names."""
@@ -85,6 +85,7 @@ class _Walk:
         self._taken: list[DataFrame] = []
         self._schemas: dict[str, Schema] = {}
         self._runs: dict[str, NativeRun] = {}
+        self._gated: dict[str, None] = {}
         self._indexes = {"tail": count(), "middle": count(MIDDLE)}
 
     def compiled(self) -> Compiled:
@@ -99,7 +100,7 @@ class _Walk:
         tails = [self._rows_tail(id_) for id_ in list(self._frames) if self._layout.feeds_tail(id_)]
         if reads and (streams := self._streams_tail(reads)) is not None:
             tails.insert(0, streams)
-        return Compiled(tuple(tails), tuple(self._runs.values()), self._frames)
+        return Compiled(tuple(tails), tuple(self._runs.values()), self._frames, tuple(self._gated))
 
     # --- native steps ---
 
@@ -177,11 +178,12 @@ class _Walk:
             delay_s = max(delay_s, step.action.within_s)
         return replace(frame, df=frame.df.withWatermark(watermark.column, f"{delay_s} seconds"), watermarked=True)
 
-    def _gate(self, node: PlannedNode, step: Step, id_: str, watermark: Watermark) -> GateNode:
+    def _gate(self, node: PlannedNode, step: Step, id_: str, mark: Inherited) -> GateNode:
         """Counts late rows before a stateful step."""
         offsets = self._parts.letters.folder.parent / "checkpoint" / "offsets"
+        self._gated[mark.origin] = None
         grid, lag_us = window_grid(step.action), self._layout.lag_us(node.id)
-        return GateNode(f"{id_}~{node.id}", node.id, (id_,), self._schema(id_), watermark.column, grid, lag_us, offsets)
+        return GateNode(f"{id_}~{node.id}", node.id, (id_,), self._schema(id_), mark, grid, lag_us, offsets)
 
     def _gate_behind(self, output: str) -> GateNode | None:
         """The gate of the only reader of a Python stage, where that keeps state: it needs no stage of its own."""

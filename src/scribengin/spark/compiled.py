@@ -67,6 +67,8 @@ class Compiled:
     runs: tuple[NativeRun, ...]
     frames: Mapping[str, Frame]
     """what each native step and each Python stage before one gives"""
+    gated: tuple[str, ...] = ()
+    """the nodes whose watermarks meet in the Query"""
 
 
 @dataclass(frozen=True, slots=True)

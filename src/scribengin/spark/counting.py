@@ -68,6 +68,15 @@ def gather_counts(compiled: Compiled, skip: Skip, *reports: Iterable[dict[str, A
     return {node: count for node, count in counts.items() if not node.endswith(EXIT) and not node.startswith((DIED_IN, LATE))}
 
 
+def newest_times(reports: Iterable[dict[str, Any]]) -> dict[str, int]:
+    """The newest over all tasks: see Committed.newest_us."""
+    newest_us: dict[str, int] = {}
+    for report in reports:
+        for origin, found in report["newest"].items():
+            newest_us[origin] = max(found, newest_us.get(origin, found))
+    return newest_us
+
+
 def _way(compiled: Compiled, source: str, step: str) -> tuple[str, ...]:
     """The ledger's nodes between a source and the native run of a step."""
     runs = [run for run in compiled.runs if step in run.name.split("+")]

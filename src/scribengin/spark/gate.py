@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from scribengin.core.types import Schema
+    from scribengin.plan.resolve import Inherited
     from scribengin.spark.chunk import Chunk
     from scribengin.spark.letters import Letters
     from scribengin.spec.model import Action
@@ -43,14 +44,14 @@ _US = {
 
 @dataclass(frozen=True, slots=True)
 class GateNode:
-    """`time` is the watermarked column. `offsets` is the folder of Spark's offset log, which tells the watermark; the step's own
-    trails it by `lag_us`."""
+    """`mark` is the watermark that its input gives. `offsets` is the folder of Spark's offset log, which tells the watermark; the step's
+    own trails it by `lag_us`."""
 
     node: str
     step: str
     inputs: tuple[str, ...]
     schema: Schema
-    time: str
+    mark: Inherited
     grid: WindowGrid | None
     lag_us: int
     offsets: Path
@@ -96,24 +97,29 @@ class Gate:
         self._node = node
         self._counts = counts
         self._letters = letters
+        self.newest_us: int | None = None
+        """how far the input alone would move the watermark; None before its first time"""
         self._watermark_us = watermark_us(node.offsets, batch - 1) - node.lag_us
 
     def __call__(self, chunk: Chunk) -> Chunk:
         """The rows that have a time."""
         node = self._node
         batch, _ = chunk.batch(node.schema)
-        times = batch.column(node.time)
+        times = batch.column(node.mark.column)
         if times.null_count and node.grid is not None:
             chunk = self._bury_timeless(chunk, times)
-            times = chunk.batch(node.schema)[0].column(node.time)
+            times = chunk.batch(node.schema)[0].column(node.mark.column)
         known = pc.drop_null(times).cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()).to_numpy()
+        if known.size:
+            newest_us = int(known.max()) - round(node.mark.delay_s * 1e6)
+            self.newest_us = newest_us if self.newest_us is None else max(self.newest_us, newest_us)
         ends = known if node.grid is None else node.grid.last_ends_us(known)
         self._counts.late += int(np.count_nonzero(ends <= self._watermark_us))
         return chunk
 
     def _bury_timeless(self, chunk: Chunk, times: pa.Array) -> Chunk:
         for index in pc.indices_nonzero(times.is_null()).to_pylist():
-            message = f'"{self._node.time}" is null: the row belongs to no window'
+            message = f'"{self._node.mark.column}" is null: the row belongs to no window'
             self._letters.bury(self._node.step, chunk, index, "null-time", message)
             self._counts.dead += 1
         return chunk.selected(times.is_valid().to_pylist())

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from scribengin.plan.graph import Graph, base
 from scribengin.plan.resolve import resolve, slowest
-from scribengin.spec.model import Join, Merge, Step, Watermark
+from scribengin.spec.model import Join, Merge, Step
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from scribengin.core.types import Schema
     from scribengin.plan.model import Plan, PlannedNode, QueryPlan
-    from scribengin.plan.resolve import Resolved
+    from scribengin.plan.resolve import Inherited, Resolved
 
 
 class Layout:
@@ -103,13 +103,12 @@ class Layout:
                     waiting += self.outputs(reader)
         return [node for node in self._order if node.id in found]
 
-    def watermark(self, id_: str, schema: Schema, along: str | None = None) -> Watermark | None:
+    def watermark(self, id_: str, schema: Schema, along: str | None = None) -> Inherited | None:
         """The watermark that `id_` declares or inherits, under the name its column has there, where that is in `schema`; of several
         the slowest. `along`: of those only that come by way of this node above it."""
         marks = self._resolved.watermarks
         origins = {mark.origin for mark in marks.get(base(along or id_), ())}
-        rule = slowest(tuple(mark for mark in marks.get(base(id_), ()) if mark.column in schema and mark.origin in origins))
-        return None if rule is None else Watermark(rule.column, rule.delay_s)
+        return slowest(tuple(mark for mark in marks.get(base(id_), ()) if mark.column in schema and mark.origin in origins))
 
     def lag_us(self, id_: str) -> int:
         """How far the watermark under which a step works trails the Query's: a join before it may still give rows that much older.

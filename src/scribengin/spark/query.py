@@ -49,6 +49,8 @@ class Progress:
     backlog: dict[str, dict[str, Any]] = field(default_factory=dict)
     notices: list[str] = field(default_factory=list)
     watermark: str = ""
+    gated: tuple[str, ...] = ()
+    """see Compiled"""
     held: int | None = None
     batch: int = -1
     tasks: tuple[int, int] | None = None
@@ -157,6 +159,7 @@ class QueryRun:
             reports = new_reports(session)
             compiled = compiler.compile(streaming_inputs(session, self.parts, self.limits, self.static), reports)
             check_streaming(session, compiled, self.parts)
+            self.progress.gated = compiled.gated
 
         def committed(batch: Committed) -> None:
             self._came_through = True

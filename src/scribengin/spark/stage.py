@@ -69,6 +69,7 @@ class Stage:
         self._letters = Letters(program.letters, batch.number, self._attempt)
         self._readers: dict[str, list[Callable[[Chunk], None]]] = {}
         self._sinks: list[SinkExit] = []
+        self._gates: list[tuple[str, Gate]] = []
         self._out: list[pa.RecordBatch] = []
         self._wanted: dict[str, set[Form]] = {}
         for node in program.nodes:
@@ -96,6 +97,7 @@ class Stage:
                 return pass_on, "columns"
             case GateNode():
                 gate = Gate(node, batch.number, self._counted(LATE + node.step), self._letters)
+                self._gates.append((node.mark.origin, gate))
                 return lambda chunk: self._feed(node.node, gate(chunk)), "columns"
             case SinkNode():
                 stream = node.sink.stream(batch, self._unit, self._attempt, node.schema)
@@ -285,6 +287,7 @@ class Stage:
             "receipts": [receipt.as_json() for receipt in receipts],
             "dead": None if dead is None else msgspec.to_builtins(dead),
             "counts": {node: counts.as_json() for node, counts in self.counts.items()},
+            "newest": {origin: gate.newest_us for origin, gate in self._gates if gate.newest_us is not None},
         }
         return list(self._drain()), report
 
