@@ -20,22 +20,22 @@ if TYPE_CHECKING:
 
     from scribengin.local.contract import RunSettings
     from scribengin.local.prepare import Prepared
+    from scribengin.spark.user_code import UserCode
 
 
 def check_deep(prepared: Prepared, settings: RunSettings) -> list[Problem]:
     """Let Spark analyse names and types of every step. Starts a session (5 to 15 s) and stops it."""
     spark = start(prepared, settings)
     try:
-        return deep_problems(spark, prepared)
+        return deep_problems(spark, prepared, pack(prepared.plan.flow.folder, prepared.folder.root))
     finally:
         spark.stop()
 
 
-def deep_problems(spark: SparkSession, prepared: Prepared) -> list[Problem]:
+def deep_problems(spark: SparkSession, prepared: Prepared, code: UserCode) -> list[Problem]:
     """What Spark says against the flow's steps, with the places of the flow file; each step once."""
     plan = prepared.plan
     sources, sinks = open_sources(plan.flow), open_sinks(plan.flow)
-    code = pack(plan.flow.folder, prepared.folder.root)
     problems: dict[str, Problem] = {}
     for query in plan.queries:
         try:

@@ -11,7 +11,6 @@ from scribengin.spark.compiled import QueryParts
 from scribengin.spark.letters import LetterRules
 from scribengin.spark.program import SourceRef
 from scribengin.spark.query import QueryRun
-from scribengin.spark.user_code import UserCode, pack
 from scribengin.state.ledger import Totals, balance, read_totals
 from scribengin.state.lineage import finish_rewind, open_lineage
 from scribengin.state.recovery import recover_query
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from scribengin.local.prepare import Prepared
     from scribengin.plan.model import Plan, QueryPlan
     from scribengin.spark.commit import Committed
+    from scribengin.spark.user_code import UserCode
     from scribengin.spec.model import Source, Step
     from scribengin.state.folder import QueryFolder
     from scribengin.state.lease import Lease
@@ -91,11 +91,10 @@ class QueryBench:
         return str(node.options.get("path", node.type))
 
 
-def build_parts(spark: SparkSession, prepared: Prepared, settings: RunSettings, lease: Lease) -> list[QueryBench]:
+def build_parts(spark: SparkSession, prepared: Prepared, code: UserCode, settings: RunSettings, lease: Lease) -> list[QueryBench]:
     """Every Query, checked by Spark, recovered, its sinks claimed; nothing has started."""
     plan = prepared.plan
     sources, sinks = open_sources(plan.flow), open_sinks(plan.flow)
-    code = pack(plan.flow.folder, prepared.folder.root)
     benches = [_bench(spark, prepared, query, lease, code, sources, sinks) for query in plan.queries]
     return [_claimed(bench, prepared, adopt=settings.append_new_lineage) for bench in benches]
 

@@ -20,6 +20,7 @@ from scribengin.local.prepare import prepare
 from scribengin.local.run_log import open_run_log
 from scribengin.local.session import start
 from scribengin.spark.open_windows import open_windows_note
+from scribengin.spark.user_code import pack
 from scribengin.state.contract import Counts
 from scribengin.state.lease import take_lease
 from scribengin.state.ledger import write_held
@@ -65,12 +66,13 @@ def run_flow(path: Path, settings: RunSettings, watch: Callable[[RunView], None]
         if settings.stop.is_set():
             return _not_begun(prepared)
         show("checking with spark")
-        problems = deep_problems(spark, prepared)
+        code = pack(prepared.plan.flow.folder, prepared.folder.root)
+        problems = deep_problems(spark, prepared, code)
         if problems:
             raise InputError([*prepared.warnings, *problems])
         if settings.stop.is_set():
             return _not_begun(prepared)
-        benches = build_parts(spark, prepared, settings, lease)
+        benches = build_parts(spark, prepared, code, settings, lease)
         log = stack.enter_context(open_run_log(prepared.folder.path / "tmp" / "run.log"))
         return _Runner(prepared, settings, benches, watch, begun, log).run()
 
