@@ -101,6 +101,14 @@ class SourceReader(Protocol):
         """Sentences that a person should see once: names skipped, files not settled. Empty after each call."""
 
 
+class TellingReader(SourceReader, Protocol):
+    """What a reader may have besides, where the outside world wants to hear how far a flow is (offsets of a consumer group)."""
+
+    def committed(self, streams: Sequence[SourceStream], *, query: str) -> None:
+        """A Batch of `query` (`flow.query`) that read these is through. Told at least once a Batch, in order, and perhaps not before a crash: nothing may rest
+        on it. Quick; never raises."""
+
+
 class Source(Protocol):
     """One configured source."""
 

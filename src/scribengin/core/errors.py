@@ -75,6 +75,12 @@ class SourceError(ScribenginError):
     code = "source"
 
 
+class Unreachable(SourceError):
+    """Another system does not answer; a later try may go through."""
+
+    code = "unreachable"
+
+
 class StateError(ScribenginError):
     """The state folder or a sink's place contradicts itself; going on would lose or double records."""
 

@@ -12,9 +12,10 @@ from scribengin.core.errors import StateError
 from scribengin.state.source_log import SourceLog
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from scribengin.connectors.contract import Limits, SourceReader
+    from scribengin.connectors.contract import Limits, SourceReader, SourceStream
     from scribengin.spark.program import SourceRef
 
 
@@ -24,8 +25,10 @@ class Feed:
     `final` (`--once`): what is there now is all there will be, and waits for nothing to settle.
     """
 
-    def __init__(self, ref: SourceRef, log: Path, limits: Limits, *, final: bool = False) -> None:
+    def __init__(self, ref: SourceRef, log: Path, limits: Limits, *, query: str = "", final: bool = False) -> None:
+        """`query` is told to the source: `flow.query`."""
         self.node = ref.node
+        self._query = query
         self.final = final
         self._log = SourceLog(log, ref.node)
         self._limits = limits
@@ -57,6 +60,12 @@ class Feed:
                 if waits[figure] is not None and amount is not None:
                     waits[figure] += amount
         return waits
+
+    def committed(self, streams: Sequence[SourceStream]) -> None:
+        """Let the source tell the outside world that these are through, where it can."""
+        tell: Callable[..., None] | None = getattr(self._reader, "committed", None)
+        if tell is not None:
+            tell(streams, query=self._query)
 
     def notices(self) -> list[str]:
         """Sentences that a person should see once."""

@@ -36,6 +36,7 @@ class OffsetConfig:
     ref: SourceRef
     log: Path
     limits: Limits
+    query: str = ""
 
 
 class _Descriptor(InputPartition):
@@ -48,7 +49,7 @@ class OffsetReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, config: OffsetConfig) -> None:
         self._node = config.ref.node
         self._log = SourceLog(config.log, self._node)
-        self._feed = Feed(config.ref, config.log, config.limits)
+        self._feed = Feed(config.ref, config.log, config.limits, query=config.query)
         self._latest: dict[str, Any] | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: D102, N802
@@ -67,6 +68,11 @@ class OffsetReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: D102, N802
         return self._latest
+
+    def commit(self, end: dict[str, Any]) -> None:  # noqa: D102
+        reached = int(end["n"])
+        if reached:
+            self._feed.committed(self._log.range(reached - 1, reached))
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:  # noqa: D102
         streams = self._log.range(int(start["n"]), int(end["n"]))

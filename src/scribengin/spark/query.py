@@ -161,9 +161,13 @@ class QueryRun:
             check_streaming(session, compiled, self.parts)
             self.progress.gated = compiled.gated
 
+        ranges = OffsetRanges(session, self.parts.query.sources) if stateful else self._fed_ranges()
+
         def committed(batch: Committed) -> None:
             self._came_through = True
             self.progress.tasks = None
+            for feed in getattr(ranges, "feeds", ()):  # of a stateful Query Spark tells the source by itself
+                feed.committed(batch.streams.get(feed.node, ()))
             self.on_commit(batch)
 
         runner = BatchRunner(
@@ -174,7 +178,7 @@ class QueryRun:
             self.lease,
             Decisions(self.folder.decisions),
             {source: SourceLog(self.folder.sources, source) for source in self.parts.query.sources},
-            OffsetRanges(session, self.parts.query.sources) if stateful else self._fed_ranges(),
+            ranges,
             self.stop,
             self.on_begin,
             committed,
@@ -210,7 +214,8 @@ class QueryRun:
 
     def _fed_ranges(self) -> FedRanges:
         query = self.parts.query
-        feeds = [Feed(self.parts.sources[source], self.folder.sources, self.limits[source], final=self.once) for source in query.sources]
+        name, log = f"{self.parts.plan.flow.name}.{query.name}", self.folder.sources
+        feeds = [Feed(self.parts.sources[id_], log, self.limits[id_], query=name, final=self.once) for id_ in query.sources]
         return FedRanges(feeds, query.trigger_s, self.once, self.stop, self._looked, self.starts)
 
     def _looked(self, backlog: dict[str, dict[str, Any]], notices: list[str], waits: bool) -> None:
@@ -243,8 +248,11 @@ def streaming_inputs(
 ) -> StreamInputs:
     """Streaming frames of descriptors for all sources of the Query; of a stateless one only to be analysed, never to be run."""
     log = parts.letters.folder.parent / "sources"
+    name = f"{parts.plan.flow.name}.{parts.query.name}"
     if parts.query.stateful:
-        frames = {source: read_offsets(spark, OffsetConfig(parts.sources[source], log, limits[source])) for source in parts.query.sources}
+        frames = {
+            source: read_offsets(spark, OffsetConfig(parts.sources[source], log, limits[source], name)) for source in parts.query.sources
+        }
     else:
         frames = {source: clock(spark).selectExpr("'' AS source", "0 AS index", "'' AS stream") for source in parts.query.sources}
     return StreamInputs(frames, static)

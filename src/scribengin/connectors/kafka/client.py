@@ -1,0 +1,197 @@
+"""The client library behind one door: its settings, its errors in our words, and the questions that a reader asks of a cluster."""
+
+from __future__ import annotations
+
+import re
+from concurrent.futures import TimeoutError as FutureTimeout
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from scribengin.core.errors import EnvironmentFault, SourceError, Unreachable
+from scribengin.core.secret import Secret
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from scribengin.core.errors import ScribenginError
+
+_LOGIN = ("SASL_AUTHENTICATION_FAILED", "_AUTHENTICATION", "_SSL")
+
+Partition = tuple[str, int]
+"""(topic, partition)"""
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic as it is now. `id` is new for a topic that was deleted and made again."""
+
+    name: str
+    id: str
+    partitions: int
+
+
+def client() -> Any:
+    """The module `confluent_kafka`. Raises EnvironmentFault where it is not installed."""
+    try:
+        import confluent_kafka
+    except ImportError as error:
+        raise EnvironmentFault(
+            f"type: kafka needs the package confluent-kafka: {error}",
+            remedy="install it: pip install 'scribengin[kafka]'",
+            code="kafka-client",
+        ) from error
+    return confluent_kafka
+
+
+def settings(options: Mapping[str, Any]) -> dict[str, Any]:
+    """What every client of the node gets; secrets in plain, so that this never leaves the process."""
+    given = {name: value.reveal() if isinstance(value, Secret) else value for name, value in options["config"].items()}
+    return {
+        "bootstrap.servers": options["bootstrap"],
+        "client.id": "scribengin",
+        "log_level": 0,  # what brokers do to us is told by the error that follows, with a remedy
+        "reconnect.backoff.max.ms": 1000,
+    } | given
+
+
+class Cluster:
+    """Questions of the driver. `node` and `bootstrap` are for messages; each call takes at most `timeout_s`.
+
+    Raises Unreachable, or SourceError for what no later try mends.
+    """
+
+    def __init__(self, node: str, options: Mapping[str, Any]) -> None:
+        self._node = node
+        self._options = options
+        self._bootstrap = str(options["bootstrap"])
+        self._timeout_s = float(options["timeout"])
+        self._committed_only = options["isolation"] == "read_committed"
+        self._told: Any = None
+        client()
+        admin: Any = import_module("confluent_kafka.admin")
+        self._spec = admin.OffsetSpec
+        # the client tells of brokers that are away, or that refuse a login, beside the call that then times out
+        self._admin = admin.AdminClient(settings(options) | {"error_cb": self._hear}, logger=SILENT)
+
+    def __reduce__(self) -> tuple[type[Cluster], tuple[str, Mapping[str, Any]]]:
+        # Spark pickles readers; a connection stays where it is, the copy makes its own
+        return Cluster, (self._node, self._options)
+
+    def topics(self, names: Iterable[str]) -> dict[str, Topic]:
+        """Those of the topics that are there."""
+        from confluent_kafka import TopicCollection
+
+        asked = list(names)
+        if not asked:
+            return {}
+        found: dict[str, Topic] = {}
+        futures = self._asked(lambda: self._admin.describe_topics(TopicCollection(asked), request_timeout=self._timeout_s))
+        for name, future in futures.items():
+            try:
+                described = future.result(timeout=self._timeout_s + 1)
+            except Exception as error:
+                if _code_of(error) == "UNKNOWN_TOPIC_OR_PART":
+                    continue
+                raise self._fault(error) from error
+            found[name] = Topic(name, str(described.topic_id), len(described.partitions))
+        return found
+
+    def matching(self, pattern: str) -> list[str]:
+        """The names of all topics that the whole pattern matches; the cluster's own (`__…`) never."""
+        listed = self._asked(lambda: self._admin.list_topics(timeout=self._timeout_s))
+        return sorted(name for name in listed.topics if re.fullmatch(pattern, name) and not name.startswith("__"))
+
+    def first(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
+        """The offsets at which the logs begin."""
+        return self._offsets({partition: self._spec.earliest() for partition in partitions})
+
+    def last(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
+        """The offsets behind the last record that may be read: under read_committed those before the first open transaction."""
+        return self._offsets({partition: self._spec.latest() for partition in partitions})
+
+    def at_time(self, partitions: Iterable[Partition], time_ms: int) -> dict[Partition, int]:
+        """The offsets of the first records at or after a time; -1 where there is none yet."""
+        return self._offsets({partition: self._spec.for_timestamp(time_ms) for partition in partitions})
+
+    def _offsets(self, asked: Mapping[Partition, Any]) -> dict[Partition, int]:
+        from confluent_kafka import IsolationLevel, TopicPartition
+
+        if not asked:
+            return {}
+        level = IsolationLevel.READ_COMMITTED if self._committed_only else IsolationLevel.READ_UNCOMMITTED
+        request = {TopicPartition(topic, number): spec for (topic, number), spec in asked.items()}
+        futures = self._asked(lambda: self._admin.list_offsets(request, isolation_level=level, request_timeout=self._timeout_s))
+        offsets: dict[Partition, int] = {}
+        for place, future in futures.items():
+            try:
+                offsets[place.topic, place.partition] = int(future.result(timeout=self._timeout_s + 1).offset)
+            except Exception as error:
+                raise self._fault(error) from error
+        return offsets
+
+    def _asked(self, question: Any) -> Any:
+        try:
+            return question()
+        except Exception as error:
+            raise self._fault(error) from error
+
+    def _hear(self, error: Any) -> None:
+        if self._told is None or error.name() in _LOGIN:
+            self._told = error
+
+    def _fault(self, error: Exception) -> ScribenginError:
+        told, self._told = self._told, None
+        if told is not None and _code_of(error) in ("_TIMED_OUT", "_TRANSPORT", "_ALL_BROKERS_DOWN"):
+            error = Exception(told)
+        return fault(self._node, self._bootstrap, error, self._timeout_s)
+
+
+def fault(node: str, bootstrap: str, error: Exception, timeout_s: float) -> ScribenginError:
+    """A client's error in our words: Unreachable where a later try may go through."""
+    code = _code_of(error)
+    if code in _LOGIN:
+        return SourceError(
+            f'source "{node}": the brokers at {bootstrap} do not let this user in: {_text_of(error)}',
+            remedy="check `config`: security.protocol, sasl.mechanism, sasl.username, sasl.password, ssl.ca.location",
+            code="kafka-login",
+            node=node,
+        )
+    if code.endswith("AUTHORIZATION_FAILED"):
+        return SourceError(
+            f'source "{node}": this user may not do that at {bootstrap}: {_text_of(error)}',
+            remedy="grant it: Read and Describe on the topics",
+            code="kafka-forbidden",
+            node=node,
+        )
+    if code == "UNKNOWN_TOPIC_OR_PART":
+        return SourceError(
+            f'source "{node}": a topic is gone: {_text_of(error)}', remedy="look at the cluster's topics", code="kafka-topic", node=node
+        )
+    return Unreachable(
+        f'source "{node}": no broker at {bootstrap} answers within {timeout_s:g} s ({_text_of(error)})',
+        remedy="check the address and that a broker runs there; it is tried again by itself",
+        node=node,
+    )
+
+
+def _code_of(error: Exception) -> str:
+    if isinstance(error, FutureTimeout):
+        return "_TIMED_OUT"
+    first: Any = error.args[0] if error.args else None
+    return str(first.name()) if hasattr(first, "name") else ""
+
+
+def _text_of(error: Exception) -> str:
+    first: Any = error.args[0] if error.args else None
+    return str(first.str()) if hasattr(first, "str") else str(error) or type(error).__name__
+
+
+class _Silent:
+    """Takes the client's log and drops it."""
+
+    def log(self, *_: object, **__: object) -> None:
+        """Nothing."""
+
+
+SILENT = _Silent()

@@ -1,0 +1,283 @@
+"""The driver's side of the source: which offsets come next, and whether the cluster still has what it had.
+
+A position is an offset a partition, kept in the places of the streams that were handed out. Each look compares the cluster with it: a
+topic that was deleted and made again, records that retention took before they were read, or partitions that are gone are told, never
+passed over in silence.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import time
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from scribengin.connectors.contract import Backlog, SourceStream
+from scribengin.connectors.kafka.client import SILENT, Cluster, Partition, Topic, settings
+from scribengin.core.errors import SourceError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from scribengin.connectors.contract import Limits
+
+_TOPICS_EVERY_S = 5.0
+"""how often the topics themselves are looked at: new partitions, new topics of a pattern, a topic made anew"""
+
+
+@dataclass
+class KafkaReader:
+    """`options` are the source's; one per Query, used by one thread."""
+
+    node: str
+    options: Mapping[str, Any]
+    _next: dict[Partition, int] = field(default_factory=dict)
+    _ids: dict[str, str] = field(default_factory=dict)
+    _counts: dict[str, int] = field(default_factory=dict)
+    _last: dict[Partition, int] = field(default_factory=dict)
+    _looked_s: float = -_TOPICS_EVERY_S
+    _partitions: list[Partition] = field(default_factory=list)
+    _waits_since_s: float | None = None
+    _begun: bool = False
+    _notices: list[str] = field(default_factory=list)
+    _committer: Any = None
+
+    def __post_init__(self) -> None:
+        given = [name for name in ("topics", "pattern", "assign") if self.options[name]]
+        if len(given) != 1:
+            found = " and ".join(given) if given else "none of them"
+            raise SourceError(
+                f'source "{self.node}" says {found}; asked is one of topics, pattern, assign',
+                remedy="write topics: [TOPIC]",
+                node=self.node,
+            )
+        self._cluster = Cluster(self.node, self.options)
+        self._start = _start_of(self.node, self.options["start"])
+
+    def __getstate__(self) -> dict[str, Any]:
+        # as of Cluster: no connection travels
+        return vars(self) | {"_committer": None}
+
+    def restore(self, entries: Iterable[Sequence[SourceStream]]) -> None:
+        """Go on behind what was handed out."""
+        for streams in entries:
+            self._begun = True
+            for stream in streams:
+                place = stream.place
+                partition = (place["topic"], place["partition"])
+                self._next[partition] = max(place["end"], self._next.get(partition, 0))
+                self._ids[place["topic"]] = place["id"]
+                self._counts[place["topic"]] = max(place["partition"] + 1, self._counts.get(place["topic"], 0))
+
+    def split(self, limits: Limits, *, final: bool = False) -> list[SourceStream]:
+        """The next offsets of each partition; partitions share `max_rows` by what waits in them."""
+        now_s = time.monotonic()
+        if final or now_s - self._looked_s >= _TOPICS_EVERY_S:
+            self._look()
+            self._looked_s = now_s
+        pinned = self._place_new()
+        self._last = self._cluster.last(self._partitions)
+        self._check_against(self._last)
+        waits = {partition: self._last[partition] - self._next[partition] for partition in self._partitions}
+        total = sum(waits.values())
+        if not pinned and not self._due(total, now_s, final=final):
+            return []
+        most = min(self.options["max_rows"], limits.max_rows or self.options["max_rows"])
+        share = min(1.0, most / total) if total else 0.0
+        streams: list[SourceStream] = []
+        for partition in self._partitions:
+            taken = min(waits[partition], max(1, int(waits[partition] * share)))
+            if taken or partition in pinned:
+                streams += self._streams(partition, taken)
+        self._waits_since_s = None
+        self._begun = True
+        return streams
+
+    def backlog(self) -> Backlog:
+        """Records behind what was handed out, at the last look."""
+        waits = sum(max(0, last - self._next.get(partition, last)) for partition, last in self._last.items())
+        return Backlog(rows=waits, more=False)
+
+    def notices(self) -> list[str]:
+        """What was lost and passed over under `on_data_loss: continue`, topics that joined."""
+        told, self._notices = self._notices, []
+        return told
+
+    def committed(self, streams: Sequence[SourceStream], *, query: str) -> None:
+        """Tell the consumer group how far the flow is. Lag tools read it; the flow never does, so that a failure costs nothing."""
+        group = self.options["group"] or f"scribengin.{query}"
+        from confluent_kafka import Consumer, TopicPartition
+
+        ends: dict[Partition, int] = {}
+        for stream in streams:
+            partition = (stream.place["topic"], stream.place["partition"])
+            ends[partition] = max(stream.place["end"], ends.get(partition, 0))
+        try:
+            if self._committer is None:
+                own = {"group.id": group, "enable.auto.commit": False}
+                self._committer = Consumer(settings(self.options) | own, logger=SILENT)
+            self._committer.commit(offsets=[TopicPartition(topic, number, end) for (topic, number), end in ends.items()], asynchronous=True)
+        except Exception as error:
+            self._notices.append(f'{self.node}: the offsets of group "{group}" were not committed: {error}')
+
+    # --- the cluster ---
+
+    def _look(self) -> None:
+        """Which partitions there are. Raises SourceError where a topic is missing, was made anew or has fewer partitions."""
+        assigned = {topic: _numbers(self.node, topic, text) for topic, text in self.options["assign"].items()}
+        names = list(assigned or self.options["topics"])
+        if self.options["pattern"]:
+            names = sorted({*self._cluster.matching(self.options["pattern"]), *self._ids})
+        topics = self._cluster.topics(names)
+        for name in names:
+            topic = topics.get(name)
+            if topic is None:
+                self._missing(name)
+            else:
+                self._compare(topic)
+        self._partitions = [
+            (name, number) for name, topic in sorted(topics.items()) for number in assigned.get(name, range(topic.partitions))
+        ]
+        beyond = [(name, number) for name, number in self._partitions if number >= topics[name].partitions]
+        if beyond:
+            name, number = beyond[0]
+            raise SourceError(
+                f'source "{self.node}": topic {name} has {topics[name].partitions} partitions, `assign` names {number}',
+                remedy="partitions count from 0",
+                node=self.node,
+            )
+
+    def _missing(self, name: str) -> None:
+        if name in self._ids:
+            self._lost(f"topic {name} is gone; what the flow had not read of it is lost", [name])
+        elif not self.options["pattern"]:
+            raise SourceError(
+                f'source "{self.node}": there is no topic {name} at {self.options["bootstrap"]}',
+                remedy="make it, or mind the spelling",
+                code="kafka-topic",
+                node=self.node,
+            )
+
+    def _compare(self, topic: Topic) -> None:
+        known, count = self._ids.get(topic.name), self._counts.get(topic.name, 0)
+        if known is not None and known != topic.id:
+            self._lost(f"topic {topic.name} was deleted and made again; what the flow had not read of the old one is lost", [topic.name])
+        elif topic.partitions < count and not self.options["assign"]:
+            self._lost(f"topic {topic.name} has {topic.partitions} partitions, it had {count}", [topic.name])
+        elif known is None and self._begun:
+            self._notices.append(f"{self.node}: topic {topic.name} is new")
+        self._ids[topic.name] = topic.id
+        self._counts[topic.name] = topic.partitions
+
+    def _lost(self, what: str, topics: Sequence[str]) -> None:
+        if self.options["on_data_loss"] == "stop":
+            raise SourceError(
+                f'source "{self.node}": {what}',
+                remedy="restore the records, or go on without them: on_data_loss: continue",
+                code="data-loss",
+                node=self.node,
+            )
+        self._notices.append(f"{self.node}: {what}")
+        for partition in [partition for partition in self._next if partition[0] in topics]:
+            del self._next[partition]
+        for topic in topics:
+            self._ids.pop(topic, None)
+
+    def _place_new(self) -> set[Partition]:
+        """Where partitions begin that were never read: the flow's `start` the first time, else the beginning of the log. Returns those
+        whose place must be kept although nothing waits: asked again later, `latest` would pass over what has come since."""
+        new = [partition for partition in self._partitions if partition not in self._next]
+        if not new:
+            return set()
+        first = self._cluster.first(new)
+        if self._begun or self._start == "earliest":
+            starts, pinned = first, set[Partition]()
+        else:
+            starts = self._at(self._start, new) if isinstance(self._start, int) else self._cluster.last(new)
+            pinned = set(new)
+        if not self._begun:
+            starts = starts | {partition: offset for partition, offset in self._given().items() if partition in first}
+        self._next |= {partition: max(starts[partition], first[partition]) for partition in new}
+        return pinned
+
+    def _at(self, time_ms: int, partitions: list[Partition]) -> dict[Partition, int]:
+        found = self._cluster.at_time(partitions, time_ms)
+        last = self._cluster.last([partition for partition, offset in found.items() if offset < 0])
+        return found | last
+
+    def _given(self) -> dict[Partition, int]:
+        given: dict[Partition, int] = {}
+        for name, text in self.options["offsets"].items():
+            topic, _, number = name.rpartition("-")
+            if not topic or not number.isdigit() or not str(text).isdigit():
+                raise SourceError(
+                    f'source "{self.node}": offsets: {name}: {text} is no offset', remedy='write TOPIC-PARTITION: "100"', node=self.node
+                )
+            given[topic, int(number)] = int(text)
+        return given
+
+    def _check_against(self, last: Mapping[Partition, int]) -> None:
+        """No record between the flow's place and the log's beginning, and the place is in the log at all."""
+        first = self._cluster.first(self._partitions)
+        for partition in self._partitions:
+            at, (topic, number) = self._next[partition], partition
+            if at < first[partition]:
+                self._gone(partition, first[partition], f"offsets {at} to {first[partition] - 1} of {topic}-{number} are gone from the log")
+            elif at > last[partition]:
+                what = f"{topic}-{number} ends at offset {last[partition]}, the flow has read it up to {at}: the log was cut, or made anew"
+                self._gone(partition, last[partition], what)
+
+    def _gone(self, partition: Partition, then: int, what: str) -> None:
+        if self.options["on_data_loss"] == "stop":
+            raise SourceError(
+                f'source "{self.node}": {what}',
+                remedy="restore the records, or go on without them: on_data_loss: continue",
+                code="data-loss",
+                node=self.node,
+            )
+        self._notices.append(f"{self.node}: {what}")
+        self._next[partition] = then
+
+    # --- streams ---
+
+    def _due(self, waits: int, now_s: float, *, final: bool) -> bool:
+        if not waits:
+            self._waits_since_s = None
+            return False
+        if self._waits_since_s is None:
+            self._waits_since_s = now_s
+        return final or waits >= self.options["min_rows"] or now_s - self._waits_since_s >= self.options["max_delay"]
+
+    def _streams(self, partition: Partition, rows: int) -> list[SourceStream]:
+        (topic, number), first = partition, self._next[partition]
+        parts = max(1, -(-rows // self.options["split"]))
+        bounds = [first + rows * index // parts for index in range(parts + 1)]
+        self._next[partition] = first + rows
+        return [
+            SourceStream(
+                f"{topic}-{number}[{low}:{high}]",
+                {"topic": topic, "partition": number, "start": low, "end": high, "id": self._ids[topic]},
+                rows=high - low,
+            )
+            for low, high in pairwise(bounds)
+        ]
+
+
+def _start_of(node: str, text: str) -> str | int:
+    """`earliest`, `latest`, or milliseconds since 1970."""
+    if text in ("earliest", "latest"):
+        return text
+    try:
+        moment = dt.datetime.fromisoformat(text)
+    except ValueError:
+        remedy = 'write earliest, latest, or a time such as "2026-01-01T00:00:00Z"'
+        raise SourceError(f'source "{node}": `start: {text}` is no place to begin at', remedy=remedy, node=node) from None
+    return int((moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)).timestamp() * 1000)
+
+
+def _numbers(node: str, topic: str, text: str) -> list[int]:
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdigit() for part in parts):
+        raise SourceError(f'source "{node}": assign: {topic}: {text} names no partitions', remedy=f'write {topic}: "0,1"', node=node)
+    return [int(part) for part in parts]

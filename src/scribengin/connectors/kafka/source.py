@@ -1,0 +1,164 @@
+"""The Kafka source: what a flow says becomes a reader (driver) and blocks of messages (executors)."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from scribengin.connectors.kafka.client import SILENT, client, fault, settings
+from scribengin.connectors.kafka.options import SOURCE
+from scribengin.core.errors import SourceError, Unreachable
+from scribengin.formats.messages import PARTS, MessageBlock, MessageDecoder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from scribengin.connectors.contract import Place, SourceStream
+    from scribengin.connectors.kafka.reader import KafkaReader
+    from scribengin.core.types import Schema
+
+_MESSAGES = 1024
+"""a block: some 256 KiB of small messages, as much as stays in a core's cache"""
+
+_WAIT_S = 0.05
+"""for a block to fill: where transactions have left marks in the log, fewer messages come than there are offsets"""
+
+_consumers: dict[tuple[tuple[str, Any], ...], Any] = {}
+"""settings → this worker's consumer: connecting anew for every task costs more than reading a small Batch"""
+
+
+class KafkaSource:
+    """Topics of one cluster; picklable."""
+
+    def __init__(self, place: Place) -> None:
+        self.schema: Schema | None = place.schema
+        self._options = SOURCE.filled(place.options)
+        self._node = place.node
+        self._parts: dict[str, str] = dict(self._options["metadata"])
+        unknown = [part for part in self._parts.values() if part not in PARTS]
+        if unknown:
+            raise SourceError(
+                f'source "{self._node}": metadata knows no "{unknown[0]}"', remedy=f"it knows {', '.join(PARTS)}", node=self._node
+            )
+
+    def resolve_schema(self) -> Schema:
+        """The declared columns. Raises SourceError where there are none, or one cannot be taken from where `metadata` says."""
+        if self.schema is None:
+            remedy = "add `schema:`, such as: id BIGINT, name STRING"
+            raise SourceError(
+                f'source "{self._node}" reads {self._options["format"]} and declares no columns', remedy=remedy, node=self._node
+            )
+        self.decoder()
+        return self.schema
+
+    def reader(self) -> KafkaReader:
+        """A fresh reader; it asks the cluster at its first `split`."""
+        from scribengin.connectors.kafka.reader import KafkaReader
+
+        return KafkaReader(self._node, self._options)
+
+    def decoder(self) -> MessageDecoder:
+        """A fresh decoder of the source's format."""
+        assert self.schema is not None
+        try:
+            return MessageDecoder(self._options["format"], self.schema, self._options, self._parts)
+        except ValueError as error:
+            raise SourceError(f'source "{self._node}": {error}', remedy="change `schema` or `metadata`", node=self._node) from error
+
+    def read(self, stream: SourceStream) -> Iterator[MessageBlock]:
+        """The messages of the stream. Raises SourceError where some are gone, Unreachable where no broker gives them."""
+        place = stream.place
+        if place["end"] <= place["start"]:
+            return
+        kafka = client()
+        consumer = self._consumer(kafka)
+        topic, partition, end = place["topic"], place["partition"], place["end"]
+        consumer.assign([kafka.TopicPartition(topic, partition, place["start"])])
+        try:
+            yield from self._blocks(kafka, consumer, topic, partition, place["start"], end)
+        finally:
+            consumer.unassign()
+
+    def _blocks(self, kafka: Any, consumer: Any, topic: str, partition: int, start: int, end: int) -> Iterator[MessageBlock]:
+        heard_s, silent_s = time.monotonic(), max(30.0, 2 * self._options["timeout"])
+        reached = False
+        while not reached:
+            # no more than can be left: the call waits for as many as it is asked for, and the partition's end counts as one
+            messages = consumer.consume(min(_MESSAGES, end - start), timeout=_WAIT_S)
+            if not messages:
+                if time.monotonic() - heard_s > silent_s:
+                    raise Unreachable(
+                        f'source "{self._node}": no broker has given anything of {topic}-{partition} for {silent_s:g} s',
+                        remedy="check that its leader runs; it is tried again by itself",
+                        node=self._node,
+                    )
+                continue
+            heard_s = time.monotonic()
+            if any(message.error() is not None for message in messages):
+                messages, reached = self._without_errors(kafka, messages, end)
+            # what stands behind the range is the next Batch's; a range may end in records that readers do not see
+            if messages and messages[-1].offset() >= end - 1:
+                reached = True
+                messages = [message for message in messages if message.offset() < end]
+            if messages:
+                start = messages[-1].offset() + 1
+                yield self._block(topic, partition, messages)
+
+    def _block(self, topic: str, partition: int, messages: list[Any]) -> MessageBlock:
+        asked = set(self._parts.values())
+        return MessageBlock(
+            topic,
+            partition,
+            [message.value() for message in messages],
+            [message.offset() for message in messages],
+            [message.key() for message in messages] if "key" in asked else (),
+            [_time_ms(message.timestamp()) for message in messages] if "timestamp" in asked else (),
+            [message.headers() or () for message in messages] if "headers" in asked else (),
+        )
+
+    def _without_errors(self, kafka: Any, messages: list[Any], end: int) -> tuple[list[Any], bool]:
+        """(the messages among them, whether the partition's end told that the range is through)"""
+        reached = False
+        for message in messages:
+            error = message.error()
+            if error is None:
+                continue
+            if error.code() == kafka.KafkaError._PARTITION_EOF:
+                reached = reached or message.offset() >= end
+            elif error.code() in (kafka.KafkaError._AUTO_OFFSET_RESET, kafka.KafkaError.OFFSET_OUT_OF_RANGE):
+                raise SourceError(
+                    f'source "{self._node}": records up to offset {end} of {message.topic()}-{message.partition()} are gone: {error.str()}',
+                    remedy="restore them, or go on without them: on_data_loss: continue",
+                    code="data-loss",
+                    node=self._node,
+                )
+            elif not error.retriable() and not _passes(kafka, error):
+                raise fault(self._node, self._options["bootstrap"], kafka.KafkaException(error), self._options["timeout"])
+        return [message for message in messages if message.error() is None], reached
+
+    def _consumer(self, kafka: Any) -> Any:
+        own = {
+            "group.id": "scribengin",  # asked for by the library; nothing is committed under it
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+            "auto.offset.reset": "error",
+            "enable.partition.eof": True,
+            "isolation.level": self._options["isolation"],
+            "check.crcs": True,
+            "fetch.wait.max.ms": 50,
+        }
+        given = settings(self._options) | own
+        key = tuple(sorted(given.items()))
+        if key not in _consumers:
+            _consumers[key] = kafka.Consumer(given, logger=SILENT)
+        return _consumers[key]
+
+
+def _passes(kafka: Any, error: Any) -> bool:
+    """True for what the client mends by itself: it goes on asking, and the silence has its own limit."""
+    return error.code() in (kafka.KafkaError._TRANSPORT, kafka.KafkaError._ALL_BROKERS_DOWN, kafka.KafkaError._RESOLVE)
+
+
+def _time_ms(timestamp: tuple[int, int]) -> int | None:
+    kind, moment_ms = timestamp
+    return moment_ms if kind else None

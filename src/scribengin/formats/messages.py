@@ -1,0 +1,237 @@
+"""Messages: records that arrive one by one, each with a value and coordinates of its own (Kafka), in the formats that lines have.
+
+JSON values are laid side by side as lines, so that they take the same way as a file's: a line feed inside of a value is white space in
+JSON, or a mistake, and so is the carriage return that stands for it then.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from scribengin.core.types import Schema, Type, arrow_schema
+from scribengin.formats.blocks import LineBlock
+from scribengin.formats.catalog import decoder_for
+from scribengin.formats.contract import Bad, Columns, RecordPlace, Rows
+from scribengin.formats.rows import rows_to_batch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from scribengin.formats.contract import Block, Decoder, Structs, ValueDecoder
+
+FORMATS = ("json", "csv", "text", "binary")
+PARTS: Mapping[str, tuple[str, ...]] = {
+    "key": ("STRING", "BINARY"),
+    "timestamp": ("TIMESTAMP",),
+    "topic": ("STRING",),
+    "partition": ("INT", "BIGINT"),
+    "offset": ("BIGINT",),
+    "headers": ("MAP",),
+}
+"""what a column can be taken from besides the value, and the types that such a column may have; headers are MAP<STRING, BINARY>, of a
+header that stands twice the last"""
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+
+
+@dataclass(slots=True)
+class MessageBlock:
+    """Messages of one partition in their order. All sequences are of one length; `timestamps_ms` since 1970, None where unknown."""
+
+    topic: str
+    partition: int
+    values: Sequence[bytes | None]
+    offsets: Sequence[int]
+    keys: Sequence[bytes | None] = ()
+    timestamps_ms: Sequence[int | None] = ()
+    headers: Sequence[Sequence[tuple[str, bytes | None]]] = ()
+    """keys, times and headers only where a column asks for them"""
+
+    def place(self, ordinal: int) -> RecordPlace:
+        """`topic-partition`, and the offset as its row."""
+        return RecordPlace(f"{self.topic}-{self.partition}", row=self.offsets[ordinal])
+
+    def payload(self, ordinal: int) -> bytes:
+        """The value; empty for none."""
+        return self.values[ordinal] or b""
+
+    def __len__(self) -> int:
+        """How many messages."""
+        return len(self.values)
+
+
+class MessageDecoder:
+    """Decodes `MessageBlock`s. A message without a value is skipped, as an empty line is.
+
+    `parts` says which columns are taken from elsewhere: column → one of PARTS. Raises ValueError for columns that cannot be.
+    """
+
+    def __init__(self, format: str, schema: Schema, options: Mapping[str, Any], parts: Mapping[str, str]) -> None:
+        self.schema = schema
+        self._parts = dict(parts)
+        _check(schema, parts)
+        own = Schema(tuple(field for field in schema.fields if field.name not in parts))
+        self._values: _Values = _Lines(own, options) if format == "json" else _Alone(format, own, options)
+        self.structs: Callable[[Block], Structs] | None = None if parts else self._values.structs
+
+    def rows(self, block: Block) -> Rows:
+        """Dicts with every column of the schema and no other."""
+        assert isinstance(block, MessageBlock)
+        found = self._values.rows(block)
+        if not self._parts:
+            return found
+        ordinals, bad, taken = self._taken(block, found.ordinals)
+        kept = set(ordinals)
+        names = self.schema.names
+        rows = []
+        for row, ordinal in zip(found.rows, found.ordinals, strict=True):
+            if ordinal in kept:
+                row |= {name: values[ordinal] for name, values in taken.items()}
+                rows.append({name: row[name] for name in names})
+        return Rows(rows, ordinals, _in_order([*found.bad, *bad]), found.skipped)
+
+    def columns(self, block: Block) -> Columns:
+        """The same records as one Arrow batch."""
+        import pyarrow as pa
+
+        assert isinstance(block, MessageBlock)
+        found = self._values.columns(block)
+        if not self._parts:
+            return found
+        ordinals, bad, taken = self._taken(block, found.ordinals)
+        kept = set(ordinals)
+        batch = found.batch if not bad else found.batch.filter(pa.array([ordinal in kept for ordinal in found.ordinals]))
+        form = arrow_schema(self.schema)
+        arrays = [
+            pa.array(_entries([taken[column.name][ordinal] for ordinal in ordinals]), column.type)
+            if column.name in taken
+            else batch.column(column.name)
+            for column in form
+        ]
+        return Columns(pa.RecordBatch.from_arrays(arrays, schema=form), ordinals, _in_order([*found.bad, *bad]), found.skipped)
+
+    def _taken(self, block: MessageBlock, ordinals: Sequence[int]) -> tuple[Sequence[int], list[Bad], dict[str, Sequence[Any]]]:
+        """(ordinals that stay, what became of the others, column → its values by ordinal)"""
+        taken: dict[str, Sequence[Any]] = {}
+        dead: dict[int, Bad] = {}
+        for name, part in self._parts.items():
+            column = self.schema[name]
+            taken[name] = values = _part(block, part, column.type, dead)
+            if not column.nullable:
+                for ordinal, value in enumerate(values):
+                    if value is None:
+                        dead.setdefault(ordinal, Bad(ordinal, "missing", f'field "{name}": the message has no {part}; asked is NOT NULL'))
+        if not dead:
+            return ordinals, [], taken
+        given = set(ordinals)
+        return [ordinal for ordinal in ordinals if ordinal not in dead], [bad for at, bad in dead.items() if at in given], taken
+
+
+def _check(schema: Schema, parts: Mapping[str, str]) -> None:
+    for name, part in parts.items():
+        if name not in schema.names:
+            raise ValueError(f'metadata names the column "{name}", which the schema does not have; it has {", ".join(schema.names)}')
+        asked = schema[name].type
+        if asked.name not in PARTS[part] or (part == "headers" and str(asked) != "MAP<STRING, BINARY>"):
+            allowed = "MAP<STRING, BINARY>" if part == "headers" else " or ".join(PARTS[part])
+            raise ValueError(f'the column "{name}" is {asked}; {part} can be {allowed}')
+
+
+def _part(block: MessageBlock, part: str, type_: Type, dead: dict[int, Bad]) -> Sequence[Any]:
+    match part:
+        case "key":
+            return block.keys if type_.name == "BINARY" else [_text(ordinal, key, dead) for ordinal, key in enumerate(block.keys)]
+        case "timestamp":
+            return [None if ms is None else _EPOCH + dt.timedelta(milliseconds=ms) for ms in block.timestamps_ms]
+        case "topic":
+            return [block.topic] * len(block)
+        case "partition":
+            return [block.partition] * len(block)
+        case "offset":
+            return block.offsets
+    return [dict(headers) for headers in block.headers]
+
+
+def _text(ordinal: int, key: bytes | None, dead: dict[int, Bad]) -> str | None:
+    try:
+        return None if key is None else key.decode()
+    except UnicodeDecodeError as error:
+        dead.setdefault(ordinal, Bad(ordinal, "invalid-utf8", f"byte {error.start} of the key is not UTF-8: {error.reason}"))
+        return None
+
+
+def _entries(values: list[Any]) -> list[Any]:
+    return [list(value.items()) if isinstance(value, dict) else value for value in values]
+
+
+def _in_order(bad: list[Bad]) -> list[Bad]:
+    return sorted(bad, key=lambda each: each.ordinal)
+
+
+class _Values:
+    """Decodes the values alone."""
+
+    structs: Callable[[Block], Structs] | None = None
+
+    def rows(self, block: MessageBlock) -> Rows:
+        raise NotImplementedError
+
+    def columns(self, block: MessageBlock) -> Columns:
+        raise NotImplementedError
+
+
+class _Lines(_Values):
+    def __init__(self, schema: Schema, options: Mapping[str, Any]) -> None:
+        self._decoder: Decoder = decoder_for("json", schema, options)
+        inner: Callable[[Block], Structs] | None = getattr(self._decoder, "structs", None)
+        if inner is not None:
+            self.structs = lambda block: inner(_as_lines(block))
+
+    def rows(self, block: MessageBlock) -> Rows:
+        return self._decoder.rows(_as_lines(block))
+
+    def columns(self, block: MessageBlock) -> Columns:
+        return self._decoder.columns(_as_lines(block))
+
+
+def _as_lines(block: Block) -> LineBlock:
+    assert isinstance(block, MessageBlock)
+    values = [value or b"" for value in block.values]
+    data = b"\n".join([*values, b""])
+    if data.count(b"\n") != len(values):
+        data = b"\n".join([*(value.replace(b"\n", b"\r") for value in values), b""])
+    return LineBlock(f"{block.topic}-{block.partition}", data)
+
+
+@dataclass
+class _Alone(_Values):
+    """Each value by itself."""
+
+    format: str
+    schema: Schema
+    options: Mapping[str, Any]
+    _decoder: ValueDecoder | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        if self.format == "binary":
+            if [each.type.name for each in self.schema.fields] != ["BINARY"]:
+                raise ValueError(f"binary has exactly one column, such as: value BINARY; declared are: {self.schema}")
+        else:
+            self._decoder = decoder_for(self.format, self.schema, self.options)  # type: ignore[assignment]
+
+    def rows(self, block: MessageBlock) -> Rows:
+        there = [ordinal for ordinal, value in enumerate(block.values) if value is not None]
+        values = [block.values[ordinal] for ordinal in there]
+        skipped = len(block) - len(there)
+        if self._decoder is None:
+            (name,) = self.schema.names
+            return Rows([{name: value} for value in values], there, [], skipped)
+        found = self._decoder.decode_values(values)
+        bad = [Bad(there[each.ordinal], each.reason, each.message) for each in found.bad]
+        return Rows(found.rows, [there[ordinal] for ordinal in found.ordinals], bad, skipped + found.skipped)
+
+    def columns(self, block: MessageBlock) -> Columns:
+        found = self.rows(block)
+        batch, _ = rows_to_batch(found.rows, self.schema, found.ordinals)
+        return Columns(batch, found.ordinals, found.bad, found.skipped)
