@@ -105,8 +105,8 @@ class TellingReader(SourceReader, Protocol):
     """What a reader may have besides, where the outside world wants to hear how far a flow is (offsets of a consumer group)."""
 
     def committed(self, streams: Sequence[SourceStream], *, query: str) -> None:
-        """A Batch of `query` (`flow.query`) that read these is through. Told at least once a Batch, in order, and perhaps not before a crash: nothing may rest
-        on it. Quick; never raises."""
+        """A Batch of `query` (`flow.query`) that read these is through. Told at least once a Batch, in order, and perhaps not before a
+        crash: nothing may rest on it. Quick; never raises."""
 
 
 class Source(Protocol):
