@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from scribengin.local.contract import RunSettings
 
 _PREFIX = "SCRIBENGIN_"
-_OTHER_VARIABLES = frozenset({"SCRIBENGIN_CONFIG", "SCRIBENGIN_FAULT", "SCRIBENGIN_MASTER"})
+_OTHER_VARIABLES = frozenset({f"{_PREFIX}{name}" for name in ("CACHE", "CONFIG", "FAULT", "IVY_SETTINGS", "MASTER")})
 
 Kind = Literal["path", "port", "flag", "text", "memory", "choice", "map"]
 

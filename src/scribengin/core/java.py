@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
+from scribengin.core.cache import cache_folder
 from scribengin.core.errors import EnvironmentFault
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ def _packaged_home() -> Path | None:
         return None
     real = Path(spec.submodule_search_locations[0], "java-runtime", "bin", "java")
     script = _WRAPPER.format(java=shlex.quote(str(real)))
-    home = _cache_folder() / "java" / sha256(script.encode()).hexdigest()[:16]
+    home = cache_folder() / "java" / sha256(script.encode()).hexdigest()[:16]
     wrapper = home / "bin" / "java"
     if not wrapper.exists():
         try:
@@ -136,12 +137,6 @@ def _write_program(path: Path, text: str) -> None:
     draft.write_text(text)
     draft.chmod(0o755)
     draft.replace(path)
-
-
-def _cache_folder() -> Path:
-    if given := os.environ.get("XDG_CACHE_HOME"):
-        return Path(given, "scribengin")
-    return Path.home() / ("Library/Caches" if sys.platform == "darwin" else ".cache") / "scribengin"
 
 
 if __name__ == "__main__":

@@ -1,0 +1,194 @@
+"""The jars that PySpark does not carry: which they are, their cache, and how they come into it.
+
+`jars.json` pins each by coordinate and SHA-256, for each version of PySpark; `pin.py` writes it. What the cache lacks is fetched by the
+Ivy that PySpark carries, with the settings that Ivy has here; no address stands in this code.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import subprocess
+from contextlib import contextmanager
+from dataclasses import dataclass
+from hashlib import sha256
+from importlib.metadata import PackageNotFoundError, version
+from importlib.resources import files
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from xml.sax.saxutils import quoteattr
+
+from scribengin.core.cache import cache_folder
+from scribengin.core.errors import EnvironmentFault
+from scribengin.core.java import find_java
+from scribengin.core.storage import explained, make_folder, remove_tree
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+IVY_SETTINGS = "SCRIBENGIN_IVY_SETTINGS"
+"""Names an Ivy settings file, for machines that only reach a repository of their own."""
+
+_FETCHED_WITHIN_S = 1800.0
+_SHOWN = 5
+_TYPES = ("jar", "bundle", "maven-plugin")
+_PATTERN = "[artifact]-[revision].[ext]"
+
+
+@dataclass(frozen=True, slots=True)
+class Jar:
+    """One file: `coordinate` is `group:artifact:version`, `sha256` is in hex."""
+
+    coordinate: str
+    sha256: str
+
+    @property
+    def file_name(self) -> str:
+        """Its name in the cache, as everywhere: `artifact-version.jar`."""
+        _, artifact, number = self.coordinate.split(":")
+        return f"{artifact}-{number}.jar"
+
+
+def set_names() -> list[str]:
+    """The sets that there are for the installed PySpark."""
+    return list(_table())
+
+
+def jars_of(name: str) -> list[Jar]:
+    """The jars of a set, in the order of their coordinates. Raises KeyError for an unknown set."""
+    return [Jar(coordinate, digest) for coordinate, digest in _table()[name]["jars"].items()]
+
+
+def jars_folder() -> Path:
+    """The cache's folder of jars, shared by all projects."""
+    return cache_folder() / "jars"
+
+
+def missing(name: str) -> list[Jar]:
+    """The jars of a set that the cache lacks, or has with another content. Reads all of them: some 0.2 s for 50 MB."""
+    folder = jars_folder()
+    return [jar for jar in jars_of(name) if _digest(folder / jar.file_name) != jar.sha256]
+
+
+def fetch(name: str, tell: Callable[[str], None] = lambda _line: None) -> list[Path]:
+    """The files of a set, in the cache, each with the right content; what is lacking is fetched, which takes minutes.
+
+    Any number of processes may fetch at once. `tell` gets a line before anything is fetched. Raises EnvironmentFault that names the
+    missing files and their folder where they cannot be had.
+    """
+    folder = jars_folder()
+    if missing(name):
+        with _only_fetcher(folder):
+            if lacking := missing(name):
+                tell(f"fetching {len(lacking)} jars into {folder}")
+                _fetch_into(folder, name, lacking)
+    return [folder / jar.file_name for jar in jars_of(name)]
+
+
+def pyspark_jars(*patterns: str) -> list[Path]:
+    """Those of PySpark's own jars that match. Raises EnvironmentFault where there is none for a pattern."""
+    spec = find_spec("pyspark")
+    folder = Path(spec.submodule_search_locations[0], "jars") if spec and spec.submodule_search_locations else Path("pyspark", "jars")
+    found: list[Path] = []
+    for pattern in patterns:
+        matching = sorted(folder.glob(pattern))
+        if not matching:
+            raise EnvironmentFault(f"there is no {pattern} in {folder}", remedy="install PySpark again", code="jars-missing")
+        found += matching
+    return found
+
+
+def run_ivy(module: str, retrieved: Path, scratch: Path) -> str:
+    """Resolve an Ivy module (XML) and put its jars into `retrieved`; returns what Ivy said, which is worth showing where a jar lacks."""
+    asked = scratch / "ivy.xml"
+    asked.write_text(module)
+    settings = os.environ.get(IVY_SETTINGS)
+    command: list[str | Path] = [find_java().home / "bin" / "java", "-Xmx256m", "-cp", *pyspark_jars("ivy-*.jar"), "org.apache.ivy.Main"]
+    command += ["-settings", settings] if settings else []
+    command += ["-ivy", asked, "-cache", scratch / "ivy", "-retrieve", f"{retrieved}/{_PATTERN}", "-types", *_TYPES, "-warn"]
+    try:
+        ended = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, timeout=_FETCHED_WITHIN_S)
+    except subprocess.TimeoutExpired:
+        return f"no answer within {_FETCHED_WITHIN_S:g} s"
+    return ended.stdout
+
+
+def ivy_module(coordinates: Sequence[str], *, with_dependencies: bool) -> str:
+    """An Ivy module that asks for these."""
+    wanted = "default" if with_dependencies else "master"
+    asked = []
+    for coordinate in coordinates:
+        group, artifact, number = map(quoteattr, coordinate.split(":"))
+        transitive = str(with_dependencies).lower()
+        asked.append(f'<dependency org={group} name={artifact} rev={number} transitive="{transitive}" conf="default->{wanted}"/>')
+    head = (
+        '<ivy-module version="2.0"><info organisation="scribengin" module="jars"/><configurations><conf name="default"/></configurations>'
+    )
+    return f"{head}<dependencies>{''.join(asked)}</dependencies></ivy-module>"
+
+
+def _fetch_into(folder: Path, name: str, lacking: Sequence[Jar]) -> None:
+    scratch = folder / ".fetching"  # beside the jars, so that a finished one only changes its name
+    remove_tree(scratch)
+    make_folder(scratch)
+    try:
+        said = run_ivy(ivy_module([jar.coordinate for jar in lacking], with_dependencies=False), scratch, scratch)
+        failed = []
+        for jar in lacking:
+            digest = _digest(scratch / jar.file_name)
+            if digest == jar.sha256:
+                with explained(f"{folder / jar.file_name} cannot be written"):
+                    (scratch / jar.file_name).replace(folder / jar.file_name)
+            else:
+                failed.append(f"{jar.file_name} (SHA-256 {jar.sha256}{f', came with {digest}' if digest else ''})")
+    finally:
+        remove_tree(scratch)
+    if failed:
+        raise _fault(folder, name, failed, said)
+
+
+def _fault(folder: Path, name: str, failed: Sequence[str], said: str) -> EnvironmentFault:
+    shown = "\n  ".join(failed)
+    reasons = [
+        line.strip() for line in said.splitlines() if "exception" in line.lower() or "unknown host" in line.lower() or "no answer" in line
+    ]
+    reason = f"; Ivy says: {reasons[0]}" if reasons else ""
+    return EnvironmentFault(
+        f"{len(failed)} jars of {name} could not be fetched{reason}\n  {shown}\n",
+        remedy=f"with a network run: scribengin jars fetch {name}; without one, put these files into {folder}",
+        code="jars-missing",
+    )
+
+
+@contextmanager
+def _only_fetcher(folder: Path) -> Iterator[None]:
+    """Others wait meanwhile, and find what this one has fetched."""
+    make_folder(folder)
+    with explained(f"{folder / 'lock'} cannot be written"), (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _digest(path: Path) -> str:
+    """Empty where there is no such file."""
+    try:
+        return sha256(path.read_bytes()).hexdigest()
+    except FileNotFoundError:
+        return ""
+
+
+def _table() -> dict[str, Any]:
+    try:
+        installed = ".".join(version("pyspark").split(".")[:2])
+    except PackageNotFoundError:
+        installed = "none"
+    table: dict[str, dict[str, Any]] = json.loads(files(__package__).joinpath("jars.json").read_text())
+    if installed not in table:
+        raise EnvironmentFault(
+            f"no jars are known for PySpark {installed}; they are for {', '.join(table)}",
+            remedy=f"pip install 'pyspark=={max(table)}.*'",
+            code="jars-unknown",
+        )
+    return table[installed]

@@ -1,0 +1,94 @@
+"""What the servers here have in common: a Java of few needs, a readable log, a port that stays theirs."""
+
+from __future__ import annotations
+
+import errno
+import random
+import socket
+from typing import TYPE_CHECKING
+
+from scribengin.core.errors import EnvironmentFault
+from scribengin.core.java import find_java
+from scribengin.core.storage import make_folder, replace
+from scribengin.embedded.jars import pyspark_jars
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+HOST = "127.0.0.1"
+_PORTS = range(20_000, 32_000)
+"""Below those that Linux and macOS give to outgoing connections: a server that is down must find its port free when it comes back."""
+
+_TRIES = 200
+# small, quick to start, one thread for the garbage; and nothing of it under /tmp
+_FLAGS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Djava.awt.headless=true")
+_LOGGING = """\
+appender.console.type = Console
+appender.console.name = console
+appender.console.layout.type = PatternLayout
+appender.console.layout.pattern = %d{yyyy-MM-dd HH:mm:ss.SSS} %-5p %c{1}: %m%n
+rootLogger.level = INFO
+rootLogger.appenderRef.console.ref = console
+""" + "".join(
+    f"logger.{number}.name = {name}\nlogger.{number}.level = WARN\n"
+    for number, name in enumerate(
+        (
+            "org.apache.kafka.common.config",  # hundreds of lines with every setting
+            "org.apache.kafka.common.utils.AppInfoParser",
+            "org.apache.kafka.clients",
+            "kafka.server.NodeToControllerChannelManagerImpl",
+            "kafka.server.NodeToControllerRequestThread",
+            "org.apache.kafka.server.NodeToControllerChannelManagerImpl",
+            "org.apache.zookeeper.server.ZooKeeperServer",
+        )
+    )
+)
+LOGGING_JARS = ("slf4j-api-*.jar", "log4j-slf4j2-impl-*.jar", "log4j-api-*.jar", "log4j-core-*.jar")
+
+
+def java_command(main: str, jars: Sequence[Path], arguments: Sequence[str | Path], *, heap_mib: int, folder: Path) -> list[str | Path]:
+    """A command line for `main`. Its logging is written to `folder`, its temporary files go there too. Logging is always PySpark's."""
+    temporary = folder / "tmp"
+    make_folder(temporary)
+    logging = folder / "log4j2.properties"
+    replace(logging, _LOGGING.encode())
+    classpath = ":".join(str(path) for path in (*pyspark_jars(*LOGGING_JARS), *jars))
+    settings = [f"-Djava.io.tmpdir={temporary.absolute()}", f"-Dlog4j2.configurationFile={logging.absolute()}"]
+    return [find_java().home / "bin" / "java", f"-Xmx{heap_mib}m", *_FLAGS, *settings, "-cp", classpath, main, *arguments]
+
+
+def free_port() -> int:
+    """A port of 127.0.0.1 that nobody listens on now."""
+    for _ in range(_TRIES):
+        port = random.choice(_PORTS)
+        if _is_free(port):
+            return port
+    raise EnvironmentFault(
+        f"none of {_TRIES} ports between {_PORTS.start} and {_PORTS.stop} of {HOST} is free",
+        remedy="look which processes listen there, and end some",
+        code="port-taken",
+    )
+
+
+def check_port(port: int, server: str) -> None:
+    """Raise EnvironmentFault where somebody listens on the port that the server has."""
+    if not _is_free(port):
+        raise EnvironmentFault(
+            f"{server} cannot start: another process listens on its port, {HOST}:{port}",
+            remedy="end that process, or remove the server's folder: it then begins anew, empty, on another port",
+            code="port-taken",
+        )
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do: a closed connection's rest is no hindrance
+        try:
+            probe.bind((HOST, port))
+            probe.listen()
+        except OSError as error:
+            if error.errno in (errno.EADDRINUSE, errno.EACCES):
+                return False
+            raise
+    return True

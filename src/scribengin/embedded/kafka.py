@@ -1,0 +1,254 @@
+"""A real Kafka: brokers in KRaft mode, each also a controller, on 127.0.0.1, in one folder."""
+
+from __future__ import annotations
+
+import base64
+import subprocess
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import msgspec
+
+from scribengin.core.errors import EnvironmentFault
+from scribengin.core.storage import make_folder, put_if_absent, read_or_none, replace
+from scribengin.embedded.jars import fetch
+from scribengin.embedded.java_server import HOST, check_port, free_port, java_command
+from scribengin.embedded.process import Server, find_server, start_server
+from scribengin.embedded.wire import Metadata, read_metadata
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+    from types import TracebackType
+
+JARS = "kafka-broker"
+_HEAP_MIB = 384
+_READY_WITHIN_S = 120.0
+_STOPPED_WITHIN_S = 20.0
+_FORMATTED_WITHIN_S = 120.0
+_ANSWER_S = 5.0
+
+
+class _Node(msgspec.Struct, frozen=True):
+    number: int
+    port: int
+    controller_port: int
+
+
+class _Cluster(msgspec.Struct, frozen=True):
+    cluster_id: str
+    nodes: tuple[_Node, ...]
+
+
+class KafkaCluster:
+    """One broker, or three of which one may be lost. Data, ports and identity stay in `folder` over restarts.
+
+    As a context manager it is up inside the block, gone after it, and gone too when this process ends in any other way. `properties`
+    are further settings of the brokers, and win over those here. Brokers count from 1.
+    """
+
+    def __init__(self, folder: Path, brokers: int = 1, properties: Mapping[str, str] | None = None) -> None:
+        if brokers not in (1, 3):
+            raise ValueError(f"a cluster has 1 broker or 3, not {brokers}")
+        self.folder = folder
+        self._properties = dict(properties or {})
+        self._cluster = _read_or_make(folder, brokers)
+        self._servers: dict[int, Server] = {}
+        for node in self._cluster.nodes:
+            found = find_server(self._name(node), pid_file=self._pid_file(node), log=self.log(node.number))
+            if found is not None:
+                self._servers[node.number] = found
+
+    @property
+    def bootstrap(self) -> str:
+        """`127.0.0.1:port`, with commas between those of three; for `bootstrap.servers`."""
+        return ",".join(f"{HOST}:{node.port}" for node in self._cluster.nodes)
+
+    @property
+    def pids(self) -> dict[int, int]:
+        """Broker → its process, of those that are up."""
+        return {number: server.process.pid for number, server in sorted(self._servers.items()) if server.alive()}
+
+    def log(self, broker: int) -> Path:
+        """The log of a broker."""
+        return self.folder / "log" / f"kafka-{broker}.log"
+
+    def start(self) -> None:
+        """Start the brokers that are not up, and return when all answer and know each other.
+
+        Fetches the jars where the cache lacks them. Raises EnvironmentFault: no Java, no jars, a port taken, a broker that does not
+        come up.
+        """
+        begun = [node for node in self._cluster.nodes if not self._alive(node)]
+        try:
+            self._format(begun)
+            for node in begun:
+                self._start(node)
+            numbers = {node.number for node in self._cluster.nodes}
+            for node in self._cluster.nodes:
+                self._servers[node.number].wait_ready(partial(self._knows, node, numbers), _READY_WITHIN_S)
+        except BaseException:
+            for node in begun:
+                if node.number in self._servers:
+                    self._servers[node.number].kill()
+            raise
+
+    def release(self) -> None:
+        """Let the brokers live on when this process ends."""
+        for server in self._servers.values():
+            server.release()
+
+    def stop(self) -> None:
+        """End all brokers, in order; one that does not end in time is killed. No error where none is up."""
+        for server in self._servers.values():
+            server.ask_to_end()
+        for server in self._servers.values():
+            server.stop(_STOPPED_WITHIN_S)
+        self._servers.clear()
+
+    def kill(self, broker: int) -> None:
+        """End a broker as a crash does, and return when it is gone. No error where it is not up."""
+        server = self._servers.pop(self._node(broker).number, None)
+        if server is not None:
+            server.kill()
+
+    def restart(self, broker: int) -> None:
+        """Start a broker that is down, over its data, and return when it answers and the cluster is whole for it."""
+        node = self._node(broker)
+        if not self._alive(node):
+            self._start(node)
+        up = set(self.pids)
+        self._servers[broker].wait_ready(lambda: self._knows(node, up), _READY_WITHIN_S)
+
+    def read_metadata(self, broker: int = 1) -> Metadata:
+        """What a broker knows of nodes and topics. Raises OSError where it does not answer."""
+        return read_metadata(HOST, self._node(broker).port, timeout_s=_ANSWER_S)
+
+    def __enter__(self) -> KafkaCluster:
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.stop()
+
+    def _node(self, broker: int) -> _Node:
+        for node in self._cluster.nodes:
+            if node.number == broker:
+                return node
+        raise ValueError(f"there is no broker {broker}; they count from 1 to {len(self._cluster.nodes)}")
+
+    def _alive(self, node: _Node) -> bool:
+        return node.number in self._servers and self._servers[node.number].alive()
+
+    def _knows(self, node: _Node, numbers: set[int]) -> bool:
+        """Whether the broker answers, is of this cluster, and sees those."""
+        with suppress(OSError, ValueError):
+            known = read_metadata(HOST, node.port, timeout_s=_ANSWER_S)
+            return known.cluster_id == self._cluster.cluster_id and known.nodes.keys() >= numbers
+        return False
+
+    def _start(self, node: _Node) -> None:
+        for port in (node.port, node.controller_port):
+            check_port(port, self._name(node))
+        config = self._write_config(node)
+        command = self._java("kafka.Kafka", config)
+        self._servers[node.number] = start_server(self._name(node), command, pid_file=self._pid_file(node), log=self.log(node.number))
+
+    def _format(self, nodes: list[_Node]) -> None:
+        """Give the data folders of these nodes the cluster's identity, all at a time; those that have one keep it."""
+        formatting = []
+        for node in nodes:
+            if not (self._data(node) / "meta.properties").exists():
+                command = self._java("kafka.tools.StorageTool", "format", "-t", self._cluster.cluster_id, "-c", self._write_config(node))
+                child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+                formatting.append((node, child))
+        for node, child in formatting:
+            try:
+                said, _ = child.communicate(timeout=_FORMATTED_WITHIN_S)
+            finally:
+                child.kill()
+            if child.returncode != 0:
+                raise EnvironmentFault(
+                    f"{self._name(node)}: {self._data(node)} cannot be prepared:\n{said}",
+                    remedy=f"remove {self.folder}, unless you need what is in it",
+                    code="server-format",
+                )
+
+    def _java(self, main: str, *arguments: str | Path) -> list[str | Path]:
+        return java_command(main, fetch(JARS), arguments, heap_mib=_HEAP_MIB, folder=self.folder / "run")
+
+    def _write_config(self, node: _Node) -> Path:
+        make_folder(self._data(node))
+        count = len(self._cluster.nodes)
+        in_sync = 2 if count == 3 else 1
+        settings = {
+            "process.roles": "broker,controller",
+            "node.id": node.number,
+            "controller.quorum.voters": ",".join(f"{other.number}@{HOST}:{other.controller_port}" for other in self._cluster.nodes),
+            "listeners": f"PLAINTEXT://{HOST}:{node.port},CONTROLLER://{HOST}:{node.controller_port}",
+            "controller.listener.names": "CONTROLLER",
+            "log.dirs": self._data(node).absolute(),
+            "default.replication.factor": count,
+            "min.insync.replicas": in_sync,
+            "offsets.topic.replication.factor": count,
+            "offsets.topic.num.partitions": 8,
+            "transaction.state.log.replication.factor": count,
+            "transaction.state.log.min.isr": in_sync,
+            "transaction.state.log.num.partitions": 8,
+            "share.coordinator.state.topic.replication.factor": count,
+            "share.coordinator.state.topic.min.isr": in_sync,
+            "share.coordinator.state.topic.num.partitions": 8,
+            "group.initial.rebalance.delay.ms": 0,
+            # a broker that was killed is let in again only when the session of its former life has run out
+            "broker.session.timeout.ms": 3000,
+            "broker.heartbeat.interval.ms": 500,
+            "controlled.shutdown.enable": str(count > 1).lower(),
+            "log.cleaner.dedupe.buffer.size": 16 * 2**20,  # of a heap that is small
+            **self._properties,
+        }
+        config = self.folder / "run" / f"kafka-{node.number}.properties"
+        replace(config, "".join(f"{name}={value}\n" for name, value in settings.items()).encode())
+        return config
+
+    def _data(self, node: _Node) -> Path:
+        return self.folder / "data" / str(node.number)
+
+    def _pid_file(self, node: _Node) -> Path:
+        return self.folder / "run" / f"kafka-{node.number}.pid.json"
+
+    def _name(self, node: _Node) -> str:
+        return f"Kafka broker {node.number}" if len(self._cluster.nodes) > 1 else "Kafka"
+
+
+def _read_or_make(folder: Path, brokers: int) -> _Cluster:
+    path = folder / "cluster.json"
+    data = read_or_none(path)
+    if data is None:
+        ports = {free_port() for _ in range(2 * brokers)}
+        while len(ports) < 2 * brokers:
+            ports.add(free_port())
+        taken = sorted(ports)
+        nodes = tuple(_Node(number + 1, taken[2 * number], taken[2 * number + 1]) for number in range(brokers))
+        put_if_absent(path, msgspec.json.encode(_Cluster(_new_id(), nodes)) + b"\n")
+        data = path.read_bytes()
+    try:
+        cluster = msgspec.json.decode(data, type=_Cluster)
+    except msgspec.DecodeError as error:
+        raise EnvironmentFault(f"{path} is not what was written there: {error}", remedy=f"remove {folder}", code="server-folder") from error
+    if len(cluster.nodes) != brokers:
+        raise EnvironmentFault(
+            f"{folder} holds a cluster of {len(cluster.nodes)} brokers, asked is one of {brokers}",
+            remedy="name another folder",
+            code="server-folder",
+        )
+    return cluster
+
+
+def _new_id() -> str:
+    """As Kafka makes them: 16 bytes in 22 letters; none begins with a dash, which its tool would take for an option."""
+    while True:
+        id_ = base64.urlsafe_b64encode(uuid4().bytes).decode().rstrip("=")
+        if not id_.startswith("-"):
+            return id_

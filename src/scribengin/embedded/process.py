@@ -1,0 +1,209 @@
+"""A server as a child process: started, found again, and ended without ever striking a process of somebody else.
+
+Between the starter and the server stands a shell that waits on a pipe. The starter's end, even by SIGKILL, closes the pipe, and the
+shell kills the server; `release` tells the shell to leave the server alone. So a server outlives its starter only where that was said.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from scribengin.core.errors import EnvironmentFault
+from scribengin.core.storage import explained, make_folder, read_or_none, replace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+POLL_S = 0.05
+_KILLED_WITHIN_S = 30.0
+_LOG_BYTES = 16 * 2**20
+_SHOWN_LINES = 8
+_RELEASE = b"release\n"
+_HOLDER = """
+"$@" </dev/null >>"$SERVER_LOG" 2>&1 &
+server=$!
+echo "$server"
+exec >&-
+read -r word && exit 0
+kill -9 "$server" 2>/dev/null
+wait
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A process of this machine: its number, and its start, which tells it from a later one that was given the same number."""
+
+    pid: int
+    born: str
+
+    def alive(self) -> bool:
+        """Whether it is there still: no zombie, and no other process under its number."""
+        return birth_of(self.pid) == self.born
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal; nothing happens where it has ended."""
+        if self.alive():
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def gone_within(self, timeout_s: float) -> bool:
+        """Wait until it has ended; False where it has not by then."""
+        return _within(timeout_s, lambda: not self.alive())
+
+
+class Server:
+    """A server that was started here, or found by its pid file. `log` has what it says."""
+
+    def __init__(self, name: str, process: Process, pid_file: Path, log: Path, holder: subprocess.Popen[bytes] | None = None) -> None:
+        self.name = name
+        self.process = process
+        self.log = log
+        self._pid_file = pid_file
+        self._holder = holder
+
+    def alive(self) -> bool:
+        """Whether its process is there."""
+        return self.process.alive()
+
+    def wait_ready(self, ready: Callable[[], bool], timeout_s: float) -> None:
+        """Ask `ready` until it says yes.
+
+        Raises EnvironmentFault, with the last lines of the log, where the server ends or time runs out.
+        """
+        deadline = time.monotonic() + timeout_s
+        while not ready():
+            if not self.alive():
+                raise self._fault("ended while it started", "server-ended")
+            if time.monotonic() > deadline:
+                raise self._fault(f"does not answer after {timeout_s:g} s", "server-silent")
+            time.sleep(POLL_S)
+
+    def release(self) -> None:
+        """Let it live on when this process ends."""
+        holder, self._holder = self._holder, None
+        if holder is not None:
+            try:
+                holder.communicate(_RELEASE)
+            except BrokenPipeError:  # somebody killed the shell
+                holder.wait()
+
+    def ask_to_end(self) -> None:
+        """SIGTERM, without waiting; `stop` then waits."""
+        self.process.send(signal.SIGTERM)
+
+    def stop(self, timeout_s: float) -> None:
+        """Ask it to end (SIGTERM), and kill it when it has not after `timeout_s`; the pid file goes with it."""
+        self.ask_to_end()
+        if not self.process.gone_within(timeout_s):
+            self.process.send(signal.SIGKILL)
+        self._bury()
+
+    def kill(self) -> None:
+        """SIGKILL, and wait until it is gone: until then its port may still answer."""
+        self.process.send(signal.SIGKILL)
+        self._bury()
+
+    def _bury(self) -> None:
+        if not self.process.gone_within(_KILLED_WITHIN_S):
+            raise EnvironmentFault(
+                f"{self.name} (process {self.process.pid}) does not end, even killed",
+                remedy="look whether its disk hangs",
+                code="server-stuck",
+            )
+        self._pid_file.unlink(missing_ok=True)
+        self.release()  # the shell, with nothing left to hold
+
+    def _fault(self, what: str, code: str) -> EnvironmentFault:
+        try:
+            lines = [line for line in self.log.read_text(errors="replace").splitlines() if line.strip()][-_SHOWN_LINES:]
+        except OSError:
+            lines = []
+        said = "\n  ".join(["; the end of its log:", *lines]) if lines else "; its log is empty"
+        return EnvironmentFault(f"{self.name} {what}{said}", remedy=f"read {self.log}", code=code)
+
+
+def start_server(name: str, command: Sequence[str | Path], *, pid_file: Path, log: Path) -> Server:
+    """Start a program; it ends with this process unless it is released. Raises EnvironmentFault where its folders cannot be written."""
+    for folder in (pid_file.parent, log.parent):
+        make_folder(folder)
+    _turn_over(log)
+    holder = subprocess.Popen(
+        ["/bin/sh", "-c", _HOLDER, name, *command],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "SERVER_LOG": str(log.absolute())},
+        start_new_session=True,  # a Ctrl-C for the starter is none for the server: the starter ends it in order
+    )
+    try:
+        assert holder.stdout is not None
+        pid = int(holder.stdout.readline())
+        process = Process(pid, birth_of(pid) or "")
+        replace(pid_file, msgspec.json.encode(process) + b"\n")
+    except BaseException:
+        holder.communicate(b"")
+        raise
+    return Server(name, process, pid_file, log, holder)
+
+
+def find_server(name: str, *, pid_file: Path, log: Path) -> Server | None:
+    """The server that the pid file tells of, alive or not; None where there is no such file, or one that no start has written."""
+    data = read_or_none(pid_file)
+    if data is None:
+        return None
+    try:
+        return Server(name, msgspec.json.decode(data, type=Process), pid_file, log)
+    except msgspec.DecodeError:
+        return None
+
+
+def birth_of(pid: int) -> str | None:
+    """When the process with that number started, in words that only serve to compare; None where there is none, or only its zombie."""
+    if sys.platform == "linux":
+        try:
+            state, *fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        except (FileNotFoundError, ProcessLookupError):
+            return None
+        # a zombie whose threads are still ending holds its ports: it counts as there until the last one is gone
+        if state in "ZX" and int(fields[16]) <= 1:
+            return None
+        return f"{_boot()} {fields[18]}"  # ticks since the boot: only with the boot's own name they mean one moment
+    asked = subprocess.run(
+        ["ps", "-o", "stat=,lstart=", "-p", str(pid)], capture_output=True, text=True, check=False, env={**os.environ, "LC_ALL": "C"}
+    )
+    state, _, started = asked.stdout.strip().partition(" ")
+    return started.strip() if started and not state.startswith("Z") else None
+
+
+def _boot() -> str:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:  # some sandboxes have none
+        return "boot"
+
+
+def _turn_over(log: Path) -> None:
+    """A log that has grown large becomes `<name>.1`; an older one of that name goes."""
+    with explained(f"{log} cannot be written"):
+        if log.exists() and log.stat().st_size > _LOG_BYTES:
+            log.replace(log.with_name(f"{log.name}.1"))
+        log.touch()
+
+
+def _within(timeout_s: float, true: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + timeout_s
+    while not true():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(POLL_S)
+    return True
