@@ -1,0 +1,113 @@
+"""A real broker for all tests of this folder, and a hand for its topics."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+
+from scribengin.connectors.contract import Limits, Place, SourceStream
+from scribengin.connectors.kafka.source import KafkaSource
+from scribengin.core.types import parse_schema
+from scribengin.embedded.kafka import KafkaCluster
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from pathlib import Path
+
+    from scribengin.connectors.kafka.reader import KafkaReader
+
+_numbers = count()
+
+
+@dataclass
+class Topics:
+    """Makes topics and messages as any other program would."""
+
+    bootstrap: str
+    admin: Any
+
+    def make(self, partitions: int = 1, *, name: str = "", **config: str) -> str:
+        name = name or f"topic-{next(_numbers)}"
+        for future in self.admin.create_topics([NewTopic(name, partitions, 1, config=config)]).values():
+            future.result(30)
+        return name
+
+    def delete(self, name: str) -> None:
+        for future in self.admin.delete_topics([name]).values():
+            future.result(30)
+
+    def widen(self, name: str, partitions: int) -> None:
+        for future in self.admin.create_partitions([NewPartitions(name, partitions)]).values():
+            future.result(30)
+
+    def forget(self, name: str, partition: int, before: int) -> None:
+        """What retention does, at once."""
+        for future in self.admin.delete_records([TopicPartition(name, partition, before)]).values():
+            future.result(30)
+
+    def write(self, name: str, ids: Iterable[int], partition: int = 0, **settings: Any) -> None:
+        producer = Producer({"bootstrap.servers": self.bootstrap, **settings})
+        for id_ in ids:
+            producer.produce(name, json.dumps({"id": id_}), key=f"k{id_}", partition=partition, headers={"n": str(id_)})
+        assert producer.flush(60) == 0
+
+    def transaction(self, name: str, ids: Iterable[int], partition: int = 0, *, by: str = "by") -> Any:
+        """A producer with an open transaction that has sent these."""
+        producer = Producer({"bootstrap.servers": self.bootstrap, "transactional.id": by})
+        producer.init_transactions(60)
+        producer.begin_transaction()
+        for id_ in ids:
+            producer.produce(name, json.dumps({"id": id_}), partition=partition)
+        assert producer.flush(60) == 0
+        return producer
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
+    with KafkaCluster(tmp_path_factory.mktemp("kafka"), properties={"auto.create.topics.enable": "false"}) as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def topics(cluster: KafkaCluster) -> Topics:
+    return Topics(cluster.bootstrap, AdminClient({"bootstrap.servers": cluster.bootstrap}))
+
+
+@dataclass
+class Reading:
+    """A source over some topics, and what its reader hands out."""
+
+    source: KafkaSource
+    reader: KafkaReader
+
+    def take(self, *, final: bool = True, max_rows: int | None = None) -> list[SourceStream]:
+        return self.reader.split(Limits(max_rows=max_rows), final=final)
+
+    def ids(self, streams: list[SourceStream]) -> list[int]:
+        return [row["id"] for row in self.rows(streams)]
+
+    def rows(self, streams: list[SourceStream]) -> list[dict[str, Any]]:
+        decoder = self.source.decoder()
+        found: list[dict[str, Any]] = []
+        for stream in streams:
+            for block in self.source.read(stream):
+                decoded = decoder.rows(block)
+                assert not decoded.bad
+                found += decoded.rows
+        return found
+
+
+@pytest.fixture
+def open_source(cluster: KafkaCluster, tmp_path: Path) -> Any:
+    def opened(*names: str, schema: str = "id BIGINT", bootstrap: str = "", **options: Any) -> Reading:
+        given = {"bootstrap": bootstrap or cluster.bootstrap, "topics": names, "format": "json", "timeout": 30.0, **options}
+        source = KafkaSource(Place("read", tmp_path, given, parse_schema(schema)))
+        return Reading(source, source.reader())
+
+    return opened
