@@ -3,7 +3,7 @@
 from scribengin.core.options import REQUIRED, NodeType, Option
 
 _CONNECTION = (
-    Option("bootstrap", "text", "brokers to ask first, with commas", REQUIRED, example='"broker1:9092,broker2:9092"'),
+    Option("bootstrap", "text", "brokers to ask first, with commas", REQUIRED, example='"broker1:9092,broker2:9092"', pace=True),
     Option(
         "config",
         "map",
@@ -11,6 +11,7 @@ _CONNECTION = (
         {},
         example='{security.protocol: SASL_SSL, sasl.mechanism: PLAIN, sasl.username: me, sasl.password: "${secret:env/KAFKA_PASSWORD}"}',
         secret=True,
+        pace=True,
     ),
 )
 
