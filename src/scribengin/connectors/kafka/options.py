@@ -9,7 +9,7 @@ _CONNECTION = (
         "map",
         "further settings of the client (librdkafka), such as `security.protocol`; secrets as `${secret:env/NAME}`",
         {},
-        example='{security.protocol: SASL_SSL, sasl.mechanism: PLAIN, sasl.username: me, sasl.password: "${secret:env/KAFKA_PASSWORD}"}',
+        example="{security.protocol: SSL, ssl.ca.location: ca.pem}",
         secret=True,
         pace=True,
     ),
