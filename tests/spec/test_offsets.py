@@ -5,7 +5,7 @@ import string
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from scribengin.spec.document import Document
@@ -26,6 +26,8 @@ def texts_of_distinct_letters(draw: st.DrawFn) -> str:
 @given(value=texts_of_distinct_letters(), width=st.sampled_from([5, 20, 1000]), unicode=st.booleans())
 def test_every_letter_is_found_where_it_was_written(style: str | None, value: str, width: int, unicode: bool) -> None:
     text = yaml.dump({"k": {"v": value}}, default_style=style, width=width, allow_unicode=unicode, default_flow_style=False)
+    # PyYAML folds a line that begins with blanks, which no reader puts together again
+    assume(yaml.safe_load(text) == {"k": {"v": value}})
     document = Document(text, "f.yaml")
     assert document.problems == []
     places = DocumentPlaces(document)
