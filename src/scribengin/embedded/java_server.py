@@ -58,17 +58,16 @@ def java_command(main: str, jars: Sequence[Path], arguments: Sequence[str | Path
     return [find_java().home / "bin" / "java", f"-Xmx{heap_mib}m", *_FLAGS, *settings, "-cp", classpath, main, *arguments]
 
 
-def free_port() -> int:
-    """A port of 127.0.0.1 that nobody listens on now."""
-    for _ in range(_TRIES):
-        port = random.choice(_PORTS)
-        if _is_free(port):
-            return port
-    raise EnvironmentFault(
-        f"none of {_TRIES} ports between {_PORTS.start} and {_PORTS.stop} of {HOST} is free",
-        remedy="look which processes listen there, and end some",
-        code="port-taken",
-    )
+def free_ports(count: int) -> list[int]:
+    """Different ports of 127.0.0.1 that nobody listens on now."""
+    found = [port for port in random.sample(_PORTS, _TRIES) if _is_free(port)][:count]
+    if len(found) < count:
+        raise EnvironmentFault(
+            f"of {_TRIES} ports between {_PORTS.start} and {_PORTS.stop} of {HOST} {len(found)} are free, {count} are needed",
+            remedy="look which processes listen there, and end some",
+            code="port-taken",
+        )
+    return found
 
 
 def check_port(port: int, server: str) -> None:

@@ -143,6 +143,7 @@ def start_server(name: str, command: Sequence[str | Path], *, pid_file: Path, lo
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         env={**os.environ, "SERVER_LOG": str(log.absolute())},
+        cwd=pid_file.parent,  # what a crash leaves belongs there
         start_new_session=True,  # a Ctrl-C for the starter is none for the server: the starter ends it in order
     )
     try:
