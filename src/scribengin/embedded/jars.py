@@ -23,7 +23,7 @@ from xml.sax.saxutils import quoteattr
 from scribengin.core.cache import cache_folder
 from scribengin.core.errors import EnvironmentFault
 from scribengin.core.java import find_java
-from scribengin.core.storage import explained, make_folder, remove_tree
+from scribengin.core.storage import explained, make_folder, remove_tree, replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -32,7 +32,6 @@ IVY_SETTINGS = "SCRIBENGIN_IVY_SETTINGS"
 """Names an Ivy settings file, for machines that only reach a repository of their own."""
 
 _FETCHED_WITHIN_S = 1800.0
-_SHOWN = 5
 _TYPES = ("jar", "bundle", "maven-plugin")
 _PATTERN = "[artifact]-[revision].[ext]"
 
@@ -150,14 +149,14 @@ def _fetch_into(folder: Path, name: str, lacking: Sequence[Jar]) -> None:
 
 
 def _fault(folder: Path, name: str, failed: Sequence[str], said: str) -> EnvironmentFault:
-    shown = "\n  ".join(failed)
-    reasons = [
-        line.strip() for line in said.splitlines() if "exception" in line.lower() or "unknown host" in line.lower() or "no answer" in line
-    ]
-    reason = f"; Ivy says: {reasons[0]}" if reasons else ""
+    log = folder / "fetch.log"
+    replace(log, said.encode())
+    reasons = [line.strip() for line in said.splitlines() if "xception" in line or "no answer" in line or ": not found" in line]
+    reason = f" ({reasons[-1]})" if reasons else ""
+    listed = "".join(f"\n  {jar}" for jar in failed)
     return EnvironmentFault(
-        f"{len(failed)} jars of {name} could not be fetched{reason}\n  {shown}\n",
-        remedy=f"with a network run: scribengin jars fetch {name}; without one, put these files into {folder}",
+        f"{len(failed)} jars of {name} could not be fetched{reason}:{listed}",
+        remedy=f"with a network run: scribengin jars fetch {name}; without one, put these files into {folder}; all that Ivy said: {log}",
         code="jars-missing",
     )
 

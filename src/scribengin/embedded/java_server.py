@@ -31,19 +31,19 @@ appender.console.layout.pattern = %d{yyyy-MM-dd HH:mm:ss.SSS} %-5p %c{1}: %m%n
 rootLogger.level = INFO
 rootLogger.appenderRef.console.ref = console
 """ + "".join(
-    f"logger.{number}.name = {name}\nlogger.{number}.level = WARN\n"
-    for number, name in enumerate(
-        (
-            "org.apache.kafka.common.config",  # hundreds of lines with every setting
-            "org.apache.kafka.common.utils.AppInfoParser",
-            "org.apache.kafka.clients",
-            "kafka.server.NodeToControllerChannelManagerImpl",
-            "kafka.server.NodeToControllerRequestThread",
-            "org.apache.kafka.server.NodeToControllerChannelManagerImpl",
-            "org.apache.zookeeper.server.ZooKeeperServer",
-        )
+    f"logger.{number}.name = {name}\nlogger.{number}.level = {level}\n"
+    for number, (name, level) in enumerate(
+        {
+            "org.apache.kafka.common.config": "WARN",  # hundreds of lines: every setting, several times
+            "org.apache.kafka.clients": "WARN",
+            "org.apache.kafka.common.utils.AppInfoParser": "WARN",
+            "org.apache.zookeeper.server.NIOServerCnxn": "WARN",  # a line for each time that it is asked how it is
+            "org.apache.zookeeper.server.ServerCnxn": "OFF",  # a trace where it is asked before it has its data
+        }.items()
     )
 )
+"""Warnings and what changes; a healthy server says nothing for hours."""
+
 LOGGING_JARS = ("slf4j-api-*.jar", "log4j-slf4j2-impl-*.jar", "log4j-api-*.jar", "log4j-core-*.jar")
 
 

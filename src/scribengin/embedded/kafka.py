@@ -82,6 +82,8 @@ class KafkaCluster:
         come up.
         """
         begun = [node for node in self._cluster.nodes if not self._alive(node)]
+        for node in begun:
+            self._check_ports(node)
         try:
             self._format(begun)
             for node in begun:
@@ -118,6 +120,7 @@ class KafkaCluster:
         """Start a broker that is down, over its data, and return when it answers and the cluster is whole for it."""
         node = self._node(broker)
         if not self._alive(node):
+            self._check_ports(node)
             self._start(node)
         up = set(self.brokers_up)
         self._servers[broker].wait_ready(lambda: self._knows(node, up), _READY_WITHIN_S)
@@ -154,9 +157,11 @@ class KafkaCluster:
             return known.cluster_id == self._cluster.cluster_id and known.nodes.keys() >= numbers
         return False
 
-    def _start(self, node: _Node) -> None:
+    def _check_ports(self, node: _Node) -> None:
         for port in (node.port, node.controller_port):
             check_port(port, self._name(node))
+
+    def _start(self, node: _Node) -> None:
         config = self._write_config(node)
         command = self._java("kafka.Kafka", config)
         self._servers[node.number] = start_server(self._name(node), command, pid_file=self._pid_file(node), log=self.log(node.number))

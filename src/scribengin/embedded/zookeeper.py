@@ -26,6 +26,7 @@ _HEAP_MIB = 256
 _READY_WITHIN_S = 120.0
 _STOPPED_WITHIN_S = 20.0
 _ANSWER_S = 5.0
+_STARTING_ANSWER_S = 0.5  # asked in the moment between its socket and its data, it never answers that connection
 _ANSWER_BYTES = 2**16
 
 
@@ -73,7 +74,7 @@ class ZooKeeper:
             )
             server = self._server = start_server(NAME, command, pid_file=self._pid_file, log=self.log)
         try:
-            server.wait_ready(self.answers, _READY_WITHIN_S)
+            server.wait_ready(lambda: self.answers(timeout_s=_STARTING_ANSWER_S), _READY_WITHIN_S)
         except BaseException:
             if begun:
                 server.kill()
@@ -96,10 +97,10 @@ class ZooKeeper:
         if server is not None:
             server.kill()
 
-    def answers(self) -> bool:
+    def answers(self, *, timeout_s: float = _ANSWER_S) -> bool:
         """Whether it serves: it says its mode. (`ruok` is answered long before.)"""
         with suppress(OSError):
-            return b"\nMode: " in self._ask(b"srvr")
+            return b"\nMode: " in self._ask(b"srvr", timeout_s)
         return False
 
     def __enter__(self) -> ZooKeeper:
@@ -109,10 +110,10 @@ class ZooKeeper:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.stop()
 
-    def _ask(self, word: bytes) -> bytes:
+    def _ask(self, word: bytes, timeout_s: float) -> bytes:
         """The whole answer to one of ZooKeeper's words of four letters."""
         said = b""
-        with socket.create_connection((HOST, self._port), timeout=_ANSWER_S) as connection:
+        with socket.create_connection((HOST, self._port), timeout=timeout_s) as connection:
             connection.sendall(word)
             while part := connection.recv(_ANSWER_BYTES):
                 said += part
