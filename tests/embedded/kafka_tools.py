@@ -22,13 +22,8 @@ def run_tool(cluster: KafkaCluster, tool: str, *arguments: str, given: str = "")
     return ended.stdout
 
 
-def create_topic(cluster: KafkaCluster, topic: str, partitions: int) -> None:
-    """With as many copies as the cluster's brokers have by default."""
-    run_tool(cluster, "TopicCommand", "--create", "--topic", topic, "--partitions", str(partitions))
-
-
 def write_lines(cluster: KafkaCluster, topic: str, lines: list[str]) -> None:
-    """One record a line, acknowledged by all copies."""
+    """One record a line, acknowledged by all copies; makes the topic where there is none."""
     run_tool(cluster, "ConsoleProducer", "--topic", topic, "--command-property", "acks=all", given="".join(f"{line}\n" for line in lines))
 
 

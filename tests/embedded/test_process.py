@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -14,7 +13,7 @@ import pytest
 
 from scribengin.core.errors import EnvironmentFault
 from scribengin.embedded import process
-from scribengin.embedded.process import Process, Server, birth_of, find_server, start_server
+from scribengin.embedded.process import Process, Server, birth_of, find_server, start_server, within
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -38,15 +37,6 @@ if sys.argv[2] == "release":
 print(server.process.pid, flush=True)
 sys.stdin.read()
 """
-
-
-def within(true: Callable[[], object]) -> bool:
-    deadline = time.monotonic() + _WITHIN_S
-    while not true():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True
 
 
 def started(folder: Path, command: list[str]) -> Server:
@@ -125,7 +115,7 @@ def test_a_process_that_was_given_the_number_of_a_dead_server_is_never_struck(tm
 
 def test_a_zombie_is_gone(tmp_path: Path) -> None:
     child = subprocess.Popen([sys.executable, "-c", ""])
-    assert within(lambda: birth_of(child.pid) is None)  # nobody has waited for it
+    assert within(_WITHIN_S, lambda: birth_of(child.pid) is None)  # nobody has waited for it
     child.wait()
 
 

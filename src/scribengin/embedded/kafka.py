@@ -15,7 +15,7 @@ from scribengin.core.errors import EnvironmentFault
 from scribengin.core.storage import make_folder, put_if_absent, read_or_none, replace
 from scribengin.embedded.jars import fetch
 from scribengin.embedded.java_server import HOST, check_port, free_ports, java_command
-from scribengin.embedded.process import Server, find_server, start_server
+from scribengin.embedded.process import Server, find_server, start_server, within
 from scribengin.embedded.wire import Metadata, read_metadata
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ JARS = "kafka-broker"
 _HEAP_MIB = 384
 _READY_WITHIN_S = 120.0
 _STOPPED_WITHIN_S = 20.0
+_LAST_STOPPED_WITHIN_S = 2.0  # a controller that has no majority left waits 5 s for it, in vain
 _FORMATTED_WITHIN_S = 120.0
 _ANSWER_S = 5.0
 
@@ -104,10 +105,13 @@ class KafkaCluster:
 
     def stop(self) -> None:
         """End all brokers, in order; one that does not end in time is killed. No error where none is up."""
-        for server in self._servers.values():
+        servers = list(self._servers.values())
+        majority = len(self._cluster.nodes) // 2 + 1
+        for server in servers:
             server.ask_to_end()
-        for server in self._servers.values():
-            server.stop(_STOPPED_WITHIN_S)
+        within(_STOPPED_WITHIN_S, lambda: sum(server.alive() for server in servers) < majority)
+        for server in servers:
+            server.stop(_LAST_STOPPED_WITHIN_S)
         self._servers.clear()
 
     def kill(self, broker: int) -> None:
