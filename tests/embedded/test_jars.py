@@ -13,6 +13,7 @@ import pytest
 from scribengin.core.errors import EnvironmentFault
 from scribengin.embedded import jars
 from scribengin.embedded.jars import IVY_SETTINGS, Jar, fetch, jars_folder, jars_of, missing, set_names
+from scribengin.embedded.pin import pinned
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -70,8 +71,8 @@ def test_one_name_in_the_cache_is_one_content() -> None:
 def test_what_a_set_was_made_from_is_in_it() -> None:
     table = json.loads((jars.files("scribengin.embedded") / "jars.json").read_text())
     for sets in table.values():
-        for pinned in sets.values():
-            assert set(pinned["asked"]) <= pinned["jars"].keys()
+        for one in sets.values():
+            assert set(one["asked"]) <= one["jars"].keys()
 
 
 def test_jars_are_fetched_once_and_then_taken_from_the_cache(repository: Path) -> None:
@@ -136,6 +137,13 @@ def test_files_that_a_person_put_into_the_cache_serve(fetched: list[Path], tmp_p
     for path in fetched:
         (jars_folder() / path.name).write_bytes(path.read_bytes())
     assert fetch(SET) == [jars_folder() / path.name for path in fetched]
+
+
+def test_pinning_again_gives_what_is_pinned(repository: Path) -> None:
+    asked = [jar.coordinate for jar in jars_of(SET)]
+    assert pinned(asked, with_dependencies=False) == {jar.coordinate: jar.sha256 for jar in jars_of(SET)}
+    with pytest.raises(EnvironmentFault, match=r"org\.example:no-such:1 cannot be resolved"):
+        pinned([*asked, "org.example:no-such:1"], with_dependencies=False)
 
 
 def test_a_pyspark_that_the_table_does_not_know_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,7 +33,6 @@ IVY_SETTINGS = "SCRIBENGIN_IVY_SETTINGS"
 
 _FETCHED_WITHIN_S = 1800.0
 _TYPES = ("jar", "bundle", "maven-plugin")
-_PATTERN = "[artifact]-[revision].[ext]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,14 +98,14 @@ def pyspark_jars(*patterns: str) -> list[Path]:
     return found
 
 
-def run_ivy(module: str, retrieved: Path, scratch: Path) -> str:
-    """Resolve an Ivy module (XML) and put its jars into `retrieved`; returns what Ivy said, which is worth showing where a jar lacks."""
+def run_ivy(module: str, pattern: str, scratch: Path) -> str:
+    """Resolve an Ivy module (XML) and put its jars where Ivy's `pattern` says; returns what Ivy said, worth showing where a jar lacks."""
     asked = scratch / "ivy.xml"
     asked.write_text(module)
     settings = os.environ.get(IVY_SETTINGS)
     command: list[str | Path] = [find_java().home / "bin" / "java", "-Xmx256m", "-cp", *pyspark_jars("ivy-*.jar"), "org.apache.ivy.Main"]
     command += ["-settings", settings] if settings else []
-    command += ["-ivy", asked, "-cache", scratch / "ivy", "-retrieve", f"{retrieved}/{_PATTERN}", "-types", *_TYPES, "-warn"]
+    command += ["-ivy", asked, "-cache", scratch / "ivy", "-retrieve", pattern, "-types", *_TYPES, "-warn"]
     try:
         ended = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, timeout=_FETCHED_WITHIN_S)
     except subprocess.TimeoutExpired:
@@ -133,7 +132,9 @@ def _fetch_into(folder: Path, name: str, lacking: Sequence[Jar]) -> None:
     remove_tree(scratch)
     make_folder(scratch)
     try:
-        said = run_ivy(ivy_module([jar.coordinate for jar in lacking], with_dependencies=False), scratch, scratch)
+        said = run_ivy(
+            ivy_module([jar.coordinate for jar in lacking], with_dependencies=False), f"{scratch}/[artifact]-[revision].[ext]", scratch
+        )
         failed = []
         for jar in lacking:
             digest = _digest(scratch / jar.file_name)
