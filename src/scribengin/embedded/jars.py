@@ -23,7 +23,7 @@ from xml.sax.saxutils import quoteattr
 from scribengin.core.cache import cache_folder
 from scribengin.core.errors import EnvironmentFault
 from scribengin.core.java import find_java
-from scribengin.core.storage import explained, make_folder, remove_tree
+from scribengin.core.storage import explained, make_folder, remove_tree, replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -32,9 +32,7 @@ IVY_SETTINGS = "SCRIBENGIN_IVY_SETTINGS"
 """Names an Ivy settings file, for machines that only reach a repository of their own."""
 
 _FETCHED_WITHIN_S = 1800.0
-_SHOWN = 5
 _TYPES = ("jar", "bundle", "maven-plugin")
-_PATTERN = "[artifact]-[revision].[ext]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,14 +98,14 @@ def pyspark_jars(*patterns: str) -> list[Path]:
     return found
 
 
-def run_ivy(module: str, retrieved: Path, scratch: Path) -> str:
-    """Resolve an Ivy module (XML) and put its jars into `retrieved`; returns what Ivy said, which is worth showing where a jar lacks."""
+def run_ivy(module: str, pattern: str, scratch: Path) -> str:
+    """Resolve an Ivy module (XML) and put its jars where Ivy's `pattern` says; returns what Ivy said, worth showing where a jar lacks."""
     asked = scratch / "ivy.xml"
     asked.write_text(module)
     settings = os.environ.get(IVY_SETTINGS)
     command: list[str | Path] = [find_java().home / "bin" / "java", "-Xmx256m", "-cp", *pyspark_jars("ivy-*.jar"), "org.apache.ivy.Main"]
     command += ["-settings", settings] if settings else []
-    command += ["-ivy", asked, "-cache", scratch / "ivy", "-retrieve", f"{retrieved}/{_PATTERN}", "-types", *_TYPES, "-warn"]
+    command += ["-ivy", asked, "-cache", scratch / "ivy", "-retrieve", pattern, "-types", *_TYPES, "-warn"]
     try:
         ended = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, timeout=_FETCHED_WITHIN_S)
     except subprocess.TimeoutExpired:
@@ -134,7 +132,9 @@ def _fetch_into(folder: Path, name: str, lacking: Sequence[Jar]) -> None:
     remove_tree(scratch)
     make_folder(scratch)
     try:
-        said = run_ivy(ivy_module([jar.coordinate for jar in lacking], with_dependencies=False), scratch, scratch)
+        said = run_ivy(
+            ivy_module([jar.coordinate for jar in lacking], with_dependencies=False), f"{scratch}/[artifact]-[revision].[ext]", scratch
+        )
         failed = []
         for jar in lacking:
             digest = _digest(scratch / jar.file_name)
@@ -150,14 +150,14 @@ def _fetch_into(folder: Path, name: str, lacking: Sequence[Jar]) -> None:
 
 
 def _fault(folder: Path, name: str, failed: Sequence[str], said: str) -> EnvironmentFault:
-    shown = "\n  ".join(failed)
-    reasons = [
-        line.strip() for line in said.splitlines() if "exception" in line.lower() or "unknown host" in line.lower() or "no answer" in line
-    ]
-    reason = f"; Ivy says: {reasons[0]}" if reasons else ""
+    log = folder / "fetch.log"
+    replace(log, said.encode())
+    reasons = [line.strip() for line in said.splitlines() if "xception" in line or "no answer" in line or ": not found" in line]
+    reason = f" ({reasons[-1]})" if reasons else ""
+    listed = "".join(f"\n  {jar}" for jar in failed)
     return EnvironmentFault(
-        f"{len(failed)} jars of {name} could not be fetched{reason}\n  {shown}\n",
-        remedy=f"with a network run: scribengin jars fetch {name}; without one, put these files into {folder}",
+        f"{len(failed)} jars of {name} could not be fetched{reason}:{listed}",
+        remedy=f"with a network run: scribengin jars fetch {name}; without one, put these files into {folder}; all that Ivy said: {log}",
         code="jars-missing",
     )
 

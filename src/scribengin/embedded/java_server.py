@@ -31,19 +31,19 @@ appender.console.layout.pattern = %d{yyyy-MM-dd HH:mm:ss.SSS} %-5p %c{1}: %m%n
 rootLogger.level = INFO
 rootLogger.appenderRef.console.ref = console
 """ + "".join(
-    f"logger.{number}.name = {name}\nlogger.{number}.level = WARN\n"
-    for number, name in enumerate(
-        (
-            "org.apache.kafka.common.config",  # hundreds of lines with every setting
-            "org.apache.kafka.common.utils.AppInfoParser",
-            "org.apache.kafka.clients",
-            "kafka.server.NodeToControllerChannelManagerImpl",
-            "kafka.server.NodeToControllerRequestThread",
-            "org.apache.kafka.server.NodeToControllerChannelManagerImpl",
-            "org.apache.zookeeper.server.ZooKeeperServer",
-        )
+    f"logger.{number}.name = {name}\nlogger.{number}.level = {level}\n"
+    for number, (name, level) in enumerate(
+        {
+            "org.apache.kafka.common.config": "WARN",  # hundreds of lines: every setting, several times
+            "org.apache.kafka.clients": "WARN",
+            "org.apache.kafka.common.utils.AppInfoParser": "WARN",
+            "org.apache.zookeeper.server.NIOServerCnxn": "WARN",  # a line for each time that it is asked how it is
+            "org.apache.zookeeper.server.ServerCnxn": "OFF",  # a trace where it is asked before it has its data
+        }.items()
     )
 )
+"""Warnings and what changes; a healthy server says nothing for hours."""
+
 LOGGING_JARS = ("slf4j-api-*.jar", "log4j-slf4j2-impl-*.jar", "log4j-api-*.jar", "log4j-core-*.jar")
 
 
@@ -58,17 +58,16 @@ def java_command(main: str, jars: Sequence[Path], arguments: Sequence[str | Path
     return [find_java().home / "bin" / "java", f"-Xmx{heap_mib}m", *_FLAGS, *settings, "-cp", classpath, main, *arguments]
 
 
-def free_port() -> int:
-    """A port of 127.0.0.1 that nobody listens on now."""
-    for _ in range(_TRIES):
-        port = random.choice(_PORTS)
-        if _is_free(port):
-            return port
-    raise EnvironmentFault(
-        f"none of {_TRIES} ports between {_PORTS.start} and {_PORTS.stop} of {HOST} is free",
-        remedy="look which processes listen there, and end some",
-        code="port-taken",
-    )
+def free_ports(count: int) -> list[int]:
+    """Different ports of 127.0.0.1 that nobody listens on now."""
+    found = [port for port in random.sample(_PORTS, _TRIES) if _is_free(port)][:count]
+    if len(found) < count:
+        raise EnvironmentFault(
+            f"of {_TRIES} ports between {_PORTS.start} and {_PORTS.stop} of {HOST} {len(found)} are free, {count} are needed",
+            remedy="look which processes listen there, and end some",
+            code="port-taken",
+        )
+    return found
 
 
 def check_port(port: int, server: str) -> None:

@@ -14,8 +14,8 @@ import msgspec
 from scribengin.core.errors import EnvironmentFault
 from scribengin.core.storage import make_folder, put_if_absent, read_or_none, replace
 from scribengin.embedded.jars import fetch
-from scribengin.embedded.java_server import HOST, check_port, free_port, java_command
-from scribengin.embedded.process import Server, find_server, start_server
+from scribengin.embedded.java_server import HOST, check_port, free_ports, java_command
+from scribengin.embedded.process import Server, find_server, start_server, within
 from scribengin.embedded.wire import Metadata, read_metadata
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ JARS = "kafka-broker"
 _HEAP_MIB = 384
 _READY_WITHIN_S = 120.0
 _STOPPED_WITHIN_S = 20.0
+_LAST_STOPPED_WITHIN_S = 2.0  # a controller that has no majority left waits 5 s for it, in vain
 _FORMATTED_WITHIN_S = 120.0
 _ANSWER_S = 5.0
 
@@ -52,7 +53,7 @@ class KafkaCluster:
     def __init__(self, folder: Path, brokers: int = 1, properties: Mapping[str, str] | None = None) -> None:
         if brokers not in (1, 3):
             raise ValueError(f"a cluster has 1 broker or 3, not {brokers}")
-        self.folder = folder
+        self.folder = folder.absolute()
         self._properties = dict(properties or {})
         self._cluster = _read_or_make(folder, brokers)
         self._servers: dict[int, Server] = {}
@@ -67,11 +68,11 @@ class KafkaCluster:
         return ",".join(f"{HOST}:{node.port}" for node in self._cluster.nodes)
 
     @property
-    def pids(self) -> dict[int, int]:
-        """Broker → its process, of those that are up."""
+    def brokers_up(self) -> dict[int, int]:
+        """Broker → its process, of those whose process is there."""
         return {number: server.process.pid for number, server in sorted(self._servers.items()) if server.alive()}
 
-    def log(self, broker: int) -> Path:
+    def log(self, broker: int = 1) -> Path:
         """The log of a broker."""
         return self.folder / "log" / f"kafka-{broker}.log"
 
@@ -82,6 +83,8 @@ class KafkaCluster:
         come up.
         """
         begun = [node for node in self._cluster.nodes if not self._alive(node)]
+        for node in begun:
+            self._check_ports(node)
         try:
             self._format(begun)
             for node in begun:
@@ -102,10 +105,13 @@ class KafkaCluster:
 
     def stop(self) -> None:
         """End all brokers, in order; one that does not end in time is killed. No error where none is up."""
-        for server in self._servers.values():
+        servers = list(self._servers.values())
+        majority = len(self._cluster.nodes) // 2 + 1
+        for server in servers:
             server.ask_to_end()
-        for server in self._servers.values():
-            server.stop(_STOPPED_WITHIN_S)
+        within(_STOPPED_WITHIN_S, lambda: sum(server.alive() for server in servers) < majority)
+        for server in servers:
+            server.stop(_LAST_STOPPED_WITHIN_S)
         self._servers.clear()
 
     def kill(self, broker: int) -> None:
@@ -118,9 +124,15 @@ class KafkaCluster:
         """Start a broker that is down, over its data, and return when it answers and the cluster is whole for it."""
         node = self._node(broker)
         if not self._alive(node):
+            self._check_ports(node)
             self._start(node)
-        up = set(self.pids)
+        up = set(self.brokers_up)
         self._servers[broker].wait_ready(lambda: self._knows(node, up), _READY_WITHIN_S)
+
+    def answers(self) -> bool:
+        """Whether all brokers answer and know each other."""
+        numbers = {node.number for node in self._cluster.nodes}
+        return all(self._knows(node, numbers) for node in self._cluster.nodes)
 
     def read_metadata(self, broker: int = 1) -> Metadata:
         """What a broker knows of nodes and topics. Raises OSError where it does not answer."""
@@ -149,32 +161,38 @@ class KafkaCluster:
             return known.cluster_id == self._cluster.cluster_id and known.nodes.keys() >= numbers
         return False
 
-    def _start(self, node: _Node) -> None:
+    def _check_ports(self, node: _Node) -> None:
         for port in (node.port, node.controller_port):
             check_port(port, self._name(node))
+
+    def _start(self, node: _Node) -> None:
         config = self._write_config(node)
         command = self._java("kafka.Kafka", config)
         self._servers[node.number] = start_server(self._name(node), command, pid_file=self._pid_file(node), log=self.log(node.number))
 
     def _format(self, nodes: list[_Node]) -> None:
         """Give the data folders of these nodes the cluster's identity, all at a time; those that have one keep it."""
-        formatting = []
-        for node in nodes:
-            if not (self._data(node) / "meta.properties").exists():
-                command = self._java("kafka.tools.StorageTool", "format", "-t", self._cluster.cluster_id, "-c", self._write_config(node))
-                child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-                formatting.append((node, child))
-        for node, child in formatting:
-            try:
+        formatting: list[tuple[_Node, subprocess.Popen[str]]] = []
+        try:
+            for node in nodes:
+                if not (self._data(node) / "meta.properties").exists():
+                    command = self._java(
+                        "kafka.tools.StorageTool", "format", "-t", self._cluster.cluster_id, "-c", self._write_config(node)
+                    )
+                    child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+                    formatting.append((node, child))
+            for node, child in formatting:
                 said, _ = child.communicate(timeout=_FORMATTED_WITHIN_S)
-            finally:
+                if child.returncode != 0:
+                    raise EnvironmentFault(
+                        f"{self._name(node)}: {self._data(node)} cannot be prepared:\n{said}",
+                        remedy=f"remove {self.folder}, unless you need what is in it",
+                        code="server-format",
+                    )
+        finally:
+            for _, child in formatting:
                 child.kill()
-            if child.returncode != 0:
-                raise EnvironmentFault(
-                    f"{self._name(node)}: {self._data(node)} cannot be prepared:\n{said}",
-                    remedy=f"remove {self.folder}, unless you need what is in it",
-                    code="server-format",
-                )
+                child.communicate()
 
     def _java(self, main: str, *arguments: str | Path) -> list[str | Path]:
         return java_command(main, fetch(JARS), arguments, heap_mib=_HEAP_MIB, folder=self.folder / "run")
@@ -189,7 +207,7 @@ class KafkaCluster:
             "controller.quorum.voters": ",".join(f"{other.number}@{HOST}:{other.controller_port}" for other in self._cluster.nodes),
             "listeners": f"PLAINTEXT://{HOST}:{node.port},CONTROLLER://{HOST}:{node.controller_port}",
             "controller.listener.names": "CONTROLLER",
-            "log.dirs": self._data(node).absolute(),
+            "log.dirs": self._data(node),
             "default.replication.factor": count,
             "min.insync.replicas": in_sync,
             "offsets.topic.replication.factor": count,
@@ -226,11 +244,8 @@ def _read_or_make(folder: Path, brokers: int) -> _Cluster:
     path = folder / "cluster.json"
     data = read_or_none(path)
     if data is None:
-        ports = {free_port() for _ in range(2 * brokers)}
-        while len(ports) < 2 * brokers:
-            ports.add(free_port())
-        taken = sorted(ports)
-        nodes = tuple(_Node(number + 1, taken[2 * number], taken[2 * number + 1]) for number in range(brokers))
+        ports = free_ports(2 * brokers)
+        nodes = tuple(_Node(number + 1, ports[2 * number], ports[2 * number + 1]) for number in range(brokers))
         put_if_absent(path, msgspec.json.encode(_Cluster(_new_id(), nodes)) + b"\n")
         data = path.read_bytes()
     try:

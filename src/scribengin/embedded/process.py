@@ -59,7 +59,7 @@ class Process:
 
     def gone_within(self, timeout_s: float) -> bool:
         """Wait until it has ended; False where it has not by then."""
-        return _within(timeout_s, lambda: not self.alive())
+        return within(timeout_s, lambda: not self.alive())
 
 
 class Server:
@@ -143,6 +143,7 @@ def start_server(name: str, command: Sequence[str | Path], *, pid_file: Path, lo
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         env={**os.environ, "SERVER_LOG": str(log.absolute())},
+        cwd=pid_file.parent,  # what a crash leaves belongs there
         start_new_session=True,  # a Ctrl-C for the starter is none for the server: the starter ends it in order
     )
     try:
@@ -200,7 +201,8 @@ def _turn_over(log: Path) -> None:
         log.touch()
 
 
-def _within(timeout_s: float, true: Callable[[], bool]) -> bool:
+def within(timeout_s: float, true: Callable[[], bool]) -> bool:
+    """Ask until it is true; False where it is not in that time."""
     deadline = time.monotonic() + timeout_s
     while not true():
         if time.monotonic() > deadline:

@@ -1,0 +1,39 @@
+"""`scribengin jars fetch [SETS…]`."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import click
+
+from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.core.problems import did_you_mean
+from scribengin.embedded import jars
+
+
+@click.group()
+def command() -> None:
+    """The jars that PySpark does not carry: pinned by SHA-256, in a cache that all projects share."""
+
+
+@command.command(cls=AnsweringCommand)
+@click.argument("sets", nargs=-1, metavar="[SETS]...")
+def fetch(*, sets: tuple[str, ...]) -> Answer:
+    """Bring what is missing into the cache, all sets by default; what is there and whole is left alone."""
+    known = jars.set_names()
+    for name in sets:
+        if name not in known:
+            near = did_you_mean(name, known) or f"they are {', '.join(known)}"
+            raise click.UsageError(f'there is no set "{name}" of jars; {near}')
+    rows = []
+    for name in [name for name in known if name in sets] or known:
+        lacked = len(jars.missing(name))
+        paths = jars.fetch(name, partial(click.echo, err=True))
+        rows.append({"set": name, "jars": len(paths), "fetched": lacked})
+    folder = str(jars.jars_folder())
+
+    def show() -> None:
+        for row in rows:
+            click.echo(f"{row['set']}: {row['jars']} jars in {folder}, {row['fetched']} of them fetched now")
+
+    return Answer({"folder": folder, "sets": rows}, show=show)

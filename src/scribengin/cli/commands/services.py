@@ -1,0 +1,87 @@
+"""`scribengin services start|stop|status [NAMES…]`: a Kafka and a ZooKeeper of this project, on this machine."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.core.errors import Exit
+from scribengin.core.problems import Place, Problem
+from scribengin.embedded import services
+from scribengin.embedded.services import NAMES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from scribengin.embedded.services import Service
+
+_TROUBLE = {"dead": "has ended without having been stopped", "silent": "is there and does not answer"}
+
+
+def _which(function: Callable[..., Any]) -> Callable[..., Any]:
+    """NAMES and --folder, which the three commands share."""
+    folder = click.option(
+        "--folder",
+        type=click.Path(path_type=Path, file_okay=False),
+        default=Path(".scribengin"),
+        show_default=True,
+        metavar="DIR",
+        help="Data, logs and ports lie in services/ there.",
+    )
+    return click.argument("names", nargs=-1, metavar="[NAMES]...", type=click.Choice(NAMES))(folder(function))
+
+
+@click.group()
+def command() -> None:
+    """A Kafka broker and a ZooKeeper, for trying and testing: real ones, on 127.0.0.1. NAMES are kafka and zookeeper; both by default."""
+
+
+@command.command(cls=AnsweringCommand)
+@_which
+def start(*, names: tuple[str, ...], folder: Path) -> Answer:
+    """Start what is not up, and return when it answers. It lives on until it is stopped."""
+    return _answer(services.start(_chosen(names), folder))
+
+
+@command.command(cls=AnsweringCommand)
+@_which
+def stop(*, names: tuple[str, ...], folder: Path) -> Answer:
+    """End what is up; its data stays."""
+    return _answer(services.stop(_chosen(names), folder))
+
+
+@command.command(cls=AnsweringCommand)
+@_which
+def status(*, names: tuple[str, ...], folder: Path) -> Answer:
+    """Say what is up, its address, process and log; exit status 1 where one is dead or does not answer."""
+    return _answer(services.status(_chosen(names), folder))
+
+
+def _chosen(names: tuple[str, ...]) -> Sequence[str]:
+    return [name for name in NAMES if name in names] or NAMES
+
+
+def _answer(found: list[Service]) -> Answer:
+    rows = [asdict(service) for service in found]
+    problems = [
+        Problem(
+            f"service-{service.state}",
+            Place(""),
+            f"{service.name} {_TROUBLE[service.state]}",
+            f"read {service.log}" + (f", then: scribengin services start {service.name}" if service.state == "dead" else ""),
+        )
+        for service in found
+        if service.state in _TROUBLE
+    ]
+
+    def show() -> None:
+        from scribengin.cli.tables import print_table
+
+        shown = [{name: "-" if value in ("", None) else str(value) for name, value in row.items()} for row in rows]
+        print_table(shown, {"name": "service", "state": "state", "address": "address", "pid": "pid", "since": "since", "log": "log"})
+
+    return Answer({"services": rows}, problems, Exit.FAILED if problems else Exit.DONE, show=show)

@@ -1,0 +1,44 @@
+"""For who changes what a set of jars asks for: `python -m scribengin.embedded.pin` writes `jars.json` anew, from what Ivy resolves now."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from scribengin.core.errors import EnvironmentFault
+from scribengin.embedded.jars import ivy_module, run_ivy
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+TABLE = Path(__file__).with_name("jars.json")
+
+
+def pinned(asked: Sequence[str], *, with_dependencies: bool) -> dict[str, str]:
+    """Coordinate → SHA-256, of the jars asked for and, on demand, of what they need. Raises EnvironmentFault where one cannot be had."""
+    with tempfile.TemporaryDirectory(prefix="scribengin-") as name:
+        scratch = Path(name)
+        pattern = f"{scratch}/jars/[organisation]/[artifact]/[revision]/[artifact]-[revision].[ext]"
+        said = run_ivy(ivy_module(asked, with_dependencies=with_dependencies), pattern, scratch)
+        found = {":".join(jar.parts[-4:-1]): sha256(jar.read_bytes()).hexdigest() for jar in sorted(scratch.glob("jars/*/*/*/*.jar"))}
+    if lacking := set(asked) - found.keys():
+        raise EnvironmentFault(f"{', '.join(sorted(lacking))} cannot be resolved; Ivy says:\n{said}", code="jars-missing")
+    return found
+
+
+def main() -> None:
+    """Renew every set of every PySpark."""
+    table = json.loads(TABLE.read_text())
+    for version, sets in table.items():
+        for name, one in sets.items():
+            one["jars"] = pinned(one["asked"], with_dependencies=one["with_dependencies"])
+            print(f"PySpark {version}, {name}: {len(one['jars'])} jars", file=sys.stderr)
+    TABLE.write_text(json.dumps(table, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,132 @@
+"""`scribengin services`: servers that live on, one of each kind for a project, under `<folder>/services/<name>/`."""
+
+from __future__ import annotations
+
+import fcntl
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+
+from scribengin.core.storage import explained, make_folder, read_or_none, replace
+from scribengin.embedded.kafka import KafkaCluster
+from scribengin.embedded.zookeeper import ZooKeeper
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+NAMES = ("kafka", "zookeeper")
+
+State = Literal["running", "silent", "dead", "stopped"]
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """What is known of a service.
+
+    `state`: running; silent (its process is there and does not answer); dead (it was started, nobody stopped it, and it is not there);
+    stopped (also where it was never started: then it has no address and no log). `pid` is None where no process is there.
+    """
+
+    name: str
+    state: State
+    address: str
+    pid: int | None
+    log: str
+    since: str
+
+
+class _Record(msgspec.Struct, frozen=True):
+    """What was last asked of a service, and when."""
+
+    wanted: Literal["up", "down"]
+    since: str
+
+
+def start(names: Sequence[str], folder: Path) -> list[Service]:
+    """Start those of the services that are not up; they live on after this process. Returns when they answer.
+
+    Raises EnvironmentFault; services before the one that does not come up are then up.
+    """
+    with _alone(folder):
+        for name in names:
+            home = _home(folder, name)
+            server = _open(name, home)
+            _, pid, _ = _facts(server)
+            server.start()
+            if pid is None:
+                _write(home, "up")  # before it may live on: killed in between, both are gone, and the record says dead
+            server.release()
+        return [_look(name, folder) for name in names]
+
+
+def stop(names: Sequence[str], folder: Path) -> list[Service]:
+    """End those of the services that are up; their data stays. No error where one is not up."""
+    with _alone(folder):
+        for name in names:
+            home = _home(folder, name)
+            record = _read(home)
+            if record is not None:
+                _open(name, home).stop()
+                if record.wanted == "up":
+                    _write(home, "down")
+        return [_look(name, folder) for name in names]
+
+
+def status(names: Sequence[str], folder: Path) -> list[Service]:
+    """Look, and change nothing."""
+    return [_look(name, folder) for name in names]
+
+
+def _look(name: str, folder: Path) -> Service:
+    home = _home(folder, name)
+    record = _read(home)
+    if record is None:
+        return Service(name, "stopped", "", None, "", "")
+    server = _open(name, home)
+    address, pid, log = _facts(server)
+    state: State = "stopped" if record.wanted == "down" else "dead"
+    if pid is not None:
+        state = "running" if server.answers() else "silent"
+    return Service(name, state, address, pid, str(log), record.since)
+
+
+def _open(name: str, home: Path) -> KafkaCluster | ZooKeeper:
+    return KafkaCluster(home) if name == "kafka" else ZooKeeper(home)
+
+
+def _facts(server: KafkaCluster | ZooKeeper) -> tuple[str, int | None, Path]:
+    """Address, process where there is one, and log."""
+    if isinstance(server, KafkaCluster):
+        return server.bootstrap, server.brokers_up.get(1), server.log()
+    return server.address, server.pid, server.log
+
+
+def _home(folder: Path, name: str) -> Path:
+    return folder.absolute() / "services" / name
+
+
+def _read(home: Path) -> _Record | None:
+    data = read_or_none(home / "service.json")
+    try:
+        return None if data is None else msgspec.json.decode(data, type=_Record)
+    except msgspec.DecodeError:  # edited: what can be known without it is whether the server is there
+        return _Record("down", "")
+
+
+def _write(home: Path, wanted: Literal["up", "down"]) -> None:
+    record = _Record(wanted, datetime.now(UTC).isoformat(timespec="seconds"))
+    replace(home / "service.json", msgspec.json.encode(record) + b"\n")
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Two that start or stop at once go one after the other."""
+    home = folder.absolute() / "services"
+    make_folder(home)
+    with explained(f"{home / 'lock'} cannot be written"), (home / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

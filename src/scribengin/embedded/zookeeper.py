@@ -1,0 +1,151 @@
+"""A real ZooKeeper, one server, on 127.0.0.1, from the jars that PySpark carries."""
+
+from __future__ import annotations
+
+import socket
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from scribengin.core.errors import EnvironmentFault
+from scribengin.core.storage import make_folder, put_if_absent, read_or_none, replace
+from scribengin.embedded.jars import pyspark_jars
+from scribengin.embedded.java_server import HOST, check_port, free_ports, java_command
+from scribengin.embedded.process import find_server, start_server
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from types import TracebackType
+
+    from scribengin.embedded.process import Server
+
+NAME = "ZooKeeper"
+_JARS = ("zookeeper-*.jar", "metrics-core-*.jar", "snappy-java-*.jar", "netty-*.jar", "commons-cli-*.jar", "commons-io-*.jar")
+_HEAP_MIB = 256
+_READY_WITHIN_S = 120.0
+_STOPPED_WITHIN_S = 20.0
+_ANSWER_S = 5.0
+_STARTING_ANSWER_S = 0.5  # asked in the moment between its socket and its data, it never answers that connection
+_ANSWER_BYTES = 2**16
+
+
+class _Place(msgspec.Struct, frozen=True):
+    port: int
+
+
+class ZooKeeper:
+    """One server. Data and port stay in `folder` over restarts.
+
+    As a context manager it is up inside the block, gone after it, and gone too when this process ends in any other way. Sessions may be
+    as short as 1 s: a tick is half of that.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder.absolute()
+        self.log = self.folder / "log" / "zookeeper.log"
+        self._pid_file = self.folder / "run" / "zookeeper.pid.json"
+        self._port = _read_or_make(self.folder)
+        self._server: Server | None = find_server(NAME, pid_file=self._pid_file, log=self.log)
+
+    @property
+    def address(self) -> str:
+        """`127.0.0.1:port`, for a client's connect string."""
+        return f"{HOST}:{self._port}"
+
+    @property
+    def pid(self) -> int | None:
+        """The server's process, where it is there."""
+        return self._server.process.pid if self._server is not None and self._server.alive() else None
+
+    def start(self) -> None:
+        """Start it where it is not up, and return when it serves. Raises EnvironmentFault: no Java, its port taken, it does not come up."""
+        server = self._server
+        begun = server is None or not server.alive()
+        if server is None or not server.alive():
+            check_port(self._port, NAME)
+            jars = pyspark_jars(*_JARS)
+            command = java_command(
+                "org.apache.zookeeper.server.ZooKeeperServerMain",
+                jars,
+                [self._write_config()],
+                heap_mib=_HEAP_MIB,
+                folder=self.folder / "run",
+            )
+            server = self._server = start_server(NAME, command, pid_file=self._pid_file, log=self.log)
+        try:
+            server.wait_ready(lambda: self.answers(timeout_s=_STARTING_ANSWER_S), _READY_WITHIN_S)
+        except BaseException:
+            if begun:
+                server.kill()
+            raise
+
+    def release(self) -> None:
+        """Let it live on when this process ends."""
+        if self._server is not None:
+            self._server.release()
+
+    def stop(self) -> None:
+        """End it in order; it is killed where it does not end in time. No error where it is not up."""
+        server, self._server = self._server, None
+        if server is not None:
+            server.stop(_STOPPED_WITHIN_S)
+
+    def kill(self) -> None:
+        """End it as a crash does, and return when it is gone. No error where it is not up."""
+        server, self._server = self._server, None
+        if server is not None:
+            server.kill()
+
+    def answers(self, *, timeout_s: float = _ANSWER_S) -> bool:
+        """Whether it serves: it says its mode. (`ruok` is answered long before.)"""
+        with suppress(OSError):
+            return b"\nMode: " in self._ask(b"srvr", timeout_s)
+        return False
+
+    def __enter__(self) -> ZooKeeper:
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.stop()
+
+    def _ask(self, word: bytes, timeout_s: float) -> bytes:
+        """The whole answer to one of ZooKeeper's words of four letters."""
+        said = b""
+        with socket.create_connection((HOST, self._port), timeout=timeout_s) as connection:
+            connection.sendall(word)
+            while part := connection.recv(_ANSWER_BYTES):
+                said += part
+        return said
+
+    def _write_config(self) -> Path:
+        data = self.folder / "data"
+        make_folder(data)
+        settings = {
+            "tickTime": 500,
+            "maxSessionTimeout": 60_000,
+            "dataDir": data,
+            "clientPort": self._port,
+            "clientPortAddress": HOST,
+            "maxClientCnxns": 0,
+            "admin.enableServer": "false",
+            "4lw.commands.whitelist": "ruok,srvr,mntr,stat,cons,wchs",
+            "autopurge.snapRetainCount": 3,
+            "autopurge.purgeInterval": 1,
+        }
+        config = self.folder / "run" / "zookeeper.cfg"
+        replace(config, "".join(f"{name}={value}\n" for name, value in settings.items()).encode())
+        return config
+
+
+def _read_or_make(folder: Path) -> int:
+    path = folder / "place.json"
+    data = read_or_none(path)
+    if data is None:
+        put_if_absent(path, msgspec.json.encode(_Place(free_ports(1)[0])) + b"\n")
+        data = path.read_bytes()
+    try:
+        return msgspec.json.decode(data, type=_Place).port
+    except msgspec.DecodeError as error:
+        raise EnvironmentFault(f"{path} is not what was written there: {error}", remedy=f"remove {folder}", code="server-folder") from error
