@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scribengin.core.errors import InputError
+from scribengin.core.errors import InputError, SourceError
 from scribengin.spark.feed import Feed
 from scribengin.testing.faults.small_disk import SmallDisk, no_small_disk
 
@@ -99,11 +99,12 @@ def test_a_missing_column_is_told_with_its_place_before_anything_runs(folder):
 
 def test_a_folder_that_is_not_there_is_told(folder):
     folder.flow(FLOW)
-    result = folder.run()
-    assert result.state == "failed"
-    (problem,) = result.problems
-    assert "data" in problem.message
-    assert problem.remedy
+    with pytest.raises(SourceError) as caught:
+        folder.run()
+    assert "data" in caught.value.message
+    assert caught.value.remedy
+    assert caught.value.place is not None
+    assert caught.value.place.line == FLOW.splitlines().index("sources:") + 2
 
 
 AS_NOBODY = """

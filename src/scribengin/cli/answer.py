@@ -112,7 +112,7 @@ def show_problem(problem: Problem, *, err: bool = True) -> None:
 def _problems_of(error: ScribenginError) -> Sequence[Problem]:
     if isinstance(error, InputError):
         return error.problems
-    return [Problem(error.code, Place(""), error.message, error.remedy)]
+    return [Problem(error.code, error.place or Place(""), error.message, error.remedy)]
 
 
 def _bug(error: Exception) -> Problem:

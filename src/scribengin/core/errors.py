@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from scribengin.core.problems import Problem
+    from scribengin.core.problems import Place, Problem
 
 
 class Exit(IntEnum):
@@ -36,6 +36,8 @@ class ScribenginError(Exception):
         self.remedy = remedy
         self.node = node
         """the flow's node that it is about, where it is about one"""
+        self.place: Place | None = None
+        """where that is written, once somebody who knows has seen the error"""
         if code is not None:
             self.code = code
         # a traceback shows notes below the message: what a Python worker raises reaches the driver as the text of one
@@ -78,6 +80,7 @@ class SourceError(ScribenginError):
 class Unreachable(SourceError):
     """Another system does not answer; a later try may go through."""
 
+    exit = Exit.ENVIRONMENT
     code = "unreachable"
 
 

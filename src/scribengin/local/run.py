@@ -9,14 +9,14 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from scribengin.core.errors import InputError
+from scribengin.core.errors import InputError, SourceError
 from scribengin.core.problems import Problem
 from scribengin.local.contract import QueryResult, RunResult, RunView, SinkResult
 from scribengin.local.deep import deep_problems
 from scribengin.local.ledger import in_plan_order, query_rows, stateful_runs
 from scribengin.local.meter import Meter
 from scribengin.local.parts import QueryBench, build_parts
-from scribengin.local.prepare import prepare
+from scribengin.local.prepare import open_sources, prepare
 from scribengin.local.run_log import open_run_log
 from scribengin.local.session import start
 from scribengin.spark.open_windows import open_windows_note
@@ -59,6 +59,7 @@ def run_flow(path: Path, settings: RunSettings, watch: Callable[[RunView], None]
     with ExitStack() as stack:
         watch = _with_metrics(stack, settings, watch)
         lease = stack.enter_context(take_lease(prepared.folder))
+        _look_at_sources(prepared)
         if spark is None:
             show("starting spark")
             spark = start(prepared, settings)
@@ -75,6 +76,16 @@ def run_flow(path: Path, settings: RunSettings, watch: Callable[[RunView], None]
         benches = build_parts(spark, prepared, code, settings, lease)
         log = stack.enter_context(open_run_log(prepared.folder.path / "tmp" / "run.log"))
         return _Runner(prepared, settings, benches, watch, begun, log).run()
+
+
+def _look_at_sources(prepared: Prepared) -> None:
+    """What is not there is told before Spark starts. Raises SourceError, with its place."""
+    for node, source in open_sources(prepared.plan.flow).items():
+        try:
+            source.reader()
+        except SourceError as error:
+            error.place = prepared.place_of(node)
+            raise
 
 
 def _not_begun(prepared: Prepared) -> RunResult:

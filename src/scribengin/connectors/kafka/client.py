@@ -170,7 +170,7 @@ def fault(node: str, bootstrap: str, error: Exception, timeout_s: float) -> Scri
         )
     return Unreachable(
         f'source "{node}": no broker at {bootstrap} answers within {timeout_s:g} s ({_text_of(error)})',
-        remedy="check the address and that a broker runs there; it is tried again by itself",
+        remedy="check the address, and that a broker runs there",
         node=node,
     )
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from scribengin.connectors.contract import Backlog, SourceStream
 from scribengin.connectors.kafka.client import SILENT, Cluster, Partition, Topic, settings
 from scribengin.core.errors import SourceError
+from scribengin.core.problems import did_you_mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -74,8 +75,7 @@ class KafkaReader:
         """The next offsets of each partition; partitions share `max_rows` by what waits in them."""
         now_s = time.monotonic()
         if final or now_s - self._looked_s >= _TOPICS_EVERY_S:
-            self._look()
-            self._looked_s = now_s
+            self.look()
         pinned = self._place_new()
         self._last = self._cluster.last(self._partitions)
         self._check_against(self._last)
@@ -123,8 +123,9 @@ class KafkaReader:
 
     # --- the cluster ---
 
-    def _look(self) -> None:
-        """Which partitions there are. Raises SourceError where a topic is missing, was made anew or has fewer partitions."""
+    def look(self) -> None:
+        """Find out which partitions there are. Raises SourceError where a topic is missing, was made anew or has fewer partitions."""
+        self._looked_s = time.monotonic()
         assigned = {topic: _numbers(self.node, topic, text) for topic, text in self.options["assign"].items()}
         names = list(assigned or self.options["topics"])
         if self.options["pattern"]:
@@ -154,7 +155,7 @@ class KafkaReader:
         elif not self.options["pattern"]:
             raise SourceError(
                 f'source "{self.node}": there is no topic {name} at {self.options["bootstrap"]}',
-                remedy="make it, or mind the spelling",
+                remedy=did_you_mean(name, self._cluster.matching(".*")) or "make it, or mind the spelling",
                 code="kafka-topic",
                 node=self.node,
             )

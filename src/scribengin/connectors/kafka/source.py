@@ -52,10 +52,12 @@ class KafkaSource:
         return self.schema
 
     def reader(self) -> KafkaReader:
-        """A fresh reader; it asks the cluster at its first `split`."""
+        """A fresh reader. Raises SourceError where a topic is missing, Unreachable where no broker answers."""
         from scribengin.connectors.kafka.reader import KafkaReader
 
-        return KafkaReader(self._node, self._options)
+        reader = KafkaReader(self._node, self._options)
+        reader.look()
+        return reader
 
     def decoder(self) -> MessageDecoder:
         """A fresh decoder of the source's format."""
@@ -89,7 +91,7 @@ class KafkaSource:
                 if time.monotonic() - heard_s > silent_s:
                     raise Unreachable(
                         f'source "{self._node}": no broker has given anything of {topic}-{partition} for {silent_s:g} s',
-                        remedy="check that its leader runs; it is tried again by itself",
+                        remedy="check that its leader runs",
                         node=self._node,
                     )
                 continue
