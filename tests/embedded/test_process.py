@@ -112,9 +112,12 @@ def test_a_process_that_was_given_the_number_of_a_dead_server_is_never_struck(tm
     assert Process(foreign.pid, birth_of(foreign.pid) or "").alive()
 
 
-def test_a_zombie_is_gone(tmp_path: Path) -> None:
+@pytest.mark.parametrize("birth", [birth_of, process._birth_by_ps], ids=["proc", "ps"])
+def test_a_zombie_is_gone_and_a_process_that_lives_keeps_its_birth(birth: Callable[[int], str | None]) -> None:
+    assert birth(os.getpid())
+    assert birth(os.getpid()) == birth(os.getpid()) != birth(1)
     child = subprocess.Popen([sys.executable, "-c", ""])
-    assert within(_WITHIN_S, lambda: birth_of(child.pid) is None)  # nobody has waited for it
+    assert within(_WITHIN_S, lambda: birth(child.pid) is None)  # nobody has waited for it
     child.wait()
 
 

@@ -89,6 +89,8 @@ class KafkaCluster:
             self._format(begun)
             for node in begun:
                 self._start(node)
+            for node in self._cluster.nodes:  # each for itself first, so that one that ended is told, and not one that waits for it
+                self._servers[node.number].wait_ready(partial(self._knows, node, {node.number}), _READY_WITHIN_S)
             numbers = {node.number for node in self._cluster.nodes}
             for node in self._cluster.nodes:
                 self._servers[node.number].wait_ready(partial(self._knows, node, numbers), _READY_WITHIN_S)
@@ -121,13 +123,20 @@ class KafkaCluster:
             server.kill()
 
     def restart(self, broker: int) -> None:
-        """Start a broker that is down, over its data, and return when it answers and the cluster is whole for it."""
+        """Start a broker that is down, over its data, and return when it answers and knows of all brokers that are up.
+
+        Raises EnvironmentFault as `start` does.
+        """
         node = self._node(broker)
-        if not self._alive(node):
-            self._check_ports(node)
-            self._start(node)
-        up = set(self.brokers_up)
-        self._servers[broker].wait_ready(lambda: self._knows(node, up), _READY_WITHIN_S)
+        if self._alive(node):
+            return
+        self._check_ports(node)
+        self._start(node)
+        try:
+            self._servers[broker].wait_ready(lambda: self._knows(node, set(self.brokers_up)), _READY_WITHIN_S)
+        except BaseException:
+            self.kill(broker)
+            raise
 
     def answers(self) -> bool:
         """Whether all brokers answer and know each other."""

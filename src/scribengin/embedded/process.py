@@ -179,6 +179,10 @@ def birth_of(pid: int) -> str | None:
         if state in "ZX" and int(fields[16]) <= 1:
             return None
         return f"{_boot()} {fields[18]}"  # ticks since the boot: only with the boot's own name they mean one moment
+    return _birth_by_ps(pid)
+
+
+def _birth_by_ps(pid: int) -> str | None:
     asked = subprocess.run(
         ["ps", "-o", "stat=,lstart=", "-p", str(pid)], capture_output=True, text=True, check=False, env={**os.environ, "LC_ALL": "C"}
     )

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 
 from scribengin.core.storage import explained, make_folder, read_or_none, replace
-from scribengin.embedded.kafka import KafkaCluster
+from scribengin.embedded.jars import fetch
+from scribengin.embedded.kafka import JARS, KafkaCluster
 from scribengin.embedded.zookeeper import ZooKeeper
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
 NAMES = ("kafka", "zookeeper")
@@ -46,16 +47,19 @@ class _Record(msgspec.Struct, frozen=True):
     since: str
 
 
-def start(names: Sequence[str], folder: Path) -> list[Service]:
+def start(names: Sequence[str], folder: Path, tell: Callable[[str], None] = lambda _line: None) -> list[Service]:
     """Start those of the services that are not up; they live on after this process. Returns when they answer.
 
-    Raises EnvironmentFault; services before the one that does not come up are then up.
+    `tell` gets a line before jars are fetched, which takes minutes. Raises EnvironmentFault; services before the one that does not
+    come up are then up.
     """
     with _alone(folder):
         for name in names:
             home = _home(folder, name)
             server = _open(name, home)
             _, pid, _ = _facts(server)
+            if isinstance(server, KafkaCluster):
+                fetch(JARS, tell)
             server.start()
             if pid is None:
                 _write(home, "up")  # before it may live on: killed in between, both are gone, and the record says dead

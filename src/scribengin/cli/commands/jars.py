@@ -19,7 +19,11 @@ def command() -> None:
 @command.command(cls=AnsweringCommand)
 @click.argument("sets", nargs=-1, metavar="[SETS]...")
 def fetch(*, sets: tuple[str, ...]) -> Answer:
-    """Bring what is missing into the cache, all sets by default; what is there and whole is left alone."""
+    """Bring what is missing into the cache, all sets by default; what is there and whole is left alone.
+
+    SCRIBENGIN_CACHE names another cache; SCRIBENGIN_IVY_SETTINGS a settings file of Ivy, for a machine that only reaches a
+    repository of your own.
+    """
     known = jars.set_names()
     for name in sets:
         if name not in known:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,7 +45,7 @@ def command() -> None:
 @_which
 def start(*, names: tuple[str, ...], folder: Path) -> Answer:
     """Start what is not up, and return when it answers. It lives on until it is stopped."""
-    return _answer(services.start(_chosen(names), folder))
+    return _answer(services.start(_chosen(names), folder, partial(click.echo, err=True)))
 
 
 @command.command(cls=AnsweringCommand)
