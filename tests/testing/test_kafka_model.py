@@ -94,6 +94,30 @@ def test_the_reductions_hide_nothing(bound: dict[str, Any]) -> None:
     assert seen(KafkaModel(**bound)) == whole
 
 
+def codes(model: KafkaModel) -> set[str]:
+    found, states = set(), {model.initial()}
+    todo = deque(states)
+    while todo:
+        for (_, code, _), state in model.successors(todo.popleft()):
+            found.add(code)
+            if state not in states:
+                states.add(state)
+                todo.append(state)
+    return found
+
+
+USUAL = {"begins", "fences", "reads: write", "reads: done", "reads: stop", "gives up", "takes", "completes", "times out", "crashes"}
+USUAL |= {f"{fate} {request}" for fate in ("arrives", "refused") for request in "RMC"} | {"answer lost"}
+OPENING = {"opens", "opening fences", "opening reads", "opens again"}
+
+
+@pytest.mark.timeout(120)
+def test_everything_that_can_happen_does_happen_somewhere() -> None:
+    assert codes(KafkaModel(attempts=1, merged=False)) == USUAL | {"driver restarts"}
+    # where nobody shares a driver's decisions, dying and going on behind the last one is the same as sleeping
+    assert codes(KafkaModel(attempts=1, merged=False, new_lineage=True)) == USUAL | OPENING
+
+
 def test_a_counter_example_reads_as_a_story(capsys: pytest.CaptureFixture[str]) -> None:
     assert kafka_model.main(["--mutant", "marker_before_transaction"]) == 0
     assert capsys.readouterr().out.splitlines()[2:] == [
@@ -105,7 +129,7 @@ def test_a_counter_example_reads_as_a_story(capsys: pytest.CaptureFixture[str]) 
         "  6. A1a: its rows arrive, and are refused: it is fenced",
         "  7. A1a reads the newest marker: takes it for its own Batch's, and its Receipt for the answer",
         "  8. A1a: its Receipt comes to driver A, which decides and goes on",
-        "     => the driver goes on with a Receipt for the rows of A1a, where the rows of nobody are committed",
+        "     => the driver goes on with a Receipt for the rows of attempt A1a, where the rows of nobody are committed",
     ]
 
 

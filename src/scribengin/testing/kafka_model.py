@@ -49,10 +49,13 @@ there (or refuses to begin). That marker is the predecessor of its first Batch; 
 | another lineage's marker is taken for none | what the old driver commits meanwhile comes again: doubled | `foreign_marker_is_none` |
 | a refused attempt fences again | nothing is lost or doubled, but two attempts refuse each other for ever | `fenced_fences_again` |
 
-The three facts in the broker's hands (`fence_overtakes_commit`, `old_epoch_accepted`, `high_watermark` for `read_committed`) are worth a
-test against a real one. Not needed for safety: the fence of an *opening* (`opening_without_fence` keeps every promise), because each
-attempt fences by itself and compares with the predecessor; it only saves an opening that would be refused at once. Terms are in no
-comparison here: nothing rests on them. A sink that compares them too refuses more, and ends a rivalry sooner.
+Two of these are facts in the broker's hands: `fence_overtakes_commit` and `old_epoch_accepted`. As KIP-98 has it, `init_transactions` is
+told to come again (CONCURRENT_TRANSACTIONS) until the older transaction is complete, and the control record of an abort brings the new
+epoch to each partition that the older one has touched. A test against a real broker should see both.
+
+Not needed for safety: the fence of an *opening* (`opening_without_fence` keeps every promise), because each attempt fences by itself and
+compares with the predecessor; it only spares an opening that would be refused at once. Terms are in no comparison here: nothing rests on
+them. A sink that compares them too refuses more, and ends a rivalry sooner.
 
 # The model
 

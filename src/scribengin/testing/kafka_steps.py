@@ -204,7 +204,7 @@ class KafkaModel:
         rows = [whose for where, whose in state.log if where == place]
         if rows != [int(word[1:] or SETTLED)]:
             there = "nobody" if not rows else " and ".join("attempt " + self.name(row) if row >= 0 else "another attempt" for row in rows)
-            told = self.name(int(word[1:])) if word[1:] else "another attempt's rows"
+            told = "attempt " + self.name(int(word[1:])) if word[1:] else "another attempt"
             text = f"the driver goes on with a Receipt for the rows of {told}, where the rows of {there} are committed"
             yield (STEP, "takes", a), text
             return
