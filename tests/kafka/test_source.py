@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
 import time
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from scribengin.core.errors import SourceError, Unreachable
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from scribengin.connectors.contract import SourceStream
     from scribengin.embedded.kafka import KafkaCluster
 
 
@@ -31,18 +33,30 @@ def test_each_partition_is_read_once_in_its_order_and_again_from_its_record(topi
     topics.write(name, range(10), 0)
     topics.write(name, range(10, 15), 1)
     reading = open_source(name)
-    first = reading.take()
+    first = reading.take(final=False)
     assert reading.ids(first) == list(range(15))
-    assert reading.take() == []
+    assert reading.take(final=False) == []
     topics.write(name, range(15, 18), 1)
-    assert reading.reader.backlog().rows == 0
-    second = reading.take()
+    assert (reading.reader.backlog().rows, reading.reader.backlog().more) == (0, True)
+    second = reading.take(final=False)
     assert reading.ids(second) == [15, 16, 17]
     assert reading.ids(first) == list(range(15))
 
     again = open_source(name)
     again.reader.restore([first])
     assert again.ids(again.take()) == [15, 16, 17]
+
+
+def test_once_ends_at_what_was_there_when_it_began(topics: Any, open_source: Any) -> None:
+    name = topics.make()
+    topics.write(name, range(10))
+    reading = open_source(name, max_rows=4)
+    found = reading.ids(reading.take())
+    topics.write(name, range(10, 20))
+    while streams := reading.take():
+        found += reading.ids(streams)
+    assert found == list(range(10))
+    assert (reading.reader.backlog().rows, reading.reader.backlog().more) == (0, False)
 
 
 def test_a_batch_takes_what_its_limit_says_and_a_task_what_split_says(topics: Any, open_source: Any) -> None:
@@ -78,16 +92,16 @@ def test_readers_of_committed_records_wait_for_transactions_and_leave_out_aborte
     aborted.abort_transaction(60)
     committed = topics.transaction(name, [1, 2], by="committed")
     reading, eager = open_source(name), open_source(name, isolation="read_uncommitted")
-    first = reading.take()
+    first = reading.take(final=False)
     assert reading.ids(first) == [0]
     assert eager.ids(eager.take()) == [0, 100, 101, 1, 2]
     committed.commit_transaction(60)
     # a commit is answered before its mark stands in the partitions
-    assert within(30, lambda: reading.ids(reading.take())) == [1, 2]
-    assert reading.take() == []
+    assert within(30, lambda: reading.ids(reading.take(final=False))) == [1, 2]
+    assert reading.take(final=False) == []
     topics.write(name, [3])
     # the marks that end transactions have offsets, and no reader sees them
-    assert reading.ids(reading.take()) == [3]
+    assert reading.ids(reading.take(final=False)) == [3]
 
 
 def test_columns_come_from_key_headers_and_coordinates(topics: Any, open_source: Any) -> None:
@@ -132,14 +146,14 @@ def test_new_partitions_and_new_topics_of_a_pattern_are_taken_up_from_their_begi
     name = topics.make(name="pattern-a")
     topics.write(name, [0])
     reading = open_source(pattern="pattern-.*", topics=(), start="latest")
-    first = reading.take()
+    first = reading.take(final=False)
     assert reading.ids(first) == []
     topics.widen(name, 2)
     topics.write(name, [1], 1)
     topics.make(name="pattern-b")
     topics.write("pattern-b", [2])
     found: list[int] = []
-    within(60, lambda: found.extend(reading.ids(reading.take())) or len(found) >= 2)
+    within(60, lambda: found.extend(reading.ids(reading.take(final=False))) or len(found) >= 2)
     assert sorted(found) == [1, 2]
     assert any("pattern-b" in notice for notice in reading.reader.notices())
 
@@ -158,10 +172,10 @@ def test_records_that_retention_took_stop_the_flow_or_are_told(topics: Any, open
     name = topics.make()
     topics.write(name, range(10))
     reading = open_source(name, max_rows=4)
-    first = reading.take()
+    first = reading.take(final=False)
     topics.forget(name, 0, 6)
     with pytest.raises(SourceError, match=r"offsets 4 to 5 .* are gone") as caught:
-        reading.take()
+        reading.take(final=False)
     assert (caught.value.code, "on_data_loss: continue" in caught.value.remedy) == ("data-loss", True)
     with pytest.raises(SourceError, match="are gone"):
         reading.ids(first)
@@ -195,7 +209,17 @@ def test_a_topic_made_anew_stops_the_flow_even_where_it_is_longer_than_before(to
     assert caught.value.code == "data-loss"
     going_on = open_source(name, on_data_loss="continue")
     going_on.reader.restore([first])
-    assert going_on.ids(going_on.take()) == list(range(50, 60))
+    second = going_on.take()
+    assert going_on.ids(second) == list(range(50, 60))
+    # the topic of today counts, though the one of yesterday was longer
+    topics.write(name, range(60, 62))
+    last = open_source(name)
+    last.reader.restore([replace(first, end=500), second])
+    assert last.ids(last.take()) == [60, 61]
+
+
+def replace(streams: list[SourceStream], *, end: int) -> list[SourceStream]:
+    return [dataclasses.replace(stream, place={**stream.place, "end": end}) for stream in streams]
 
 
 def test_the_group_tells_lag_tools_how_far_the_flow_is(cluster: KafkaCluster, topics: Any, open_source: Any) -> None:

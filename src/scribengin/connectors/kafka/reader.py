@@ -37,6 +37,7 @@ class KafkaReader:
     _ids: dict[str, str] = field(default_factory=dict)
     _counts: dict[str, int] = field(default_factory=dict)
     _last: dict[Partition, int] = field(default_factory=dict)
+    _final: dict[Partition, int] | None = None
     _looked_s: float = -_TOPICS_EVERY_S
     _partitions: list[Partition] = field(default_factory=list)
     _waits_since_s: float | None = None
@@ -61,23 +62,30 @@ class KafkaReader:
         return vars(self) | {"_committer": None}
 
     def restore(self, entries: Iterable[Sequence[SourceStream]]) -> None:
-        """Go on behind what was handed out."""
+        """Go on behind what was handed out. The newest entry says where, also where an older one says more: a log that was cut, or a
+        topic that was made anew, begins at less."""
         for streams in entries:
             self._begun = True
             for stream in streams:
-                place = stream.place
-                partition = (place["topic"], place["partition"])
-                self._next[partition] = max(place["end"], self._next.get(partition, 0))
-                self._ids[place["topic"]] = place["id"]
-                self._counts[place["topic"]] = max(place["partition"] + 1, self._counts.get(place["topic"], 0))
+                topic, number = stream.place["topic"], stream.place["partition"]
+                if self._ids.get(topic, stream.place["id"]) != stream.place["id"]:
+                    self._forget([topic])
+                self._ids[topic] = stream.place["id"]
+                self._next[topic, number] = stream.place["end"]
+                self._counts[topic] = max(number + 1, self._counts.get(topic, 0))
 
     def split(self, limits: Limits, *, final: bool = False) -> list[SourceStream]:
-        """The next offsets of each partition; partitions share `max_rows` by what waits in them."""
+        """The next offsets of each partition; partitions share `max_rows` by what waits in them.
+
+        `final`: what is there at the first such call is all there will be; a topic that is written to all the time has no other end.
+        """
         now_s = time.monotonic()
-        if final or now_s - self._looked_s >= _TOPICS_EVERY_S:
+        if self._final is None and (final or now_s - self._looked_s >= _TOPICS_EVERY_S):
             self.look()
         pinned = self._place_new()
-        self._last = self._cluster.last(self._partitions)
+        self._last = self._cluster.last(self._partitions) if self._final is None else self._final
+        if final:
+            self._final = self._last
         self._check_against(self._last)
         waits = {partition: self._last[partition] - self._next[partition] for partition in self._partitions}
         total = sum(waits.values())
@@ -97,7 +105,7 @@ class KafkaReader:
     def backlog(self) -> Backlog:
         """Records behind what was handed out, at the last look."""
         waits = sum(max(0, last - self._next.get(partition, last)) for partition, last in self._last.items())
-        return Backlog(rows=waits, more=False)
+        return Backlog(rows=waits, more=self._final is None)
 
     def notices(self) -> list[str]:
         """What was lost and passed over under `on_data_loss: continue`, topics that joined."""
@@ -172,6 +180,18 @@ class KafkaReader:
         self._counts[topic.name] = topic.partitions
 
     def _lost(self, what: str, topics: Sequence[str]) -> None:
+        self._told_loss(what)
+        self._forget(topics)
+
+    def _forget(self, topics: Sequence[str]) -> None:
+        for partition in [partition for partition in self._next if partition[0] in topics]:
+            del self._next[partition]
+        for topic in topics:
+            self._ids.pop(topic, None)
+            self._counts.pop(topic, None)
+
+    def _told_loss(self, what: str) -> None:
+        """Raises SourceError, or under `on_data_loss: continue` keeps it as a notice."""
         if self.options["on_data_loss"] == "stop":
             raise SourceError(
                 f'source "{self.node}": {what}',
@@ -180,10 +200,6 @@ class KafkaReader:
                 node=self.node,
             )
         self._notices.append(f"{self.node}: {what}")
-        for partition in [partition for partition in self._next if partition[0] in topics]:
-            del self._next[partition]
-        for topic in topics:
-            self._ids.pop(topic, None)
 
     def _place_new(self) -> set[Partition]:
         """Where partitions begin that were never read: the flow's `start` the first time, else the beginning of the log. Returns those
@@ -230,14 +246,7 @@ class KafkaReader:
                 self._gone(partition, last[partition], what)
 
     def _gone(self, partition: Partition, then: int, what: str) -> None:
-        if self.options["on_data_loss"] == "stop":
-            raise SourceError(
-                f'source "{self.node}": {what}',
-                remedy="restore the records, or go on without them: on_data_loss: continue",
-                code="data-loss",
-                node=self.node,
-            )
-        self._notices.append(f"{self.node}: {what}")
+        self._told_loss(what)
         self._next[partition] = then
 
     # --- streams ---
