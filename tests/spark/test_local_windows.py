@@ -82,6 +82,7 @@ sinks:
   out: {from: days, type: files, path: out/days, format: json}
 """
     )
+    folder.data("events/0.jsonl", [])
     assert "ROC" in zone_names()
     with pytest.raises(InputError, match="does not know the time zone ROC") as caught:
         ran(folder)
