@@ -229,7 +229,7 @@ def test_the_group_tells_lag_tools_how_far_the_flow_is(cluster: KafkaCluster, to
     reading.reader.committed(reading.take(), query="flow.query")
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "scribengin.flow.query"})
     try:
-        within(30, lambda: consumer.committed([TopicPartition(name, 0)], timeout=10)[0].offset == 5)
+        assert within(30, lambda: consumer.committed([TopicPartition(name, 0)], timeout=10)[0].offset == 5)
     finally:
         consumer.close()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import subprocess
 from contextlib import suppress
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
@@ -203,8 +203,13 @@ class KafkaCluster:
                 child.kill()
                 child.communicate()
 
+    @cached_property
+    def _jars(self) -> list[Path]:
+        """Each fetch reads all of them to compare: once is enough for all brokers and restarts."""
+        return fetch(JARS)
+
     def _java(self, main: str, *arguments: str | Path) -> list[str | Path]:
-        return java_command(main, fetch(JARS), arguments, heap_mib=_HEAP_MIB, folder=self.folder / "run")
+        return java_command(main, self._jars, arguments, heap_mib=_HEAP_MIB, folder=self.folder / "run")
 
     def _write_config(self, node: _Node) -> Path:
         make_folder(self._data(node))

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from scribengin.formats.contract import Block, Decoder, Structs, ValueDecoder
 
-FORMATS = ("json", "csv", "text", "binary")
 PARTS: Mapping[str, tuple[str, ...]] = {
     "key": ("STRING", "BINARY"),
     "timestamp": ("TIMESTAMP",),
@@ -72,8 +71,8 @@ class MessageDecoder:
         self._parts = dict(parts)
         _check(schema, parts)
         own = Schema(tuple(field for field in schema.fields if field.name not in parts))
-        self._values: _Values = _Lines(own, options) if format == "json" else _Alone(format, own, options)
-        self.structs: Callable[[Block], Structs] | None = None if parts else self._values.structs
+        self._values = _Lines(own, options) if format == "json" else _Alone(format, own, options)
+        self.structs: Callable[[Block], Structs] | None = None if parts or isinstance(self._values, _Alone) else self._values.structs
 
     def rows(self, block: Block) -> Rows:
         """Dicts with every column of the schema and no other."""
@@ -169,24 +168,13 @@ def _in_order(bad: list[Bad]) -> list[Bad]:
     return sorted(bad, key=lambda each: each.ordinal)
 
 
-class _Values:
-    """Decodes the values alone."""
+class _Lines:
+    """All values in one go, as lines."""
 
-    structs: Callable[[Block], Structs] | None = None
-
-    def rows(self, block: MessageBlock) -> Rows:
-        raise NotImplementedError
-
-    def columns(self, block: MessageBlock) -> Columns:
-        raise NotImplementedError
-
-
-class _Lines(_Values):
     def __init__(self, schema: Schema, options: Mapping[str, Any]) -> None:
         self._decoder: Decoder = decoder_for("json", schema, options)
         inner: Callable[[Block], Structs] | None = getattr(self._decoder, "structs", None)
-        if inner is not None:
-            self.structs = lambda block: inner(_as_lines(block))
+        self.structs: Callable[[Block], Structs] | None = None if inner is None else lambda block: inner(_as_lines(block))
 
     def rows(self, block: MessageBlock) -> Rows:
         return self._decoder.rows(_as_lines(block))
@@ -205,7 +193,7 @@ def _as_lines(block: Block) -> LineBlock:
 
 
 @dataclass
-class _Alone(_Values):
+class _Alone:
     """Each value by itself."""
 
     format: str

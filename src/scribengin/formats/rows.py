@@ -84,15 +84,11 @@ def _are_settled(rows: list[dict[str, Any]], schema: Schema) -> bool:
 
 
 def _is_settled(values: list[Any], field: Field) -> bool:
-    kinds = set(map(type, values))
-    if type(None) in kinds:
-        if not field.nullable:
-            return False
-        kinds.remove(type(None))
-        values = [value for value in values if value is not None]
+    kinds = _kinds(values, field)
+    if not kinds:
+        return kinds is not None
+    values = [value for value in values if value is not None]
     name = field.type.name
-    if not values:
-        return True
     match name:
         case "TINYINT" | "SMALLINT" | "INT" | "BIGINT":
             half = 1 << (INTEGER_BITS[name] - 1)
@@ -130,17 +126,23 @@ def _quick(rows: list[dict[str, Any]], schema: Schema, form: pa.Schema) -> pa.Re
 
 def _column(values: list[Any], field: Field, form: pa.DataType) -> pa.Array | None:
     """One column, or None where a value does not fit (or a MisfitError says so)."""
-    kinds = set(map(type, values))
-    if type(None) in kinds:
-        if not field.nullable:
-            return None
-        kinds.remove(type(None))
+    kinds = _kinds(values, field)
+    if kinds is None:
+        return None
     name = field.type.name
     if name == "TIMESTAMP" and kinds <= {dt.datetime} and all(value is None or value.tzinfo is dt.UTC for value in values):
         return pa.array(values, form)
     if (name == "DOUBLE" and kinds <= {float, int}) or (name in _AS_THEY_ARE and kinds <= {_PYTHON[name][0]}):
         return pa.array(values, form)
     return pa.array([None if value is None else _checked(value, field.type) for value in values], form)
+
+
+def _kinds(values: list[Any], field: Field) -> set[type] | None:
+    """The types of a column's values, nulls aside; None where one is null that may not be."""
+    kinds = set(map(type, values))
+    if type(None) not in kinds:
+        return kinds
+    return kinds - {type(None)} if field.nullable else None
 
 
 def _checked_fields(row: Any, fields: tuple[Field, ...]) -> dict[str, Any]:

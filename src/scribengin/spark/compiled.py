@@ -83,3 +83,8 @@ class QueryParts:
     sinks: Mapping[str, Sink]
     schemas: Mapping[str, Schema]
     """source → columns, resolved"""
+
+    @property
+    def full_name(self) -> str:
+        """`flow.query`: how the world outside knows the Query."""
+        return f"{self.plan.flow.name}.{self.query.name}"

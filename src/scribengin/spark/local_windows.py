@@ -48,7 +48,8 @@ def with_local_window(df: DataFrame, *, time: str, size_s: float, zone: str, sta
             f"the tz database of this Java does not know the time zone {zone}", remedy=remedy, code="time-zone-unknown"
         ) from error
     local = f"unix_micros(from_utc_timestamp({time}, '{zone}'))"
-    floor, size_us = f"({local} - pmod({local}, {_us(size_s)}))", _us(size_s)
+    size_us = round(size_s * 1e6)
+    floor = f"({local} - pmod({local}, {size_us}))"
     bounds = {start: floor, end: f"({floor} + {size_us})"}
     instants = {name: sql.expr(f"to_utc_timestamp(timestamp_micros({bound}), '{zone}')") for name, bound in bounds.items()}
     return df.select("*", instants[start].alias(start), instants[end].alias(end, metadata={_WATERMARK: 0}))
@@ -79,7 +80,3 @@ def _instant_us(wall_us: int, region: ZoneInfo) -> int:
     offset = wall.replace(tzinfo=region, fold=0).utcoffset()
     assert offset is not None
     return wall_us - offset // _US
-
-
-def _us(seconds: float) -> int:
-    return round(seconds * 1e6)

@@ -41,7 +41,24 @@ class _Dead:
 _DEAD = _Dead()
 
 
-class RecordStep:
+class _Step:
+    """What both forms keep: the step's name, counts and letters, and how many of the unit's rows have come before."""
+
+    def __init__(self, node: str, counts: Counts, letters: Letters, hangs: Watchpoint) -> None:
+        self._node = node
+        self._counts = counts
+        self._letters = letters
+        self._hangs = hangs
+        self._seen = 0
+
+    def _bury(self, chunk: Chunk, index: int, error: BaseException) -> None:
+        """The dead letter of a row on which the step has raised, or was interrupted."""
+        reason = "time-limit" if isinstance(error, StepTimeout) else "raised"
+        self._letters.bury(self._node, chunk, index, reason, f"{type(error).__name__}: {error}", error=error)
+        self._counts.dead += 1
+
+
+class RecordStep(_Step):
     """A `@record` function: one dict in; a dict, True, False, None, or several dicts out; `to(branch, row)` for branches."""
 
     def __init__(
@@ -57,16 +74,12 @@ class RecordStep:
     ) -> None:
         """`looking` is the function for Structs of the step's input, where it can be had. `settle`: a step of the same stage reads
         the rows, so that they are checked here; else they are checked where they leave the stage."""
-        self._hangs = hangs
-        self._seen = 0
-        self._node = node.node
+        super().__init__(node.node, counts, letters, hangs)
         self._settle = node.schema_out if settle else None
         self._function = function
         self._looking = looking
         self._schema = node.schema_in
         self._branches = node.branches
-        self._counts = counts
-        self._letters = letters
 
     def __call__(self, chunk: Chunk) -> Iterator[tuple[str, Chunk]]:
         """(branch, rows) for the step's readers; the branch is empty for those who read the step itself."""
@@ -127,10 +140,6 @@ class RecordStep:
         except _RAISED as error:
             self._bury(chunk, index, error)
             return _DEAD
-
-    def _bury(self, chunk: Chunk, index: int, error: BaseException) -> None:
-        _letter(self._letters, self._node, chunk, index, error)
-        self._counts.dead += 1
 
     def _mixed(self, chunk: Chunk, answers: list[Any]) -> Iterator[tuple[str, Chunk]]:
         made: dict[str, tuple[list[dict[str, Any]], list[int | None]]] = {}
@@ -194,7 +203,7 @@ class RecordStep:
         return results
 
 
-class BatchStep:
+class BatchStep(_Step):
     """A `@batch` function: Arrow in, Arrow out. A batch that raises is halved until the rows are found that cannot pass."""
 
     def __init__(
@@ -208,14 +217,10 @@ class BatchStep:
         letters: Letters,
         hangs: Watchpoint,
     ) -> None:
-        self._node = node
-        self._hangs = hangs
-        self._seen = 0
+        super().__init__(node, counts, letters, hangs)
         self._function = function
         self._schema_in = schema_in
         self._schema_out = schema_out
-        self._counts = counts
-        self._letters = letters
 
     def __call__(self, chunk: Chunk) -> Iterator[tuple[str, Chunk]]:
         """("", rows); the link from a row to its source record ends here, since the function may reorder."""
@@ -241,10 +246,6 @@ class BatchStep:
                 self._bury(chunk, index, hung_error(self._hangs))
             else:
                 yield from self._pieces(chunk, one, indexes[place : place + 1], checksum)
-
-    def _bury(self, chunk: Chunk, index: int, error: BaseException) -> None:
-        _letter(self._letters, self._node, chunk, index, error)
-        self._counts.dead += 1
 
     def _pieces(self, chunk: Chunk, batch: pa.RecordBatch, indexes: Sequence[int], checksum: int = 0) -> Iterator[pa.RecordBatch]:
         if not batch.num_rows:
@@ -280,12 +281,6 @@ class BatchStep:
         if surplus or missing:
             raise TypeError(f"the function gave the columns {out.schema.names}, asked are {wanted.names}; give the step a `schema:`")
         return out.select(wanted.names).cast(wanted)
-
-
-def _letter(letters: Letters, node: str, chunk: Chunk, index: int, error: BaseException) -> None:
-    """The dead letter of a row on which a step has raised, or was interrupted."""
-    reason = "time-limit" if isinstance(error, StepTimeout) else "raised"
-    letters.bury(node, chunk, index, reason, f"{type(error).__name__}: {error}", error=error)
 
 
 def _short(value: object) -> str:

@@ -16,7 +16,7 @@ from scribengin.spark.compiled import StreamInputs
 from scribengin.spark.failures import classify, is_stop
 from scribengin.spark.feed import Feed
 from scribengin.spark.offsets import OffsetConfig, clock, read_offsets
-from scribengin.spark.ranges import POLL_S, Exhausted, FedRanges, OffsetRanges, StopRequested
+from scribengin.spark.ranges import POLL_S, Exhausted, FedRanges, OffsetRanges, Ranges, StopRequested
 from scribengin.spark.tasks import tasks_under_way
 from scribengin.spec.model import Step
 from scribengin.state.decisions import Decisions
@@ -161,13 +161,12 @@ class QueryRun:
             check_streaming(session, compiled, self.parts)
             self.progress.gated = compiled.gated
 
-        ranges = OffsetRanges(session, self.parts.query.sources) if stateful else self._fed_ranges()
+        ranges: Ranges = OffsetRanges(session, self.parts.query.sources) if stateful else self._fed_ranges()
 
         def committed(batch: Committed) -> None:
             self._came_through = True
             self.progress.tasks = None
-            for feed in getattr(ranges, "feeds", ()):  # of a stateful Query Spark tells the source by itself
-                feed.committed(batch.streams.get(feed.node, ()))
+            ranges.committed(batch.streams)
             self.on_commit(batch)
 
         runner = BatchRunner(
@@ -205,7 +204,7 @@ class QueryRun:
                 raise
 
         df = clock(session) if compiled is None else compiled.tails[0].frame
-        writer = df.writeStream.queryName(f"{self.parts.plan.flow.name}.{self.parts.query.name}").foreachBatch(batch)
+        writer = df.writeStream.queryName(self.parts.full_name).foreachBatch(batch)
         writer = writer.option("checkpointLocation", str(self.folder.checkpoint)).outputMode(output_mode(self.parts))
         if self.once and stateful:
             return writer.trigger(availableNow=True).start()
@@ -214,7 +213,7 @@ class QueryRun:
 
     def _fed_ranges(self) -> FedRanges:
         query = self.parts.query
-        name, log = f"{self.parts.plan.flow.name}.{query.name}", self.folder.sources
+        name, log = self.parts.full_name, self.folder.sources
         feeds = [Feed(self.parts.sources[id_], log, self.limits[id_], query=name, final=self.once) for id_ in query.sources]
         return FedRanges(feeds, query.trigger_s, self.once, self.stop, self._looked, self.starts)
 
@@ -248,10 +247,10 @@ def streaming_inputs(
 ) -> StreamInputs:
     """Streaming frames of descriptors for all sources of the Query; of a stateless one only to be analysed, never to be run."""
     log = parts.letters.folder.parent / "sources"
-    name = f"{parts.plan.flow.name}.{parts.query.name}"
     if parts.query.stateful:
         frames = {
-            source: read_offsets(spark, OffsetConfig(parts.sources[source], log, limits[source], name)) for source in parts.query.sources
+            source: read_offsets(spark, OffsetConfig(parts.sources[source], log, limits[source], parts.full_name))
+            for source in parts.query.sources
         }
     else:
         frames = {source: clock(spark).selectExpr("'' AS source", "0 AS index", "'' AS stream") for source in parts.query.sources}

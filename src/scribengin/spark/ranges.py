@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from scribengin.connectors.contract import SourceStream
     from scribengin.spark.feed import Feed
     from scribengin.state.contract import Decision
 
@@ -41,6 +42,9 @@ class Ranges(Protocol):
     def take(self, df: DataFrame, last: Decision | None) -> tuple[SourceRange, ...]:
         """The ranges of the Batch that is open. Raises StopRequested or Exhausted."""
 
+    def committed(self, streams: Mapping[str, tuple[SourceStream, ...]]) -> None:
+        """A Batch that read these is through: sources that tell the outside world are told."""
+
 
 @dataclass(slots=True)
 class OffsetRanges:
@@ -54,6 +58,9 @@ class OffsetRanges:
         query_id = df.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
         starts, ends = batch_offsets(self.spark, str(query_id))
         return tuple(SourceRange(source, starts.get(source, 0), ends.get(source, starts.get(source, 0))) for source in self.sources)
+
+    def committed(self, streams: Mapping[str, tuple[SourceStream, ...]]) -> None:
+        """Nothing: Spark tells the readers in its planner process (OffsetReader.commit)."""
 
 
 @dataclass(slots=True)
@@ -89,6 +96,11 @@ class FedRanges:
             if self.once and all(feed.exhausted(starts.get(feed.node, 0)) for feed in self.feeds):
                 raise Exhausted
             self.stop.wait(max(POLL_S, self.trigger_s) if not self.once else POLL_S)
+
+    def committed(self, streams: Mapping[str, tuple[SourceStream, ...]]) -> None:
+        """Each source hears of its own streams."""
+        for feed in self.feeds:
+            feed.committed(streams.get(feed.node, ()))
 
     def look(self, starts: dict[str, int]) -> tuple[SourceRange, ...]:
         """What a Batch could take now: empty ranges where nothing is new. All that an idle poll costs."""

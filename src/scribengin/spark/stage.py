@@ -73,12 +73,12 @@ class Stage:
         self._out: list[pa.RecordBatch] = []
         self._wanted: dict[str, set[Form]] = {}
         for node in program.nodes:
-            reader, form = self._build(node, batch)
+            reader, form = self._build(node)
             for input_ in node.inputs:
                 self._readers.setdefault(input_, []).append(reader)
                 self._wanted.setdefault(input_, set()).add(form)
 
-    def _build(self, node: Any, batch: BatchId) -> tuple[Callable[[Chunk], None], Form]:
+    def _build(self, node: Any) -> tuple[Callable[[Chunk], None], Form]:
         """What takes the node's rows, and the form in which it likes them best."""
         match node:
             case PythonNode():
@@ -96,11 +96,11 @@ class Stage:
 
                 return pass_on, "columns"
             case GateNode():
-                gate = Gate(node, batch.number, self._counted(LATE + node.step), self._letters)
+                gate = Gate(node, self._batch.number, self._counted(LATE + node.step), self._letters)
                 self._gates.append((node.mark.origin, gate))
                 return lambda chunk: self._feed(node.node, gate(chunk)), "columns"
             case SinkNode():
-                stream = node.sink.stream(batch, self._unit, self._attempt, node.schema)
+                stream = node.sink.stream(self._batch, self._unit, self._attempt, node.schema)
                 sink = SinkExit(node, stream, self._counted(node.node), self.counts, self._letters, self._before(node.inputs))
                 self._sinks.append(sink)
                 return sink, "columns"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass
+from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +45,11 @@ def client() -> Any:
     return confluent_kafka
 
 
+def _admin_module() -> Any:
+    client()
+    return import_module("confluent_kafka.admin")
+
+
 def settings(options: Mapping[str, Any]) -> dict[str, Any]:
     """What every client of the node gets; secrets in plain, so that this never leaves the process."""
     given = {name: value.reveal() if isinstance(value, Secret) else value for name, value in options["config"].items()}
@@ -68,11 +74,13 @@ class Cluster:
         self._timeout_s = float(options["timeout"])
         self._committed_only = options["isolation"] == "read_committed"
         self._told: Any = None
-        client()
-        admin: Any = import_module("confluent_kafka.admin")
-        self._spec = admin.OffsetSpec
+
+    @cached_property
+    def _admin(self) -> Any:
+        # made when it is first asked: the copies that travel to tasks never are
+        module = _admin_module()
         # the client tells of brokers that are away, or that refuse a login, beside the call that then times out
-        self._admin = admin.AdminClient(settings(options) | {"error_cb": self._hear}, logger=SILENT)
+        return module.AdminClient(settings(self._options) | {"error_cb": self._hear}, logger=SILENT)
 
     def __reduce__(self) -> tuple[type[Cluster], tuple[str, Mapping[str, Any]]]:
         # Spark pickles readers; a connection stays where it is, the copy makes its own
@@ -104,15 +112,15 @@ class Cluster:
 
     def first(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
         """The offsets at which the logs begin."""
-        return self._offsets({partition: self._spec.earliest() for partition in partitions})
+        return self._offsets({partition: _admin_module().OffsetSpec.earliest() for partition in partitions})
 
     def last(self, partitions: Iterable[Partition]) -> dict[Partition, int]:
         """The offsets behind the last record that may be read: under read_committed those before the first open transaction."""
-        return self._offsets({partition: self._spec.latest() for partition in partitions})
+        return self._offsets({partition: _admin_module().OffsetSpec.latest() for partition in partitions})
 
     def at_time(self, partitions: Iterable[Partition], time_ms: int) -> dict[Partition, int]:
         """The offsets of the first records at or after a time; -1 where there is none yet."""
-        return self._offsets({partition: self._spec.for_timestamp(time_ms) for partition in partitions})
+        return self._offsets({partition: _admin_module().OffsetSpec.for_timestamp(time_ms) for partition in partitions})
 
     def _offsets(self, asked: Mapping[Partition, Any]) -> dict[Partition, int]:
         from confluent_kafka import IsolationLevel, TopicPartition
