@@ -49,7 +49,8 @@ class NodeType:
     doc: str
     options: tuple[Option, ...]
     abilities: frozenset[str] = field(default_factory=frozenset)
-    """For a source: `replayable`, `bounded`, `growing`, `static`. For a sink: `exactly_once`, `append`, `update`, `complete`, `view`."""
+    """For a source: `replayable`, `bounded`, `growing`, `static`. For a sink: `exactly_once`, `append`, `update`, `complete`, `view`,
+    `lasting` (what it has written cannot be taken back)."""
 
     def option(self, name: str) -> Option | None:
         """The declaration of that name, or None."""

@@ -137,5 +137,5 @@ SINK = NodeType(
         ),
         Option("timeout", "duration", "how long brokers may be silent", 5.0, example="30s", low=0.1, pace=True),
     ),
-    abilities=frozenset({"exactly_once", "append"}),
+    abilities=frozenset({"exactly_once", "append", "lasting"}),
 )
