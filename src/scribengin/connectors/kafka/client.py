@@ -24,6 +24,15 @@ _RIGHTS: Mapping[Role, str] = {
     "sink": "Write and DescribeConfigs on the topics; Create, Read, Write and DescribeConfigs on the topic of its markers; "
     "Write on the transactional ids that begin with that topic's name",
 }
+_REFUSED = (
+    "INVALID_TRANSACTION_TIMEOUT",
+    "INVALID_REPLICATION_FACTOR",
+    "INVALID_PARTITIONS",
+    "INVALID_CONFIG",
+    "TOPIC_EXCEPTION",
+    "POLICY_VIOLATION",
+)
+"""what brokers say of a wish that they will not grant later either"""
 _LOGIN = ("SASL_AUTHENTICATION_FAILED", "_AUTHENTICATION", "_SSL")
 
 Partition = tuple[str, int]
@@ -227,7 +236,24 @@ def fault(node: str, bootstrap: str, error: Exception, timeout_s: float, role: R
         )
     if code == "UNKNOWN_TOPIC_OR_PART":
         return kind(
-            f'{role} "{node}": a topic is gone: {_text_of(error)}', remedy="look at the cluster's topics", code="kafka-topic", node=node
+            f'{role} "{node}": {about or "a topic"} is gone from {bootstrap}: {_text_of(error)}',
+            remedy="look at the cluster's topics",
+            code="kafka-topic",
+            node=node,
+        )
+    if code in ("_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION"):
+        # brokers may not know for a moment what has just been made: told so, and tried again
+        return Unreachable(
+            f'{role} "{node}": a topic is gone from {bootstrap}, or has fewer partitions than it had: {_text_of(error)}',
+            remedy="make it again, with as many partitions",
+            node=node,
+        )
+    if code in _REFUSED:
+        return kind(
+            f'{role} "{node}": the brokers at {bootstrap} refuse that: {_text_of(error)}{about and f" ({about})"}',
+            remedy="change the option that asks for it: transaction_timeout, replication, partitions, topic, markers",
+            code="kafka-refused",
+            node=node,
         )
     return Unreachable(
         f'{role} "{node}": no broker at {bootstrap} answers within {timeout_s:g} s ({_text_of(error)})',

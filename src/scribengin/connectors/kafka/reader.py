@@ -82,11 +82,20 @@ class KafkaReader:
         now_s = time.monotonic()
         if self._final is None and (final or now_s - self._looked_s >= _TOPICS_EVERY_S):
             self.look()
-        pinned = self._place_new()
-        self._last = self._cluster.last(self._partitions) if self._final is None else self._final
+        pinned: set[Partition] = set()
+        try:
+            pinned |= self._place_new()
+            self._find_ends()
+        except SourceError as error:
+            if error.code != "kafka-topic":
+                raise
+            # gone since the last look at the topics: told as any other loss
+            self.look()
+            self._partitions = [each for each in self._partitions if self._final is None or each in self._final]
+            pinned |= self._place_new()
+            self._find_ends()
         if final:
             self._final = self._last
-        self._check_against(self._last)
         waits = {partition: self._last[partition] - self._next[partition] for partition in self._partitions}
         total = sum(waits.values())
         if not pinned and not self._due(total, now_s, final=final):
@@ -101,6 +110,10 @@ class KafkaReader:
         self._waits_since_s = None
         self._begun = True
         return streams
+
+    def _find_ends(self) -> None:
+        self._last = self._cluster.last(self._partitions) if self._final is None else self._final
+        self._check_against(self._last)
 
     def backlog(self) -> Backlog:
         """Records behind what was handed out, at the last look."""
