@@ -18,8 +18,10 @@ from scribengin.spark.feed import Feed
 from scribengin.spark.offsets import OffsetConfig, clock, read_offsets
 from scribengin.spark.ranges import POLL_S, Exhausted, FedRanges, OffsetRanges, Ranges, StopRequested
 from scribengin.spark.tasks import tasks_under_way
+from scribengin.spark.unit_commits import UnitCommits
 from scribengin.spec.model import Step
 from scribengin.state.decisions import Decisions
+from scribengin.state.intents import Intents
 from scribengin.state.source_log import SourceLog
 
 if TYPE_CHECKING:
@@ -169,13 +171,14 @@ class QueryRun:
             ranges.committed(batch.streams)
             self.on_commit(batch)
 
+        decisions = Decisions(self.folder.decisions)
         runner = BatchRunner(
             session,
             self.parts,
             compiler,
             self.lineage,
             self.lease,
-            Decisions(self.folder.decisions),
+            decisions,
             {source: SourceLog(self.folder.sources, source) for source in self.parts.query.sources},
             ranges,
             self.stop,
@@ -183,6 +186,7 @@ class QueryRun:
             committed,
             self.static,
             self.starts,
+            UnitCommits.of(self.parts, Intents(self.folder.intents), decisions, session.sparkContext.defaultParallelism),
             compiled,
             reports,
         )
