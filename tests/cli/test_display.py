@@ -117,6 +117,18 @@ def test_lag_names_only_what_waits():
     assert lag_text(replace(KEPT, lag_files=0, lag_bytes=0, lag_rows=7, lag_s=90.0)) == "7 rows 1m30s"
 
 
+def test_what_was_lost_is_shown_with_what_is_known_of_it():
+    view = replace(VIEW, queries=(replace(KEPT, lost=85_000, lost_unknown=1),))
+    told = "lost up to 85,000, and 1 time nobody knows how many"
+    assert told in plain_line(view)
+    assert told in "\n".join(rendered(view, height=40, width=140))
+    assert "lost" not in plain_line(VIEW)
+    query = result().queries[0]
+    lossy = result(queries=(replace(query, nodes={"tweets": Counts(100, 98, dead=2, lost_unknown=2)}),))
+    assert "records of tweets that query kept went on without: 2 times nobody knows how many." in " ".join(summary(lossy).split())
+    assert "Gone" not in summary(result())
+
+
 def result(**changes):
     nodes = {"tweets": Counts(100, 98, dead=2), "tagged": Counts(98, 10, 88), "kept": Counts(10, 10)}
     query = QueryResult(

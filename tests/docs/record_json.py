@@ -29,7 +29,12 @@ COMMANDS = (
         "run shop/flow.yaml --once",
         "`rows` is the lineage's total, over all runs; `this_run` this process's share. `state` is finished, stopped or failed.",
     ),
-    ("audit shop/flow.yaml", "`decided` is what the decision records say, `found` what was read again."),
+    (
+        "audit shop/flow.yaml",
+        "`decided` is what the decision records say, `found` what was read again. `losses` is what was gone before it was read: `source`, "
+        "`entry` of\nits log, `rows` at most (null where nobody knows), `what`. Where there are any, counts of rows have `lost` and "
+        "`lost_unknown` too.",
+    ),
     ("dead list shop/flow.yaml", "Dead letters by Query, step and reason."),
     ("dead show shop/flow.yaml --limit 1", "Dead letters whole. A payload that is no UTF-8 is `payload_base64` instead."),
     ("source show shop/flow.yaml", "How far each source is read: entries of its log that are committed, and that are logged."),

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from scribengin.local.contract import QueryView, RunView
+    from scribengin.state.contract import Counts
 
 
 class Display(Protocol):
@@ -80,6 +81,8 @@ def _query(query: QueryView) -> str:
     parts.append(f"in {query.rows_in:,}")
     parts.append(f"out {query.rows_out:,}")
     parts += [f"{name} {count:,}" for name, count in (("dead", query.dead), ("late", query.late)) if count]
+    if lost := lost_text(query):
+        parts.append(f"lost {lost}")
     if lag := lag_text(query):
         parts.append(f"lag {lag}")
     if query.tasks is not None:
@@ -109,6 +112,14 @@ def under_way(query: QueryView) -> str:
         if query.tasks is None
         else f"Batch {query.batches + 1}: {query.tasks[0]:,} of {query.tasks[1]:,} task{'s' * (query.tasks[1] != 1)}"
     )
+
+
+def lost_text(of: QueryView | Counts) -> str:
+    """`up to 85, and 1 time nobody knows how many`; empty where nothing was lost."""
+    parts = [f"up to {of.lost:,}"] if of.lost else []
+    if of.lost_unknown:
+        parts.append(f"{of.lost_unknown:,} time{'s' * (of.lost_unknown != 1)} nobody knows how many")
+    return ", and ".join(parts)
 
 
 def lag_text(query: QueryView) -> str:

@@ -11,7 +11,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from scribengin.cli.display import lag_text, under_way, watermark_text
+from scribengin.cli.display import lag_text, lost_text, under_way, watermark_text
 from scribengin.core.units import show_duration
 
 if TYPE_CHECKING:
@@ -101,6 +101,8 @@ def _details(query: QueryView, width: int) -> list[RenderableType]:
         ("late", query.late, "yellow" if query.late else ""),
     ):
         counts.append(f"{name} ", "dim").append(f"{count:,}   ", style)
+    if lost := lost_text(query):
+        counts.append("lost ", "dim").append(f"{lost}   ", "red")
     if mark := watermark_text(query):
         counts.append("watermark ", "dim").append(mark)
     if query.restarts:

@@ -49,6 +49,9 @@ class QueryView:
     filtered: int = 0
     dead: int = 0
     late: int = 0
+    lost: int = 0
+    """records that were gone before they were read, at most; `lost_unknown` times nobody knows how many"""
+    lost_unknown: int = 0
     rows_per_s: float = 0.0
     phases_s: Mapping[str, float] = field(default_factory=dict)
     """of the last Batch: plan, process, decide, publish"""

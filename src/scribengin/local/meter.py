@@ -104,6 +104,8 @@ class Meter:
                 filtered=self.rows.filtered,
                 dead=self.rows.dead,
                 late=self.rows.late,
+                lost=self.rows.lost,
+                lost_unknown=self.rows.lost_unknown,
                 rows_per_s=rate,
                 phases_s=dict(self._phases),
                 phases_total_s=dict(self._phases_total),

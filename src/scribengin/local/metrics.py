@@ -82,6 +82,8 @@ class _Views(Collector):
 _COUNTERS: tuple[tuple[str, str, Callable[[QueryView], float]], ...] = (
     ("scribengin_batches", "Batches that were committed.", lambda query: query.batches),
     ("scribengin_restarts", "Starts after a passing failure.", lambda query: query.restarts),
+    ("scribengin_lost", "Records that were gone before they were read, at most.", lambda query: query.lost),
+    ("scribengin_lost_unknown", "Losses of which nobody knows the number of records.", lambda query: query.lost_unknown),
 )
 _GAUGES: tuple[tuple[str, str, Callable[[QueryView], float | None]], ...] = (
     ("scribengin_rows_per_second", "Rows read, over the last ten seconds.", lambda query: query.rows_per_s),

@@ -50,6 +50,10 @@ class SourceLog:
         """The streams to read of entries `start` (inclusive) to `end` (exclusive), in order; skipped ones are left out."""
         return [stream for n in range(start, end) for stream in self.read(n) if not stream.skipped]
 
+    def lost(self, start: int, end: int) -> list[SourceStream]:
+        """Of entries `start` (inclusive) to `end` (exclusive) those that say what was gone before it was read."""
+        return [stream for n in range(start, end) for stream in self.read(n) if stream.lost]
+
     def length(self) -> int:
         """How many entries there are. After the first call it costs one look for the next entry."""
         if self._length < 0:

@@ -19,7 +19,7 @@ from scribengin.core.errors import SourceError
 from scribengin.core.problems import did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from scribengin.connectors.contract import Limits
 
@@ -43,6 +43,8 @@ class KafkaReader:
     _waits_since_s: float | None = None
     _begun: bool = False
     _notices: list[str] = field(default_factory=list)
+    _losses: list[SourceStream] = field(default_factory=list)
+    """what is lost and not yet in an entry"""
     _committer: Any = None
 
     def __post_init__(self) -> None:
@@ -68,6 +70,9 @@ class KafkaReader:
             self._begun = True
             for stream in streams:
                 topic, number = stream.place["topic"], stream.place["partition"]
+                if number is None:
+                    self._forget([topic])
+                    continue
                 if self._ids.get(topic, stream.place["id"]) != stream.place["id"]:
                     self._forget([topic])
                 self._ids[topic] = stream.place["id"]
@@ -82,18 +87,19 @@ class KafkaReader:
         now_s = time.monotonic()
         if self._final is None and (final or now_s - self._looked_s >= _TOPICS_EVERY_S):
             self.look()
-        pinned = self._place_new()
+        anew = {stream.place["topic"] for stream in self._losses}
+        pinned = self._place_new(anew)
         self._last = self._cluster.last(self._partitions) if self._final is None else self._final
         if final:
             self._final = self._last
         self._check_against(self._last)
         waits = {partition: self._last[partition] - self._next[partition] for partition in self._partitions}
         total = sum(waits.values())
-        if not pinned and not self._due(total, now_s, final=final):
+        if not pinned and not self._losses and not self._due(total, now_s, final=final):
             return []
         most = min(self.options["max_rows"], limits.max_rows or self.options["max_rows"])
         share = min(1.0, most / total) if total else 0.0
-        streams: list[SourceStream] = []
+        streams, self._losses = self._losses, []
         for partition in self._partitions:
             taken = min(waits[partition], max(1, int(waits[partition] * share)))
             if taken or partition in pinned:
@@ -159,7 +165,7 @@ class KafkaReader:
 
     def _missing(self, name: str) -> None:
         if name in self._ids:
-            self._lost(f"topic {name} is gone; what the flow had not read of it is lost", [name])
+            self._lost(name, f"topic {name} is gone")
         elif not self.options["pattern"]:
             raise SourceError(
                 f'source "{self.node}": there is no topic {name} at {self.options["bootstrap"]}',
@@ -171,17 +177,21 @@ class KafkaReader:
     def _compare(self, topic: Topic) -> None:
         known, count = self._ids.get(topic.name), self._counts.get(topic.name, 0)
         if known is not None and known != topic.id:
-            self._lost(f"topic {topic.name} was deleted and made again; what the flow had not read of the old one is lost", [topic.name])
+            self._lost(topic.name, f"topic {topic.name} was deleted and made again")
         elif topic.partitions < count and not self.options["assign"]:
-            self._lost(f"topic {topic.name} has {topic.partitions} partitions, it had {count}", [topic.name])
+            self._lost(topic.name, f"topic {topic.name} has {topic.partitions} partitions, it had {count}")
         elif known is None and self._begun:
             self._notices.append(f"{self.node}: topic {topic.name} is new")
         self._ids[topic.name] = topic.id
         self._counts[topic.name] = topic.partitions
 
-    def _lost(self, what: str, topics: Sequence[str]) -> None:
-        self._told_loss(what)
-        self._forget(topics)
+    def _lost(self, topic: str, what: str) -> None:
+        """A topic is no longer the one that was read: it begins anew. How much of the old one was unread, nobody can tell any more."""
+        ends = ", ".join(f"{name}-{number} up to {at}" for (name, number), at in sorted(self._next.items()) if name == topic)
+        what = f"{what}; what the flow had not read of it is lost (it had read {ends or 'nothing'})"
+        place = {"topic": topic, "partition": None, "id": self._ids.get(topic)}
+        self._told_loss(SourceStream(f"{topic} lost", place, skipped=True, lost=what))
+        self._forget([topic])
 
     def _forget(self, topics: Sequence[str]) -> None:
         for partition in [partition for partition in self._next if partition[0] in topics]:
@@ -190,26 +200,28 @@ class KafkaReader:
             self._ids.pop(topic, None)
             self._counts.pop(topic, None)
 
-    def _told_loss(self, what: str) -> None:
-        """Raises SourceError, or under `on_data_loss: continue` keeps it as a notice."""
+    def _told_loss(self, lost: SourceStream) -> None:
+        """Raises SourceError, or under `on_data_loss: continue` keeps it as a notice, and for the next entry of the log, where it lasts."""
         if self.options["on_data_loss"] == "stop":
             raise SourceError(
-                f'source "{self.node}": {what}',
+                f'source "{self.node}": {lost.lost}',
                 remedy="restore the records, or go on without them: on_data_loss: continue",
                 code="data-loss",
                 node=self.node,
             )
-        self._notices.append(f"{self.node}: {what}")
+        self._notices.append(f"{self.node}: {lost.lost}")
+        self._losses.append(lost)
 
-    def _place_new(self) -> set[Partition]:
+    def _place_new(self, anew: Collection[str]) -> set[Partition]:
         """Where partitions begin that were never read: the flow's `start` the first time, else the beginning of the log. Returns those
-        whose place must be kept although nothing waits: asked again later, `latest` would pass over what has come since."""
+        whose place must be kept although nothing waits: asked again later, `latest` would pass over what has come since, and a topic
+        that began `anew` would not be known when it is made again."""
         new = [partition for partition in self._partitions if partition not in self._next]
         if not new:
             return set()
         first = self._cluster.first(new)
         if self._begun or self._start == "earliest":
-            starts, pinned = first, set[Partition]()
+            starts, pinned = first, {partition for partition in new if partition[0] in anew}
         else:
             starts = self._at(self._start, new) if isinstance(self._start, int) else self._cluster.last(new)
             pinned = set(new)
@@ -240,14 +252,18 @@ class KafkaReader:
         for partition in self._partitions:
             at, (topic, number) = self._next[partition], partition
             if at < first[partition]:
-                self._gone(partition, first[partition], f"offsets {at} to {first[partition] - 1} of {topic}-{number} are gone from the log")
+                what = f"offsets {at} to {first[partition] - 1} of {topic}-{number} are gone from the log"
+                self._gone(partition, at, first[partition], what)
             elif at > last[partition]:
                 what = f"{topic}-{number} ends at offset {last[partition]}, the flow has read it up to {at}: the log was cut, or made anew"
-                self._gone(partition, last[partition], what)
+                self._gone(partition, last[partition], last[partition], what)
 
-    def _gone(self, partition: Partition, then: int, what: str) -> None:
-        self._told_loss(what)
-        self._next[partition] = then
+    def _gone(self, partition: Partition, start: int, end: int, what: str) -> None:
+        """Go on at `end`. Not every offset is a record: as many were lost at most; where the range is empty, nobody knows how many."""
+        (topic, number), rows = partition, end - start or None
+        place = {"topic": topic, "partition": number, "start": start, "end": end, "id": self._ids[topic]}
+        self._told_loss(SourceStream(f"{topic}-{number}[{start}:{end}] lost", place, rows=rows, skipped=True, lost=what))
+        self._next[partition] = end
 
     # --- streams ---
 
