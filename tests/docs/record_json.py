@@ -27,7 +27,9 @@ COMMANDS = (
     ("plan shop/flow.yaml", "What would run, and what it would change against the state that is there."),
     (
         "run shop/flow.yaml --once",
-        "`rows` is the lineage's total, over all runs; `this_run` this process's share. `state` is finished, stopped or failed.",
+        "`rows` is the lineage's total, over all runs; `this_run` this process's share. `state` is finished, stopped or failed. "
+        "`lag` is what\nwaited at the last look; `catch_up_s` how long until nothing waits, as things went: null where nothing waits "
+        "beyond the last Batch, and\nwhere `falls_behind`, because more came than was read.",
     ),
     (
         "audit shop/flow.yaml",

@@ -85,6 +85,8 @@ def _query(query: QueryView) -> str:
         parts.append(f"lost {lost}")
     if lag := lag_text(query):
         parts.append(f"lag {lag}")
+        if (soon := catch_up_text(query)) and (query.falls_behind or not query.eta_s):
+            parts.append(soon)
     if query.tasks is not None:
         parts.append(under_way(query))
     if query.done is not None:
@@ -134,3 +136,10 @@ def lag_text(query: QueryView) -> str:
     if query.lag_s:
         parts.append(show_duration(query.lag_s))
     return " ".join(parts)
+
+
+def catch_up_text(query: QueryView) -> str:
+    """`caught up in 40s`; empty where nothing waits, or nobody can tell yet."""
+    if query.falls_behind:
+        return "never caught up at this rate"
+    return f"caught up in {show_duration(query.catch_up_s)}" if query.catch_up_s else ""

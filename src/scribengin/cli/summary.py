@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 from rich.text import Text
 
-from scribengin.cli.display import lost_text
+from scribengin.cli.display import catch_up_text, lag_text, lost_text
 from scribengin.cli.tables import open_console
 from scribengin.core.units import show_duration
 
@@ -75,6 +75,8 @@ def _show_query(query: QueryResult, console: Console) -> None:
     )  # fmt: skip
     for sink in query.sinks:
         console.print(Text(f"    {sink.rows:,} rows in {sink.place or sink.sink}"))
+    if query.view is not None and (lag := lag_text(query.view)):
+        console.print(Text(f"    {', '.join(filter(None, [f'lag {lag}', catch_up_text(query.view)]))}", style="dim"))
     for note in query.notes:
         console.print(Text(f"    {note}", style="dim"))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from contextlib import contextmanager
+from math import inf
 from typing import TYPE_CHECKING, get_args
 
 from prometheus_client import CollectorRegistry, start_http_server
@@ -91,6 +92,11 @@ _GAUGES: tuple[tuple[str, str, Callable[[QueryView], float | None]], ...] = (
     ("scribengin_lag_files", "Files that wait.", lambda query: query.lag_files),
     ("scribengin_lag_bytes", "Bytes that wait.", lambda query: query.lag_bytes),
     ("scribengin_lag_seconds", "Age of the oldest thing that waits.", lambda query: query.lag_s),
+    (
+        "scribengin_catch_up_seconds",
+        "Time until nothing waits, as things go; +Inf where more arrives than is read.",
+        lambda query: inf if query.falls_behind else query.catch_up_s,
+    ),
 )
 
 

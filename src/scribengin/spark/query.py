@@ -234,7 +234,8 @@ class QueryRun:
         for source in last.sources:
             latest = msgspec.json.decode(source.latestOffset) if source.latestOffset not in (None, "null", "") else None
             if latest is not None:
-                self.progress.backlog[latest["source"]] = msgspec.json.decode(latest["backlog"])
+                # a new mapping: whoever reads it tells a new look by that
+                self.progress.backlog = {**self.progress.backlog, latest["source"]: msgspec.json.decode(latest["backlog"])}
                 self.progress.notices += [note for note in latest["notes"].split("\n") if note and note not in self.progress.notices]
 
 
