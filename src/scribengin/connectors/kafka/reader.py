@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import datetime as dt
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors.contract import Backlog, SourceStream
+from scribengin.connectors.kafka.ages import Ages
 from scribengin.connectors.kafka.client import SILENT, Cluster, Partition, Topic, settings
-from scribengin.core.errors import SourceError
+from scribengin.core.errors import ScribenginError, SourceError
 from scribengin.core.problems import did_you_mean
 
 if TYPE_CHECKING:
@@ -46,6 +48,7 @@ class KafkaReader:
     _losses: list[SourceStream] = field(default_factory=list)
     """what is lost and not yet in an entry"""
     _committer: Any = None
+    _ages: Ages = field(default_factory=Ages)
 
     def __post_init__(self) -> None:
         given = [name for name in ("topics", "pattern", "assign") if self.options[name]]
@@ -94,6 +97,8 @@ class KafkaReader:
             self._final = self._last
         self._check_against(self._last)
         waits = {partition: self._last[partition] - self._next[partition] for partition in self._partitions}
+        if not final:
+            self._see_ages(now_s, {partition for partition, rows in waits.items() if rows})
         total = sum(waits.values())
         if not pinned and not self._losses and not self._due(total, now_s, final=final):
             return []
@@ -109,9 +114,15 @@ class KafkaReader:
         return streams
 
     def backlog(self) -> Backlog:
-        """Records behind what was handed out, at the last look."""
+        """Records behind what was handed out, at the last look, and how long the oldest of them has been there."""
         waits = sum(max(0, last - self._next.get(partition, last)) for partition, last in self._last.items())
-        return Backlog(rows=waits, more=self._final is None)
+        now_s = time.monotonic()
+        ages = [
+            age_s
+            for partition, last in self._last.items()
+            if (at := self._next.get(partition, last)) < last and (age_s := self._ages.age_s(partition, at, now_s)) is not None
+        ]
+        return Backlog(rows=waits, oldest_s=max(ages, default=None), more=self._final is None)
 
     def notices(self) -> list[str]:
         """What was lost and passed over under `on_data_loss: continue`, topics that joined."""
@@ -196,6 +207,7 @@ class KafkaReader:
     def _forget(self, topics: Sequence[str]) -> None:
         for partition in [partition for partition in self._next if partition[0] in topics]:
             del self._next[partition]
+            self._ages.forget(partition)
         for topic in topics:
             self._ids.pop(topic, None)
             self._counts.pop(topic, None)
@@ -211,6 +223,15 @@ class KafkaReader:
             )
         self._notices.append(f"{self.node}: {lost.lost}")
         self._losses.append(lost)
+
+    def _see_ages(self, now_s: float, waiting: set[Partition]) -> None:
+        """Keep where the logs end now. What waited before the first look is asked for once; where the brokers do not say it, its age
+        counts from that look."""
+        unknown = {partition: self._next[partition] for partition in waiting if not self._ages.knows(partition)}
+        if unknown:
+            with suppress(ScribenginError):
+                self._ages.learn(now_s, int(time.time() * 1000), unknown, self._last, self._cluster.since)
+        self._ages.note(now_s, self._last, self._next)
 
     def _place_new(self, anew: Collection[str]) -> set[Partition]:
         """Where partitions begin that were never read: the flow's `start` the first time, else the beginning of the log. Returns those
