@@ -241,6 +241,11 @@ def test_a_long_history_of_looks_is_not_kept():
         catch_up.note(float(second), 20_000 - second)
     assert len(catch_up._looks) <= WINDOW_S + 1
     assert catch_up.seconds(9_999.0, 100) == pytest.approx(100.0)
+    # a flood that ends is forgotten with the window
+    flooded = CatchUp()
+    for second in range(100):
+        flooded.note(float(second), 1000 + (second * 10 if second < 70 else 1400 - second * 10))
+    assert flooded.seconds(99.0, 100) == pytest.approx(10.0)
     slow = CatchUp()
     for hour in range(10):
         slow.note(hour * 3600.0, 1000 - hour)

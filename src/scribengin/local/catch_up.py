@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
-WINDOW_S = 60.0
+WINDOW_S = 20.0
 _LOOKS = 3
 """kept however old they are: Batches may take longer than the window"""
 
