@@ -115,6 +115,14 @@ class TellingReader(SourceReader, Protocol):
         crash: nothing may rest on it. Quick; never raises."""
 
 
+class RecheckingReader(SourceReader, Protocol):
+    """What a reader may have besides, where what was handed out can be gone before it is read."""
+
+    def recheck(self, streams: Sequence[SourceStream]) -> list[SourceStream]:
+        """What of an entry, logged and in no decided Batch, can still be read, and what is lost (see `SourceStream.lost`); the same
+        streams where all is there. Asked when a Query starts, before anything else. Raises SourceError where it must not go on without."""
+
+
 class Source(Protocol):
     """One configured source."""
 

@@ -14,7 +14,7 @@ from scribengin.spark.commit import BatchRunner, Committed
 from scribengin.spark.compile import Compiler
 from scribengin.spark.compiled import StreamInputs
 from scribengin.spark.failures import classify, is_stop
-from scribengin.spark.feed import Feed
+from scribengin.spark.feed import Feed, recheck
 from scribengin.spark.offsets import OffsetConfig, clock, read_offsets
 from scribengin.spark.ranges import POLL_S, Exhausted, FedRanges, OffsetRanges, Ranges, StopRequested
 from scribengin.spark.tasks import tasks_under_way
@@ -153,6 +153,7 @@ class QueryRun:
         session = self.spark.newSession()
         self.spark.sparkContext.setLocalProperty("spark.scheduler.pool", self.parts.query.name)
         compiler = Compiler(session, self.parts)
+        self._recheck()
         stateful = self.parts.query.stateful
         compiled = reports = None
         if stateful:  # a stateless one is compiled for each Batch; Spark has analysed both before the run
@@ -210,6 +211,12 @@ class QueryRun:
             return writer.trigger(availableNow=True).start()
         trigger_s = max(POLL_S, self.parts.query.trigger_s) if stateful else 0.0
         return writer.trigger(processingTime=f"{round(trigger_s * 1000)} milliseconds").start()
+
+    def _recheck(self) -> None:
+        last = Decisions(self.folder.decisions).newest()
+        ends = self.starts if last is None else {each.source: each.end for each in last.sources}
+        for source in self.parts.query.sources:
+            self.progress.notices += recheck(self.parts.sources[source], self.folder.sources, ends.get(source, 0))
 
     def _fed_ranges(self) -> FedRanges:
         query = self.parts.query

@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime as dt
 import time
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -113,6 +113,35 @@ class KafkaReader:
         self._begun = True
         return streams
 
+    def recheck(self, streams: Sequence[SourceStream]) -> list[SourceStream]:
+        """What of streams that were logged the cluster still has, and what of them is lost."""
+        asked = [stream for stream in streams if not stream.skipped]
+        topics = self._cluster.topics({stream.place["topic"] for stream in asked})
+        same = {
+            (name, stream.place["partition"])
+            for stream in asked
+            if (topic := topics.get(name := stream.place["topic"])) is not None
+            and topic.id == stream.place["id"]
+            and stream.place["partition"] < topic.partitions
+        }
+        first, last = self._cluster.first(same), self._cluster.last(same)
+        checked: list[SourceStream] = []
+        for stream in streams:
+            if stream.skipped:
+                checked.append(stream)
+                continue
+            name, number, start, end = (stream.place[key] for key in ("topic", "partition", "start", "end"))
+            low = min(end, max(start, first.get((name, number), end)))
+            high = max(low, min(end, last.get((name, number), low)))
+            for begin, until in ((start, low), (high, end)):
+                if begin < until:
+                    what = f"offsets {begin} to {until - 1} of {name}-{number} are gone, which were logged and not yet read"
+                    checked.append(_lost_range(name, number, begin, until, stream.place["id"], what))
+                    self._refuse(what)
+            if low < high or start == end:
+                checked.append(stream if (low, high) == (start, end) else _range(name, number, low, high, stream.place["id"]))
+        return checked
+
     def backlog(self) -> Backlog:
         """Records behind what was handed out, at the last look, and how long the oldest of them has been there."""
         waits = sum(max(0, last - self._next.get(partition, last)) for partition, last in self._last.items())
@@ -214,15 +243,19 @@ class KafkaReader:
 
     def _told_loss(self, lost: SourceStream) -> None:
         """Raises SourceError, or under `on_data_loss: continue` keeps it as a notice, and for the next entry of the log, where it lasts."""
+        self._refuse(lost.lost)
+        self._notices.append(f"{self.node}: {lost.lost}")
+        self._losses.append(lost)
+
+    def _refuse(self, what: str) -> None:
+        """Raises SourceError, unless `on_data_loss: continue`."""
         if self.options["on_data_loss"] == "stop":
             raise SourceError(
-                f'source "{self.node}": {lost.lost}',
+                f'source "{self.node}": {what}',
                 remedy="restore the records, or go on without them: on_data_loss: continue",
                 code="data-loss",
                 node=self.node,
             )
-        self._notices.append(f"{self.node}: {lost.lost}")
-        self._losses.append(lost)
 
     def _see_ages(self, now_s: float, waiting: set[Partition]) -> None:
         """Keep where the logs end now. What waited before the first look is asked for once; where the brokers do not say it, its age
@@ -281,9 +314,7 @@ class KafkaReader:
 
     def _gone(self, partition: Partition, start: int, end: int, what: str) -> None:
         """Go on at `end`. Not every offset is a record: as many were lost at most; where the range is empty, nobody knows how many."""
-        (topic, number), rows = partition, end - start or None
-        place = {"topic": topic, "partition": number, "start": start, "end": end, "id": self._ids[topic]}
-        self._told_loss(SourceStream(f"{topic}-{number}[{start}:{end}] lost", place, rows=rows, skipped=True, lost=what))
+        self._told_loss(_lost_range(*partition, start, end, self._ids[partition[0]], what))
         self._next[partition] = end
 
     # --- streams ---
@@ -301,14 +332,17 @@ class KafkaReader:
         parts = max(1, -(-rows // self.options["split"]))
         bounds = [first + rows * index // parts for index in range(parts + 1)]
         self._next[partition] = first + rows
-        return [
-            SourceStream(
-                f"{topic}-{number}[{low}:{high}]",
-                {"topic": topic, "partition": number, "start": low, "end": high, "id": self._ids[topic]},
-                rows=high - low,
-            )
-            for low, high in pairwise(bounds)
-        ]
+        return [_range(topic, number, low, high, self._ids[topic]) for low, high in pairwise(bounds)]
+
+
+def _range(topic: str, number: int, start: int, end: int, id_: str) -> SourceStream:
+    place = {"topic": topic, "partition": number, "start": start, "end": end, "id": id_}
+    return SourceStream(f"{topic}-{number}[{start}:{end}]", place, rows=end - start)
+
+
+def _lost_range(topic: str, number: int, start: int, end: int, id_: str, what: str) -> SourceStream:
+    whole = _range(topic, number, start, end, id_)
+    return replace(whole, label=f"{whole.label} lost", rows=end - start or None, skipped=True, lost=what)
 
 
 def _start_of(node: str, text: str) -> str | int:
