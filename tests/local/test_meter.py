@@ -1,5 +1,6 @@
 """The figures of a display: what waits falls as soon as a Batch is through, not when the source is looked at again."""
 
+import json
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -11,6 +12,7 @@ from scribengin.local.contract import RunSettings
 from scribengin.local.meter import Meter
 from scribengin.local.run import run_flow
 from scribengin.spark.commit import Committed
+from scribengin.spark.query import QueryRun
 from scribengin.state.contract import Counts, Decision
 
 
@@ -250,3 +252,24 @@ def test_a_long_history_of_looks_is_not_kept():
     for hour in range(10):
         slow.note(hour * 3600.0, 1000 - hour)
     assert slow.seconds(9 * 3600.0, 10) == pytest.approx(36_000.0)
+
+
+def test_what_waits_for_a_query_with_state_is_what_spark_told_last():
+    """Spark tells it with each Batch; what was committed since the first of these tellings must not be taken off all later ones."""
+    run = QueryRun(*[None] * 12)
+    run.state = "running"
+    now = [0.0]
+    meter = Meter(("rows",), ("kept",), now=lambda: now[0])
+    for number, files in enumerate((40, 60, 80)):
+        now[0] = number * 10.0
+        batch = committed(20, 200)
+        meter.begun(batch.streams)
+        decision = replace(batch.decision, batch=replace(batch.decision.batch, number=number))
+        meter.committed(replace(batch, decision=decision))
+        (backlog,) = look(files, more=True).progress.backlog.values()
+        told = json.dumps({"source": "rows", "backlog": json.dumps(backlog), "notes": ""})
+        source = SimpleNamespace(latestOffset=told)
+        run._observe(SimpleNamespace(lastProgress=SimpleNamespace(batchId=number, eventTime=None, stateOperators=[], sources=[source])))
+        view = meter.view("q", run)
+        assert view.lag_files == files
+    assert view.falls_behind
