@@ -220,6 +220,12 @@ def test_records_that_wait_for_enough_others_are_no_lag_to_catch_up():
         now[0] = second
         view = query.begins(0, arrived=1)
     assert (view.lag_files, view.catch_up_s, view.falls_behind) == (3, None, False)
+    query.begins(1, arrived=10)
+    now[0] = 4.0
+    query.ends()
+    assert query.begins(1, arrived=10).falls_behind
+    query.ends()
+    assert not query.begins(0).falls_behind
     query.run.state = "stopped"
     assert not query.meter.view("q", query.run).falls_behind
 
