@@ -95,6 +95,14 @@ def test_brokers_are_asked_few_questions_for_the_age_of_what_waited_before_the_s
     assert ages.age_s(P, waiting + 40_000, 1000.0) == pytest.approx(age_s * 0.6, rel=0.25, abs=0.5)
 
 
+def test_what_comes_while_brokers_are_asked_is_no_other_log() -> None:
+    ages = Ages()
+    ages.learn(1000.0, 1_000_000, {P: 5}, {P: 10}, lambda times: {P: (3, 400_000) if times[P] < 500_000 else (20, 999_500)})
+    ages.note(1000.0, {P: 10}, {P: 5})
+    # known to the brokers as 500 s old at least
+    assert ages.age_s(P, 5, 1000.0) > 300.0
+
+
 def test_lag_in_seconds_is_the_age_of_the_oldest_record_that_waits_also_right_after_a_start(topics: Any, open_source: Any) -> None:
     name = topics.make(2)
     producer = Producer({"bootstrap.servers": topics.bootstrap})

@@ -253,3 +253,14 @@ def test_counts_that_were_written_before_losses_were_counted_read_as_none() -> N
     old = {"in": 3, "out": 2, "filtered": 1, "dead": 0, "late": 0, "made": 0}
     assert Counts.from_json(old) == Counts(3, 2, 1)
     assert Counts(3, 2, 1).as_json() == old
+
+
+def test_an_entry_that_is_folded_cannot_be_amended_in_silence(tmp_path: Path) -> None:
+    log = SourceLog(tmp_path, "rows")
+    for number in range(2100):
+        log.append(number, [SourceStream(f"rows-{number}", {})])
+    log.fold()
+    with pytest.raises(StateError, match="is folded"):
+        log.amend(0, [SourceStream("rows-0", {}, skipped=True)])
+    log.amend(2099, [SourceStream("rows-2099", {}, skipped=True)])
+    assert log.range(2099, 2100) == []

@@ -69,7 +69,15 @@ class SourceLog:
             yield _streams(body)
 
     def amend(self, n: int, streams: Sequence[SourceStream]) -> None:
-        """Under the lease, while nothing runs: let entry `n`, which no decided Batch has taken, say otherwise (`source skip`, `set`)."""
+        """Under the lease, while nothing runs: let entry `n`, which no decided Batch has taken, say otherwise (`source skip`, `set`).
+
+        Raises StateError for one that is folded: what it says cannot be changed any more.
+        """
+        if n <= self._log.high_mark():
+            raise StateError(
+                f'source "{self.source}": entry {n} is folded with older ones in {self._log.folder}, and cannot be changed',
+                remedy="begin anew: scribengin reset FLOW --yes",
+            )
         self._log.amend(n, [stream.as_json() for stream in streams])
 
     def fold(self) -> None:

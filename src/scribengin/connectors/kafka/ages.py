@@ -82,7 +82,8 @@ def _came(waiting: Mapping[Partition, int], ends: Mapping[Partition, int], now_m
         found = ask(times)
         for partition, time_ms in times.items():
             offset, moment_ms = found.get(partition, (ends[partition] - 1, time_ms))
-            came[partition].append((moment_ms, offset + 1))
+            # what has come since the look that told the ends is that of the next one
+            came[partition].append((moment_ms, min(offset + 1, ends[partition])))
             if offset > waiting[partition] or partition not in found:
                 later[partition] = time_ms
             else:
