@@ -19,7 +19,7 @@ from scribengin.core.errors import StateError
 from scribengin.spark.accumulate import new_reports
 from scribengin.spark.arrow_functions import tail_function
 from scribengin.spark.compiled import BatchInputs, Compiled
-from scribengin.spark.counting import gather_counts, newest_times
+from scribengin.spark.counting import add_losses, gather_counts, newest_times
 from scribengin.spark.culprits import find_culprits
 from scribengin.spark.failures import is_data_error
 from scribengin.spark.program import RowsEntry, SinkNode
@@ -181,6 +181,8 @@ class BatchRunner:
         for key in [key for key in reports.value if key[0] <= batch.number]:
             del reports.value[key]
         self._check_whole(compiled, tail_reports)
+        counts = gather_counts(compiled, skip, tail_reports, middle)
+        add_losses(counts, {each.source: self.logs[each.source].lost(each.start, each.end) for each in ranges})
         dead = [DeadSegment(**report["dead"]) for report in (*tail_reports, *middle) if report["dead"] is not None]
         decision = Decision(
             batch,
@@ -189,7 +191,7 @@ class BatchRunner:
             ranges,
             tuple(sorted((Receipt.from_json(r) for report in tail_reports for r in report["receipts"]), key=lambda r: (r.sink, r.unit))),
             tuple(sorted(dead, key=lambda segment: segment.name)),
-            gather_counts(compiled, skip, tail_reports, middle),
+            counts,
             datetime.now(UTC).isoformat(timespec="milliseconds"),
             behind,
         )

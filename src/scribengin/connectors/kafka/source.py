@@ -128,9 +128,15 @@ class KafkaSource:
             if error.code() == kafka.KafkaError._PARTITION_EOF:
                 reached = reached or message.offset() >= end
             elif error.code() in (kafka.KafkaError._AUTO_OFFSET_RESET, kafka.KafkaError.OFFSET_OUT_OF_RANGE):
-                raise SourceError(
+                # with `continue` a start again is what helps: there KafkaReader.recheck counts them, and goes on without
+                kind, remedy = (
+                    (SourceError, "restore them, or go on without them: on_data_loss: continue")
+                    if self._options["on_data_loss"] == "stop"
+                    else (Unreachable, "nothing: the Query starts again, counts them as lost, and goes on without them")
+                )
+                raise kind(
                     f'source "{self._node}": records up to offset {end} of {message.topic()}-{message.partition()} are gone: {error.str()}',
-                    remedy="restore them, or go on without them: on_data_loss: continue",
+                    remedy=remedy,
                     code="data-loss",
                     node=self._node,
                 )
