@@ -102,6 +102,8 @@ def fit(schema: WriterSchema, node: Any, asked: Type) -> Fit:
     if isinstance(node, dict) and isinstance(node["type"], list | dict) and "logicalType" not in node:
         return fit(schema, node["type"], asked)
     match kind, asked.name:
+        case "null", _:
+            return _null()
         case "array", "ARRAY":
             return _fit_array(fit(schema, node["items"], asked.parts[0]))
         case "map", "MAP" if asked.parts[0].name == "STRING":
