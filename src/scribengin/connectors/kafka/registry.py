@@ -131,6 +131,6 @@ def _client_class() -> Any:
     except ImportError as error:
         raise EnvironmentFault(
             f"registry: needs packages that are not installed: {error}",
-            remedy="install them: pip install 'scribengin[kafka,avro]'",
+            remedy="install them: pip install 'scribengin[registry]'",
             code="registry-client",
         ) from error
