@@ -112,12 +112,12 @@ def read_schema_file(path: Path) -> str:
 
     Raises AvroSchemaError, which names the file.
     """
+    load = fastavro().schema.load_schema
     try:
-        loaded = fastavro().schema.load_schema(str(path), _write_hint=False)
+        path.read_bytes()  # fastavro does not say why it cannot
+        loaded = load(str(path), _write_hint=False)
     except OSError as error:
         raise AvroSchemaError(f"{path} cannot be read: {error.strerror or error}") from error
-    except EnvironmentFault:
-        raise
     except Exception as error:  # json, fastavro and what it does not foresee (a TypeError for a number)
         raise AvroSchemaError(f"{path} is no Avro schema: {error}") from error
     text = json.dumps(loaded)

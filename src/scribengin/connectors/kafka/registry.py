@@ -24,6 +24,8 @@ _NUMBERS = frozenset({"timeout", "max.retries", "retries.wait.ms", "retries.max.
 """settings that the client wants as numbers; a flow's map holds texts"""
 _NO_SCHEMA = 40403
 """the registry's own code for an id that it does not know; a proxy or another server says 404 without it"""
+_NO_SUBJECT = (40401, 40402)
+"""the same for a subject, and for a version of it"""
 _BUSY = frozenset({408, 425, 429})
 _NETWORK = ("httpx", "httpcore", "confluent_kafka.")
 """modules whose errors say that nothing came back, or no token for a login"""
@@ -61,7 +63,7 @@ class Registry:
             except UnknownSchemaError:
                 raise
             except Exception as error:
-                raise self.fault(error, schema_id) from error
+                raise self._fault(error, schema_id) from error
             if given.schema_type not in (None, "AVRO"):
                 raise UnknownSchemaError(f"it was written by schema {schema_id}, which is {given.schema_type}, not Avro")
             try:
@@ -71,7 +73,28 @@ class Registry:
             _schemas[self._url, schema_id] = known
         return known
 
-    def fault(self, error: Exception, schema_id: int | None = None) -> ScribenginError | UnknownSchemaError:
+    def latest(self, subject: str) -> tuple[int, WriterSchema] | None:
+        """The newest schema of a subject and its id; None where there is none. Asks each time. Raises as `schema`."""
+        try:
+            found = self.client.get_latest_version(subject)
+        except Exception as error:
+            if getattr(error, "http_status_code", None) == 404 and getattr(error, "error_code", None) in _NO_SUBJECT:
+                return None
+            raise self._fault(error) from error
+        finally:
+            self.client.clear_latest_caches()
+        return found.schema_id, self.schema(found.schema_id)
+
+    def register(self, subject: str, text: str) -> int:
+        """The id of an Avro schema (JSON) in a subject; it is added where it is not there. Raises as `schema`, and SourceError for a schema
+        that the registry refuses beside the older ones."""
+        schema = import_module("confluent_kafka.schema_registry").Schema(text, "AVRO")
+        try:
+            return int(self.client.register_schema(subject, schema))
+        except Exception as error:
+            raise self._fault(error) from error
+
+    def _fault(self, error: Exception, schema_id: int | None = None) -> ScribenginError | UnknownSchemaError:
         """The client's error in our words."""
         status: int | None = getattr(error, "http_status_code", None)
         if status == 404 and getattr(error, "error_code", None) == _NO_SCHEMA:
