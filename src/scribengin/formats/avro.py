@@ -51,10 +51,10 @@ class AvroDecoder:
 
     def __init__(self, schema: Schema, writer: WriterSchema | Lookup) -> None:
         self.schema = schema
-        self._forms: dict[bytes, _Form | Bad] = {}
+        self._forms: dict[bytes, Form | Bad] = {}
         self._lookup: Lookup | None = None
         if isinstance(writer, WriterSchema):
-            self._forms[b""] = form = _Form(writer, schema)
+            self._forms[b""] = form = Form(writer, schema)
             if form.never is not None:
                 raise ValueError(f"no record of this Avro schema fits: {form.never}")
         else:
@@ -85,9 +85,9 @@ class AvroDecoder:
         order = sorted(range(len(ordinals)), key=ordinals.__getitem__)
         return Columns(batch.take(pa.array(order, pa.int64())), [ordinals[index] for index in order], bad, skipped)
 
-    def _taken_apart(self, values: Sequence[bytes | None], bad: list[Bad]) -> list[tuple[_Form, list[Any], list[int]]]:
+    def _taken_apart(self, values: Sequence[bytes | None], bad: list[Bad]) -> list[tuple[Form, list[Any], list[int]]]:
         """(form, records, their ordinals), one for each writer's schema among the values; those that cannot be read go to `bad`."""
-        groups: dict[int, tuple[_Form, list[Any], list[int]]] = {}
+        groups: dict[int, tuple[Form, list[Any], list[int]]] = {}
         read, forms, length = self._read, self._forms, self._prefix_bytes
         for ordinal, value in enumerate(values):
             if value is None:
@@ -99,7 +99,7 @@ class AvroDecoder:
             body = BytesIO(value)
             body.seek(length)
             try:
-                record = read(body, form.parsed, None, **form.asked)
+                record = read(body, form.parsed, None, **form.options)
             except Exception as error:  # fastavro says what it finds with EOFError, IndexError, UnicodeDecodeError and others
                 bad.append(self._unreadable(ordinal, value, form, error))
                 continue
@@ -114,37 +114,52 @@ class AvroDecoder:
             group[2].append(ordinal)
         return list(groups.values())
 
-    def _form_of(self, prefix: bytes) -> _Form | Bad:
+    def _form_of(self, prefix: bytes) -> Form | Bad:
         """The form of values that begin so, or what each of them is."""
         assert self._lookup is not None
         if len(self._forms) >= _KNOWN:
             self._forms.clear()
-        form: _Form | Bad
+        form: Form | Bad
         if len(prefix) < _PREFIX_BYTES or prefix[0]:
             begins = f"begins with the bytes {prefix.hex(' ')}" if prefix else "is empty"
             form = Bad(0, "malformed", f"not Avro's wire format: the value {begins}; asked are a byte 0, a schema's id in four bytes, Avro")
         else:
             try:
-                form = _Form(self._lookup.schema(int.from_bytes(prefix[1:], "big")), self.schema)
+                form = Form(self._lookup.schema(int.from_bytes(prefix[1:], "big")), self.schema)
             except UnknownSchemaError as error:
                 form = Bad(0, "unknown-schema", str(error))
         self._forms[prefix] = form
         return form
 
-    def _unreadable(self, ordinal: int, value: bytes, form: _Form, error: Exception) -> Bad:
+    def _unreadable(self, ordinal: int, value: bytes, form: Form, error: Exception) -> Bad:
         if isinstance(error, UnicodeDecodeError):
             body = BytesIO(value)
             body.seek(self._prefix_bytes)
             try:
-                record = self._read(body, form.parsed, None, handle_unicode_errors="surrogateescape", **form.asked)
-                where = f'field "{_unclean(record).lstrip(".")}"'
-            except Exception:  # another mistake behind this one
-                where = "a text"
-            return Bad(ordinal, "invalid-utf8", f"{where}: byte {error.start} of the text is not UTF-8: {error.reason}")
+                _, told = read_record(body, form.writer)
+            except Exception:  # another mistake behind this one, or the key of a map
+                told = f"a text: byte {error.start} of it is not UTF-8: {error.reason}"
+            return Bad(ordinal, "invalid-utf8", told)
         if isinstance(error, EOFError) or str(error) == "string index out of range":
             return Bad(ordinal, "truncated", "not one Avro record: the value ends too early; was it written by another schema?")
         told = "the number of a union's type or of an enum's symbol is too large" if isinstance(error, IndexError) else str(error)
         return Bad(ordinal, "malformed", f"not one Avro record: {told}; was it written by another schema?")
+
+
+def read_record(body: BytesIO, writer: WriterSchema) -> tuple[Any, str]:
+    """The next record, and what is wrong where one of its texts is no UTF-8. Raises what fastavro raises."""
+    read, options, at = fastavro().schemaless_reader, _options(writer), body.tell()
+    try:
+        return read(body, writer.parsed, None, **options), ""
+    except UnicodeDecodeError as error:
+        body.seek(at)
+        record = read(body, writer.parsed, None, handle_unicode_errors="surrogateescape", **options)
+        return record, f'field "{_unclean(record).lstrip(".")}": byte {error.start} of the text is not UTF-8: {error.reason}'
+
+
+def _options(writer: WriterSchema) -> dict[str, bool]:
+    """Of fastavro: (name, value) where a union has several types with names."""
+    return {"return_named_type": True, "return_named_type_override": True} if writer.mixed else {}
 
 
 def _unclean(value: Any) -> str:
@@ -163,13 +178,13 @@ def _unclean(value: Any) -> str:
     return next((name + inner.removesuffix(".") for name, inner in found if inner), "")
 
 
-class _Form:
+class Form:
     """Records of one writer's schema, and the columns that they become."""
 
     def __init__(self, writer: WriterSchema, schema: Schema) -> None:
+        self.writer = writer
         self.parsed = writer.parsed
-        self.asked = {"return_named_type": True, "return_named_type_override": True} if writer.mixed else {}
-        """of fastavro: (name, value) where a union has several types with names"""
+        self.options = _options(writer)
         self._schema = schema
         self._arrow = arrow_schema(schema)
         fits = [(field, fit_field(writer, writer.root, field)) for field in schema.fields]
