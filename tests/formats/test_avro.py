@@ -6,6 +6,7 @@ import dataclasses
 import datetime as dt
 import io
 import json
+import sys
 import uuid
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typed_rows import schemas, typed
 
+from scribengin.core.errors import EnvironmentFault
 from scribengin.core.types import Field, Schema, Type, parse_schema
 from scribengin.formats.avro import AvroDecoder, UnknownSchemaError
 from scribengin.formats.avro_out import AvroMessages, derive_schema
@@ -499,3 +501,10 @@ def test_values_fit_narrower_and_wider_types_where_they_stay_what_they_are() -> 
 def test_columns_that_avro_has_no_schema_for_are_told(schema: str, told: str) -> None:
     with pytest.raises(ValueError, match=told):
         derive_schema(parse_schema(schema))
+
+
+def test_without_fastavro_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "fastavro", None)
+    with pytest.raises(EnvironmentFault) as caught:
+        parse_writer(record(without="string"))
+    assert (caught.value.code, caught.value.remedy) == ("avro-missing", "install it: pip install 'scribengin[avro]'")

@@ -18,7 +18,7 @@ from scribengin.connectors.contract import Place
 from scribengin.connectors.kafka import registry as registry_module
 from scribengin.connectors.kafka.registry import Registry
 from scribengin.connectors.kafka.source import KafkaSource
-from scribengin.core.errors import SourceError, Unreachable
+from scribengin.core.errors import EnvironmentFault, SourceError, Unreachable
 from scribengin.core.secret import Secret
 from scribengin.core.types import parse_schema
 from scribengin.formats.messages import MessageBlock
@@ -194,6 +194,13 @@ def test_options_that_mean_nothing_are_told(decoder: Any, tmp_path: Path, option
     assert told in caught.value.message
     assert 'source "orders"' in caught.value.message
     assert "pass@" not in str(caught.value)
+
+
+def test_without_the_registrys_packages_the_extra_is_named(decoder: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "confluent_kafka.schema_registry", None)
+    with pytest.raises(EnvironmentFault) as caught:
+        decoder(registry="http://nowhere:1")
+    assert (caught.value.code, caught.value.remedy) == ("registry-client", "install them: pip install 'scribengin[registry]'")
 
 
 # --- a whole flow ---

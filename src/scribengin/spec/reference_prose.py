@@ -123,7 +123,8 @@ a dead letter that names the field. Of a union with null the other type counts, 
 | `timestamp-…`, `local-timestamp-…` in millis, micros, nanos | `TIMESTAMP`, where no digit is lost; a local one is taken as UTC |
 | `array`, `map`, `record` | `ARRAY`, `MAP` with keys of `STRING`, `STRUCT` |
 
-Nothing else: no text becomes a time, no number a text. Types that hold themselves are refused. For messages of Kafka a
+Nothing else: no text becomes a time, no number a text. Types that hold themselves are refused. Files are object
+container files, which bring the schema along (codecs null, deflate, bzip2, xz, zstandard, snappy). For messages of Kafka a
 flow says one of three things of the writer's schema: `registry: URL` (values in the wire format of schema registries,
 schemas by their ids from there), `avro_schemas: {"7": FILE}` (the same format, schemas from files), or
 `avro_schema: FILE` (plain Avro, all values by one schema).
