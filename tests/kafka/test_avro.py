@@ -6,8 +6,10 @@ import io
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
+import time
 from typing import TYPE_CHECKING, Any
 
 import fastavro
@@ -127,6 +129,15 @@ def test_a_registry_that_is_away_is_no_dead_letter(registry: RegistryServer, dec
             made.columns(block(wire(1, b"")))
     finally:
         registry.__enter__()  # the fixture stops it once more
+
+
+def test_a_registry_that_is_silent_is_no_dead_letter(registry: RegistryServer, decoder: Any) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        made = decoder(registry=f"http://127.0.0.1:{silent.getsockname()[1]}", timeout=0.2)
+        begun_s = time.monotonic()
+        with pytest.raises(Unreachable, match="does not answer"):
+            made.rows(block(wire(1, b"")))
+        assert time.monotonic() - begun_s < 20
 
 
 def test_a_registry_lets_in_who_has_the_login(registry: RegistryServer, decoder: Any) -> None:

@@ -118,7 +118,7 @@ class AvroMessages:
         ends = [0]
         for values in zip(*columns, strict=True):
             out.write(prefix)
-            write(out, parsed, dict(zip(names, values, strict=True)))
+            write(out, parsed, dict(zip(names, values, strict=True)), disable_tuple_notation=True)
             ends.append(out.tell())
         whole = out.getvalue()
         return [whole[start:end] for start, end in pairwise(ends)]
