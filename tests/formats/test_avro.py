@@ -144,6 +144,15 @@ def test_a_value_becomes_what_its_column_asks(type_: Any, value: Any, asked: str
         assert rows.rows[0]["v"].tzinfo is dt.UTC
 
 
+@pytest.mark.parametrize(("type_", "value", "asked", "expected"), FITS)
+def test_a_value_is_the_same_beside_a_record_that_does_not_fit(type_: Any, value: Any, asked: str, expected: Any) -> None:
+    text = record(v=type_, n="int")
+    decoder = AvroDecoder(parse_schema(f"v {asked}, n TINYINT"), parse_writer(text))
+    found = decoder.columns([encoded(text, v=value, n=300), encoded(text, v=value, n=1)])
+    assert batch_to_rows(found.batch) == [{"v": expected, "n": 1}]
+    assert [(bad.ordinal, bad.reason) for bad in found.bad] == [(0, "out-of-range")]
+
+
 MISFITS: list[tuple[Any, Any, str, str, str]] = [
     ("int", 5, "STRING", "wrong-type", 'field "v": found a whole number; asked is STRING'),
     ("string", "5", "BIGINT", "wrong-type", "found a string; asked is BIGINT"),

@@ -36,16 +36,19 @@ _schemas: dict[tuple[str, int], WriterSchema] = {}
 
 
 class Registry:
-    """A `Lookup`. `options` are those of a node, with `registry`, `registry_config` and `timeout`; raises SourceError for settings that
-    the client refuses, EnvironmentFault where a package is missing."""
+    """A `Lookup`. `options` are those of a node, with `registry`, `registry_config` and `timeout`; `role` (source, sink) is for messages.
 
-    def __init__(self, node: str, options: Mapping[str, Any]) -> None:
+    Raises SourceError for settings that the client refuses, EnvironmentFault where a package is missing.
+    """
+
+    def __init__(self, node: str, options: Mapping[str, Any], role: str = "source") -> None:
         self._node = node
+        self._called = f'{role} "{node}"'
         self._url = str(options["registry"])
         self._timeout_s = float(options["timeout"])
         if not all(_is_address(url.strip()) for url in self._url.split(",")):
             raise SourceError(
-                f'source "{node}": registry is no address of a registry, or holds a login',
+                f"{self._called}: registry is no address of a registry, or holds a login",
                 remedy="write registry: https://HOST:PORT, and a login as registry_config: {basic.auth.user.info: ${secret:env/NAME}}",
                 node=node,
             )
@@ -99,7 +102,7 @@ class Registry:
         status: int | None = getattr(error, "http_status_code", None)
         if status == 404 and getattr(error, "error_code", None) == _NO_SCHEMA:
             return UnknownSchemaError(f"it was written by schema {schema_id}, which {self._url} does not have")
-        where = f'source "{self._node}": the schema registry at {self._url}'
+        where = f"{self._called}: the schema registry at {self._url}"
         if status in (401, 403):
             return SourceError(
                 f"{where} does not let this user in ({status})",
@@ -136,7 +139,7 @@ class Registry:
                 _clients[key] = _client_class()(settings)
         except (ValueError, TypeError, OSError) as error:
             raise SourceError(
-                f'source "{self._node}": the schema registry\'s client does not take its settings: {error}',
+                f"{self._called}: the schema registry's client does not take its settings: {error}",
                 remedy="correct registry_config",
                 node=self._node,
             ) from error
