@@ -161,7 +161,8 @@ class Transaction:
         try:
             self._producer.abort_transaction(self._timeout_s)
         except self._kafka.KafkaException as told:
-            return told
+            fatal: Exception = told
+            return fatal
         return error
 
     def _until(self, act: Callable[[float], Any], limit_s: float) -> None:
