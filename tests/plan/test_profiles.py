@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from scribengin.connectors.catalog import sink_types, source_types
 from scribengin.plan.cut import build_plan
-from scribengin.plan.model import Plan
 from scribengin.spec.dump import dump_flow
 from scribengin.spec.parse import parse_flow
+
+if TYPE_CHECKING:
+    from scribengin.plan.model import Plan
 
 FLOW = """
 version: 1
