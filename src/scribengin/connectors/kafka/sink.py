@@ -8,6 +8,7 @@ and a transactional.id.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors.kafka.markers import OPENING, SLOTS, Marker, MarkerTopic
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from scribengin.connectors.contract import BatchId, Decided, Place, Published
     from scribengin.core.types import Schema
 
+_COLUMN = re.compile(r"\\\{[^{}]*\\\}")
 _WHOLE = 0
 """the slot of Batches that commit as a whole, and of the claim"""
 
@@ -239,7 +241,8 @@ class KafkaSink:
         return TopicsAudit(self.node, self._options, flow, logs).run(lineage, decided)
 
     def clear(self, *, owner: str, flow: str, dry_run: bool = False) -> int:
-        """Messages cannot be taken back. Forgets the claim, so that the flow may begin anew; raises Refused where it is another's."""
+        """Forget the claim, so that the flow may begin anew. Messages cannot be taken back: raises Refused where some stand in the topics,
+        and where the claim is another's."""
         if not self._markers.exists():
             return 0
         newest = self._markers.newest(_WHOLE)
@@ -247,6 +250,13 @@ class KafkaSink:
             return 0
         if (newest.owner, newest.flow, newest.sink) != (owner, flow, self.node):
             raise self._foreign(newest)
+        pattern = _COLUMN.sub(".*", re.escape(self._options["topic"]))
+        if filled := [name for name in self._topics.filled(pattern) if name != self._markers.name]:
+            raise Refused(
+                f'sink "{self.node}": what stands in {", ".join(filled)} cannot be taken back',
+                remedy="delete them yourself, if nobody needs them, and say it again; or reset without --outputs, and write to others",
+                code="output-stays",
+            )
         if not dry_run:
             self._markers.delete()
         return 0
