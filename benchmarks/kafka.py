@@ -25,7 +25,7 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from kafka_contenders import CONTENDERS, HERE, Contender, ContenderError, python_of, started
+from kafka_contenders import CONTENDERS, HERE, Contender, ContenderError, python_of, started, versions
 from kafka_rows import ROW_BYTES, kept
 from kafka_topics import BROKER, PARTITIONS, Topics, WrongOutputError
 
@@ -41,8 +41,12 @@ class Figure:
     """One timed run."""
 
     wall_s: float
-    cpu_s: float
+    cpu_parts_s: dict[str, float]
     process_s: float
+
+    @property
+    def cpu_s(self) -> float:
+        return sum(self.cpu_parts_s.values())
 
 
 @dataclass(frozen=True)
@@ -140,7 +144,9 @@ def run(
                 print(f"run {turn}  {contender.name:<38} left out: {error}", file=sys.stderr)
                 continue
             figures[contender.name].append(figure)
-            print(f"run {turn}  {contender.name:<38} {figure.wall_s:6.2f} s wall {figure.cpu_s:6.2f} s cpu", file=sys.stderr)
+            parts = ", ".join(f"{part} {cpu_s:.2f}" for part, cpu_s in figure.cpu_parts_s.items())
+            seconds = f"{figure.wall_s:6.2f} s wall {figure.cpu_s:6.2f} s cpu ({parts})"
+            print(f"run {turn}  {contender.name:<38} {seconds}", file=sys.stderr)
     return figures
 
 
@@ -155,10 +161,10 @@ def timed(topics: Topics, folder: Path, contender: Contender, sources: dict[int,
         with started(contender, jobs, folder) as process:
             process.wait_for("@ready")
             with topics.watched(sink) as watch:
-                cpu_s, begun_s = process.cpu_s(), time.perf_counter()
+                before, begun_s = process.cpu_s(), time.perf_counter()
                 process.go_on()
                 process.wait_for("@done")
-                cpu_s = process.cpu_s() - cpu_s
+                after = process.cpu_s()
             process.go_on()
             process_s = process.wait_end()
         topics.check(sink, counts[1], banded=contender.banded)
@@ -166,12 +172,13 @@ def timed(topics: Topics, folder: Path, contender: Contender, sources: dict[int,
         for job in jobs.values():
             topics.delete(job["sink"])
             shutil.rmtree(folder / job["name"], ignore_errors=True)
-    return Figure(watch.moved_s - begun_s, cpu_s, process_s)
+    return Figure(watch.moved_s - begun_s, {part: after[part] - before[part] for part in after}, process_s)
 
 
 def show(figures: dict[str, list[Figure]], left_out: dict[str, str], rows: int) -> None:
     machine = f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
     print(f"{rows:,} records of {ROW_BYTES} bytes, {PARTITIONS} partitions; {machine}")
+    print(versions())
     print(
         f"{'':<38}{'guarantee':>14}{'rows/s':>10}{'wall s':>8}{'(min–max)':>14}{'cpu s/M':>9}{'cores':>7}{'per core':>10}{'process s':>11}"
     )

@@ -11,6 +11,7 @@ import sys
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,6 +62,12 @@ CONTENDERS = (
     Contender("quix streams", "quix", True, EXACTLY, needs="quixstreams"),
     Contender("bytewax", "bytewax", True, AT_LEAST, needs="bytewax"),
 )
+
+
+def versions() -> str:
+    """Of all that is measured."""
+    ours = [f"{name} {version(name)}" for name in ("pyspark", "confluent-kafka", "orjson")]
+    return ", ".join([*ours, *(needed[0].replace("==", " ") for needed in REQUIREMENTS.values())])
 
 
 def python_of(contender: Contender) -> Path:
@@ -151,15 +158,16 @@ class Process:
         if self._child.poll() is not None:
             raise ContenderError(f"ended with {self._child.returncode}; {self._last_words()}")
 
-    def cpu_s(self) -> float:
-        """CPU seconds of it and all below it; what has ended counts in the parent that waited for it."""
-        total = 0.0
+    def cpu_s(self) -> dict[str, float]:
+        """CPU seconds of it and all below it, as `first` process, `java` and `others`; what has ended counts in the parent that waited."""
+        total = dict.fromkeys(("first", "java", "others"), 0.0)
         for process in [self._process, *self._process.children(recursive=True)]:
             try:
-                times = process.cpu_times()
+                times, name = process.cpu_times(), process.name()
             except psutil.NoSuchProcess:
                 continue
-            total += times.user + times.system + times.children_user + times.children_system
+            part = "first" if process.pid == self._process.pid else "java" if name.startswith("java") else "others"
+            total[part] += times.user + times.system + times.children_user + times.children_system
         return total
 
     def kill(self) -> None:

@@ -201,7 +201,7 @@ class Reader:
         return Delay(statistics.median(delays), delays[int(len(delays) * 0.99)], delays[-1], cores)
 
     def _cpu_s(self) -> float:
-        return self._process.cpu_s() if self._process else 0.0
+        return sum(self._process.cpu_s().values()) if self._process else 0.0
 
     def _read(self, seconds: float, enough: Callable[[], bool]) -> bool:
         """Reads for so long, or until it is enough; True where it is."""
