@@ -6,9 +6,9 @@ row of it before the figure counts. Contenders take turns, and the medians of `-
 
 What is timed. A process first does the whole job once over a smaller topic, so that no start and no compiler is timed. *wall*: from
 the word to begin (session up, nothing of the job made: consumers, transactions, plans, checkpoints are in) to the last moment at
-which the broker had more committed than before, asked every 50 ms. *cpu*: of all processes of the contender, not of the broker,
-from the word to begin until its job was through. *process*: from the start of the process to its end, warm-up and session included.
-*per core*: rows for each CPU second, which is rows/s divided by the cores in use.
+which the broker had more committed than before, asked every 50 ms. *cpu*: of all processes of the contender, from the word to begin
+until its job was through; *broker*: of the broker meanwhile, which is nobody's. *per core*: rows for each CPU second of the contender,
+which is rows/s divided by the cores in use. *process*: from the start of the process to its end, warm-up and session included.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import psutil
 from kafka_contenders import CONTENDERS, HERE, Contender, ContenderError, python_of, started, versions
 from kafka_rows import ROW_BYTES, kept
 from kafka_topics import BROKER, PARTITIONS, Topics, WrongOutputError
@@ -43,6 +44,8 @@ class Figure:
     wall_s: float
     cpu_parts_s: dict[str, float]
     process_s: float
+    broker_s: float
+    """CPU seconds of the broker meanwhile: what is sent in small pieces costs there"""
 
     @property
     def cpu_s(self) -> float:
@@ -61,8 +64,11 @@ class Comparison:
 
 COMPARISONS = (
     Comparison("scribengin: filter", "pyspark: filter", False, 1.0),
+    Comparison("scribengin: filter", "pyspark: filter, lingering", False, None),
     Comparison("scribengin: filter, no record id", "pyspark: filter", False, 1.1),
+    Comparison("scribengin: filter, no record id", "pyspark: filter, lingering", False, None),
     Comparison("scribengin: record step", "pyspark: row UDF", False, 1.5),
+    Comparison("scribengin: record step", "pyspark: row UDF, lingering", False, None),
     Comparison("scribengin: record step, no record id", "pyspark: row UDF", False, None),
     Comparison("scribengin: record step", "loop with transactions", True, 1.0),
     Comparison("scribengin: record step", "loop, a process per core", True, 1.0),
@@ -88,7 +94,9 @@ def main() -> None:
         contenders, left_out = installed(contenders)
         with KafkaCluster(folder / "kafka", properties=BROKER) as cluster:
             try:
-                figures = run(Topics(cluster.bootstrap), folder, contenders, left_out, asked.rows, asked.runs)
+                figures = run(
+                    Topics(cluster.bootstrap), psutil.Process(cluster.brokers_up[1]), folder, contenders, left_out, asked.rows, asked.runs
+                )
             finally:
                 if asked.logs is not None:
                     asked.logs.mkdir(parents=True, exist_ok=True)
@@ -122,7 +130,7 @@ def installed(contenders: list[Contender]) -> tuple[list[Contender], dict[str, s
 
 
 def run(
-    topics: Topics, folder: Path, contenders: list[Contender], left_out: dict[str, str], rows: int, runs: int
+    topics: Topics, broker: psutil.Process, folder: Path, contenders: list[Contender], left_out: dict[str, str], rows: int, runs: int
 ) -> dict[str, list[Figure]]:
     """Who fails once is left out from there on, with the reason in `left_out`."""
     fewest, most = WARM_ROWS
@@ -137,7 +145,7 @@ def run(
             if contender.name in left_out:
                 continue
             try:
-                figure = timed(topics, folder, contender, sources, (warm_rows, rows), turn)
+                figure = timed(topics, broker, folder, contender, sources, (warm_rows, rows), turn)
             except (ContenderError, WrongOutputError) as error:
                 left_out[contender.name] = str(error)
                 del figures[contender.name]
@@ -150,7 +158,9 @@ def run(
     return figures
 
 
-def timed(topics: Topics, folder: Path, contender: Contender, sources: dict[int, str], counts: tuple[int, int], turn: int) -> Figure:
+def timed(
+    topics: Topics, broker: psutil.Process, folder: Path, contender: Contender, sources: dict[int, str], counts: tuple[int, int], turn: int
+) -> Figure:
     jobs = {}
     for part, rows in zip(("warm", "timed"), counts, strict=True):
         name = f"{contender.key}-{turn}-{part}"
@@ -161,10 +171,10 @@ def timed(topics: Topics, folder: Path, contender: Contender, sources: dict[int,
         with started(contender, jobs, folder) as process:
             process.wait_for("@ready")
             with topics.watched(sink) as watch:
-                before, begun_s = process.cpu_s(), time.perf_counter()
+                before, broker_s, begun_s = process.cpu_s(), sum(broker.cpu_times()[:2]), time.perf_counter()
                 process.go_on()
                 process.wait_for("@done")
-                after = process.cpu_s()
+                after, broker_s = process.cpu_s(), sum(broker.cpu_times()[:2]) - broker_s
             process.go_on()
             process_s = process.wait_end()
         topics.check(sink, counts[1], banded=contender.banded)
@@ -172,24 +182,26 @@ def timed(topics: Topics, folder: Path, contender: Contender, sources: dict[int,
         for job in jobs.values():
             topics.delete(job["sink"])
             shutil.rmtree(folder / job["name"], ignore_errors=True)
-    return Figure(watch.moved_s - begun_s, {part: after[part] - before[part] for part in after}, process_s)
+    return Figure(watch.moved_s - begun_s, {part: after[part] - before[part] for part in after}, process_s, broker_s)
 
 
 def show(figures: dict[str, list[Figure]], left_out: dict[str, str], rows: int) -> None:
     machine = f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
     print(f"{rows:,} records of {ROW_BYTES} bytes, {PARTITIONS} partitions; {machine}")
     print(versions())
-    print(
-        f"{'':<38}{'guarantee':>14}{'rows/s':>10}{'wall s':>8}{'(min–max)':>14}{'cpu s/M':>9}{'cores':>7}{'per core':>10}{'process s':>11}"
-    )
+    heads = {"guarantee": 14, "rows/s": 10, "wall s": 8, "(min–max)": 14, "cpu s/M": 9, "cores": 7, "per core": 10}
+    heads |= {"broker s/M": 12, "process s": 11}
+    print(" " * 38 + "".join(f"{head:>{width}}" for head, width in heads.items()))
     for contender in CONTENDERS:
         if not figures.get(contender.name):
             continue
         runs = figures[contender.name]
-        wall, cpu, whole = (statistics.median(column) for column in zip(*((f.wall_s, f.cpu_s, f.process_s) for f in runs), strict=True))
+        wall, cpu, broker, whole = (
+            statistics.median(column) for column in zip(*((f.wall_s, f.cpu_s, f.broker_s, f.process_s) for f in runs), strict=True)
+        )
         spread = f"{min(f.wall_s for f in runs):.2f}–{max(f.wall_s for f in runs):.2f}"
         line = f"{contender.name:<38}{contender.guarantee:>14}{rows / wall:>10,.0f}{wall:>8.2f}{spread:>14}{cpu / rows * 1e6:>9.1f}"
-        line += f"{cpu / wall:>7.2f}{rows / cpu:>10,.0f}{whole:>11.1f}"
+        line += f"{cpu / wall:>7.2f}{rows / cpu:>10,.0f}{broker / rows * 1e6:>12.1f}{whole:>11.1f}"
         baseline = BASELINES[contender.banded]
         if figures.get(baseline) and baseline != contender.name:
             line += f"   {ratio(runs, figures[baseline], per_core=False):.2f} × {baseline}"

@@ -44,7 +44,7 @@ FIRST_WITHIN_S = 300.0
 LAST_WITHIN_S = 60.0
 PROFILES = ("throughput", "balanced", "latency")
 BASELINE = "pyspark: row UDF"
-LEFT_OUT = ("scribengin: filter", "pyspark: filter", "no record id", "per core")
+LEFT_OUT = ("scribengin: filter", "pyspark: filter", "no record id", "per core", "lingering")
 """unless they are named: a filter and a record step differ little in delay"""
 
 

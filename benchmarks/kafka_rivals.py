@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 PARTITIONS = 4
 CORES = os.cpu_count() or 1
 SPARK_MEMORY = "4g"
+LINGER_MS = 5
 COMMIT_ROWS = 10_000
 COMMIT_S = 0.1
 """a transaction of the loop ends after so many rows or so long; 100 ms is what Kafka Streams takes for exactly-once"""
@@ -77,8 +78,12 @@ def scribengin(flow: str, record_id: str = "header") -> Iterator[Callable[[Job],
 
 
 @contextmanager
-def pyspark(shape: Callable[[Any], Any]) -> Iterator[Callable[[Job], None]]:
-    """Spark's own connector and defaults; its sink is at least once."""
+def pyspark(shape: Callable[[Any], Any], linger_ms: int | None = None) -> Iterator[Callable[[Job], None]]:
+    """Spark's own connector and defaults; its sink is at least once.
+
+    The client of its sink does not linger by default, so a row often travels alone; with `linger_ms` it does as librdkafka's, which the
+    contenders in Python have, does by default.
+    """
     from scribengin.core.java import find_java
     from scribengin.embedded.jars import fetch
 
@@ -98,6 +103,8 @@ def pyspark(shape: Callable[[Any], Any]) -> Iterator[Callable[[Job], None]]:
         out = shape(rows).select(functions.to_json(functions.struct("*")).alias("value"))
         write = out.writeStream.format("kafka").option("kafka.bootstrap.servers", job.bootstrap).option("topic", job.sink)
         write = write.option("checkpointLocation", str(job.path / "checkpoint"))
+        if linger_ms is not None:
+            write = write.option("kafka.linger.ms", str(linger_ms))
         if job.rows is not None:
             write = write.trigger(availableNow=True)
         write.start().awaitTermination()
@@ -247,7 +254,9 @@ CONTENDERS: dict[str, Callable[[], Any]] = {
     "scribengin-step": partial(scribengin, "kafka-step.yaml"),
     "scribengin-step-none": partial(scribengin, "kafka-step.yaml", "none"),
     "pyspark-filter": partial(pyspark, filtered),
+    "pyspark-filter-linger": partial(pyspark, filtered, LINGER_MS),
     "pyspark-udf": partial(pyspark, with_row_udf),
+    "pyspark-udf-linger": partial(pyspark, with_row_udf, LINGER_MS),
     "loop": partial(loop, 1),
     "loop-per-core": partial(loop, CORES),
     "quix": quix_streams,
