@@ -21,6 +21,7 @@ from scribengin.connectors.files.sink import FilesSink
 from scribengin.connectors.files.sink_partition import Partitions, escape
 from scribengin.core import faults, numbered_log
 from scribengin.core.errors import EnvironmentFault, FencedError, Refused, StateError
+from scribengin.core.storage import SummedFile
 from scribengin.core.types import arrow_schema, parse_schema
 
 SCHEMA = parse_schema("id BIGINT, country STRING, day DATE")
@@ -232,7 +233,7 @@ def test_a_full_disk_is_told_and_leaves_nothing(tmp_path: Path, format: str, mon
 
     sink = make(tmp_path, format=format)
     stream = sink.stream(batch(0), 0, "a", SCHEMA)
-    monkeypatch.setattr(sink_stream._SummedFile, "write", full)
+    monkeypatch.setattr(SummedFile, "write", full)
     with pytest.raises(EnvironmentFault, match=r'sink "kept" cannot stage in .*: No space left on device'):
         _write_and_close(stream)
     stream.abort()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -36,6 +37,10 @@ class Topics:
         name = name or f"topic-{next(_numbers)}"
         for future in self.admin.create_topics([NewTopic(name, partitions, 1, config=config)]).values():
             future.result(30)
+        give_up_s = time.monotonic() + 30
+        # brokers answer before all of their parts know the topic
+        while name not in self.admin.list_topics(timeout=30).topics and time.monotonic() < give_up_s:
+            time.sleep(0.01)
         return name
 
     def delete(self, name: str) -> None:

@@ -15,13 +15,16 @@ Sinks
     keeps a commit record of its own at its place, and refuses (`FencedError`) what is older than what stands there, of
     another lineage, or decided differently. Skipping silently is never right.
 
+    A row that the place can never take (too large a message, a null where there may be none) is no reason to fail: `write`
+    returns it, and it becomes a dead letter of the sink.
+
 Nothing here imports Spark; `read`, `write` and `close` run in executors, the rest in the driver.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -30,7 +33,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from scribengin.core.types import Schema
-    from scribengin.formats.contract import Block, Decoder
+    from scribengin.formats.contract import Bad, Block, Decoder
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,8 +168,15 @@ class Receipt:
 class SinkStream(Protocol):
     """Executor side: one unit's writes to one sink. Ended by `close`, or by `abort`, which leaves nothing behind."""
 
-    def write(self, batch: pa.RecordBatch) -> None:
-        """Stage the rows; nothing becomes visible."""
+    wants_ids: bool
+    """True where `write` is to be given ids"""
+
+    def write(self, batch: pa.RecordBatch, ids: Sequence[str] | None = None) -> Sequence[Bad]:
+        """Stage the rows; nothing becomes visible. Returns those that the place can never take, by their index in `batch`.
+
+        `ids`: what each row was made of, the same whenever it is made again (`tweets-0@17`, `a.jsonl[0:4096]+3`); a second row out of the
+        same record ends in `.1`, and so on. None unless they are wanted.
+        """
 
     def close(self) -> Receipt:
         """Make the rows durable. A stream that wrote no row returns a receipt without segments."""
@@ -182,6 +192,8 @@ class Decided:
     batch: BatchId
     input_hash: str
     receipts: tuple[Receipt, ...] = ()
+    behind: Mapping[str, Any] = field(default_factory=dict)
+    """what the sink said of its place before the Batch ran; see ChainedSink"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,6 +236,19 @@ class Sink(Protocol):
         others have written too; what was never committed through this sink stays."""
 
 
+class ChainedSink(Sink, Protocol):
+    """A sink whose place knows only its newest commits, and so must be told which ones a Batch follows."""
+
+    def behind(self) -> Mapping[str, Any]:
+        """Driver side, before a Batch runs: the newest commits at the place, as JSON. It stands in the Batch's decision, and `publish`
+        refuses to go on from anything else."""
+
+
+def is_chained(sink: Sink) -> TypeGuard[ChainedSink]:
+    """True for a ChainedSink."""
+    return hasattr(sink, "behind")
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
     """What a connector is built with: the flow's folder (relative paths start there) and the node's id."""
@@ -233,3 +258,8 @@ class Place:
     options: Mapping[str, Any] = field(default_factory=dict)
     schema: Schema | None = None
     on_error: str = "dead_letter"
+    flow: str = ""
+    version: str = ""
+    """of the flow's definition; for a sink that tells it"""
+    work: Path | None = None
+    """a sink's own folder in the state, where it may stage; None where nothing is going to be written"""

@@ -77,7 +77,13 @@ class SourceError(ScribenginError):
     code = "source"
 
 
-class Unreachable(SourceError):
+class SinkError(ScribenginError):
+    """A sink's place does not take what is written: forbidden, missing, not what it was."""
+
+    code = "sink"
+
+
+class Unreachable(ScribenginError):
     """Another system does not answer; a later try may go through."""
 
     exit = Exit.ENVIRONMENT

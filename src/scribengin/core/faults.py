@@ -38,7 +38,10 @@ POINTS = (
     "fold.after",
     "source.logged",
 )
-"""Every point there is, in the order in which a Batch passes them."""
+"""Every point that each sink has, in the order in which a Batch passes them."""
+
+TRANSACTION_POINTS = ("fence.before", "fence.after", "transaction.sent", "transaction.commit.before", "transaction.commit.after")
+"""Those of a sink that commits by transactions, beside the others."""
 
 VARIABLE = "SCRIBENGIN_FAULT"
 
@@ -53,8 +56,9 @@ def _parse(text: str) -> dict[str, tuple[int, str]]:
             continue
         where, _, act = part.partition(":")
         point, _, nth = where.partition("@")
-        if point not in POINTS or not act:
-            raise ValueError(f"{VARIABLE}: {part!r} is not point[@nth]:act with a point of {', '.join(POINTS)}")
+        if point not in POINTS + TRANSACTION_POINTS or not act:
+            known = ", ".join(POINTS + TRANSACTION_POINTS)
+            raise ValueError(f"{VARIABLE}: {part!r} is not point[@nth]:act with a point of {known}")
         armed[point] = (int(nth or 1), act)
     return armed
 

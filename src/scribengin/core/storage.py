@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import re
+import zlib
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from scribengin.core.errors import EnvironmentFault
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+_BUFFER_BYTES = 256 * 1024
 _DRAFT = re.compile(r"\..+\.[0-9a-f]{32}")
 _REMEDIES = {
     (errno.ENOSPC, errno.EDQUOT, errno.EFBIG): "make room there, and run it again",
@@ -149,3 +152,44 @@ def _write_synced(path: Path, data: bytes) -> None:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
+
+
+class SummedFile(io.RawIOBase):
+    """A new file that counts and sums what is written to it: `size` in bytes, `crc` (CRC-32). What encoders write to."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("xb", buffering=_BUFFER_BYTES)
+        self.size = 0
+        self.crc = 0
+
+    def writable(self) -> bool:
+        """Yes."""
+        return True
+
+    def write(self, data: Any) -> int:
+        """Append the bytes."""
+        written = self._file.write(data)
+        self.size += written
+        self.crc = zlib.crc32(data, self.crc)
+        return written
+
+    def tell(self) -> int:
+        """Behind the last byte."""
+        return self.size
+
+    def flush(self) -> None:
+        """Hand on what is buffered."""
+        if not self._file.closed:
+            self._file.flush()
+
+    def sync(self) -> None:
+        """Make the bytes durable."""
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        """End it."""
+        try:
+            self._file.close()
+        finally:
+            super().close()

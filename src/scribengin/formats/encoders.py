@@ -67,16 +67,19 @@ class CsvEncoder:
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Append the rows. Raises UnwritableError for a null in an only column that an empty line would stand for."""
-        if not batch.num_rows:
-            return
+        if batch.num_rows:
+            self._file.write("\n".join(self.lines(batch)).encode() + b"\n")
+
+    def lines(self, batch: pa.RecordBatch) -> list[str]:
+        """The rows without line ends; a quoted cell may hold some. Raises UnwritableError as `write` does."""
         if batch.num_columns == 1 and not self._null.strip() and batch.column(0).null_count:
             raise UnwritableError(
                 f'column "{batch.schema.names[0]}" is null in a row; alone on its line that reads as an empty line',
                 remedy="give the sink `null: NA`, or a second column",
             )
         texts = [self._cells(column) for column in batch.columns]
-        lines = pc.binary_join_element_wise(*texts, self._delimiter, null_handling="replace", null_replacement=self._null)
-        self._file.write("\n".join(lines.to_pylist()).encode() + b"\n")
+        joined = pc.binary_join_element_wise(*texts, self._delimiter, null_handling="replace", null_replacement=self._null)
+        return joined.to_pylist()  # type: ignore[no-any-return]
 
     def close(self) -> None:
         """End the compression."""

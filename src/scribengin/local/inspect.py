@@ -55,7 +55,7 @@ class FlowAudit:
 def audit_flow(prepared: Prepared) -> FlowAudit:
     """Read outputs, dead letters and ledger of every Query again. Raises Refused where nothing ever ran."""
     running = read_holder(prepared.folder) is not None
-    sinks = open_sinks(prepared.plan.flow)
+    sinks = open_sinks(prepared.plan.flow, prepared.plan, prepared.folder)
     reports = []
     for query in prepared.plan.queries:
         folder = prepared.folder.query(query.name)

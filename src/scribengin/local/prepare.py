@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from scribengin.connectors import catalog
@@ -81,13 +81,17 @@ def source_place(flow: Flow, id_: str) -> Place:
     return Place(id_, flow.folder.resolve(), options, node.schema.fields if node.schema else None, flow.on_error(node))
 
 
-def open_sinks(flow: Flow) -> dict[str, Sink]:
-    """Every sink of the flow, configured."""
+def open_sinks(flow: Flow, plan: Plan | None = None, folder: StateFolder | None = None) -> dict[str, Sink]:
+    """Every sink of the flow, configured; with `plan` and `folder` so that it can write."""
     types = catalog.sink_types()
-    return {
-        node.id: catalog.open_sink(node.type, Place(node.id, flow.folder.resolve(), types[node.type].filled(node.options)))
-        for node in flow.sinks.values()
-    }
+    of_sink = {sink: query for query in plan.queries for sink in query.sinks} if plan is not None else {}
+    sinks = {}
+    for node in flow.sinks.values():
+        place = Place(node.id, flow.folder.resolve(), types[node.type].filled(node.options), flow=flow.name)
+        if folder is not None and (query := of_sink.get(node.id)) is not None:
+            place = replace(place, version=query.fingerprint, work=folder.query(query.name).work(node.id))
+        sinks[node.id] = catalog.open_sink(node.type, place)
+    return sinks
 
 
 def limits_of(options: Mapping[str, object]) -> Limits:

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from scribengin.core.errors import InputError, SourceError
+from scribengin.core.errors import InputError, SourceError, Unreachable
 from scribengin.core.problems import Problem
 from scribengin.local.contract import QueryResult, RunResult, RunView, SinkResult
 from scribengin.local.deep import deep_problems
@@ -79,11 +79,11 @@ def run_flow(path: Path, settings: RunSettings, watch: Callable[[RunView], None]
 
 
 def _look_at_sources(prepared: Prepared) -> None:
-    """What is not there is told before Spark starts. Raises SourceError, with its place."""
+    """What is not there is told before Spark starts. Raises SourceError or Unreachable, with its place."""
     for node, source in open_sources(prepared.plan.flow).items():
         try:
             source.reader()
-        except SourceError as error:
+        except (SourceError, Unreachable) as error:
             error.place = prepared.place_of(node)
             raise
 

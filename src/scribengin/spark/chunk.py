@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from itertools import compress
+from itertools import compress, islice
+from operator import eq
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from scribengin.core.types import arrow_schema
 from scribengin.formats.contract import RecordPlace
+from scribengin.formats.messages import MessageBlock
 from scribengin.formats.rows import batch_to_rows, rows_to_batch
 
 if TYPE_CHECKING:
@@ -35,14 +37,21 @@ class Origin(ABC):
     def payload(self, ordinal: int) -> bytes | None:
         """The record's own bytes, or None where they are gone (then the row as JSON stands for them)."""
 
+    def ids(self, ordinals: Sequence[int]) -> list[str] | None:  # noqa: ARG002 (of an origin that knows)
+        """What each record is called, the same whenever it is read again; None where no single record stands behind a row."""
+        return None
+
 
 class BlockOrigin(Origin):
-    """A block that the tail has read and decoded itself: place and bytes are at hand."""
+    """A block that the tail has read and decoded itself: place and bytes are at hand. `label` and `first` (a sequence number) say
+    where in which stream it stands."""
 
-    def __init__(self, source: str, block: Block, first_at: int) -> None:
+    def __init__(self, source: str, block: Block, first_at: int, label: str = "", first: int = 0) -> None:
         self.source = source
         self.first_at = first_at
         self.block = block
+        self._label = label
+        self._first = first
 
     def place(self, ordinal: int) -> RecordPlace:
         """The block knows."""
@@ -51,6 +60,16 @@ class BlockOrigin(Origin):
     def payload(self, ordinal: int) -> bytes | None:
         """The block knows."""
         return self.block.payload(ordinal)
+
+    def ids(self, ordinals: Sequence[int]) -> list[str]:
+        """`source/topic-0@17` of messages, else `source/stream+17`."""
+        begin = f"{self.source}/"
+        if isinstance(self.block, MessageBlock):
+            begin += f"{self.block.topic}-{self.block.partition}@"
+            offsets = self.block.offsets
+            return [f"{begin}{offsets[ordinal]}" for ordinal in ordinals]
+        begin, first = f"{begin}{self._label}+", self._first
+        return [f"{begin}{first + ordinal}" for ordinal in ordinals]
 
 
 class UnknownOrigin(Origin):
@@ -72,7 +91,7 @@ class Chunk:
     `ordinals[i]` is row i's ordinal in `origin`; None where rows have no single origin.
     """
 
-    __slots__ = ("_batch", "_form", "_rows", "_structs", "ordinals", "origin")
+    __slots__ = ("_batch", "_form", "_rows", "_structs", "ordinals", "origin", "way")
 
     def __init__(
         self,
@@ -85,6 +104,8 @@ class Chunk:
     ) -> None:
         self.origin = origin
         self.ordinals = ordinals
+        self.way = ""
+        """of several inputs of one sink, the one by which the rows came"""
         self._rows = rows
         self._batch = batch
         self._form: StructForm | None = None
@@ -140,6 +161,22 @@ class Chunk:
         if self._form is not None:
             return Chunk(self.origin, self.ordinals, structs=(self._form, self._structs))
         return Chunk(self.origin, self.ordinals, rows=[dict(row) for row in self.rows])
+
+    def ids(self) -> list[str] | None:
+        """What each row was made of; a second one of the same record ends in `.1`. None where that is not known."""
+        ordinals = self.ordinals
+        ids = None if ordinals is None else self.origin.ids(ordinals)
+        if ids is None or ordinals is None:
+            return None
+        if self.way:
+            ids = [f"{id_}~{self.way}" for id_ in ids]
+        if any(map(eq, ordinals, islice(ordinals, 1, None))):
+            nth = 0
+            for index in range(1, len(ids)):
+                nth = nth + 1 if ordinals[index] == ordinals[index - 1] else 0
+                if nth:
+                    ids[index] = f"{ids[index]}.{nth}"
+        return ids
 
     def ordinal(self, index: int) -> int | None:
         """The ordinal of row `index`, or None."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from scribengin.connectors.contract import BatchId, Receipt
+from scribengin.connectors.contract import BatchId, Receipt, is_chained
 from scribengin.core import faults
 from scribengin.core.errors import StateError
 from scribengin.spark.accumulate import new_reports
@@ -149,6 +149,7 @@ class BatchRunner:
         """Run the Batch; (what it came to, seconds spent on compiling, Committed.newest_us)."""
         begun = time.perf_counter()
         fingerprint = self.parts.query.fingerprint
+        behind = {id_: sink.behind() for id_, sink in self.parts.sinks.items() if is_chained(sink)}
         compiled, reports = self._frames(batch, streams, df)
         compiling = time.perf_counter() - begun
         skip: Skip = {}
@@ -176,6 +177,7 @@ class BatchRunner:
             tuple(sorted(dead, key=lambda segment: segment.name)),
             gather_counts(compiled, skip, tail_reports, middle),
             datetime.now(UTC).isoformat(timespec="milliseconds"),
+            behind,
         )
         return decision, compiling, newest_times(middle)
 

@@ -13,6 +13,7 @@ from scribengin.spark.sieve import compiled
 if TYPE_CHECKING:
     from scribengin.connectors.contract import Receipt, SinkStream
     from scribengin.core.types import Schema
+    from scribengin.formats.contract import Bad
     from scribengin.spark.chunk import Chunk
     from scribengin.spark.letters import Letters
     from scribengin.spark.program import ExitNode, SinkNode
@@ -72,17 +73,30 @@ class _Typed:
 
 
 class SinkExit:
-    """Writes rows to a sink's stream."""
+    """Writes rows to a sink's stream; those that the sink can never take are its dead letters. `unit` names rows of no single record."""
 
     def __init__(
-        self, node: SinkNode, stream: SinkStream, counts: Counts, all_counts: dict[str, Counts], letters: Letters, step: str | None
+        self,
+        node: SinkNode,
+        stream: SinkStream,
+        unit: str,
+        counts: Counts,
+        all_counts: dict[str, Counts],
+        letters: Letters,
+        step: str | None,
     ) -> None:
+        self._node = node.node
+        self._several = len(node.inputs) > 1
         self._stream = stream
+        self._unit = unit
         self._counts = counts
+        self._letters = letters
         self._typed = _Typed(node.schema, step, all_counts, letters)
 
-    def __call__(self, chunk: Chunk) -> None:
-        """Take a chunk; it may wait for others."""
+    def __call__(self, chunk: Chunk, way: str = "") -> None:
+        """Take a chunk, which came by the input `way`; it may wait for others."""
+        if self._several:
+            chunk.way = way
         self._write(self._typed.take(chunk))
 
     def flush(self) -> None:
@@ -90,13 +104,35 @@ class SinkExit:
         self._write(self._typed.rest())
 
     def _write(self, ready: list[tuple[pa.RecordBatch, Chunk, list[int] | None]]) -> None:
-        batches = [batch for batch, _, _ in ready if batch.num_rows]
-        if not batches:
+        ready = [each for each in ready if each[0].num_rows]
+        if not ready:
             return
-        rows = pa.concat_batches(batches) if len(batches) > 1 else batches[0]
-        self._stream.write(rows)
+        rows = pa.concat_batches([batch for batch, _, _ in ready]) if len(ready) > 1 else ready[0][0]
+        bad = self._stream.write(rows, self._ids(ready) if self._stream.wants_ids else None)
+        for each in bad:
+            self._bury(ready, each)
         self._counts.rows_in += rows.num_rows
-        self._counts.out += rows.num_rows
+        self._counts.out += rows.num_rows - len(bad)
+        self._counts.dead += len(bad)
+
+    def _ids(self, ready: list[tuple[pa.RecordBatch, Chunk, list[int] | None]]) -> list[str]:
+        ids: list[str] = []
+        for batch, chunk, stayed in ready:
+            known = chunk.ids()
+            if known is None:
+                first = self._counts.rows_in + len(ids)
+                ids += [f"{self._unit}/{first + index}" for index in range(batch.num_rows)]
+            else:
+                ids += known if stayed is None else [known[index] for index in stayed]
+        return ids
+
+    def _bury(self, ready: list[tuple[pa.RecordBatch, Chunk, list[int] | None]], bad: Bad) -> None:
+        index = bad.ordinal
+        for batch, chunk, stayed in ready:
+            if index < batch.num_rows:
+                self._letters.bury(self._node, chunk, index if stayed is None else stayed[index], bad.reason, bad.message)
+                return
+            index -= batch.num_rows
 
     def close(self) -> Receipt:
         """Make the rows durable."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-from scribengin.core.errors import FencedError, Refused, ScribenginError, SourceError, StateError, StepError, Unreachable
+from scribengin.core.errors import FencedError, Refused, ScribenginError, SinkError, SourceError, StateError, StepError, Unreachable
 
 Fate = Literal["transient", "permanent"]
 
@@ -19,7 +19,7 @@ _CRASHED = re.compile(
     re.DOTALL,
 )
 _USERS_FRAME = re.compile(r'File "[^"\n]*/code/\w+\.zip/([^"\n]+)", line (\d+) in (\w+)')
-_KINDS = {kind.__name__: kind for kind in (SourceError, Unreachable, StateError, StepError, FencedError, Refused)}
+_KINDS = {kind.__name__: kind for kind in (SourceError, SinkError, Unreachable, StateError, StepError, FencedError, Refused)}
 # Error conditions of Spark that a later try may not meet (docs/guarantees.md lists them).
 _TRANSIENT = (
     "Python worker exited unexpectedly",

@@ -61,6 +61,19 @@ class ReplayOrigin(Origin):
         found = self._find(ordinal)
         return None if found is None else found[0].payload(found[1])
 
+    def ids(self, ordinals: Sequence[int]) -> list[str]:
+        """`source/stream+17`; nothing is read for it."""
+        names: dict[int, str] = {}
+        ids = []
+        for at in ordinals:
+            stream, sequence = at >> _SEQUENCE_BITS, at & (1 << _SEQUENCE_BITS) - 1
+            if stream not in names:
+                source, index, _ = unpack_at(at)
+                name = self._indexes[source]
+                names[stream] = f"{name}/{self._streams[name][index].label}+"
+            ids.append(f"{names[stream]}{sequence}")
+        return ids
+
     def _find(self, at: int) -> tuple[Block, int] | None:
         source, index, sequence = unpack_at(at)
         self.source = self._indexes.get(source, "")

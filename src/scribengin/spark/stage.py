@@ -69,13 +69,15 @@ class Stage:
         self._letters = Letters(program.letters, batch.number, self._attempt)
         self._readers: dict[str, list[Callable[[Chunk], None]]] = {}
         self._sinks: list[SinkExit] = []
+        self._exits: list[SinkExit | ArrowExit] = []
         self._gates: list[tuple[str, Gate]] = []
         self._out: list[pa.RecordBatch] = []
         self._wanted: dict[str, set[Form]] = {}
         for node in program.nodes:
             reader, form = self._build(node)
             for input_ in node.inputs:
-                self._readers.setdefault(input_, []).append(reader)
+                taker = partial(reader, way=input_) if isinstance(reader, SinkExit) and len(node.inputs) > 1 else reader
+                self._readers.setdefault(input_, []).append(taker)
                 self._wanted.setdefault(input_, set()).add(form)
 
     def _build(self, node: Any) -> tuple[Callable[[Chunk], None], Form]:
@@ -101,11 +103,14 @@ class Stage:
                 return lambda chunk: self._feed(node.node, gate(chunk)), "columns"
             case SinkNode():
                 stream = node.sink.stream(self._batch, self._unit, self._attempt, node.schema)
-                sink = SinkExit(node, stream, self._counted(node.node), self.counts, self._letters, self._before(node.inputs))
+                unit = f"{self._batch.lineage}/{self._batch.number}/{self._unit}"
+                sink = SinkExit(node, stream, unit, self._counted(node.node), self.counts, self._letters, self._before(node.inputs))
                 self._sinks.append(sink)
+                self._exits.append(sink)
                 return sink, "columns"
             case ExitNode():
                 out = ArrowExit(node, self._out, self._counted(node.node), self.counts, self._letters, self._before(node.inputs))
+                self._exits.append(out)
                 return out, "columns" if node.sieve is None else "structs"
         raise TypeError(f"no stage node: {node!r}")
 
@@ -179,7 +184,7 @@ class Stage:
         for block in source.read(stream):
             size = len(block)
             counts.rows_in += size
-            chunk = self._decoded(BlockOrigin(ref_node, block, at + sequence), decode, counts)
+            chunk = self._decoded(BlockOrigin(ref_node, block, at + sequence, stream.label, sequence), decode, counts)
             if skip:
                 chunk = self._without(chunk, sequence, skip, counts)
             counts.out += len(chunk)
@@ -276,10 +281,8 @@ class Stage:
 
     def finish(self) -> tuple[list[pa.RecordBatch], dict[str, Any]]:
         """End the task: the last Arrow rows, and its report: receipts, dead segment, counts."""
-        for readers in self._readers.values():
-            for reader in readers:
-                if isinstance(reader, SinkExit | ArrowExit):
-                    reader.flush()
+        for exit_ in self._exits:
+            exit_.flush()
         receipts = [sink.close() for sink in self._sinks]
         dead = self._letters.close()
         faults.reached("stage.closed")

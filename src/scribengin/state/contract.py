@@ -87,10 +87,13 @@ class Decision:
     counts: Mapping[str, Counts] = field(default_factory=dict)
     decided_at: str = ""
     """ISO 8601, for people"""
+    behind: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """sink → what it said of its place before the Batch ran; only of those that do"""
 
     def of_sink(self, sink: str) -> Decided:
         """The part that one sink publishes."""
-        return Decided(self.batch, self.input_hash, tuple(receipt for receipt in self.receipts if receipt.sink == sink))
+        receipts = tuple(receipt for receipt in self.receipts if receipt.sink == sink)
+        return Decided(self.batch, self.input_hash, receipts, self.behind.get(sink, {}))
 
 
 @dataclass(frozen=True, slots=True)

@@ -157,7 +157,7 @@ def decision_as_json(decision: Decision) -> dict[str, Any]:
         "dead": [asdict(segment) for segment in decision.dead],
         "counts": {node: counts.as_json() for node, counts in decision.counts.items()},
         "decided_at": decision.decided_at,
-    }
+    } | ({"behind": {sink: dict(said) for sink, said in decision.behind.items()}} if decision.behind else {})
 
 
 def decision_from_json(body: Mapping[str, Any]) -> Decision:
@@ -171,6 +171,7 @@ def decision_from_json(body: Mapping[str, Any]) -> Decision:
         tuple(DeadSegment(**each) for each in body["dead"]),
         {node: Counts.from_json(counts) for node, counts in body["counts"].items()},
         body["decided_at"],
+        body.get("behind", {}),
     )
 
 

@@ -50,6 +50,10 @@ class QueryFolder:
         """What is made from the decisions and can be made again."""
         return self.path / "ledger"
 
+    def work(self, sink: str) -> Path:
+        """A sink's own folder, for what it stages."""
+        return self.path / "sinks" / sink
+
     @property
     def lineage(self) -> Path:
         """The lineage's record."""

@@ -9,11 +9,10 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors.contract import Place
-from scribengin.connectors.files import sink_stream
 from scribengin.connectors.files.options import SINK
 from scribengin.connectors.files.sink import INTERNAL, FilesSink
 from scribengin.core import faults
-from scribengin.core.storage import read_or_none, remove_tree, replace
+from scribengin.core.storage import SummedFile, read_or_none, remove_tree, replace
 from scribengin.state.decisions import Decisions, decision_as_json, decision_from_json
 from scribengin.state.recovery import recover_query
 from scribengin.testing.protocol import Driver, Job
@@ -34,6 +33,8 @@ def _place(job: Job, node: str) -> Place:
 
 class _EagerStream:
     """Makes each file visible as soon as its task ends."""
+
+    wants_ids = False
 
     def __init__(self, sink: FilesSink, inner: SinkStream, batch: BatchId, *, name: Callable[[str], str]) -> None:
         self._path = sink.path
@@ -106,7 +107,7 @@ class UnsyncedSink(FilesSink):
     """Leaves it to the operating system when the rows reach the disk."""
 
     def stream(self, batch: BatchId, unit: int, attempt: str, schema: Schema) -> Any:  # noqa: D102
-        sink_stream._SummedFile.sync = lambda file: file.flush()  # type: ignore[method-assign,assignment]  # in this child
+        SummedFile.sync = lambda file: file.flush()  # type: ignore[method-assign,assignment]  # in this child
         return super().stream(batch, unit, attempt, schema)
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from scribengin.connectors.contract import BatchId, Decided, Limits, Receipt, SourceStream
+from scribengin.connectors.contract import BatchId, Decided, Limits, Receipt, SourceStream, is_chained
 from scribengin.core.errors import FencedError, Refused, StateError
 from scribengin.core.types import arrow_schema
 
@@ -93,7 +93,7 @@ def check_sink(
     if sink.exactly_once:
         trial.refuses(lambda: trial.prepared().publish(first), "a Batch that is older than what stands there", harmless=True)
         trial.refuses(lambda: trial.prepared().publish(trial.decided(sink, 2, [rows[:1]], attempt="old", term=1)), "an older Term")
-    trial.prepared().publish(sleeping)
+    trial.prepared().publish(replace(sleeping, behind=trial.behind()))
     trial.sees([*rows[:4], rows[0]], "recover keeps what an undecided Batch has staged: a driver that sleeps may decide it yet")
     told = list(trial.prepared().audit(lineage=_LINEAGE, decided=[first, second, sleeping]))
     _check(not [text for each in told for text in each.violations], f"an audit of a whole place finds nothing wrong: {told}")
@@ -117,7 +117,9 @@ class _SinkTrial:
         copy: Sink = pickle.loads(pickle.dumps(sink))
         stream = copy.stream(BatchId("flow", "query", _LINEAGE, number, term), unit, f"{attempt}-{unit}", self._schema)
         if rows:
-            stream.write(pa.RecordBatch.from_pylist([dict(row) for row in rows], schema=arrow_schema(self._schema)))
+            ids = [f"source/a+{index}" for index in range(len(rows))] if stream.wants_ids else None
+            refused = stream.write(pa.RecordBatch.from_pylist([dict(row) for row in rows], schema=arrow_schema(self._schema)), ids)
+            _check(not refused, f"rows that fit the schema are taken: {refused}")
         if abort:
             stream.abort()
             return Receipt("", unit, 0, 0)
@@ -125,7 +127,12 @@ class _SinkTrial:
 
     def decided(self, sink: Sink, number: int, units: Sequence[Sequence[Mapping[str, Any]]], *, attempt: str, term: int = 1) -> Decided:
         receipts = [self.stage(sink, number, rows, attempt=attempt, unit=unit, term=term) for unit, rows in enumerate(units)]
-        return Decided(BatchId("flow", "query", _LINEAGE, number, term), f"hash-{number}", tuple(receipts))
+        return Decided(BatchId("flow", "query", _LINEAGE, number, term), f"hash-{number}", tuple(receipts), self.behind())
+
+    def behind(self) -> Mapping[str, Any]:
+        """What the sink says of its place now."""
+        sink = self.prepared()
+        return sink.behind() if is_chained(sink) else {}
 
     def sees(self, rows: Sequence[Mapping[str, Any]], sentence: str) -> None:
         found = [dict(row) for row in self._read_back()]

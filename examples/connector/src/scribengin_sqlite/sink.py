@@ -21,12 +21,13 @@ from scribengin.core.storage import make_folder, names_in, remove_tree, sync_fol
 from scribengin.formats.rows import batch_to_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     import pyarrow as pa
 
     from scribengin.connectors.contract import BatchId, Decided, Place
     from scribengin.core.types import Schema, Type
+    from scribengin.formats.contract import Bad
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS _scribengin_claims (target TEXT, owner TEXT, lineage TEXT, sink TEXT);
@@ -229,6 +230,8 @@ class SqliteSink:
 class SqliteSinkStream:
     """One unit's rows, in a database of their own that no reader looks for. It is made at the first row."""
 
+    wants_ids = False
+
     def __init__(self, sink: str, unit: int, path: Path, schema: Schema) -> None:
         self._sink = sink
         self._unit = unit
@@ -237,16 +240,17 @@ class SqliteSinkStream:
         self._rows = 0
         self._database: sqlite3.Connection | None = None
 
-    def write(self, batch: pa.RecordBatch) -> None:
-        """Stage the rows."""
+    def write(self, batch: pa.RecordBatch, ids: Sequence[str] | None = None) -> Sequence[Bad]:  # noqa: ARG002 (the contract's)
+        """Stage the rows; a table takes them all."""
         if not batch.num_rows:
-            return
+            return ()
         database = self._begun()
         marks = ", ".join("?" for _ in self._columns)
         values = ([_value(value) for value in row.values()] for row in batch_to_rows(batch))
         database.executemany(f"INSERT INTO staged VALUES ({marks})", values)
         self._rows += batch.num_rows
         faults.reached("stage.mid_write")
+        return ()
 
     def close(self) -> Receipt:
         """Make the rows durable."""

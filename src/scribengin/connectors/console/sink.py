@@ -10,12 +10,13 @@ import msgspec
 from scribengin.connectors.contract import Published, Receipt
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     import pyarrow as pa
 
     from scribengin.connectors.contract import BatchId, Decided, Place
     from scribengin.core.types import Schema
+    from scribengin.formats.contract import Bad
 
 _LINE_BYTES = 2000
 """A longer row is cut: receipts are stored with the decision."""
@@ -70,6 +71,8 @@ class ConsoleSink:
 class ConsoleSinkStream:
     """The first rows of a unit, as JSON lines."""
 
+    wants_ids = False
+
     def __init__(self, sink: str, unit: int, rows: int) -> None:
         self._sink = sink
         self._unit = unit
@@ -77,7 +80,7 @@ class ConsoleSinkStream:
         self._lines: list[str] = []
         self._rows = 0
 
-    def write(self, batch: pa.RecordBatch) -> None:
+    def write(self, batch: pa.RecordBatch, ids: Sequence[str] | None = None) -> Sequence[Bad]:  # noqa: ARG002 (the contract's)
         """Keep what there is room for."""
         from scribengin.formats.json_lines import json_lines
 
@@ -86,6 +89,7 @@ class ConsoleSinkStream:
         if room > 0 and batch.num_rows:
             lines = json_lines(batch.slice(0, room)).splitlines()
             self._lines += [_cut(line.decode()) for line in lines]
+        return ()
 
     def close(self) -> Receipt:
         """The rows, in the receipt."""

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
-import os
-import zlib
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -13,19 +10,19 @@ from typing import TYPE_CHECKING, Any
 from scribengin.connectors.contract import Receipt
 from scribengin.connectors.files.sink_partition import Partitions
 from scribengin.core import faults
-from scribengin.core.storage import explained, make_folder, sync_folder
+from scribengin.core.storage import SummedFile, explained, make_folder, sync_folder
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     import pyarrow as pa
 
     from scribengin.core.types import Schema
-    from scribengin.formats.contract import Encoder, EncoderFactory
+    from scribengin.formats.contract import Bad, Encoder, EncoderFactory
 
 MAX_OPEN = 64
 """Files that a unit has open at most; with more partitions the one unused for longest is finished, and begun again in a further file."""
-_BUFFER = 256 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +57,8 @@ class StagedPlace:
 class FilesSinkStream:
     """See the contract. Rows of one partition stand in their order; of several files of one unit and folder, by name."""
 
+    wants_ids = False
+
     def __init__(self, place: StagedPlace, schema: Schema, encoders: EncoderFactory, partition_by: tuple[str, ...]) -> None:
         self._place = place
         self._encoders = encoders
@@ -70,7 +69,7 @@ class FilesSinkStream:
         self._count = 0
         self._done: list[dict[str, Any]] = []
 
-    def write(self, batch: pa.RecordBatch) -> None:
+    def write(self, batch: pa.RecordBatch, ids: Sequence[str] | None = None) -> Sequence[Bad]:  # noqa: ARG002 (the contract's)
         """Stage the rows."""
         with explained(self._place.doing):
             if self._partitions is None:
@@ -80,6 +79,7 @@ class FilesSinkStream:
                 for folder, rows in self._partitions.split(batch):
                     self._segment(folder).write(rows)
             faults.reached("stage.mid_write")
+        return ()
 
     def close(self) -> Receipt:
         """Finish the files and make them durable, their names too."""
@@ -128,7 +128,7 @@ class _Segment:
     def __init__(self, path: Path, name: str, schema: Schema, encoders: EncoderFactory) -> None:
         self._staged = path.name
         self._name = name
-        self._file = _SummedFile(path)
+        self._file = SummedFile(path)
         self._rows = 0
         try:
             self._encoder: Encoder = encoders(self._file, schema)  # type: ignore[arg-type]
@@ -157,38 +157,3 @@ class _Segment:
             self._encoder.close()
         with suppress(OSError):
             self._file.close()
-
-
-class _SummedFile(io.RawIOBase):
-    """A new file that counts and sums what is written to it."""
-
-    def __init__(self, path: Path) -> None:
-        self._file = path.open("xb", buffering=_BUFFER)
-        self.size = 0
-        self.crc = 0
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, data: Any) -> int:
-        written = self._file.write(data)
-        self.size += written
-        self.crc = zlib.crc32(data, self.crc)
-        return written
-
-    def tell(self) -> int:
-        return self.size
-
-    def flush(self) -> None:
-        if not self._file.closed:
-            self._file.flush()
-
-    def sync(self) -> None:
-        self._file.flush()
-        os.fsync(self._file.fileno())
-
-    def close(self) -> None:
-        try:
-            self._file.close()
-        finally:
-            super().close()

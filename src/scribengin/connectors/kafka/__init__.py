@@ -1,9 +1,9 @@
-"""Kafka: topics as sources."""
+"""Kafka: topics as sources and as sinks."""
 
-from scribengin.connectors.contract import Place, Source
-from scribengin.connectors.kafka.options import SOURCE
+from scribengin.connectors.contract import Place, Sink, Source
+from scribengin.connectors.kafka.options import SINK, SOURCE
 
-__all__ = ["SOURCE", "make_source"]
+__all__ = ["SINK", "SOURCE", "make_sink", "make_source"]
 
 
 def make_source(place: Place) -> Source:
@@ -11,3 +11,10 @@ def make_source(place: Place) -> Source:
     from scribengin.connectors.kafka.source import KafkaSource
 
     return KafkaSource(place)
+
+
+def make_sink(place: Place) -> Sink:
+    """The configured sink."""
+    from scribengin.connectors.kafka.sink import KafkaSink
+
+    return KafkaSink(place)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+import time
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from scribengin.core.errors import EnvironmentFault, SourceError, Unreachable
+from scribengin.core.errors import EnvironmentFault, SinkError, SourceError, Unreachable
 from scribengin.core.secret import Secret
 
 if TYPE_CHECKING:
@@ -17,6 +18,11 @@ if TYPE_CHECKING:
 
     from scribengin.core.errors import ScribenginError
 
+Role = Literal["source", "sink"]
+_RIGHTS: Mapping[Role, str] = {
+    "source": "Read and Describe on the topics",
+    "sink": "Write and Describe on the topics, Read on the topic of its markers, Write and Describe on its transactional ids",
+}
 _LOGIN = ("SASL_AUTHENTICATION_FAILED", "_AUTHENTICATION", "_SSL")
 
 Partition = tuple[str, int]
@@ -62,17 +68,18 @@ def settings(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class Cluster:
-    """Questions of the driver. `node` and `bootstrap` are for messages; each call takes at most `timeout_s`.
+    """Questions to the brokers. `role` and `node` are for messages; each call takes at most the node's `timeout`.
 
-    Raises Unreachable, or SourceError for what no later try mends.
+    Raises Unreachable, or SourceError or SinkError for what no later try mends.
     """
 
-    def __init__(self, node: str, options: Mapping[str, Any]) -> None:
+    def __init__(self, node: str, options: Mapping[str, Any], role: Role = "source") -> None:
         self._node = node
+        self._role: Role = role
         self._options = options
         self._bootstrap = str(options["bootstrap"])
         self._timeout_s = float(options["timeout"])
-        self._committed_only = options["isolation"] == "read_committed"
+        self._committed_only = options.get("isolation", "read_committed") == "read_committed"
         self._told: Any = None
 
     @cached_property
@@ -82,9 +89,9 @@ class Cluster:
         # the client tells of brokers that are away, or that refuse a login, beside the call that then times out
         return module.AdminClient(settings(self._options) | {"error_cb": self._hear}, logger=SILENT)
 
-    def __reduce__(self) -> tuple[type[Cluster], tuple[str, Mapping[str, Any]]]:
+    def __reduce__(self) -> tuple[type[Cluster], tuple[str, Mapping[str, Any], Role]]:
         # Spark pickles readers; a connection stays where it is, the copy makes its own
-        return Cluster, (self._node, self._options)
+        return Cluster, (self._node, self._options, self._role)
 
     def topics(self, names: Iterable[str]) -> dict[str, Topic]:
         """Those of the topics that are there."""
@@ -99,7 +106,7 @@ class Cluster:
             try:
                 described = future.result(timeout=self._timeout_s + 1)
             except Exception as error:
-                if _code_of(error) == "UNKNOWN_TOPIC_OR_PART":
+                if code_of(error) == "UNKNOWN_TOPIC_OR_PART":
                     continue
                 raise self._fault(error) from error
             found[name] = Topic(name, str(described.topic_id), len(described.partitions))
@@ -122,6 +129,44 @@ class Cluster:
         """The offsets of the first records at or after a time; -1 where there is none yet."""
         return self._offsets({partition: _admin_module().OffsetSpec.for_timestamp(time_ms) for partition in partitions})
 
+    def topic_config(self, name: str) -> dict[str, str]:
+        """The settings of a topic that is there, defaults included."""
+        module = _admin_module()
+        resource = module.ConfigResource(module.ConfigResource.Type.TOPIC, name)
+        futures = self._asked(lambda: self._admin.describe_configs([resource], request_timeout=self._timeout_s))
+        entries = self._waited(futures[resource])
+        return {key: entry.value or "" for key, entry in entries.items()}
+
+    def make_topic(self, name: str, partitions: int, *, replication: int | None = None, config: Mapping[str, str] | None = None) -> None:
+        """Make it, unless somebody else just has. `replication` None: three, or as many brokers as there are."""
+        copies = replication or min(3, len(self._asked(lambda: self._admin.list_topics(timeout=self._timeout_s)).brokers))
+        topic = _admin_module().NewTopic(name, partitions, copies, config=dict(config or {}))
+        future = self._asked(lambda: self._admin.create_topics([topic], operation_timeout=self._timeout_s))[name]
+        try:
+            future.result(timeout=self._timeout_s + 1)
+        except Exception as error:
+            if code_of(error) != "TOPIC_ALREADY_EXISTS":
+                raise self._fault(error) from error
+        give_up_s = time.monotonic() + self._timeout_s
+        # a broker may not know for a moment what another has just made
+        while name not in self.topics([name]) and time.monotonic() < give_up_s:
+            time.sleep(0.05)
+
+    def delete_topic(self, name: str) -> None:
+        """Delete it, unless it is gone already."""
+        future = self._asked(lambda: self._admin.delete_topics([name], operation_timeout=self._timeout_s))[name]
+        try:
+            future.result(timeout=self._timeout_s + 1)
+        except Exception as error:
+            if code_of(error) != "UNKNOWN_TOPIC_OR_PART":
+                raise self._fault(error) from error
+
+    def _waited(self, future: Any) -> Any:
+        try:
+            return future.result(timeout=self._timeout_s + 1)
+        except Exception as error:
+            raise self._fault(error) from error
+
     def _offsets(self, asked: Mapping[Partition, Any]) -> dict[Partition, int]:
         from confluent_kafka import IsolationLevel, TopicPartition
 
@@ -132,10 +177,7 @@ class Cluster:
         futures = self._asked(lambda: self._admin.list_offsets(request, isolation_level=level, request_timeout=self._timeout_s))
         offsets: dict[Partition, int] = {}
         for place, future in futures.items():
-            try:
-                offsets[place.topic, place.partition] = int(future.result(timeout=self._timeout_s + 1).offset)
-            except Exception as error:
-                raise self._fault(error) from error
+            offsets[place.topic, place.partition] = int(self._waited(future).offset)
         return offsets
 
     def _asked(self, question: Any) -> Any:
@@ -150,40 +192,42 @@ class Cluster:
 
     def _fault(self, error: Exception) -> ScribenginError:
         told, self._told = self._told, None
-        if told is not None and _code_of(error) in ("_TIMED_OUT", "_TRANSPORT", "_ALL_BROKERS_DOWN"):
+        if told is not None and code_of(error) in ("_TIMED_OUT", "_TRANSPORT", "_ALL_BROKERS_DOWN"):
             error = Exception(told)
-        return fault(self._node, self._bootstrap, error, self._timeout_s)
+        return fault(self._node, self._bootstrap, error, self._timeout_s, self._role)
 
 
-def fault(node: str, bootstrap: str, error: Exception, timeout_s: float) -> ScribenginError:
+def fault(node: str, bootstrap: str, error: Exception, timeout_s: float, role: Role = "source") -> ScribenginError:
     """A client's error in our words: Unreachable where a later try may go through."""
-    code = _code_of(error)
+    code = code_of(error)
+    kind = SourceError if role == "source" else SinkError
     if code in _LOGIN:
-        return SourceError(
-            f'source "{node}": the brokers at {bootstrap} do not let this user in: {_text_of(error)}',
+        return kind(
+            f'{role} "{node}": the brokers at {bootstrap} do not let this user in: {_text_of(error)}',
             remedy="check `config`: security.protocol, sasl.mechanism, sasl.username, sasl.password, ssl.ca.location",
             code="kafka-login",
             node=node,
         )
     if code.endswith("AUTHORIZATION_FAILED"):
-        return SourceError(
-            f'source "{node}": this user may not do that at {bootstrap}: {_text_of(error)}',
-            remedy="grant it: Read and Describe on the topics",
+        return kind(
+            f'{role} "{node}": this user may not do that at {bootstrap}: {_text_of(error)}',
+            remedy=f"grant it: {_RIGHTS[role]}",
             code="kafka-forbidden",
             node=node,
         )
     if code == "UNKNOWN_TOPIC_OR_PART":
-        return SourceError(
-            f'source "{node}": a topic is gone: {_text_of(error)}', remedy="look at the cluster's topics", code="kafka-topic", node=node
+        return kind(
+            f'{role} "{node}": a topic is gone: {_text_of(error)}', remedy="look at the cluster's topics", code="kafka-topic", node=node
         )
     return Unreachable(
-        f'source "{node}": no broker at {bootstrap} answers within {timeout_s:g} s ({_text_of(error)})',
+        f'{role} "{node}": no broker at {bootstrap} answers within {timeout_s:g} s ({_text_of(error)})',
         remedy="check the address, and that a broker runs there",
         node=node,
     )
 
 
-def _code_of(error: Exception) -> str:
+def code_of(error: Exception) -> str:
+    """The client's name for what went wrong, such as `TOPIC_AUTHORIZATION_FAILED`; empty where it has none."""
     if isinstance(error, FutureTimeout):
         return "_TIMED_OUT"
     first: Any = error.args[0] if error.args else None
@@ -193,6 +237,31 @@ def _code_of(error: Exception) -> str:
 def _text_of(error: Exception) -> str:
     first: Any = error.args[0] if error.args else None
     return str(first.str()) if hasattr(first, "str") else str(error) or type(error).__name__
+
+
+_PASSING = (
+    "NOT_LEADER_FOR_PARTITION",
+    "LEADER_NOT_AVAILABLE",
+    "REPLICA_NOT_AVAILABLE",
+    "FENCED_LEADER_EPOCH",
+    "UNKNOWN_LEADER_EPOCH",
+    "OFFSET_NOT_AVAILABLE",
+    "REQUEST_TIMED_OUT",
+    "NETWORK_EXCEPTION",
+    "COORDINATOR_LOAD_IN_PROGRESS",
+    "COORDINATOR_NOT_AVAILABLE",
+    "NOT_COORDINATOR",
+    "_TRANSPORT",
+    "_ALL_BROKERS_DOWN",
+    "_RESOLVE",
+    "_TIMED_OUT",
+)
+
+
+def passes(error: Any) -> bool:
+    """True for an error (a KafkaError) that is over by itself in a moment: a partition that has just been made or has lost its leader,
+    a broker that starts."""
+    return bool(error.retriable()) or error.name() in _PASSING
 
 
 class _Silent:

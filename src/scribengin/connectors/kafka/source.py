@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from scribengin.connectors.kafka.client import SILENT, client, fault, settings
+from scribengin.connectors.kafka.client import SILENT, client, fault, passes, settings
 from scribengin.connectors.kafka.options import SOURCE
 from scribengin.core.errors import SourceError, Unreachable
 from scribengin.formats.messages import PARTS, MessageBlock, MessageDecoder
@@ -134,7 +134,7 @@ class KafkaSource:
                     code="data-loss",
                     node=self._node,
                 )
-            elif not error.retriable() and not _passes(kafka, error):
+            elif not passes(error):
                 raise fault(self._node, self._options["bootstrap"], kafka.KafkaException(error), self._options["timeout"])
         return [message for message in messages if message.error() is None], reached
 
@@ -154,11 +154,6 @@ class KafkaSource:
         if key not in _consumers:
             _consumers[key] = kafka.Consumer(given, logger=SILENT)
         return _consumers[key]
-
-
-def _passes(kafka: Any, error: Any) -> bool:
-    """True for what the client mends by itself: it goes on asking, and the silence has its own limit."""
-    return error.code() in (kafka.KafkaError._TRANSPORT, kafka.KafkaError._ALL_BROKERS_DOWN, kafka.KafkaError._RESOLVE)
 
 
 def _time_ms(timestamp: tuple[int, int]) -> int | None:

@@ -1,0 +1,189 @@
+"""The markers of a sink: for each slot the record of its last commit, in a compacted topic of the sink's own, a slot a partition.
+
+A marker is written in the transaction of the rows that it speaks of. It is read up to the last stable offset, so that one of an open or
+aborted transaction is never seen. What may be concluded from a marker, and when from the lack of one, says `testing.kafka_model`.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from scribengin.connectors.kafka.client import SILENT, Cluster, client, fault, passes, settings
+from scribengin.core.errors import Refused, SinkError, Unreachable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SLOTS = 33
+"""partitions of the topic: slot 0 is the claim, and the chain of Batches that commit as a whole; the others are those of units"""
+OPENING = -1
+"""the number of the marker with which a lineage begins"""
+_FORMAT = 1
+_CONFIG = {
+    "cleanup.policy": "compact",
+    # a slot needs its newest marker only: small segments let brokers drop the others soon
+    "segment.bytes": str(16 * 2**20),
+    "segment.ms": str(3600 * 1000),
+    "min.cleanable.dirty.ratio": "0.1",
+}
+_LOOK_BACK = 8
+_readers: dict[tuple[tuple[str, Any], ...], Any] = {}
+"""settings → this process's consumer: connecting anew for each look costs more than the look"""
+_one_at_a_time = threading.Lock()
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """What a slot's last commit was. `said` is the Receipt of a Batch, or what a unit's task has to report."""
+
+    owner: str
+    flow: str
+    sink: str
+    lineage: str
+    number: int
+    hash: str
+    term: int
+    said: Mapping[str, Any] = field(default_factory=dict)
+
+    def encoded(self) -> bytes:
+        """The record's value."""
+        return msgspec.json.encode({"format": _FORMAT, **asdict(self)})
+
+    def same_place(self, owner: str, lineage: str) -> bool:
+        """True where that lineage of that installation has written it."""
+        return (self.owner, self.lineage) == (owner, lineage)
+
+
+class MarkerTopic:
+    """One sink's markers. Picklable."""
+
+    def __init__(self, node: str, options: Mapping[str, Any], name: str) -> None:
+        self.name = name
+        self._node = node
+        self._options = options
+        self._cluster = Cluster(node, options, "sink")
+
+    def ensure(self) -> None:
+        """Make the topic, or look whether it is as it must be. Raises Refused where it is not."""
+        found = self._cluster.topics([self.name]).get(self.name)
+        if found is None:
+            self._cluster.make_topic(self.name, SLOTS, replication=self._options["replication"], config=_CONFIG)
+            found = self._cluster.topics([self.name]).get(self.name)
+        if found is None:
+            raise SinkError(f'sink "{self._node}": the topic {self.name} of its markers was made, and is not there', node=self._node)
+        if found.partitions < SLOTS:
+            raise self._refused(f"has {found.partitions} partitions; asked are {SLOTS}", "give the sink another: markers: NAME")
+        policy = self._cluster.topic_config(self.name)["cleanup.policy"]
+        if policy != "compact":
+            raise self._refused(
+                f"has cleanup.policy={policy}: brokers would forget how far the flow is",
+                f"set it: kafka-configs --alter --topic {self.name} --add-config cleanup.policy=compact",
+            )
+
+    def delete(self) -> None:
+        """Forget all markers."""
+        self._cluster.delete_topic(self.name)
+
+    def exists(self) -> bool:
+        """True where the topic is there."""
+        return self.name in self._cluster.topics([self.name])
+
+    def newest(self, slot: int) -> Marker | None:
+        """The slot's newest marker that is committed, or None. That there is none may be believed after a fence only.
+
+        Raises Refused for a record that is no marker, Unreachable where no broker answers.
+        """
+        kafka = client()
+        give_up_s = time.monotonic() + max(10.0, 2 * self._timeout_s)
+        with _one_at_a_time:
+            while True:
+                try:
+                    return self._newest(kafka, slot)
+                except kafka.KafkaException as error:
+                    # a partition that has just been made, or has just lost its leader, gets one in a moment
+                    if not passes(error.args[0]) or time.monotonic() > give_up_s:
+                        raise self._fault(error) from error
+                    time.sleep(0.05)
+
+    def _newest(self, kafka: Any, slot: int) -> Marker | None:
+        reader = self._reader(kafka)
+        low, end = reader.get_watermark_offsets(kafka.TopicPartition(self.name, slot), timeout=self._timeout_s, cached=False)
+        back = _LOOK_BACK
+        while True:
+            # behind the marker stand control records, and rows of zombies that were fenced
+            begin = max(low, end - back)
+            if begin >= end:
+                return None
+            last = self._last_between(kafka, reader, slot, begin, end)
+            if last is not None:
+                return self._decoded(slot, last)
+            if begin == low:
+                return None
+            back *= 4
+
+    def _last_between(self, kafka: Any, reader: Any, slot: int, begin: int, end: int) -> Any | None:
+        reader.assign([kafka.TopicPartition(self.name, slot, begin)])
+        last, give_up_s = None, time.monotonic() + max(10.0, 2 * self._timeout_s)
+        try:
+            while True:
+                # one by one: `consume` waits for as many as it is asked for, and this is waited for in every Batch
+                message = reader.poll(0.2)
+                error = None if message is None else message.error()
+                if message is not None and error is None:
+                    last = message
+                elif error is not None and error.code() == kafka.KafkaError._PARTITION_EOF:
+                    if message.offset() >= end:
+                        return last
+                elif error is not None and not passes(error):
+                    raise kafka.KafkaException(error)
+                if time.monotonic() > give_up_s:
+                    raise Unreachable(
+                        f'sink "{self._node}": no broker gives what stands in {self.name}-{slot}',
+                        remedy="check that the partition has a leader",
+                        node=self._node,
+                    )
+        finally:
+            reader.unassign()
+
+    def _decoded(self, slot: int, message: Any) -> Marker:
+        try:
+            body = msgspec.json.decode(message.value() or b"")
+            form = body.pop("format")
+            if form != _FORMAT:
+                raise self._refused(f"holds a marker of format {form} in partition {slot}; known is {_FORMAT}", "update Scribengin")
+            return Marker(**body)
+        except (msgspec.DecodeError, AttributeError, KeyError, TypeError) as error:
+            raise self._refused(
+                f"holds a record that is no marker, in partition {slot} at offset {message.offset()}: somebody else writes there",
+                "find out who, and give the sink a topic of its own: markers: NAME",
+            ) from error
+
+    def _refused(self, what: str, remedy: str) -> Refused:
+        return Refused(f'sink "{self._node}": the topic {self.name} of its markers {what}', remedy=remedy, code="kafka-markers")
+
+    @property
+    def _timeout_s(self) -> float:
+        return float(self._options["timeout"])
+
+    def _fault(self, error: Exception) -> Exception:
+        return fault(self._node, str(self._options["bootstrap"]), error, self._timeout_s, "sink")
+
+    def _reader(self, kafka: Any) -> Any:
+        given = settings(self._options) | {
+            "group.id": "scribengin",  # asked for by the library; nothing is committed under it
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+            "auto.offset.reset": "error",
+            "enable.partition.eof": True,
+            "isolation.level": "read_committed",
+            "fetch.wait.max.ms": 5,
+        }
+        key = tuple(sorted((name, str(value)) for name, value in given.items()))
+        if key not in _readers:
+            _readers[key] = kafka.Consumer(given, logger=SILENT)
+        return _readers[key]

@@ -1,0 +1,303 @@
+"""Rows become messages: topic, partition, key, value, headers, time, a batch of rows at once."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from scribengin.connectors.kafka.partitioner import partitions_of
+from scribengin.core.errors import SinkError
+from scribengin.core.types import Schema
+from scribengin.formats.contract import Bad
+from scribengin.formats.message_values import value_encoder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from scribengin.connectors.kafka.topics import TargetTopic, TopicBook
+
+ID_HEADER = "scribengin"
+"""`flow@version source coordinates`: what a message is made of, the same whenever it is made again"""
+_COLUMN = re.compile(r"\{([^{}]*)\}")
+_MESSAGE_HEAD_BYTES = 128
+"""of a message and of the batch around it, beside key, value and headers; more than there is"""
+_WHOLE = ("TINYINT", "SMALLINT", "INT", "BIGINT")
+
+
+@dataclass(slots=True)
+class Outgoing:
+    """Messages in the order of their rows; all lists are of one length."""
+
+    topics: list[str]
+    partitions: NDArray[np.int32]
+    keys: list[bytes | None]
+    values: list[bytes | None]
+    times_ms: list[int]
+    """0 for the time of writing"""
+    headers: list[list[tuple[str, bytes | None]]] | None
+    _places: list[tuple[str, int]] | None = field(default=None)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def rows(self) -> Iterator[tuple[str, bytes | None, bytes | None, int, int, Any]]:
+        """(topic, value, key, partition, time, headers) of each."""
+        nothing = [None] * len(self)
+        return zip(self.topics, self.values, self.keys, self.partitions.tolist(), self.times_ms, self.headers or nothing, strict=True)
+
+    def last_of_partitions(self) -> set[int]:
+        """The indexes of the first and the last message of each partition of each topic."""
+        codes, _ = self._codes()
+        _, first = np.unique(codes, return_index=True)
+        _, last = np.unique(codes[::-1], return_index=True)
+        return {*first.tolist(), *(len(codes) - 1 - last).tolist()}
+
+    def counts(self) -> dict[tuple[str, int], int]:
+        """(topic, partition) → messages."""
+        codes, names = self._codes()
+        found, sizes = np.unique(codes, return_counts=True)
+        return {(names[code >> 32], code & 0xFFFFFFFF): size for code, size in zip(found.tolist(), sizes.tolist(), strict=True)}
+
+    def _codes(self) -> tuple[NDArray[np.int64], list[str]]:
+        names = list(dict.fromkeys(self.topics))
+        if len(names) == 1:
+            return self.partitions.astype(np.int64), names
+        numbers = {name: number for number, name in enumerate(names)}
+        return np.array([numbers[topic] for topic in self.topics], np.int64) << 32 | self.partitions, names
+
+
+class MessageMaker:
+    """Makes the messages of one sink out of rows of `schema`. `version` is the flow's, for the id header. Raises SinkError for options that
+    do not fit the schema."""
+
+    def __init__(self, node: str, options: Mapping[str, Any], schema: Schema, topics: TopicBook, version: str, unit: int) -> None:
+        self._node = node
+        self._topics = topics
+        self._unit = unit
+        self._template: str = options["topic"]
+        self._named = _COLUMN.findall(self._template)
+        self._key: str | None = options["key"]
+        self._headers: dict[str, str] = dict(options["headers"])
+        self._timestamp: str | None = options["timestamp"]
+        self._id_begin = f"{version} ".encode() if options["record_id"] == "header" else None
+        self.wants_ids = self._id_begin is not None
+        self._check_columns(schema)
+        given = tuple(options["columns"]) or tuple(name for name in schema.names if name not in self._headers.values())
+        if not options["columns"] and options["format"] in ("text", "binary"):
+            given = tuple(name for name in given if name not in (self._key, self._timestamp, *self._named)) or given
+        self._value_columns = list(given)
+        try:
+            self._values = value_encoder(options["format"], Schema(tuple(schema[name] for name in given)), options)
+        except (ValueError, KeyError) as error:
+            raise self._wrong(f"{error}", "name the value's columns: columns: [NAME]") from error
+        self._partition = None if options["partition"] is None else PartitionExpression(node, options["partition"], schema)
+        self._fixed = None if self._named else topics.get(self._template)
+
+    def _check_columns(self, schema: Schema) -> None:
+        asked: list[tuple[str, str, tuple[str, ...]]] = [("topic", name, ("STRING", *_WHOLE)) for name in self._named]
+        asked += [("headers", name, ("STRING", "BINARY", *_WHOLE)) for name in self._headers.values()]
+        if self._key is not None:
+            asked.append(("key", self._key, ("STRING", "BINARY", *_WHOLE)))
+        if self._timestamp is not None:
+            asked.append(("timestamp", self._timestamp, ("TIMESTAMP",)))
+        for option, name, types in asked:
+            if name not in schema:
+                raise self._wrong(
+                    f'{option} names the column "{name}", which the rows do not have; they have {", ".join(schema.names)}', ""
+                )
+            if schema[name].type.name not in types:
+                raise self._wrong(f'{option} names the column "{name}", a {schema[name].type}', f"asked is {' or '.join(types)}")
+
+    def make(self, rows: pa.RecordBatch, ids: Sequence[str] | None) -> tuple[Outgoing, list[Bad]]:
+        """The messages of the rows that can be sent, and what is wrong with the others, by their index."""
+        bad: dict[int, Bad] = {}
+        names = self._topic_names(rows, bad)
+        known = {name: self._find(name) for name in set(names)} if self._fixed is None else {self._template: self._fixed}
+        keys = self._bytes(rows.column(self._key)) if self._key is not None else pa.nulls(rows.num_rows, pa.binary())
+        values = self._values(rows.select(self._value_columns))
+        headers = self._header_lists(rows, ids)
+        partitions = self._partitions(rows, names, known, keys, bad)
+        key_list = keys.to_pylist()
+        self._refuse(names, known, key_list, values, headers, bad)
+        times = [0] * rows.num_rows if self._timestamp is None else _milliseconds(rows.column(self._timestamp))
+        if not bad:
+            return Outgoing(names, partitions, key_list, values, times, headers), []
+        stay = [index for index in range(rows.num_rows) if index not in bad]
+        taken: list[Any] = [[each[index] for index in stay] for each in (names, key_list, values, times)]
+        kept = Outgoing(
+            taken[0], partitions[stay], taken[1], taken[2], taken[3], None if headers is None else [headers[index] for index in stay]
+        )
+        return kept, [bad[index] for index in sorted(bad)]
+
+    # --- topics ---
+
+    def _topic_names(self, rows: pa.RecordBatch, bad: dict[int, Bad]) -> list[str]:
+        if self._fixed is not None:
+            return [self._template] * rows.num_rows
+        parts: list[Any] = []
+        rest = self._template
+        for name in self._named:
+            before, _, rest = rest.partition("{" + name + "}")
+            parts += [before, rows.column(name).cast(pa.string())]
+        names = pc.binary_join_element_wise(*parts, rest, "").to_pylist()
+        for index, name in enumerate(names):
+            if name is None:
+                column = next(each for each in self._named if rows.column(each)[index].as_py() is None)
+                bad[index] = Bad(index, "no-topic", f'the topic is "{self._template}", and "{column}" is null')
+                names[index] = ""
+        return names  # type: ignore[no-any-return]
+
+    def _find(self, name: str) -> TargetTopic | str:
+        """The topic, or why there is none."""
+        if not name:
+            return ""
+        try:
+            return self._topics.find(name) or f'there is no topic "{name}"'
+        except ValueError as error:
+            return str(error)
+
+    # --- partitions ---
+
+    def _partitions(
+        self,
+        rows: pa.RecordBatch,
+        names: list[str],
+        known: Mapping[str, TargetTopic | str],
+        keys: pa.Array,
+        bad: dict[int, Bad],
+    ) -> NDArray[np.int32]:
+        counts = {name: topic.partitions for name, topic in known.items() if not isinstance(topic, str)}
+        width: Any = counts[self._template] if self._fixed is not None else np.array([counts.get(name, 1) for name in names], np.int64)
+        if self._partition is not None:
+            numbers = self._partition(rows)
+            for index, number in enumerate(numbers):
+                most = int(width if self._fixed is not None else width[index])
+                if number is None or not 0 <= number < most:
+                    found = "null" if number is None else str(number)
+                    bad.setdefault(index, Bad(index, "no-partition", f"`partition` gives {found}; the topic has {most}, from 0"))
+                    numbers[index] = 0
+            return np.array(numbers, np.int32)
+        # rows without a key stay together, in their order: a partition for each unit
+        alone = np.full(rows.num_rows, self._unit % width, np.int32) if self._fixed is not None else (self._unit % width).astype(np.int32)
+        if self._key is None:
+            return alone
+        if self._fixed is not None:
+            hashed = partitions_of(keys, int(width))
+        else:
+            hashed = np.zeros(rows.num_rows, np.int32)
+            for count in set(counts.values()):
+                hashed = np.where(width == count, partitions_of(keys, count), hashed)
+        return hashed if not keys.null_count else np.where(keys.is_valid().to_numpy(zero_copy_only=False), hashed, alone).astype(np.int32)
+
+    # --- keys, headers, sizes ---
+
+    def _bytes(self, column: pa.Array) -> pa.Array:
+        if pa.types.is_integer(column.type):
+            column = column.cast(pa.string())
+        return column.cast(pa.binary())
+
+    def _header_lists(self, rows: pa.RecordBatch, ids: Sequence[str] | None) -> list[list[tuple[str, bytes | None]]] | None:
+        if self._id_begin is not None:
+            assert ids is not None
+            begin = self._id_begin
+            lists: list[list[tuple[str, bytes | None]]] = [[(ID_HEADER, begin + id_.encode())] for id_ in ids]
+        elif self._headers:
+            lists = [[] for _ in range(rows.num_rows)]
+        else:
+            return None
+        for header, column in self._headers.items():
+            for each, value in zip(lists, self._bytes(rows.column(column)).to_pylist(), strict=True):
+                each.append((header, value))
+        return lists
+
+    def _refuse(
+        self,
+        names: list[str],
+        known: Mapping[str, TargetTopic | str],
+        keys: list[bytes | None],
+        values: list[bytes | None],
+        headers: list[list[tuple[str, bytes | None]]] | None,
+        bad: dict[int, Bad],
+    ) -> None:
+        """Messages that brokers would refuse."""
+        missing = {name for name, topic in known.items() if isinstance(topic, str) and topic}
+        compacted = {name for name, topic in known.items() if not isinstance(topic, str) and topic.compacted}
+        limits = {name: topic.max_bytes for name, topic in known.items() if not isinstance(topic, str)}
+        least = min(limits.values(), default=0)
+        for index in range(len(values)) if missing else ():
+            if names[index] in missing:
+                bad.setdefault(index, Bad(index, "no-topic", str(known[names[index]])))
+        for index, key in enumerate(keys) if compacted else ():
+            if key is None and names[index] in compacted:
+                message = f"the topic {names[index]} is compacted, and the message has no key"
+                bad.setdefault(index, Bad(index, "no-key", message))
+        # no message can be too large where all of them together are not
+        if max(map(len, filter(None, values)), default=0) + max(map(len, filter(None, keys)), default=0) + 65536 * bool(headers) < least:
+            return
+        for index, value in enumerate(values):
+            of_headers = sum(len(name) + len(text or b"") + 8 for name, text in headers[index]) if headers else 0
+            size = len(value or b"") + len(keys[index] or b"") + of_headers + _MESSAGE_HEAD_BYTES
+            if index not in bad and size > limits[names[index]]:
+                message = f"the message has {size:,} bytes; the topic {names[index]} takes {limits[names[index]]:,}"
+                bad[index] = Bad(index, "too-large", message)
+
+    def _wrong(self, what: str, remedy: str) -> SinkError:
+        return SinkError(f'sink "{self._node}": {what}', remedy=remedy, code="kafka-columns", node=self._node)
+
+
+class PartitionExpression:
+    """`partition:` over rows, by DuckDB. Raises SinkError for what is no expression of whole numbers over the columns."""
+
+    def __init__(self, node: str, text: str, schema: Schema) -> None:
+        import duckdb
+        import sqlglot
+
+        from scribengin.core.types import arrow_schema
+
+        self._node, self._text = node, text
+        try:
+            self._sql = sqlglot.transpile(text, read="spark", write="duckdb")[0]
+        except sqlglot.errors.SqlglotError as error:
+            raise self._wrong(str(error).splitlines()[0]) from error
+        self._database = duckdb.connect(config={"threads": 1})
+        try:
+            found = self._run(pa.RecordBatch.from_pylist([], arrow_schema(schema)))
+        except duckdb.Error as error:
+            raise self._wrong(str(error).splitlines()[0]) from error
+        if not pa.types.is_integer(found.type):
+            raise self._wrong(f"gives {found.type}, no whole number")
+
+    def __call__(self, rows: pa.RecordBatch) -> list[int | None]:
+        """The number for each row; None for null, and where it cannot be computed all fail. Raises SinkError."""
+        import duckdb
+
+        try:
+            numbers: list[int | None] = self._run(rows).to_pylist()
+        except duckdb.Error as error:
+            raise self._wrong(str(error).splitlines()[0]) from error
+        return numbers
+
+    def _run(self, rows: pa.RecordBatch) -> Any:
+        relation = self._database.from_arrow(pa.Table.from_batches([rows]))
+        return relation.project(f"{self._sql} AS number").to_arrow_table().column("number")
+
+    def _wrong(self, what: str) -> SinkError:
+        return SinkError(
+            f'sink "{self._node}": `partition: {self._text}`: {what}',
+            remedy="write an expression over the columns that gives a whole number, such as: id % 4",
+            code="kafka-partition",
+            node=self._node,
+        )
+
+
+def _milliseconds(column: pa.Array) -> list[int]:
+    """Since 1970; 0 (the time of writing) for null."""
+    micros = column.cast(pa.timestamp("us", tz=column.type.tz)).cast(pa.int64())
+    return [0 if value is None else max(0, value // 1000) for value in micros.to_pylist()]

@@ -1,0 +1,241 @@
+"""The Kafka sink: the messages of a decided Batch and the marker that says so, in one transaction.
+
+`testing.kafka_model` is the protocol, with what it rests on. Here the unit is a whole Batch: its tasks stage messages, the decision says
+which count, and the driver sends those. So it holds for every flow, whatever shuffles and random steps stand before the sink.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from scribengin.connectors.kafka.markers import OPENING, Marker, MarkerTopic
+from scribengin.connectors.kafka.options import SINK
+from scribengin.connectors.kafka.outgoing import MessageMaker
+from scribengin.connectors.kafka.sink_audit import TopicsAudit
+from scribengin.connectors.kafka.sink_stream import StagedMessages, staged_messages
+from scribengin.connectors.kafka.topics import TopicBook
+from scribengin.connectors.kafka.transaction import Superseded, Transaction
+from scribengin.core import faults
+from scribengin.core.errors import FencedError, Refused, StateError
+from scribengin.core.numbered_log import NumberedLog
+from scribengin.core.storage import names_in, remove_tree
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from pathlib import Path
+
+    from scribengin.connectors.contract import BatchId, Decided, Place, Published
+    from scribengin.core.types import Schema
+
+_WHOLE = 0
+"""the slot of Batches that commit as a whole, and of the claim"""
+
+
+class KafkaSink:
+    """One `type: kafka` sink. Executors get a pickled copy, from which they take streams."""
+
+    exactly_once = True
+
+    def __init__(self, place: Place) -> None:
+        self.node = place.node
+        self._options = SINK.filled(place.options)
+        self._flow = place.flow
+        self._version = place.version
+        self._work = place.work
+        self._topics = TopicBook(self.node, self._options)
+        self._markers = MarkerTopic(self.node, self._options, self._options["markers"] or f"scribengin-{place.flow}-{self.node}-markers")
+        self._owner = ""
+        self._lineage = ""
+        self._behind: dict[str, int] = {}
+
+    # --- the claim ---
+
+    def prepare(self, *, owner: str, lineage: str, adopt: bool = False) -> None:
+        """Claim the sink's markers; see the contract. Looks at the topic too, so that a missing one is told at the start."""
+        if "{" not in self._options["topic"]:
+            self._topics.get(self._options["topic"])
+        self._markers.ensure()
+        self._owner, self._lineage = owner, lineage
+        newest = self._markers.newest(_WHOLE)
+        self._check_known(newest, lineage)
+        if newest is None or (adopt and not newest.same_place(owner, lineage)):
+            newest = self._open(owner, lineage, adopt=adopt)
+        if not newest.same_place(owner, lineage) or newest.sink != self.node:
+            raise self._foreign(newest)
+        self._behind = {str(_WHOLE): newest.number}
+
+    def _check_known(self, newest: Marker | None, lineage: str) -> None:
+        """Raise StateError where the markers are older than what is known here to be published."""
+        known, topic = self._published(lineage).newest(), self._markers.name
+        if known is not None and (newest is None or (newest.lineage == lineage and newest.number < known)):
+            found = "no marker" if newest is None else f"batch {newest.number}"
+            raise StateError(
+                f'sink "{self.node}": batch {known} is published, and the newest in {topic} is {found}: the topic was made anew',
+                remedy="restore it; or begin anew: scribengin reset FLOW, with other topics (topic, markers)",
+            )
+
+    def _open(self, owner: str, lineage: str, *, adopt: bool) -> Marker:
+        """Begin the lineage, unless another one is found after the fence; returns the marker that stands there then."""
+        mine = Marker(owner, self._flow, self.node, lineage, OPENING, "", 0)
+        with _Ended(self._transaction(_WHOLE)) as transaction:
+            transaction.fence()
+            newest = self._markers.newest(_WHOLE)
+            if newest is not None and not adopt:
+                return newest
+            transaction.commit(self._markers.name, _WHOLE, mine)
+        return mine
+
+    def behind(self) -> Mapping[str, Any]:
+        """The number of the last Batch that was published as a whole."""
+        return dict(self._behind)
+
+    # --- a Batch ---
+
+    def stream(self, batch: BatchId, unit: int, attempt: str, schema: Schema) -> StagedMessages:
+        """A stream for one unit; it makes no file before its first row."""
+        maker = MessageMaker(self.node, self._options, schema, self._topics, f"{self._flow}@{self._version[:8]}", unit)
+        return StagedMessages(self.node, unit, attempt, self._staged(batch.lineage) / f"{batch.number:010d}", maker)
+
+    def publish(self, decided: Decided) -> None:
+        """Fence, look at the marker, send, commit. Raises FencedError or StateError where another commit stands there."""
+        batch = decided.batch
+        if batch.lineage != self._lineage:
+            raise FencedError(f'sink "{self.node}" refuses batch {batch.number} of lineage {batch.lineage}: this one is {self._lineage}')
+        with _Ended(self._transaction(_WHOLE)) as transaction:
+            try:
+                transaction.fence()
+                newest = self._continues(decided, self._markers.newest(_WHOLE))
+                if newest.number != batch.number:
+                    faults.reached("publish.record.before")
+                    newest = self._send(decided, transaction)
+                    faults.reached("publish.record.after")
+            except Superseded as error:
+                raise FencedError(
+                    f'sink "{self.node}" cannot publish batch {batch.number}: another driver has begun to write ({error})',
+                    remedy="stop this driver; the other one goes on",
+                ) from error
+        log = self._published(batch.lineage)
+        log.put(batch.number, {"hash": newest.hash, **newest.said})
+        if log.wants_folding(batch.number):
+            log.fold(_summarize)
+        self._behind[str(_WHOLE)] = batch.number
+        remove_tree(self._staged(batch.lineage) / f"{batch.number:010d}")
+
+    def _send(self, decided: Decided, transaction: Transaction) -> Marker:
+        batch = decided.batch
+        folder = self._staged(batch.lineage) / f"{batch.number:010d}"
+        for receipt in decided.receipts:
+            for segment in receipt.segments:
+                for messages in staged_messages(folder, segment):
+                    transaction.send(messages)
+        said = {"rows": sum(receipt.rows for receipt in decided.receipts), "messages": transaction.flush()}
+        marker = Marker(self._owner, batch.flow, self.node, batch.lineage, batch.number, decided.input_hash, batch.term, said)
+        transaction.commit(self._markers.name, _WHOLE, marker)
+        return marker
+
+    def _continues(self, decided: Decided, newest: Marker | None) -> Marker:
+        """The marker, where it is the Batch's own, or that of the one before it. Raises FencedError or StateError."""
+        batch, after = decided.batch, decided.behind[str(_WHOLE)]
+        if newest is None:
+            raise StateError(
+                f'sink "{self.node}" refuses batch {batch.number}: {self._markers.name} holds no marker any more',
+                remedy="restore it; or begin anew: scribengin reset FLOW, with other topics (topic, markers)",
+            )
+        if not newest.same_place(self._owner, batch.lineage):
+            raise FencedError(
+                f'sink "{self.node}" refuses batch {batch.number}: {_whose(newest)} has written the newest marker ({self._markers.name})',
+                remedy="stop this driver; another writes there now",
+            )
+        own = newest.number == batch.number and newest.hash == decided.input_hash
+        if own or (newest.number == after and newest.term <= batch.term):
+            return newest
+        found = f"batch {newest.number} under term {newest.term}"
+        if newest.number == batch.number:
+            found = f"batch {newest.number}, decided over other input,"
+        kind = StateError if newest.number < after else FencedError
+        raise kind(
+            f'sink "{self.node}" refuses batch {batch.number} under term {batch.term}: {found} is the newest there; '
+            f"expected is batch {after} ({self._markers.name})",
+            remedy="another driver writes here, or the state folder or the topic of markers was restored; stop this one",
+        )
+
+    # --- afterwards ---
+
+    def recover(self, decided: Decided | None, *, lineage: str, before: int) -> None:
+        """Publish the newest decision, then delete what tasks of decided Batches left behind."""
+        if decided is not None:
+            self.publish(decided)
+        staged = self._staged(lineage)
+        for name in names_in(staged):
+            if name.isdigit() and int(name) < before:
+                remove_tree(staged / name)
+
+    def audit(self, *, lineage: str, decided: Iterable[Decided]) -> Iterator[Published]:
+        """Count the messages again; see `sink_audit`."""
+        logs = {name: self._published(name) for name in names_in(self._folder)}
+        flow = f"{self._flow}@" if self._options["record_id"] == "header" else None
+        return TopicsAudit(self.node, self._options, flow, logs).run(lineage, decided)
+
+    def clear(self, *, owner: str, flow: str, dry_run: bool = False) -> int:
+        """Messages cannot be taken back. Forgets the claim, so that the flow may begin anew; raises Refused where it is another's."""
+        if not self._markers.exists():
+            return 0
+        newest = self._markers.newest(_WHOLE)
+        if newest is None:
+            return 0
+        if (newest.owner, newest.flow, newest.sink) != (owner, flow, self.node):
+            raise self._foreign(newest)
+        if not dry_run:
+            self._markers.delete()
+        return 0
+
+    # --- pieces ---
+
+    def _transaction(self, slot: int) -> Transaction:
+        fixed = "{" not in self._options["topic"] and self._topics.find(self._options["topic"])
+        sizes = {"max_bytes": fixed.max_bytes} if fixed else {}
+        return Transaction(self.node, self._options, f"{self._markers.name}-{slot}", **sizes)
+
+    @property
+    def _folder(self) -> Path:
+        assert self._work is not None, "opened without the state folder, a sink can neither write nor tell what it has written"
+        return self._work
+
+    def _staged(self, lineage: str) -> Path:
+        return self._folder / lineage / "staged"
+
+    def _published(self, lineage: str) -> NumberedLog:
+        """Where each Batch's messages stand: the topic of markers keeps the newest only."""
+        return NumberedLog(self._folder / lineage / "published", "publication")
+
+    def _foreign(self, newest: Marker) -> Refused:
+        return Refused(
+            f'sink "{self.node}": {self._markers.name} holds markers of {_whose(newest)}',
+            remedy="begin anew with other topics (topic, markers); or add to what is there, doubled where it is read again: "
+            "run --append-new-lineage",
+            code="output-foreign",
+        )
+
+
+class _Ended:
+    """A transaction that is aborted where it was not committed."""
+
+    def __init__(self, transaction: Transaction) -> None:
+        self._transaction = transaction
+
+    def __enter__(self) -> Transaction:
+        return self._transaction
+
+    def __exit__(self, *_: object) -> None:
+        self._transaction.abort()
+
+
+def _summarize(summary: Any | None, records: Iterable[Any]) -> dict[str, int]:
+    so_far = summary or {"batches": 0, "rows": 0}
+    for record in records:
+        so_far = {"batches": so_far["batches"] + 1, "rows": so_far["rows"] + record["rows"]}
+    return so_far
+
+
+def _whose(marker: Marker) -> str:
+    return f'the flow "{marker.flow}" (sink "{marker.sink}", lineage {marker.lineage})'

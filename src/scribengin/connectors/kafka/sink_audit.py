@@ -1,0 +1,156 @@
+"""Reading a Kafka sink's topics again: every message that was committed still there, and no other that says it is the flow's."""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_right
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from scribengin.connectors.contract import Published
+from scribengin.connectors.kafka.client import SILENT, client, fault, passes, settings
+from scribengin.connectors.kafka.outgoing import ID_HEADER
+from scribengin.core.errors import Unreachable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from scribengin.connectors.contract import Decided
+    from scribengin.core.numbered_log import NumberedLog
+
+_SHOWN = 5
+
+
+@dataclass(slots=True)
+class _Range:
+    """Where messages of one Batch stand in one partition, and how many are found there; others' may stand between them."""
+
+    lineage: str
+    number: int
+    first: int
+    last: int
+    rows: int
+    found: int = 0
+    gone: int = 0
+    """offsets that retention has deleted, at the begin of the range"""
+
+
+@dataclass(slots=True)
+class TopicsAudit:
+    """`flow` is what the id header begins with; None where the sink writes none: then every message in a range counts."""
+
+    node: str
+    options: Mapping[str, Any]
+    flow: str | None
+    logs: Mapping[str, NumberedLog]
+    """lineage → what it has published, Batch by Batch"""
+    _ranges: dict[tuple[str, int], list[_Range]] = field(default_factory=lambda: defaultdict(list))
+    _strays: list[str] = field(default_factory=list)
+
+    def run(self, lineage: str, decided: Iterable[Decided]) -> Iterator[Published]:
+        """A Published per decided Batch, in order; then one with number -1 where messages of the flow stand that no Batch has written."""
+        published: dict[int, str] = {}
+        for name, log in self.logs.items():
+            for number, body in log.since():
+                published |= {number: body["hash"]} if name == lineage else {}
+                for each in body["messages"]:
+                    place = (each["topic"], each["partition"])
+                    self._ranges[place].append(_Range(name, number, each["first"], each["last"], each["rows"]))
+        for place, ranges in self._ranges.items():
+            ranges.sort(key=lambda each: each.first)
+            self._scan(*place, ranges)
+        of_batch: dict[int, list[tuple[str, int, _Range]]] = defaultdict(list)
+        for (topic, partition), ranges in self._ranges.items():
+            for each in ranges:
+                if each.lineage == lineage:
+                    of_batch[each.number].append((topic, partition, each))
+        for one in decided:
+            yield _compare(one, published.get(one.batch.number), of_batch[one.batch.number])
+        if self._strays:
+            more = f" and {len(self._strays) - _SHOWN} more" if len(self._strays) > _SHOWN else ""
+            yield Published(-1, 0, (f"no batch has written {', '.join(self._strays[:_SHOWN])}{more}",))
+
+    def _scan(self, topic: str, partition: int, ranges: list[_Range]) -> None:
+        """Count the messages of each range."""
+        kafka = client()
+        consumer = kafka.Consumer(settings(self.options) | _READING, logger=SILENT)
+        try:
+            place = kafka.TopicPartition(topic, partition)
+            low, end = consumer.get_watermark_offsets(place, timeout=self._timeout_s, cached=False)
+            for each in ranges:
+                each.gone = max(0, min(low, each.last + 1) - each.first)
+            begin = max(low, ranges[0].first)
+            if begin < end:
+                consumer.assign([kafka.TopicPartition(topic, partition, begin)])
+                self._count(kafka, consumer, (topic, partition), end, ranges)
+        except kafka.KafkaException as error:
+            raise fault(self.node, str(self.options["bootstrap"]), error, self._timeout_s, "sink") from error
+        finally:
+            consumer.close()
+
+    def _count(self, kafka: Any, consumer: Any, place: tuple[str, int], end: int, ranges: list[_Range]) -> None:
+        firsts = [each.first for each in ranges]
+        heard_s = time.monotonic()
+        while True:
+            messages = consumer.consume(1024, timeout=0.2)
+            if messages:
+                heard_s = time.monotonic()
+            elif time.monotonic() - heard_s > max(30.0, 2 * self._timeout_s):
+                raise Unreachable(
+                    f'sink "{self.node}": no broker has given anything of {place[0]}-{place[1]} for a while',
+                    remedy="check that its leader runs",
+                    node=self.node,
+                )
+            for message in messages:
+                error = message.error()
+                if error is None:
+                    self._see(message, place, ranges[max(0, bisect_right(firsts, message.offset()) - 1)])
+                elif error.code() == kafka.KafkaError._PARTITION_EOF:
+                    if message.offset() >= end:
+                        return
+                elif not passes(error):
+                    raise kafka.KafkaException(error)
+
+    def _see(self, message: Any, place: tuple[str, int], range_: _Range) -> None:
+        inside = range_.first <= message.offset() <= range_.last
+        if self.flow is None:
+            range_.found += inside
+            return
+        ours = any(name == ID_HEADER and value.startswith(self.flow.encode()) for name, value in message.headers() or ())
+        if ours and inside:
+            range_.found += 1
+        elif ours:
+            self._strays.append(f"{place[0]}-{place[1]} offset {message.offset()}")
+
+    @property
+    def _timeout_s(self) -> float:
+        return float(self.options["timeout"])
+
+
+_READING = {
+    "group.id": "scribengin",  # asked for by the library; nothing is committed under it
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "auto.offset.reset": "error",
+    "enable.partition.eof": True,
+    "isolation.level": "read_committed",
+}
+
+
+def _compare(decided: Decided, hash_: str | None, ranges: list[tuple[str, int, _Range]]) -> Published:
+    number, rows = decided.batch.number, sum(receipt.rows for receipt in decided.receipts)
+    if hash_ is None:
+        return Published(number, 0, (f"batch {number} is decided, but not published; the next run of the flow publishes it",))
+    if hash_ != decided.input_hash or rows != sum(each.rows for _, _, each in ranges):
+        return Published(number, 0, (f"batch {number} was published otherwise than it was decided",))
+    wrong = []
+    found = 0
+    for topic, partition, each in ranges:
+        # what retention took was there: nobody can count it any more
+        there = each.rows if each.gone else min(each.found, each.rows)
+        found += there
+        if there < each.rows:
+            where = f"{topic}-{partition}[{each.first}:{each.last + 1}]"
+            wrong.append(f"batch {number}: {each.rows - there} of its {each.rows} messages are missing in {where}")
+    return Published(number, found, tuple(wrong))

@@ -1,0 +1,132 @@
+"""One unit's messages, staged: a file of Arrow batches in the sink's own folder, from which the driver sends what was decided."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from scribengin.connectors.contract import Receipt
+from scribengin.connectors.kafka.outgoing import Outgoing
+from scribengin.core import faults
+from scribengin.core.errors import StateError
+from scribengin.core.storage import SummedFile, explained, make_folder, sync_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from scribengin.connectors.kafka.outgoing import MessageMaker
+    from scribengin.formats.contract import Bad
+
+_HEADERS = pa.list_(pa.struct([pa.field("name", pa.string()), pa.field("value", pa.binary())]))
+_SCHEMA = pa.schema(
+    [
+        pa.field("topic", pa.dictionary(pa.int32(), pa.string())),
+        pa.field("partition", pa.int32()),
+        pa.field("key", pa.binary()),
+        pa.field("value", pa.binary()),
+        pa.field("time_ms", pa.int64()),
+        pa.field("headers", _HEADERS),
+    ]
+)
+
+
+class StagedMessages:
+    """See the contract's SinkStream. The file is made at the first row."""
+
+    def __init__(self, sink: str, unit: int, attempt: str, folder: Path, maker: MessageMaker) -> None:
+        self.wants_ids = maker.wants_ids
+        self._sink = sink
+        self._unit = unit
+        self._path = folder / f"{unit:05d}-{attempt}"
+        self._maker = maker
+        self._file: SummedFile | None = None
+        self._writer: Any = None
+        self._rows = 0
+
+    def write(self, batch: pa.RecordBatch, ids: Sequence[str] | None = None) -> Sequence[Bad]:
+        """Stage the rows' messages."""
+        messages, bad = self._maker.make(batch, ids)
+        with explained(f'sink "{self._sink}" cannot stage in {self._path.parent}; nothing of the batch is visible, it is run again'):
+            if len(messages):
+                self._begun().write_batch(_as_arrow(messages))
+                self._rows += len(messages)
+            faults.reached("stage.mid_write")
+        return bad
+
+    def close(self) -> Receipt:
+        """Make the messages durable."""
+        if self._file is None:
+            return Receipt(self._sink, self._unit, 0, 0)
+        with explained(f'sink "{self._sink}" cannot stage in {self._path.parent}; nothing of the batch is visible, it is run again'):
+            self._writer.close()
+            self._file.sync()
+            self._file.close()
+            sync_folder(self._path.parent)
+        segment = {"staged": self._path.name, "rows": self._rows, "bytes": self._file.size, "crc": self._file.crc}
+        return Receipt(self._sink, self._unit, self._rows, self._file.size, (segment,))
+
+    def abort(self) -> None:
+        """Remove what was staged."""
+        if self._file is not None:
+            with suppress(OSError):
+                self._file.close()
+        with suppress(OSError):
+            self._path.unlink(missing_ok=True)
+            self._path.parent.rmdir()
+
+    def _begun(self) -> Any:
+        if self._file is None:
+            make_folder(self._path.parent)
+            self._file = SummedFile(self._path)
+            self._writer = pa.ipc.new_stream(self._file, _SCHEMA, options=pa.ipc.IpcWriteOptions(emit_dictionary_deltas=True))
+        return self._writer
+
+
+def staged_messages(folder: Path, segment: Mapping[str, Any]) -> Iterator[Outgoing]:
+    """The messages of a staged segment, a batch at a time. Raises StateError where the file is not what the receipt says."""
+    path = folder / segment["staged"]
+    try:
+        size = path.stat().st_size
+    except FileNotFoundError:
+        size = -1
+    if size != segment["bytes"]:
+        found = "is missing" if size < 0 else f"has {size:,} bytes"
+        raise StateError(
+            f"{path} {found}; the decision names it with {segment['bytes']:,} bytes",
+            remedy="restore the state folder as a whole; its parts belong together",
+        )
+    with pa.memory_map(str(path)) as file, pa.ipc.open_stream(file) as reader:
+        for batch in reader:
+            yield _from_arrow(batch)
+
+
+def _as_arrow(messages: Outgoing) -> pa.RecordBatch:
+    headers = None if messages.headers is None else [[{"name": n, "value": v} for n, v in each] for each in messages.headers]
+    arrays = [
+        pa.array(messages.topics, pa.string()).dictionary_encode(),
+        pa.array(messages.partitions, pa.int32()),
+        pa.array(messages.keys, pa.binary()),
+        pa.array(messages.values, pa.binary()),
+        pa.array(messages.times_ms, pa.int64()),
+        pa.nulls(len(messages), _HEADERS) if headers is None else pa.array(headers, _HEADERS),
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA)
+
+
+def _from_arrow(batch: pa.RecordBatch) -> Outgoing:
+    topics, partitions, keys, values, times, headers = batch.columns
+    lists = None
+    if headers.null_count < batch.num_rows:
+        lists = [[(each["name"], each["value"]) for each in listed] for listed in headers.to_pylist()]
+    return Outgoing(
+        topics.cast(pa.string()).to_pylist(),
+        partitions.to_numpy(zero_copy_only=False).astype(np.int32),
+        keys.to_pylist(),
+        values.to_pylist(),
+        times.to_pylist(),
+        lists,
+    )

@@ -1,0 +1,78 @@
+"""The topics that a sink writes to, as it must know them: how many partitions, how large a message may be, whether a key is needed."""
+
+from __future__ import annotations
+
+import re
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from scribengin.connectors.kafka.client import Cluster
+from scribengin.core.errors import SinkError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_FRESH_S = 30.0
+"""how long what is known of a topic is believed: a topic may be widened at any time"""
+_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+_known: dict[tuple[str, str], tuple[float, TargetTopic | None]] = {}
+"""(brokers, topic) → when it was asked, and the answer, in this process"""
+
+
+@dataclass(frozen=True, slots=True)
+class TargetTopic:
+    """One topic. `max_bytes` is the largest batch of messages that brokers take, hence the largest message."""
+
+    name: str
+    id: str
+    partitions: int
+    max_bytes: int
+    compacted: bool
+    """messages without a key are refused by its brokers"""
+
+
+class TopicBook:
+    """Looks topics up, and makes those that are missing where the sink says so. Picklable; asks from whichever process it is in."""
+
+    def __init__(self, node: str, options: Mapping[str, Any]) -> None:
+        self._node = node
+        self._options = options
+        self._cluster = Cluster(node, options, "sink")
+
+    def find(self, name: str) -> TargetTopic | None:
+        """The topic, made if need be; None where it is not there. Raises SinkError or Unreachable; ValueError for no topic's name."""
+        if not _NAME.fullmatch(name) or name in (".", ".."):
+            raise ValueError(f'"{name}" is no name of a topic: letters, digits, ".", "_", "-", at most 249')
+        key = (str(self._options["bootstrap"]), name)
+        asked_s, topic = _known.get(key, (-_FRESH_S, None))
+        if topic is None or time.monotonic() - asked_s > _FRESH_S:
+            topic = self._ask(name)
+            if topic is None and self._options["missing_topic"] == "make":
+                self._cluster.make_topic(name, self._options["partitions"], replication=self._options["replication"])
+                topic = self._ask(name)
+            _known[key] = (time.monotonic(), topic)
+        return topic
+
+    def get(self, name: str) -> TargetTopic:
+        """The topic that the sink cannot do without. Raises SinkError where it is missing."""
+        try:
+            topic = self.find(name)
+        except ValueError as error:
+            raise SinkError(f'sink "{self._node}": {error}', remedy="change `topic`", code="kafka-topic", node=self._node) from error
+        if topic is None:
+            raise SinkError(
+                f'sink "{self._node}": there is no topic "{name}" at {self._options["bootstrap"]}',
+                remedy="make it, or let the flow make it: missing_topic: make",
+                code="kafka-topic",
+                node=self._node,
+            )
+        return topic
+
+    def _ask(self, name: str) -> TargetTopic | None:
+        found = self._cluster.topics([name]).get(name)
+        if found is None:
+            return None
+        config = self._cluster.topic_config(name)
+        return TargetTopic(name, found.id, found.partitions, int(config["max.message.bytes"]), "compact" in config["cleanup.policy"])

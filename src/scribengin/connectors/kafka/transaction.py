@@ -1,0 +1,204 @@
+"""One transaction of one new producer: fence, messages, marker, commit. The order of things, and what may be concluded from a failure,
+is the protocol's (`testing.kafka_model`)."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from scribengin.connectors.kafka.client import SILENT, client, code_of, fault, settings
+from scribengin.core import faults
+from scribengin.core.errors import ScribenginError, SinkError, Unreachable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from scribengin.connectors.kafka.markers import Marker
+    from scribengin.connectors.kafka.outgoing import Outgoing
+
+_FENCED = ("_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "INVALID_PRODUCER_ID_MAPPING")
+_TOO_LARGE = ("MSG_SIZE_TOO_LARGE", "RECORD_LIST_TOO_LARGE")
+_QUEUE = 200_000
+_QUEUE_KIB = 64 * 1024
+_BATCH_BYTES = 1_000_000
+_BATCH_HEAD_BYTES = 512
+"""of a batch, beside its messages: room to spare"""
+
+_AT_ONCE = {"enable.sparse.connections": False}
+"""librdkafka connects when it is asked to, once in 50 ms, and looks for the coordinator of transactions every 500 ms: a fence takes 60 ms,
+now and then 510. With all brokers connected from the start it takes 10. Where a cluster has very many, `config` can say otherwise."""
+
+
+class Superseded(Exception):
+    """A newer producer has the same transactional.id: whatever this one still sends is refused."""
+
+
+class Transaction:
+    """`transactional_id` names the unit, and nothing else of it. Raises Superseded wherever a newer one has begun, Unreachable for what a
+    later try may mend, SinkError for the rest."""
+
+    def __init__(self, node: str, options: Mapping[str, Any], transactional_id: str, *, max_bytes: int = _BATCH_BYTES) -> None:
+        self._kafka = client()
+        self._node = node
+        self._options = options
+        self._id = transactional_id
+        self._timeout_s = float(options["timeout"])
+        self._transaction_s = float(options["transaction_timeout"])
+        self._open = False
+        self._told: Any = None
+        self._failed: Any = None
+        self._ends: dict[tuple[str, int], list[int]] = {}
+        self._rows: dict[tuple[str, int], int] = {}
+        own = {
+            "transactional.id": transactional_id,
+            "transaction.timeout.ms": round(self._transaction_s * 1000),
+            "linger.ms": round(options["linger"] * 1000),
+            "compression.type": options["compression"],
+            "queue.buffering.max.messages": _QUEUE,
+            "queue.buffering.max.kbytes": _QUEUE_KIB,
+            "message.max.bytes": max(max_bytes, 1000),
+            "batch.size": max(min(max_bytes - _BATCH_HEAD_BYTES, _BATCH_BYTES), 1),
+            "retry.backoff.ms": 20,
+            "error_cb": self._hear,
+        }
+        self._producer = self._kafka.Producer(_AT_ONCE | settings(options) | own, logger=SILENT)
+
+    def fence(self) -> None:
+        """From here on every older producer of the id is refused; what it had committed is complete, what it had open is aborted."""
+        faults.reached("fence.before")
+        self._until(self._producer.init_transactions, max(4 * self._timeout_s, 20.0))
+        faults.reached("fence.after")
+
+    def send(self, messages: Outgoing) -> None:
+        """Hand messages to the client, which sends them by itself."""
+        if not self._open:
+            self._producer.begin_transaction()
+            self._open = True
+        self._send(messages)
+
+    def _send(self, messages: Outgoing) -> None:
+        produce: Callable[..., None] = self._producer.produce
+        tells = messages.last_of_partitions()
+        for index, (topic, value, key, partition, time_ms, headers) in enumerate(messages.rows()):
+            tell = self._delivered if index in tells else None
+            try:
+                produce(topic, value, key, partition, tell, None, time_ms, headers)
+            except BufferError:
+                self._make_room(topic, value, key, partition, tell, None, time_ms, headers)
+            except self._kafka.KafkaException as error:
+                raise self._explained(error) from error
+        for place, rows in messages.counts().items():
+            self._rows[place] = self._rows.get(place, 0) + rows
+        self._producer.poll(0)
+        self._check()
+        faults.reached("transaction.sent")
+
+    def _make_room(self, *message: Any) -> None:
+        """The client's queue is full: wait until brokers have taken some."""
+        give_up_s = time.monotonic() + self._transaction_s
+        while time.monotonic() < give_up_s:
+            self._producer.poll(0.05)
+            self._check()
+            try:
+                self._producer.produce(*message)
+                return
+            except BufferError:
+                continue
+            except self._kafka.KafkaException as error:
+                raise self._explained(error) from error
+        raise self._slow("take messages")
+
+    def flush(self) -> list[dict[str, Any]]:
+        """Wait until brokers have acknowledged all; where the messages stand: topic, partition, first and last offset, rows.
+
+        The first offset is at most that of the first message: other writers' messages may stand between.
+        """
+        give_up_s = time.monotonic() + self._transaction_s
+        while self._producer.flush(0.5):
+            self._check()
+            if time.monotonic() > give_up_s:
+                raise self._slow("acknowledge messages")
+        self._check()
+        return [
+            {"topic": topic, "partition": partition, "first": min(ends), "last": max(ends), "rows": self._rows[topic, partition]}
+            for (topic, partition), ends in sorted(self._ends.items())
+        ]
+
+    def commit(self, topic: str, slot: int, marker: Marker) -> None:
+        """Write the marker, and commit it with the messages.
+
+        An error after which nobody knows how it ended is Unreachable like others: the next fence and a look at the marker tell.
+        """
+        if not self._open:
+            self._producer.begin_transaction()
+            self._open = True
+        try:
+            self._producer.produce(topic, marker.encoded(), f"{slot}".encode(), slot)
+        except self._kafka.KafkaException as error:
+            raise self._explained(error) from error
+        faults.reached("transaction.commit.before")
+        self._until(self._producer.commit_transaction, self._transaction_s)
+        self._open = False
+        faults.reached("transaction.commit.after")
+
+    def abort(self) -> None:
+        """Take everything back, if that can be said now; else the next fence, or the brokers' own time-out, does. Never raises."""
+        try:
+            self._producer.purge()
+            if self._open:
+                self._producer.abort_transaction(self._timeout_s)
+        except (self._kafka.KafkaException, ScribenginError):
+            pass
+        self._open = False
+
+    def _until(self, act: Callable[[float], Any], limit_s: float) -> None:
+        """`act`, which may be done again by the same producer, until it is through."""
+        give_up_s = time.monotonic() + limit_s
+        while True:
+            try:
+                act(max(0.1, min(give_up_s - time.monotonic(), limit_s)))
+                return
+            except self._kafka.KafkaException as error:
+                if not error.args[0].retriable() or time.monotonic() > give_up_s:
+                    raise self._explained(error) from error
+
+    def _delivered(self, error: Any, message: Any) -> None:
+        if error is not None:
+            self._failed = self._failed or error
+            return
+        self._ends.setdefault((message.topic(), message.partition()), []).append(message.offset())
+
+    def _hear(self, error: Any) -> None:
+        if self._told is None or error.fatal():
+            self._told = error
+
+    def _check(self) -> None:
+        """What the client has told meanwhile of messages that did not arrive."""
+        if self._failed is not None:
+            failed, self._failed = self._failed, None
+            raise self._explained(self._kafka.KafkaException(failed))
+        if self._told is not None and self._told.fatal():
+            raise self._explained(self._kafka.KafkaException(self._told))
+
+    def _explained(self, error: Exception) -> Exception:
+        codes = {code_of(error)} | ({self._told.name()} if self._told is not None else set())
+        if codes & set(_FENCED):
+            return Superseded(f"{self._id}: {error}")
+        if codes & set(_TOO_LARGE):
+            return SinkError(
+                f'sink "{self._node}": a message is larger than its topic takes, though it was not when the topic was looked at: {error}',
+                remedy="raise max.message.bytes of the topic; the Batch is tried again at the next start",
+                code="kafka-too-large",
+                node=self._node,
+            )
+        if code_of(error) in ("_PURGE_QUEUE", "_STATE", "_FATAL", "_TIMED_OUT") and self._told is not None:
+            error = self._kafka.KafkaException(self._told)
+        return fault(self._node, str(self._options["bootstrap"]), error, self._timeout_s, "sink")
+
+    def _slow(self, what: str) -> Unreachable:
+        told = "" if self._told is None else f" ({self._told.str()})"
+        return Unreachable(
+            f'sink "{self._node}": brokers did not {what} within {self._transaction_s:g} s{told}; nothing is visible, it is tried again',
+            remedy="look at the brokers' load; or give them longer: transaction_timeout: 5m",
+            node=self._node,
+        )

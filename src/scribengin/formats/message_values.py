@@ -1,0 +1,51 @@
+"""Rows as values of messages, one for each row: what `messages` reads, the other way."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING, Any
+
+from scribengin.formats.encoders import CsvEncoder
+from scribengin.formats.json_lines import json_lines
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    import pyarrow as pa
+
+    from scribengin.core.types import Schema
+
+    Values = Callable[[pa.RecordBatch], list[bytes | None]]
+
+
+def value_encoder(format: str, schema: Schema, options: Mapping[str, Any]) -> Values:
+    """What makes the values of rows of `schema`. Raises ValueError for columns that the format cannot hold.
+
+    In `text` and `binary` null is no value: a message that deletes its key in a compacted topic.
+    """
+    match format:
+        case "json":
+            return _json
+        case "csv":
+            encoder = CsvEncoder(
+                io.BytesIO(), schema, compression="none", delimiter=options["delimiter"], null=options["null"], header=False
+            )
+            return lambda rows: [line.encode() for line in encoder.lines(rows)]
+        case "text" | "binary":
+            asked = "STRING" if format == "text" else "BINARY"
+            if [field.type.name for field in schema.fields] != [asked]:
+                raise ValueError(f"{format} has exactly one column, a {asked}; there are: {schema}")
+            return _plain
+    raise ValueError(f"unknown format {format!r} of messages; formats are json, csv, text, binary")
+
+
+def _json(rows: pa.RecordBatch) -> list[bytes | None]:
+    # a line feed cannot stand inside of JSON that was written here: texts have it escaped
+    values: list[bytes | None] = list(json_lines(rows).split(b"\n"))
+    return values[: rows.num_rows]
+
+
+def _plain(rows: pa.RecordBatch) -> list[bytes | None]:
+    import pyarrow as pa
+
+    return rows.column(0).cast(pa.binary()).to_pylist()  # type: ignore[no-any-return]
