@@ -43,7 +43,9 @@ class Topics:
         return name
 
     def delete(self, name: str) -> None:
-        for future in self.admin.delete_topics([name]).values():
+        """With the markers that a flow may have made beside it."""
+        found = self.admin.list_topics(timeout=_ANSWER_S).topics
+        for future in self.admin.delete_topics([each for each in (name, f"{name}-markers") if each in found]).values():
             future.result(_ANSWER_S)
 
     def fill(self, name: str, rows: int) -> None:
