@@ -44,9 +44,10 @@ bench: setup ## measure against hand-written PySpark, over files (over Kafka: be
 	@PYTHONPATH=benchmarks $(BIN)/python benchmarks/ledger.py
 	@PYTHONPATH=benchmarks $(BIN)/python benchmarks/idle.py
 
-bench-kafka: setup ## topic to topic, speed and delay, with rivals in the same run: make bench-kafka [ARGS="--rows 1000000"] [DELAY="--rates 1000"]
+bench-kafka: setup ## topic to topic, speed, delay and commits, with rivals in the same run: make bench-kafka [ARGS="--rows 1000000"] [DELAY="--rates 1000"]
 	@PYTHONPATH=benchmarks $(BIN)/python benchmarks/kafka.py $(ARGS)
 	@PYTHONPATH=benchmarks $(BIN)/python benchmarks/kafka_delay.py $(DELAY)
+	@PYTHONPATH=benchmarks $(BIN)/python benchmarks/kafka_commit.py
 
 faults: setup ## crash runs at every point and check what is left: make faults [ONLY=publish] [MINUTES=30] [SEED=7] [LIVES=2]
 	@$(BIN)/python -m scribengin.testing.faults --minutes $(MINUTES) $(if $(ONLY),--only "$(ONLY)") $(if $(SEED),--seed $(SEED)) $(if $(LIVES),--lives $(LIVES))

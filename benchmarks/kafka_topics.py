@@ -35,7 +35,7 @@ class Topics:
     admin: Any = field(init=False)
 
     def __post_init__(self) -> None:
-        self.admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        self.admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
 
     def make(self, name: str) -> str:
         for future in self.admin.create_topics([NewTopic(name, PARTITIONS, 1)]).values():
