@@ -26,7 +26,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import psutil
-from kafka_contenders import CONTENDERS, HERE, Contender, ContenderError, python_of, started, versions
+from kafka_contenders import CONTENDERS, HERE, Contender, ContenderError, given, profiles, python_of, started, versions
 from kafka_rows import ROW_BYTES, kept
 from kafka_topics import BROKER, PARTITIONS, Topics, WrongOutputError
 
@@ -83,14 +83,17 @@ def main() -> None:
     options.add_argument("--rows", type=int, default=1_000_000)
     options.add_argument("--runs", type=int, default=3)
     options.add_argument("--only", default="", help="contenders whose name contains one of these, with commas")
+    options.add_argument("--profiles", action="store_true", help="the record step under each profile too")
+    options.add_argument("--flow", type=Path, action="append", default=[], help="a flow file that does the record step, too")
     options.add_argument("--json", type=Path, help="write the figures there too")
     options.add_argument("--logs", type=Path, help="keep there what the contenders said")
     asked = options.parse_args()
     wanted = [word.strip() for word in asked.only.split(",") if word.strip()]
-    contenders = [one for one in CONTENDERS if not wanted or any(word in one.name for word in wanted)]
     with tempfile.TemporaryDirectory(prefix="scribengin-bench-") as name:
         folder = Path(name)
         make_flows(folder)
+        known = (*CONTENDERS, *(profiles(folder) if asked.profiles else ()))
+        contenders = [one for one in known if not wanted or any(word in one.name for word in wanted)] + given(asked.flow, folder)
         contenders, left_out = installed(contenders)
         with KafkaCluster(folder / "kafka", properties=BROKER) as cluster:
             try:
@@ -102,7 +105,7 @@ def main() -> None:
                     asked.logs.mkdir(parents=True, exist_ok=True)
                     for log in folder.glob("*.log"):
                         shutil.copy(log, asked.logs)
-    show(figures, left_out, asked.rows)
+    show(contenders, figures, left_out, asked.rows)
     if asked.json is not None:
         asked.json.parent.mkdir(parents=True, exist_ok=True)
         report = {name: [asdict(figure) for figure in runs] for name, runs in figures.items()}
@@ -149,12 +152,12 @@ def run(
             except (ContenderError, WrongOutputError) as error:
                 left_out[contender.name] = str(error)
                 del figures[contender.name]
-                print(f"run {turn}  {contender.name:<38} left out: {error}", file=sys.stderr)
+                print(f"run {turn}  {contender.name:<46} left out: {error}", file=sys.stderr)
                 continue
             figures[contender.name].append(figure)
             parts = ", ".join(f"{part} {cpu_s:.2f}" for part, cpu_s in figure.cpu_parts_s.items())
             seconds = f"{figure.wall_s:6.2f} s wall {figure.cpu_s:6.2f} s cpu ({parts})"
-            print(f"run {turn}  {contender.name:<38} {seconds}", file=sys.stderr)
+            print(f"run {turn}  {contender.name:<46} {seconds}", file=sys.stderr)
     return figures
 
 
@@ -163,7 +166,7 @@ def timed(
 ) -> Figure:
     jobs = {}
     for part, rows in zip(("warm", "timed"), counts, strict=True):
-        name = f"{contender.key}-{turn}-{part}"
+        name = f"{contender.flow or contender.key}-{turn}-{part}"
         job = {"name": name, "bootstrap": topics.bootstrap, "source": sources[rows], "sink": topics.make(name), "folder": str(folder)}
         jobs[part] = job | {"rows": rows, "kept": sum(map(kept, range(rows))), "flow": contender.flow}
     sink = jobs["timed"]["sink"]
@@ -185,14 +188,14 @@ def timed(
     return Figure(watch.moved_s - begun_s, {part: after[part] - before[part] for part in after}, process_s, broker_s)
 
 
-def show(figures: dict[str, list[Figure]], left_out: dict[str, str], rows: int) -> None:
+def show(contenders: list[Contender], figures: dict[str, list[Figure]], left_out: dict[str, str], rows: int) -> None:
     machine = f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
     print(f"{rows:,} records of {ROW_BYTES} bytes, {PARTITIONS} partitions; {machine}")
     print(versions())
     heads = {"guarantee": 14, "rows/s": 10, "wall s": 8, "(min–max)": 14, "cpu s/M": 9, "cores": 7, "per core": 10}
     heads |= {"broker s/M": 12, "process s": 11}
-    print(" " * 38 + "".join(f"{head:>{width}}" for head, width in heads.items()))
-    for contender in CONTENDERS:
+    print(" " * 46 + "".join(f"{head:>{width}}" for head, width in heads.items()))
+    for contender in contenders:
         if not figures.get(contender.name):
             continue
         runs = figures[contender.name]
@@ -200,7 +203,7 @@ def show(figures: dict[str, list[Figure]], left_out: dict[str, str], rows: int) 
             statistics.median(column) for column in zip(*((f.wall_s, f.cpu_s, f.broker_s, f.process_s) for f in runs), strict=True)
         )
         spread = f"{min(f.wall_s for f in runs):.2f}–{max(f.wall_s for f in runs):.2f}"
-        line = f"{contender.name:<38}{contender.guarantee:>14}{rows / wall:>10,.0f}{wall:>8.2f}{spread:>14}{cpu / rows * 1e6:>9.1f}"
+        line = f"{contender.name:<46}{contender.guarantee:>14}{rows / wall:>10,.0f}{wall:>8.2f}{spread:>14}{cpu / rows * 1e6:>9.1f}"
         line += f"{cpu / wall:>7.2f}{rows / cpu:>10,.0f}{broker / rows * 1e6:>12.1f}{whole:>11.1f}"
         baseline = BASELINES[contender.banded]
         if figures.get(baseline) and baseline != contender.name:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 HERE = Path(__file__).parent
 VENVS = HERE / ".venvs"
@@ -27,6 +27,8 @@ REQUIREMENTS = {
     "bytewax": ("bytewax[kafka]==0.21.1", "orjson"),
 }
 """environments of their own: what each needs beside our own lock"""
+
+PROFILES = ("throughput", "balanced", "latency")
 
 _SESSION_WITHIN_S = 600.0
 _ENDED_WITHIN_S = 60.0
@@ -39,7 +41,8 @@ class ContenderError(Exception):
 
 @dataclass(frozen=True)
 class Contender:
-    """`key` is its name in kafka_rivals; `banded`, whether it runs the record step; `needs`, its environment where it is not ours."""
+    """`key` is its name in kafka_rivals; `banded`, whether it runs the record step; `needs`, its environment where it is not ours; `flow`,
+    another flow file than the one of `key`."""
 
     name: str
     key: str
@@ -64,6 +67,25 @@ CONTENDERS = (
     Contender("quix streams", "quix", True, EXACTLY, needs="quixstreams"),
     Contender("bytewax", "bytewax", True, AT_LEAST, needs="bytewax"),
 )
+
+
+def profiles(folder: Path) -> list[Contender]:
+    """The record step under each profile."""
+    step = (folder / "flows" / "kafka-step.yaml").read_text()
+    made = []
+    for profile in PROFILES:
+        name = f"kafka-step-{profile}.yaml"
+        (folder / "flows" / name).write_text(f"{step}defaults: {{profile: {profile}}}\n")
+        made.append(Contender(f"scribengin: record step, profile: {profile}", "scribengin-step", True, EXACTLY, flow=name))
+    return made
+
+
+def given(flows: Sequence[Path], folder: Path) -> list[Contender]:
+    """Flows that do the record step in another way. Sources and sinks of theirs say `${env:BENCH_BOOTSTRAP}`, `${env:BENCH_SOURCE}`,
+    `${env:BENCH_SINK}` and `markers: "${env:BENCH_SINK}-markers"`, as those in benchmarks/flows do; `kafka_rows:banded` is the step."""
+    for flow in flows:
+        shutil.copy(flow, folder / "flows" / flow.name)
+    return [Contender(f"scribengin: {flow.stem}", "scribengin-step", True, EXACTLY, flow=flow.name) for flow in flows]
 
 
 def versions() -> str:

@@ -8,8 +8,8 @@ record step from topic to topic; a reader of committed records takes the time at
 *direct* is the same with nothing between producer and reader: what it shows is no contender's. *added* is a contender's median less
 that of *direct*; *cores* is what it used meanwhile.
 
-`--flow` names further flow files, which are run as contenders; sources and sinks of theirs say `${env:BENCH_BOOTSTRAP}`,
-`${env:BENCH_SOURCE}` and `${env:BENCH_SINK}`, as those in benchmarks/flows do, and `kafka_rows:banded` is the record step.
+`--flow` names further flow files, which are run as contenders (kafka_contenders.given says what they must name). Several
+rates give the curve of delay against throughput: --only profile --rates 1000,5000,20000
 """
 
 from __future__ import annotations
@@ -29,20 +29,19 @@ from typing import TYPE_CHECKING, Any
 import orjson
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from kafka import installed, make_flows
-from kafka_contenders import CONTENDERS, EXACTLY, Contender, ContenderError, Process, started
+from kafka_contenders import CONTENDERS, Contender, ContenderError, Process, given, profiles, started
 from kafka_rows import encode_row, kept
 from kafka_topics import BROKER, PARTITIONS, Topics, WrongOutputError
 
 from scribengin.embedded.kafka import KafkaCluster
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
 DIRECT = "direct"
 TICK_S = 0.002
 FIRST_WITHIN_S = 300.0
 LAST_WITHIN_S = 60.0
-PROFILES = ("throughput", "balanced", "latency")
 BASELINE = "pyspark: row UDF"
 LEFT_OUT = ("scribengin: filter", "pyspark: filter", "no record id", "per core", "lingering")
 """unless they are named: a filter and a record step differ little in delay"""
@@ -82,23 +81,6 @@ def main() -> None:
 
 def chosen(name: str, wanted: list[str]) -> bool:
     return any(word in name for word in wanted) if wanted else not any(word in name for word in LEFT_OUT)
-
-
-def profiles(folder: Path) -> list[Contender]:
-    """The record step under each profile."""
-    step = (folder / "flows" / "kafka-step.yaml").read_text()
-    made = []
-    for profile in PROFILES:
-        name = f"kafka-step-{profile}.yaml"
-        (folder / "flows" / name).write_text(f"{step}defaults: {{profile: {profile}}}\n")
-        made.append(Contender(f"scribengin: record step, profile: {profile}", "scribengin-step", True, EXACTLY, flow=name))
-    return made
-
-
-def given(flows: Sequence[Path], folder: Path) -> list[Contender]:
-    for flow in flows:
-        shutil.copy(flow, folder / "flows" / flow.name)
-    return [Contender(f"scribengin: {flow.stem}", "scribengin-step", True, EXACTLY, flow=flow.name) for flow in flows]
 
 
 def measure_all(
