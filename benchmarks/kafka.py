@@ -26,7 +26,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import psutil
-from kafka_contenders import CONTENDERS, HERE, Contender, ContenderError, given, profiles, python_of, started, versions
+from kafka_contenders import CONTENDERS, HERE, Contender, ContenderError, clean_up_when_ended, given, profiles, python_of, started, versions
 from kafka_rows import ROW_BYTES, kept
 from kafka_topics import BROKER, PARTITIONS, Topics, WrongOutputError
 
@@ -88,6 +88,7 @@ def main() -> None:
     options.add_argument("--json", type=Path, help="write the figures there too")
     options.add_argument("--logs", type=Path, help="keep there what the contenders said")
     asked = options.parse_args()
+    clean_up_when_ended()
     wanted = [word.strip() for word in asked.only.split(",") if word.strip()]
     with tempfile.TemporaryDirectory(prefix="scribengin-bench-") as name:
         folder = Path(name)

@@ -6,6 +6,7 @@ import json
 import os
 import select
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -92,6 +93,11 @@ def versions() -> str:
     """Of all that is measured."""
     ours = [f"{name} {version(name)}" for name in ("pyspark", "confluent-kafka", "orjson")]
     return ", ".join([*ours, *(needed[0].replace("==", " ") for needed in REQUIREMENTS.values())])
+
+
+def clean_up_when_ended() -> None:
+    """SIGTERM ends the program as Ctrl-C does, so that processes, topics and folders go with it."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
 
 
 def python_of(contender: Contender) -> Path:

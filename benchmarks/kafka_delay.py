@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from kafka import installed, make_flows
-from kafka_contenders import CONTENDERS, Contender, ContenderError, Process, given, profiles, started
+from kafka_contenders import CONTENDERS, Contender, ContenderError, Process, clean_up_when_ended, given, profiles, started
 from kafka_rows import encode_row, kept
 from kafka_topics import BROKER, PARTITIONS, Topics, WrongOutputError
 
@@ -65,6 +65,7 @@ def main() -> None:
     options.add_argument("--only", default="", help="contenders whose name contains one of these, with commas")
     options.add_argument("--flow", type=Path, action="append", default=[], help="a flow file to measure too")
     asked = options.parse_args()
+    clean_up_when_ended()
     wanted = [word.strip() for word in asked.only.split(",") if word.strip()]
     with tempfile.TemporaryDirectory(prefix="scribengin-delay-") as name:
         folder = Path(name)
