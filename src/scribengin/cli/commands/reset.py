@@ -15,7 +15,6 @@ from scribengin.core.errors import Refused
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from scribengin.spec.model import Flow
     from scribengin.state.folder import StateFolder
 
 _KEPT = ("lock", "terms")
@@ -35,15 +34,9 @@ def command(*, flow: str, outputs: bool, yes: bool, state: Path | None) -> Answe
     declared, folder = open_state(flow, state)
     places = {id_: sink.place for id_, sink in declared.sinks.items()}
     sinks = open_sinks(declared) if outputs else {}
-    lasting = _lasting(declared)
     queries = [query.name for query in folder.queries()]
     if not yes:
-        written = "".join(
-            f" and that sink {id_} wrote to {places[id_]} (what stands there stays, and is written again)"
-            if id_ in lasting
-            else f" and what sink {id_} wrote to {places[id_]}"
-            for id_ in sinks
-        )
+        written = "".join(f" and what sink {id_} wrote to {places[id_]}" for id_ in sinks)
         told = f"this forgets the state of {', '.join(queries) or 'no query'} in {folder.path}{written}"
         raise Refused(
             f"{told}; it cannot be undone", remedy=f"say --yes: scribengin reset {flow}{' --outputs' * outputs} --yes", code="reset-unsaid"
@@ -59,20 +52,10 @@ def command(*, flow: str, outputs: bool, yes: bool, state: Path | None) -> Answe
     def show() -> None:
         click.echo(f"forgot {', '.join(queries) or 'nothing: there was no state'} ({folder.path})")
         for row in cleared:
-            if row["sink"] in lasting:
-                click.echo(f"forgot that sink {row['sink']} has written to {row['place']}: what stands there stays")
-            else:
-                click.echo(f"deleted {row['files']:,} files of sink {row['sink']} in {row['place']}")
+            found = f"deleted {row['files']:,} files" if row["files"] else "found nothing"
+            click.echo(f"{found} of sink {row['sink']} in {row['place']}")
 
     return Answer(result, show=show)
-
-
-def _lasting(declared: Flow) -> set[str]:
-    """The sinks that cannot take back what they have written."""
-    from scribengin.connectors.catalog import sink_types
-
-    types = sink_types()
-    return {id_ for id_, sink in declared.sinks.items() if sink.type in types and "lasting" in types[sink.type].abilities}
 
 
 def _owner(folder: StateFolder) -> str:
