@@ -32,7 +32,7 @@ from scribengin.testing.tweets import SEED, write_tweets
 HERE = Path(__file__).parent
 FLOW = HERE / "flow.yaml"
 PARTITIONS = 4
-BATCHES = 12
+BATCHES = 8
 """so many at least, however few tweets there are: else there is no middle"""
 USER = re.compile(rb'"user":"(\w+)"')
 console = Console(highlight=False)

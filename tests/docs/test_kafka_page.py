@@ -46,6 +46,21 @@ def test_the_messages_on_the_page_are_those_of_the_code() -> None:
             assert part.strip(' ":;') in code.replace("`", ""), f"{message}: {part!r}"
 
 
+@pytest.mark.parametrize(
+    ("row", "module", "dictionary"),
+    [("fixed, for readers", "source", "own"), ("fixed, for writers", "transaction", "own"), ("preset, may be changed", "client", "return")],
+)
+def test_the_settings_on_the_page_are_those_of_the_code(row: str, module: str, dictionary: str) -> None:
+    told = re.search(rf"^\| {row} \| (.+?) \|", (ROOT / PAGE).read_text(), re.MULTILINE)
+    assert told
+    code = (ROOT / f"src/scribengin/connectors/kafka/{module}.py").read_text()
+    (body,) = re.findall(rf'{dictionary} (?:= )?\{{\n(\s+"[a-z]+\.[a-z].*?)\}}', code, re.DOTALL)
+    given = set(re.findall(r'^\s+"([a-z._]+)":', body, re.MULTILINE)) - {"error_cb", "bootstrap.servers"}
+    if module == "client":
+        given.add("enable.sparse.connections")
+    assert set(re.findall(r"`([a-z._]+)`", told[1])) == given
+
+
 def test_the_reasons_of_dead_letters_are_those_of_the_code() -> None:
     table = (ROOT / PAGE).read_text().partition("| reason | what it is |")[2].partition("\n\n")[0]
     told = set(re.findall(r"^\| `([a-z-]+)` \|", table, re.MULTILINE))

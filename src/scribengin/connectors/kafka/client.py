@@ -22,7 +22,7 @@ Role = Literal["source", "sink"]
 _RIGHTS: Mapping[Role, str] = {
     "source": "Read on the topics; for lag tools, Read on the consumer group too",
     "sink": "Write and DescribeConfigs on the topics; Create, Read, Write and DescribeConfigs on the topic of its markers; "
-    "Write on the transactional ids that begin with that topic's name",
+    "Write on the transactional ids that begin with that topic's name; for an audit, Read on the topics",
 }
 _REFUSED = (
     "INVALID_TRANSACTION_TIMEOUT",

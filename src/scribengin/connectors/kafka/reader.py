@@ -181,7 +181,8 @@ class KafkaReader:
             ends[partition] = max(stream.place["end"], ends.get(partition, 0))
         try:
             if self._committer is None:
-                own = {"group.id": group, "enable.auto.commit": False}
+                # a commit that brokers refuse is waited for at the end, so long
+                own = {"group.id": group, "enable.auto.commit": False, "session.timeout.ms": 3000}
                 self._committer = Consumer(settings(self.options) | own, logger=SILENT)
             self._committer.commit(offsets=[TopicPartition(topic, number, end) for (topic, number), end in ends.items()], asynchronous=True)
         except Exception as error:
