@@ -160,6 +160,7 @@ def consume(bootstrap: str, topic: str) -> Iterator[Message]:
             "group.id": "onlooker",
             "enable.auto.commit": False,
             "isolation.level": "read_committed",
+            "fetch.wait.max.ms": 10,
             "enable.partition.eof": True,
         }
     )
