@@ -1,0 +1,142 @@
+"""The protocol's driver over Kafka sinks: what `protocol` and `trials` do for files, with topics of a real broker."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from scribengin.connectors.contract import Place
+from scribengin.connectors.kafka.client import Cluster
+from scribengin.connectors.kafka.options import SINK
+from scribengin.connectors.kafka.sink import KafkaSink
+from scribengin.core.errors import Unreachable
+from scribengin.testing import campaign
+from scribengin.testing.broker_proxy import END_TXN, INIT_PRODUCER_ID, WRITE_TXN_MARKERS, Rule
+from scribengin.testing.checker import Found
+from scribengin.testing.protocol import FLOW, SINKS, Driver, Job
+from scribengin.testing.trials import Outcome, await_file, finished
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from scribengin.connectors.contract import Sink
+    from scribengin.testing.broker_proxy import BrokerProxy
+    from scribengin.testing.campaign import MakeDriver
+
+PARTITIONS = 2
+_SILENT_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaJob(Job):
+    """A Job whose sinks write to the topics `<topic>-heads` and `<topic>-tails`, and keep their markers beside them."""
+
+    bootstrap: str = ""
+    topic: str = ""
+    transaction_timeout_s: float = 60.0
+
+    def place(self, node: str) -> Place:
+        """What a Kafka sink is built with."""
+        options: dict[str, Any] = {
+            "bootstrap": self.bootstrap,
+            "topic": self.topic_of(node),
+            "format": "json",
+            "key": "seq",
+            "partition": f"part % {PARTITIONS}",
+            "markers": f"{self.topic_of(node)}-markers",
+            "timeout": 20.0,
+            "transaction_timeout": self.transaction_timeout_s,
+        }
+        return Place(node, self.out, SINK.filled(options), flow=FLOW, version="0" * 8, work=self.query.work(node))
+
+    def topic_of(self, node: str) -> str:
+        """A sink's topic."""
+        return f"{self.topic}-{node}"
+
+    def make_topics(self) -> None:
+        """Make the topics that the sinks need."""
+        cluster = Cluster("protocol", {"bootstrap": self.bootstrap, "config": {}, "timeout": 20.0})
+        for node in SINKS:
+            cluster.make_topic(self.topic_of(node), PARTITIONS)
+
+    def read(self, torn: list[str]) -> dict[str, list[Found]]:
+        """What a plain consumer with `read_committed` finds."""
+        return {node: list(read_topic(self.bootstrap, self.topic_of(node), torn)) for node in SINKS}
+
+
+def kafka_driver(job: Job) -> Driver:
+    """A driver with the right sinks."""
+    return Driver(job, _kafka_sink)
+
+
+def _kafka_sink(job: Job, node: str) -> Sink:
+    assert isinstance(job, KafkaJob)
+    return KafkaSink(job.place(node))
+
+
+def read_topic(bootstrap: str, topic: str, torn: list[str]) -> Iterator[Found]:
+    """Every record that is committed, partition by partition; what is no record is added to `torn`."""
+    from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+    settings = {"group.id": "checker", "enable.auto.commit": False, "enable.partition.eof": True, "isolation.level": "read_committed"}
+    consumer = Consumer({"bootstrap.servers": bootstrap, **settings})
+    try:
+        for partition in sorted(consumer.list_topics(topic, timeout=_SILENT_S).topics[topic].partitions):
+            consumer.assign([TopicPartition(topic, partition, 0)])
+            while True:
+                message = consumer.poll(_SILENT_S)
+                if message is None:
+                    raise Unreachable(f"{topic}-{partition} does not end within {_SILENT_S:g} s", remedy="look at the broker's log")
+                error = message.error()
+                if error is not None and error.code() == KafkaError._PARTITION_EOF:
+                    break
+                if error is None:
+                    try:
+                        yield Found(f"{topic}-{partition}", msgspec.json.decode(message.value() or b""))
+                    except msgspec.DecodeError as problem:
+                        torn.append(f"{topic}-{partition} offset {message.offset()}: {problem}")
+    finally:
+        consumer.close()
+
+
+def unanswered(job: KafkaJob, proxy: BrokerProxy, make_driver: MakeDriver = kafka_driver, *, incomplete: bool = False) -> Outcome:
+    """Nobody answers the commit of the second Batch's heads, which the broker has taken, until someone fences; then clean runs.
+
+    `incomplete`: till then nobody sees the commit either, since the control records are on their way. `job` must go through `proxy`.
+    """
+    gate = job.state.parent / f"{job.state.name}.gate"
+    # the third publication, between its fence and its first message
+    child = campaign.start(job, f"publish.record.before@3:wait={gate}", make_driver=make_driver)
+    await_file(gate.with_name(f"{gate.name}.waiting"), child)
+    about = job.topic_of(SINKS[0]).encode()
+    rules = [proxy.add(Rule("mute", END_TXN, about, until=INIT_PRODUCER_ID))]
+    if incomplete:
+        rules.append(proxy.add(Rule("hold", WRITE_TXN_MARKERS, about, until=INIT_PRODUCER_ID)))
+    gate.touch()
+    status = child.wait()
+    struck = [rule.struck for rule in rules]
+    outcome = finished(job, make_driver, [status])
+    proxy.lift(*rules)
+    if not all(struck):
+        raise AssertionError(f"the commit was not struck: {struck}")
+    return outcome
+
+
+def lineage_lost(job: KafkaJob, again: KafkaJob, point: str, make_driver: MakeDriver = kafka_driver) -> Outcome:
+    """A driver sleeps at `point`; another, which has lost the checkpoint, opens a new lineage (`again`, which adopts the topics) and
+    sleeps before it publishes; the first one wakes and ends, then the second. Checked is what `again` leaves."""
+    gates: list[Path] = []
+    children = []
+    for each, where in ((job, point), (again, "publish.before@1")):
+        gate = each.state.parent / f"{each.state.name}.gate"
+        children.append(campaign.start(each, f"{where}:wait={gate}", make_driver=make_driver))
+        await_file(gate.with_name(f"{gate.name}.waiting"), children[-1])
+        gates.append(gate)
+    statuses = []
+    for gate, child in zip(gates, children, strict=True):
+        gate.touch()
+        statuses.append(child.wait())
+    return finished(again, make_driver, statuses)
