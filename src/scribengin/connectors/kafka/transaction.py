@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 _FENCED = ("_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "INVALID_PRODUCER_ID_MAPPING")
 _TOO_LARGE = ("MSG_SIZE_TOO_LARGE", "RECORD_LIST_TOO_LARGE")
+_ASKED_WITHIN_S = 1.0
+"""a client that has met a fatal error says so at once"""
 _QUEUE = 200_000
 _QUEUE_KIB = 64 * 1024
 _BATCH_BYTES = 1_000_000
@@ -45,6 +47,7 @@ class Transaction:
         self._timeout_s = float(options["timeout"])
         self._transaction_s = float(options["transaction_timeout"])
         self._open = False
+        self._begun_s = 0.0
         self._told: Any = None
         self._failed: Any = None
         self._ends: dict[tuple[str, int], list[int]] = {}
@@ -71,10 +74,14 @@ class Transaction:
 
     def send(self, messages: Outgoing) -> None:
         """Hand messages to the client, which sends them by itself."""
+        self._begin()
+        self._send(messages)
+
+    def _begin(self) -> None:
         if not self._open:
             self._producer.begin_transaction()
             self._open = True
-        self._send(messages)
+            self._begun_s = time.monotonic()
 
     def _send(self, messages: Outgoing) -> None:
         produce: Callable[..., None] = self._producer.produce
@@ -89,16 +96,14 @@ class Transaction:
                 raise self._explained(error) from error
         for place, rows in messages.counts().items():
             self._rows[place] = self._rows.get(place, 0) + rows
-        self._producer.poll(0)
-        self._check()
+        self._serve(self._producer.poll, 0)
         faults.reached("transaction.sent")
 
     def _make_room(self, *message: Any) -> None:
         """The client's queue is full: wait until brokers have taken some."""
         give_up_s = time.monotonic() + self._transaction_s
         while time.monotonic() < give_up_s:
-            self._producer.poll(0.05)
-            self._check()
+            self._serve(self._producer.poll, 0.05)
             try:
                 self._producer.produce(*message)
                 return
@@ -114,11 +119,9 @@ class Transaction:
         The first offset is at most that of the first message: other writers' messages may stand between.
         """
         give_up_s = time.monotonic() + self._transaction_s
-        while self._producer.flush(0.5):
-            self._check()
+        while self._serve(self._producer.flush, 0.5):
             if time.monotonic() > give_up_s:
                 raise self._slow("acknowledge messages")
-        self._check()
         return [
             {"topic": topic, "partition": partition, "first": min(ends), "last": max(ends), "rows": self._rows[topic, partition]}
             for (topic, partition), ends in sorted(self._ends.items())
@@ -129,9 +132,7 @@ class Transaction:
 
         An error after which nobody knows how it ended is Unreachable like others: the next fence and a look at the marker tell.
         """
-        if not self._open:
-            self._producer.begin_transaction()
-            self._open = True
+        self._begin()
         try:
             self._producer.produce(topic, marker.encoded(), f"{slot}".encode(), slot)
         except self._kafka.KafkaException as error:
@@ -147,7 +148,7 @@ class Transaction:
             self._producer.purge()
             if self._open:
                 self._producer.abort_transaction(self._timeout_s)
-        except (self._kafka.KafkaException, ScribenginError):
+        except (self._kafka.KafkaException, SystemError, ScribenginError):
             pass
         self._open = False
 
@@ -158,9 +159,30 @@ class Transaction:
             try:
                 act(max(0.1, min(give_up_s - time.monotonic(), limit_s)))
                 return
-            except self._kafka.KafkaException as error:
-                if not error.args[0].retriable() or time.monotonic() > give_up_s:
-                    raise self._explained(error) from error
+            except (self._kafka.KafkaException, SystemError) as error:
+                found = self._of_client(error)
+                if not found.args[0].retriable() or time.monotonic() > give_up_s:
+                    raise self._explained(found) from error
+
+    def _serve(self, act: Callable[[float], Any], limit_s: float) -> Any:
+        """Let the client tell what it has to tell (`act` is poll or flush); raises what no longer goes well."""
+        try:
+            left = act(limit_s)
+        except (self._kafka.KafkaException, SystemError) as error:
+            raise self._explained(self._of_client(error)) from error
+        self._check()
+        return left
+
+    def _of_client(self, error: Exception) -> Any:
+        """What the client has said. It raises a fatal error out of the call that serves it; a delivery that is served in the same call
+        trips over the exception that is already set, and Python makes a SystemError of it, with or without the cause."""
+        if not isinstance(error, SystemError):
+            return error
+        try:
+            self._producer.abort_transaction(_ASKED_WITHIN_S)
+        except self._kafka.KafkaException as told:
+            return told
+        raise error
 
     def _delivered(self, error: Any, message: Any) -> None:
         if error is not None:
@@ -183,6 +205,10 @@ class Transaction:
     def _explained(self, error: Exception) -> Exception:
         codes = {code_of(error)} | ({self._told.name()} if self._told is not None else set())
         if codes & set(_FENCED):
+            if self._open and time.monotonic() - self._begun_s >= self._transaction_s:
+                # brokers refuse what comes behind their time-out just as they refuse one that has been fenced; if that has been, too, the
+                # next fence and the marker tell
+                return self._overdue(error)
             return Superseded(f"{self._id}: {error}")
         if codes & set(_TOO_LARGE):
             return SinkError(
@@ -194,6 +220,14 @@ class Transaction:
         if code_of(error) in ("_PURGE_QUEUE", "_STATE", "_FATAL", "_TIMED_OUT") and self._told is not None:
             error = self._kafka.KafkaException(self._told)
         return fault(self._node, str(self._options["bootstrap"]), error, self._timeout_s, "sink")
+
+    def _overdue(self, error: Exception) -> Unreachable:
+        return Unreachable(
+            f'sink "{self._node}": a transaction took longer than {self._transaction_s:g} s, and brokers have ended it ({error}); '
+            "nothing of it is visible, it is tried again",
+            remedy="look at the brokers' load; or give it longer: transaction_timeout: 5m",
+            node=self._node,
+        )
 
     def _slow(self, what: str) -> Unreachable:
         told = "" if self._told is None else f" ({self._told.str()})"
