@@ -8,12 +8,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from confluent_kafka import IsolationLevel, TopicPartition
 from confluent_kafka.admin import (
     AclBinding,
     AclBindingFilter,
     AclOperation,
     AclPermissionType,
     AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    OffsetSpec,
     ResourcePatternType,
     ResourceType,
 )
@@ -59,6 +64,18 @@ class Guarded:
         ]
         for future in self.topics.admin.create_acls(asked).values():
             future.result(30)
+
+    def alter(self, topic: str, name: str, value: str) -> None:
+        entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+        resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
+        for future in self.topics.admin.incremental_alter_configs([resource]).values():
+            future.result(30)
+
+    def end(self, topic: str) -> int:
+        """The offset behind the last record of partition 0, committed or not, control records included."""
+        place = TopicPartition(topic, 0)
+        asked = self.topics.admin.list_offsets({place: OffsetSpec.latest()}, isolation_level=IsolationLevel.READ_UNCOMMITTED)
+        return int(asked[place].result(30).offset)
 
     def withdraw(self, kind: ResourceType, name: str) -> None:
         every = AclBindingFilter(kind, name, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY)

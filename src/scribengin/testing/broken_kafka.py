@@ -110,9 +110,13 @@ class _IdOfTheAttempt(Transaction):
 class _UpToTheEnd(MarkerTopic):
     """Reads what stands there, without waiting for anyone's transaction."""
 
+    _own_reader: Any = None
+
     def _reader(self, kafka: Any) -> Any:
-        own = {"group.id": "scribengin", "enable.auto.commit": False, "auto.offset.reset": "error", "enable.partition.eof": True}
-        return kafka.Consumer(settings(self._options) | own | {"isolation.level": "read_uncommitted"}, logger=SILENT)
+        if self._own_reader is None:
+            own = {"group.id": "scribengin", "enable.auto.commit": False, "enable.partition.eof": True, "fetch.wait.max.ms": 5}
+            self._own_reader = kafka.Consumer(settings(self._options) | own | {"isolation.level": "read_uncommitted"}, logger=SILENT)
+        return self._own_reader
 
 
 class _Remembering(MarkerTopic):

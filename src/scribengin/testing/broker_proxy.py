@@ -28,10 +28,10 @@ class Rule:
     """What happens to requests of `kind` that contain `about`, until one of kind `until` that contains it comes by.
 
     `hold`: they wait, and all behind them on their connection. `mute`: the broker gets them, but nobody gets its answer: the connection
-    is cut in its place. `struck` counts them.
+    is cut in its place. `note`: they pass. `struck` counts them.
     """
 
-    act: Literal["hold", "mute"]
+    act: Literal["hold", "mute", "note"]
     kind: int
     about: bytes
     until: int | None = None
@@ -69,6 +69,15 @@ class BrokerProxy:
             for rule in rules:
                 rule.over = True
             self._changed.notify_all()
+
+    def lift_all(self) -> None:
+        """Let everything pass."""
+        self.lift(*self._rules)
+
+    def struck(self, rule: Rule, times: int = 1, *, within_s: float = 30.0) -> bool:
+        """Wait until the rule has struck so often; False where it has not by then."""
+        with self._changed:
+            return self._changed.wait_for(lambda: rule.struck >= times, within_s)
 
     def close(self) -> None:
         """Cut everything."""

@@ -12,6 +12,7 @@ from scribengin.connectors.kafka.client import Cluster
 from scribengin.connectors.kafka.options import SINK
 from scribengin.connectors.kafka.sink import KafkaSink
 from scribengin.core.errors import Unreachable
+from scribengin.embedded.process import within
 from scribengin.testing import campaign
 from scribengin.testing.broker_proxy import END_TXN, INIT_PRODUCER_ID, WRITE_TXN_MARKERS, Rule
 from scribengin.testing.checker import Found
@@ -28,6 +29,14 @@ if TYPE_CHECKING:
 
 PARTITIONS = 2
 _SILENT_S = 30.0
+_SETTLED_S = 5.0
+_READING = {
+    "group.id": "checker",
+    "enable.auto.commit": False,
+    "enable.partition.eof": True,
+    "isolation.level": "read_committed",
+    "fetch.wait.max.ms": 10,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +53,7 @@ class KafkaJob(Job):
             "bootstrap": self.bootstrap,
             "topic": self.topic_of(node),
             "format": "json",
-            "key": "seq",
-            "partition": f"part % {PARTITIONS}",
+            "key": "part",
             "markers": f"{self.topic_of(node)}-markers",
             "timeout": 20.0,
             "transaction_timeout": self.transaction_timeout_s,
@@ -63,7 +71,12 @@ class KafkaJob(Job):
             cluster.make_topic(self.topic_of(node), PARTITIONS)
 
     def read(self, torn: list[str]) -> dict[str, list[Found]]:
-        """What a plain consumer with `read_committed` finds."""
+        """What a plain consumer with `read_committed` finds, once the control records of what was committed have arrived."""
+        options = {"bootstrap": self.bootstrap, "config": {}, "timeout": 20.0}
+        places = [(self.topic_of(node), partition) for node in SINKS for partition in range(PARTITIONS)]
+        ends = [Cluster("protocol", options | {"isolation": level}) for level in ("read_committed", "read_uncommitted")]
+        # a broken sink may have left a transaction open: its rows are none
+        within(_SETTLED_S, lambda: ends[0].last(places) == ends[1].last(places))
         return {node: list(read_topic(self.bootstrap, self.topic_of(node), torn)) for node in SINKS}
 
 
@@ -78,26 +91,25 @@ def _kafka_sink(job: Job, node: str) -> Sink:
 
 
 def read_topic(bootstrap: str, topic: str, torn: list[str]) -> Iterator[Found]:
-    """Every record that is committed, partition by partition; what is no record is added to `torn`."""
+    """Every record that is committed, in the order of its partition; what is no record is added to `torn`."""
     from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-    settings = {"group.id": "checker", "enable.auto.commit": False, "enable.partition.eof": True, "isolation.level": "read_committed"}
-    consumer = Consumer({"bootstrap.servers": bootstrap, **settings})
+    consumer = Consumer({"bootstrap.servers": bootstrap, **_READING})
     try:
-        for partition in sorted(consumer.list_topics(topic, timeout=_SILENT_S).topics[topic].partitions):
-            consumer.assign([TopicPartition(topic, partition, 0)])
-            while True:
-                message = consumer.poll(_SILENT_S)
-                if message is None:
-                    raise Unreachable(f"{topic}-{partition} does not end within {_SILENT_S:g} s", remedy="look at the broker's log")
-                error = message.error()
-                if error is not None and error.code() == KafkaError._PARTITION_EOF:
-                    break
-                if error is None:
-                    try:
-                        yield Found(f"{topic}-{partition}", msgspec.json.decode(message.value() or b""))
-                    except msgspec.DecodeError as problem:
-                        torn.append(f"{topic}-{partition} offset {message.offset()}: {problem}")
+        partitions = set(consumer.list_topics(topic, timeout=_SILENT_S).topics[topic].partitions)
+        consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
+        while partitions:
+            message = consumer.poll(_SILENT_S)
+            if message is None:
+                raise Unreachable(f"{topic} does not end within {_SILENT_S:g} s", remedy="look at the broker's log")
+            error = message.error()
+            if error is not None and error.code() == KafkaError._PARTITION_EOF:
+                partitions.discard(message.partition())
+            elif error is None:
+                try:
+                    yield Found(f"{topic}-{message.partition()}", msgspec.json.decode(message.value() or b""))
+                except msgspec.DecodeError as problem:
+                    torn.append(f"{topic}-{message.partition()} offset {message.offset()}: {problem}")
     finally:
         consumer.close()
 
@@ -125,14 +137,14 @@ def unanswered(job: KafkaJob, proxy: BrokerProxy, make_driver: MakeDriver = kafk
     return outcome
 
 
-def lineage_lost(job: KafkaJob, again: KafkaJob, point: str, make_driver: MakeDriver = kafka_driver) -> Outcome:
-    """A driver sleeps at `point`; another, which has lost the checkpoint, opens a new lineage (`again`, which adopts the topics) and
-    sleeps before it publishes; the first one wakes and ends, then the second. Checked is what `again` leaves."""
+def lineage_lost(job: KafkaJob, again: KafkaJob, faults: str, make_driver: MakeDriver = kafka_driver) -> Outcome:
+    """A driver is about to publish its first Batch when another, which has lost the checkpoint, opens a new lineage (`again`, which adopts
+    the topics) and sleeps at the same place. The first one wakes and meets `faults`, then the second goes on to its end."""
     gates: list[Path] = []
     children = []
-    for each, where in ((job, point), (again, "publish.before@1")):
+    for each, armed in ((job, faults), (again, "")):
         gate = each.state.parent / f"{each.state.name}.gate"
-        children.append(campaign.start(each, f"{where}:wait={gate}", make_driver=make_driver))
+        children.append(campaign.start(each, f"publish.before:wait={gate},{armed}", make_driver=make_driver))
         await_file(gate.with_name(f"{gate.name}.waiting"), children[-1])
         gates.append(gate)
     statuses = []
