@@ -4,9 +4,10 @@ is the protocol's (`testing.kafka_model`)."""
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from scribengin.connectors.kafka.client import SILENT, client, code_of, fault, settings
+from scribengin.connectors.kafka.client import LOGIN, SILENT, client, code_of, fault, settings
 from scribengin.core import faults
 from scribengin.core.errors import ScribenginError, SinkError, Unreachable
 
@@ -17,9 +18,9 @@ if TYPE_CHECKING:
     from scribengin.connectors.kafka.outgoing import Outgoing
 
 _FENCED = ("_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "INVALID_PRODUCER_ID_MAPPING")
+_CONSEQUENCES = ("_PURGE_QUEUE", "_STATE", "_FATAL")
+"""errors that only say that there was one before"""
 _TOO_LARGE = ("MSG_SIZE_TOO_LARGE", "RECORD_LIST_TOO_LARGE")
-_ASKED_WITHIN_S = 1.0
-"""a client that has met a fatal error says so at once"""
 _QUEUE = 200_000
 _QUEUE_KIB = 64 * 1024
 _BATCH_BYTES = 1_000_000
@@ -154,14 +155,18 @@ class Transaction:
 
     def _until(self, act: Callable[[float], Any], limit_s: float) -> None:
         """`act`, which may be done again by the same producer, until it is through."""
-        give_up_s = time.monotonic() + limit_s
+        begun_s = time.monotonic()
         while True:
+            passed_s = time.monotonic() - begun_s
             try:
-                act(max(0.1, min(give_up_s - time.monotonic(), limit_s)))
+                act(max(0.1, min(limit_s - passed_s, self._timeout_s)))
                 return
             except (self._kafka.KafkaException, SystemError) as error:
                 found = self._of_client(error)
-                if not found.args[0].retriable() or time.monotonic() > give_up_s:
+                with suppress(self._kafka.KafkaException, SystemError):
+                    self._producer.poll(0)  # it tells nothing by itself
+                refused = self._told is not None and self._told.name() in LOGIN
+                if refused or not found.args[0].retriable() or time.monotonic() - begun_s > limit_s:
                     raise self._explained(found) from error
 
     def _serve(self, act: Callable[[float], Any], limit_s: float) -> Any:
@@ -178,11 +183,18 @@ class Transaction:
         trips over the exception that is already set, and Python makes a SystemError of it, with or without the cause."""
         if not isinstance(error, SystemError):
             return error
+        reason = self._reason()
+        if reason is None:
+            raise error
+        return reason
+
+    def _reason(self) -> Any | None:
+        """Why the transaction cannot go on, where it cannot. The client has no question for that, but refuses another begin with it."""
         try:
-            self._producer.abort_transaction(_ASKED_WITHIN_S)
+            self._producer.begin_transaction()
         except self._kafka.KafkaException as told:
-            return told
-        raise error
+            return None if code_of(told) in ("_STATE", "_CONFLICT", "_PREV_IN_PROGRESS") else told
+        return None
 
     def _delivered(self, error: Any, message: Any) -> None:
         if error is not None:
@@ -191,7 +203,7 @@ class Transaction:
         self._ends.setdefault((message.topic(), message.partition()), []).append(message.offset())
 
     def _hear(self, error: Any) -> None:
-        if self._told is None or error.fatal():
+        if self._told is None or error.fatal() or (error.name() in LOGIN and not self._told.fatal()):
             self._told = error
 
     def _check(self) -> None:
@@ -203,6 +215,8 @@ class Transaction:
             raise self._explained(self._kafka.KafkaException(self._told))
 
     def _explained(self, error: Exception) -> Exception:
+        if code_of(error) in _CONSEQUENCES:
+            error = self._reason() or error
         codes = {code_of(error)} | ({self._told.name()} if self._told is not None else set())
         if codes & set(_FENCED):
             if self._open and time.monotonic() - self._begun_s >= self._transaction_s:
@@ -217,14 +231,14 @@ class Transaction:
                 code="kafka-too-large",
                 node=self._node,
             )
-        if code_of(error) in ("_PURGE_QUEUE", "_STATE", "_FATAL", "_TIMED_OUT") and self._told is not None:
+        if code_of(error) in (*_CONSEQUENCES, "_TIMED_OUT") and self._told is not None:
             error = self._kafka.KafkaException(self._told)
         return fault(self._node, str(self._options["bootstrap"]), error, self._timeout_s, "sink")
 
     def _overdue(self, error: Exception) -> Unreachable:
         return Unreachable(
             f'sink "{self._node}": a transaction took longer than {self._transaction_s:g} s, and brokers have ended it ({error}); '
-            "nothing of it is visible, it is tried again",
+            "the next try looks whether it is there, and else sends it again",
             remedy="look at the brokers' load; or give it longer: transaction_timeout: 5m",
             node=self._node,
         )
