@@ -23,8 +23,10 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from scribengin.core.secret import Secret
 from scribengin.embedded.java_server import free_ports
 from scribengin.embedded.kafka import KafkaCluster
+from scribengin.embedded.process import within
 from scribengin.testing.broker_proxy import BrokerProxy
 
 if TYPE_CHECKING:
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
 
     from tests.kafka.conftest import Topics
 
-PASSWORD = "a-password-that-nobody-may-read"
+PASSWORD, WRONG = "a-password-that-nobody-may-read", "a-wrong-one-that-nobody-may-read"
 HOST = "127.0.0.1"
 
 
@@ -53,9 +55,9 @@ class Guarded:
     def bootstrap(self) -> str:
         return self.cluster.bootstrap
 
-    def login(self, password: str = PASSWORD, **more: Any) -> dict[str, Any]:
-        given = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "writer", "sasl.password": password}
-        return given | more
+    def login(self) -> dict[str, Any]:
+        name = {"sasl.mechanism": "PLAIN", "sasl.username": "writer", "sasl.password": Secret(PASSWORD, "${secret:env/PASSWORD}")}
+        return {"security.protocol": "SASL_PLAINTEXT", **name}
 
     def grant(self, kind: ResourceType, name: str, *operations: AclOperation) -> None:
         asked = [
@@ -64,6 +66,18 @@ class Guarded:
         ]
         for future in self.topics.admin.create_acls(asked).values():
             future.result(30)
+        for operation in operations:
+            self._await(_every(kind, name, operation), there=True)
+
+    def withdraw(self, kind: ResourceType, name: str | None, operation: AclOperation = AclOperation.ANY) -> None:
+        every = _every(kind, name, operation)
+        for future in self.topics.admin.delete_acls([every]).values():
+            assert future.result(30)
+        self._await(every, there=False)
+
+    def _await(self, every: AclBindingFilter, *, there: bool) -> None:
+        """Brokers hear of it a moment later."""
+        assert within(30, lambda: bool(self.topics.admin.describe_acls(every).result(30)) == there)
 
     def alter(self, topic: str, name: str, value: str) -> None:
         entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
@@ -77,10 +91,9 @@ class Guarded:
         asked = self.topics.admin.list_offsets({place: OffsetSpec.latest()}, isolation_level=IsolationLevel.READ_UNCOMMITTED)
         return int(asked[place].result(30).offset)
 
-    def withdraw(self, kind: ResourceType, name: str) -> None:
-        every = AclBindingFilter(kind, name, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY)
-        for future in self.topics.admin.delete_acls([every]).values():
-            assert future.result(30)
+
+def _every(kind: ResourceType, name: str | None, operation: AclOperation) -> AclBindingFilter:
+    return AclBindingFilter(kind, name, ResourcePatternType.ANY, None, None, operation, AclPermissionType.ANY)
 
 
 def certificate(folder: Path) -> Path:
