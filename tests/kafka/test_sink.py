@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, Producer, TopicPartition
+from confluent_kafka.admin import OffsetSpec
 
 from scribengin.connectors.contract import BatchId, Decided, Place
 from scribengin.connectors.kafka.markers import SLOTS
@@ -43,15 +45,31 @@ def sink(topics: Topics, tmp_path: Path) -> Callable[..., KafkaSink]:
     return make
 
 
-def read(topics: Topics, topic: str, *, isolation: str = "read_committed") -> list[Any]:
+def wait_for_ends(topics: Topics, topic: str) -> None:
+    """Until no transaction is open or is being completed: a commit is decided at once, and seen a moment later."""
+    give_up_s = time.monotonic() + 3
+    while time.monotonic() < give_up_s:
+        ends = []
+        for level in (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED):
+            partitions = topics.admin.list_topics(topic, timeout=30).topics[topic].partitions
+            asked = {TopicPartition(topic, partition): OffsetSpec.latest() for partition in partitions}
+            futures = topics.admin.list_offsets(asked, isolation_level=level)
+            ends.append({place.partition: future.result(30).offset for place, future in futures.items()})
+        if ends[0] == ends[1]:
+            return
+        time.sleep(0.02)
+
+
+def read(topics: Topics, topic: str) -> list[Any]:
     """Every message that a consumer sees, in the order of partitions and offsets."""
+    wait_for_ends(topics, topic)
     consumer = Consumer(
         {
             "bootstrap.servers": topics.bootstrap,
             "group.id": "reader",
             "enable.auto.commit": False,
             "enable.partition.eof": True,
-            "isolation.level": isolation,
+            "isolation.level": "read_committed",
         }
     )
     messages = []
@@ -82,7 +100,7 @@ def decided(
     stream = sink.stream(batch, 0, f"{attempt}{number}", schema)
     bad = stream.write(pa.RecordBatch.from_pylist(rows, arrow_schema(schema)), [f"in-0@{index}" for index in range(len(rows))])
     assert not bad, bad
-    return Decided(batch, f"h{number}", (stream.close(),), sink.behind())
+    return Decided(batch, f"h{number}", (stream.close(),), sink.behind(0))
 
 
 def claimed(sink: KafkaSink, lineage: str = "l1", **given: Any) -> KafkaSink:
@@ -97,7 +115,7 @@ def test_the_sink_keeps_the_contract(topics: Topics, sink: Callable[..., KafkaSi
 
 def test_a_message_has_key_headers_time_and_where_it_came_from(topics: Topics, sink: Callable[..., KafkaSink]) -> None:
     schema = parse_schema("id BIGINT, user STRING, trace STRING, ts TIMESTAMP")
-    topic = topics.make(4)
+    topic = topics.make(4, **{"retention.ms": "-1"})  # by the message's time: an old one would be gone soon
     out = claimed(sink(topic, key="user", headers={"trace": "trace"}, timestamp="ts"))
     row = {"id": 7, "user": "foobar", "trace": "t7", "ts": 1_700_000_000_123_000}
     out.publish(decided(out, 0, [row], schema=schema))
@@ -150,7 +168,7 @@ def test_a_row_that_brokers_would_refuse_is_told_and_the_others_pass(
     stream = out.stream(batch, 0, "a", SCHEMA)
     bad = stream.write(pa.RecordBatch.from_pylist([good, row, good], arrow_schema(SCHEMA)), ["a", "b", "c"])
     assert [(each.ordinal, each.reason) for each in bad] == [(1, reason)]
-    out.publish(Decided(batch, "h", (stream.close(),), out.behind()))
+    out.publish(Decided(batch, "h", (stream.close(),), out.behind(0)))
     assert len(read(topics, topic)) == 2
 
 
@@ -169,7 +187,7 @@ def test_aborted_and_open_messages_are_not_seen(topics: Topics, sink: Callable[.
     batch = decided(out, 0, ROWS)
     out.publish(batch)
     again = claimed(sink(topic))
-    (folder,) = [replace(decided(again, 1, ROWS[:2]), behind={"0": 5})]
+    (folder,) = [replace(decided(again, 1, ROWS[:2]), behind={"units": 0, "after": {"0": 5}})]
     with pytest.raises(StateError, match="expected is batch 5"):
         again.publish(folder)
     assert len(read(topics, topic)) == 5
@@ -257,3 +275,20 @@ def test_an_audit_counts_what_is_there_and_finds_what_nobody_wrote(topics: Topic
     *_, stray = out.audit(lineage="l1", decided=batches)
     assert stray.number == -1
     assert "no batch has written" in stray.violations[0]
+
+
+def test_a_reset_leaves_messages_alone_and_says_so(topics: Topics, sink: Callable[..., KafkaSink]) -> None:
+    topic = topics.make()
+    out = claimed(sink(f"{topic}{{name}}"))
+    out.publish(decided(out, 0, [{"id": 1, "name": ""}]))
+    wait_for_ends(topics, topic)
+    for dry_run in (True, False):
+        with pytest.raises(Refused, match=f"what stands in {topic} cannot be taken back"):
+            out.clear(owner="o", flow="f", dry_run=dry_run)
+    with pytest.raises(Refused, match="holds markers of the flow"):
+        out.clear(owner="another", flow="f")
+    topics.delete(topic)
+    assert out.clear(owner="o", flow="f") == 0
+    topics.make(name=topic)
+    again = sink(f"{topic}{{name}}", work="fresh")
+    again.prepare(owner="o", lineage="l2")

@@ -173,7 +173,7 @@ class Driver:
         receipts: list[Receipt] = []
         dead: list[DeadSegment] = []
         counts: dict[str, Counts] = {}
-        behind = {node: sink.behind() for node, sink in self.sinks.items() if is_chained(sink)}
+        behind = {node: sink.behind(0) for node, sink in self.sinks.items() if is_chained(sink)}
         for unit, stream in enumerate(streams):
             faults.reached("stage.before")
             staged, letters = self._unit(batch, unit, stream, counts)

@@ -33,7 +33,12 @@ now and then 510. With all brokers connected from the start it takes 10. Where a
 
 
 class Superseded(Exception):
-    """A newer producer has the same transactional.id: whatever this one still sends is refused."""
+    """A newer producer has the same transactional.id: whatever this one still sends is refused. `overdue`: brokers refuse what comes behind
+    their time-out just so, and it was over; most likely that is all."""
+
+    def __init__(self, text: str, *, overdue: bool) -> None:
+        super().__init__(text)
+        self.overdue = overdue
 
 
 class Transaction:
@@ -80,24 +85,23 @@ class Transaction:
 
     def _begin(self) -> None:
         if not self._open:
-            self._producer.begin_transaction()
+            self._serve(self._producer.begin_transaction)
             self._open = True
             self._begun_s = time.monotonic()
 
     def _send(self, messages: Outgoing) -> None:
         produce: Callable[..., None] = self._producer.produce
-        tells = messages.last_of_partitions()
-        for index, (topic, value, key, partition, time_ms, headers) in enumerate(messages.rows()):
-            tell = self._delivered if index in tells else None
+        for message in messages.rows(self._delivered):
             try:
-                produce(topic, value, key, partition, tell, None, time_ms, headers)
+                produce(*message)
             except BufferError:
-                self._make_room(topic, value, key, partition, tell, None, time_ms, headers)
+                self._make_room(*message)
             except self._kafka.KafkaException as error:
                 raise self._explained(error) from error
         for place, rows in messages.counts().items():
             self._rows[place] = self._rows.get(place, 0) + rows
         self._serve(self._producer.poll, 0)
+        self._check()
         faults.reached("transaction.sent")
 
     def _make_room(self, *message: Any) -> None:
@@ -105,13 +109,12 @@ class Transaction:
         give_up_s = time.monotonic() + self._transaction_s
         while time.monotonic() < give_up_s:
             self._serve(self._producer.poll, 0.05)
+            self._check()
             try:
-                self._producer.produce(*message)
+                self._serve(self._producer.produce, *message)
                 return
             except BufferError:
                 continue
-            except self._kafka.KafkaException as error:
-                raise self._explained(error) from error
         raise self._slow("take messages")
 
     def flush(self) -> list[dict[str, Any]]:
@@ -121,8 +124,10 @@ class Transaction:
         """
         give_up_s = time.monotonic() + self._transaction_s
         while self._serve(self._producer.flush, 0.5):
+            self._check()
             if time.monotonic() > give_up_s:
                 raise self._slow("acknowledge messages")
+        self._check()
         return [
             {"topic": topic, "partition": partition, "first": min(ends), "last": max(ends), "rows": self._rows[topic, partition]}
             for (topic, partition), ends in sorted(self._ends.items())
@@ -134,10 +139,7 @@ class Transaction:
         An error after which nobody knows how it ended is Unreachable like others: the next fence and a look at the marker tell.
         """
         self._begin()
-        try:
-            self._producer.produce(topic, marker.encoded(), f"{slot}".encode(), slot)
-        except self._kafka.KafkaException as error:
-            raise self._explained(error) from error
+        self._serve(self._producer.produce, topic, marker.encoded(), f"{slot}".encode(), slot)
         faults.reached("transaction.commit.before")
         self._until(self._producer.commit_transaction, self._transaction_s)
         self._open = False
@@ -169,14 +171,12 @@ class Transaction:
                 if refused or not found.args[0].retriable() or time.monotonic() - begun_s > limit_s:
                     raise self._explained(found) from error
 
-    def _serve(self, act: Callable[[float], Any], limit_s: float) -> Any:
-        """Let the client tell what it has to tell (`act` is poll or flush); raises what no longer goes well."""
+    def _serve(self, act: Callable[..., Any], *given: Any) -> Any:
+        """`act`, which may call back. What it raises is explained."""
         try:
-            left = act(limit_s)
+            return act(*given)
         except (self._kafka.KafkaException, SystemError) as error:
             raise self._explained(self._of_client(error)) from error
-        self._check()
-        return left
 
     def _of_client(self, error: Exception) -> Any:
         """What the client has said. It raises a fatal error out of the call that serves it; a delivery that is served in the same call
@@ -203,27 +203,24 @@ class Transaction:
         self._ends.setdefault((message.topic(), message.partition()), []).append(message.offset())
 
     def _hear(self, error: Any) -> None:
-        if self._told is None or error.fatal() or (error.name() in LOGIN and not self._told.fatal()):
+        if self._told is None or (error.name() in LOGIN and not self._told.fatal()):
             self._told = error
 
     def _check(self) -> None:
-        """What the client has told meanwhile of messages that did not arrive."""
+        """Raises what the client has told of messages that did not arrive."""
         if self._failed is not None:
             failed, self._failed = self._failed, None
             raise self._explained(self._kafka.KafkaException(failed))
-        if self._told is not None and self._told.fatal():
-            raise self._explained(self._kafka.KafkaException(self._told))
 
     def _explained(self, error: Exception) -> Exception:
         if code_of(error) in _CONSEQUENCES:
             error = self._reason() or error
+        if error.args and hasattr(error.args[0], "fatal") and error.args[0].fatal():
+            self._told = error.args[0]
         codes = {code_of(error)} | ({self._told.name()} if self._told is not None else set())
         if codes & set(_FENCED):
-            if self._open and time.monotonic() - self._begun_s >= self._transaction_s:
-                # brokers refuse what comes behind their time-out just as they refuse one that has been fenced; if that has been, too, the
-                # next fence and the marker tell
-                return self._overdue(error)
-            return Superseded(f"{self._id}: {error}")
+            overdue = self._open and time.monotonic() - self._begun_s >= self._transaction_s
+            return Superseded(f"{self._id}: {error}", overdue=overdue)
         if codes & set(_TOO_LARGE):
             return SinkError(
                 f'sink "{self._node}": a message is larger than its topic takes, though it was not when the topic was looked at: {error}',
@@ -234,14 +231,6 @@ class Transaction:
         if code_of(error) in (*_CONSEQUENCES, "_TIMED_OUT") and self._told is not None:
             error = self._kafka.KafkaException(self._told)
         return fault(self._node, str(self._options["bootstrap"]), error, self._timeout_s, "sink")
-
-    def _overdue(self, error: Exception) -> Unreachable:
-        return Unreachable(
-            f'sink "{self._node}": a transaction took longer than {self._transaction_s:g} s, and brokers have ended it ({error}); '
-            "the next try looks whether it is there, and else sends it again",
-            remedy="look at the brokers' load; or give it longer: transaction_timeout: 5m",
-            node=self._node,
-        )
 
     def _slow(self, what: str) -> Unreachable:
         told = "" if self._told is None else f" ({self._told.str()})"
