@@ -162,7 +162,7 @@ class KafkaSink:
                 if error.overdue:
                     raise Unreachable(
                         f'sink "{self.node}": brokers have ended the transaction of batch {batch.number}, which took longer than '
-                        f"{self._options['transaction_timeout']:g} s; the next try looks whether it is there, and else sends it again ({error})",
+                        f"{self._options['transaction_timeout']:g} s; the next try looks whether it is there, or sends it ({error})",
                         remedy="look at the brokers' load; or give it longer: transaction_timeout: 5m",
                         node=self.node,
                     ) from error
