@@ -28,11 +28,21 @@ _numbers = count()
 
 
 def killed_at(point: str) -> Trial:
-    return lambda guarded, job, make_driver: killed(job, [f"{point}:kill"], make_driver)
+    def trial(guarded: Guarded, job: KafkaJob, make_driver: MakeDriver) -> Outcome:
+        outcome = killed(job, [f"{point}:kill"], make_driver)
+        assert outcome.statuses == (-9,), "the point was not reached"
+        return outcome
+
+    return trial
 
 
 def overtaken_at(point: str, successor: str = "") -> Trial:
-    return lambda guarded, job, make_driver: overtaken(job, point, make_driver, successor=successor)
+    def trial(guarded: Guarded, job: KafkaJob, make_driver: MakeDriver) -> Outcome:
+        outcome = overtaken(job, point, make_driver, successor=successor)
+        assert outcome.statuses[0] == (-9 if successor else 0), "the successor has not met its end"
+        return outcome
+
+    return trial
 
 
 def without_answer(guarded: Guarded, job: KafkaJob, make_driver: MakeDriver, *, incomplete: bool) -> Outcome:
@@ -61,6 +71,14 @@ CATCHES: dict[str, tuple[Trial, set[str]]] = {
     "number_only": (with_lost_lineage, {"lost"}),
     "foreign_marker_is_none": (with_lost_lineage, {"doubled"}),
 }
+# of the second Batch's first unit; before it come the claims of both sinks, two units, and the first Batch of the sink that gets nothing
+UNITS: dict[str, tuple[Trial, set[str]]] = {
+    "read_before_fence": (overtaken_at("fence.before@6", SUCCESSOR), {"doubled"}),
+    "marker_before_transaction": (killed_at("transaction.commit.before@6"), {"lost"}),
+    "marker_after_transaction": (killed_at("transaction.commit.after@6"), {"doubled"}),
+    "id_names_attempt": (overtaken_at("marker.read@3", SUCCESSOR), {"doubled"}),
+    "high_watermark": (overtaken_at("transaction.commit.before@6"), {"lost"}),
+}
 WITHOUT_SINK = {"fence_overtakes_commit", "old_epoch_accepted", "fenced_fences_again", "one_session"}
 
 
@@ -87,5 +105,20 @@ def test_the_checker_catches(name: str, guarded: Guarded, job: KafkaJob) -> None
 def test_the_right_sink_outlives_the_trial_of(name: str, guarded: Guarded, job: KafkaJob) -> None:
     trial, _ = CATCHES[name]
     outcome = trial(guarded, job, kafka_driver)
+    assert outcome.clean, str(outcome)
+    assert campaign.BUG not in outcome.statuses, str(outcome)
+
+
+@pytest.mark.parametrize("name", UNITS)
+def test_the_checker_catches_in_units_that_commit_one_by_one(name: str, guarded: Guarded, job: KafkaJob) -> None:
+    trial, kinds = UNITS[name]
+    outcome = trial(guarded, replace(job, one_by_one=True), BROKEN[name])
+    assert kinds <= set(outcome.findings.kinds()), str(outcome)
+
+
+@pytest.mark.parametrize("name", UNITS)
+def test_units_that_commit_one_by_one_outlive_the_trial_of(name: str, guarded: Guarded, job: KafkaJob) -> None:
+    trial, _ = UNITS[name]
+    outcome = trial(guarded, replace(job, one_by_one=True, transaction_timeout_s=10.0), kafka_driver)
     assert outcome.clean, str(outcome)
     assert campaign.BUG not in outcome.statuses, str(outcome)

@@ -17,7 +17,7 @@ from scribengin.connectors.kafka.sink import KafkaSink
 from scribengin.connectors.kafka.transaction import Transaction
 from scribengin.core import faults
 from scribengin.core.errors import Unreachable
-from scribengin.testing.kafka_protocol import KafkaJob
+from scribengin.testing.kafka_protocol import KafkaJob, UnitsDriver
 from scribengin.testing.protocol import Driver, Job
 
 if TYPE_CHECKING:
@@ -180,7 +180,8 @@ class _ForeignIsNone(KafkaSink):
 def _of(make: Callable[[Place], KafkaSink], job: Job) -> Driver:
     assert isinstance(job, KafkaJob)
     place = job.place
-    return Driver(job, lambda _, node: make(place(node)))
+    kind = UnitsDriver if job.one_by_one else Driver
+    return kind(job, lambda _, node: make(place(node)))
 
 
 def _with(job: Job, *, transactions: type[Transaction] = Transaction, markers: type[MarkerTopic] = MarkerTopic) -> Driver:

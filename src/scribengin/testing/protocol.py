@@ -188,8 +188,7 @@ class Driver:
         schema = output_schema(self.job)
         outs = {node: sink.stream(batch, unit, attempt, schema) for node, sink in self.sinks.items()}
         letters = DeadWriter(self.folder.dead, attempt)
-        place = stream.place
-        rows = [make_record(Key(place["run"], place["part"], seq)) for seq in range(place["start"], place["end"])]
+        rows = rows_of(stream)
         source, step = counts.setdefault(SOURCE, Counts()), counts.setdefault(STEP, Counts())
         try:
             chunk = -(-len(rows) // _BATCHES_A_WRITE)
@@ -203,8 +202,7 @@ class Driver:
                         letters.write(_letter(batch.number, row))
                         step.dead += 1
                 for node, some in sent.items():
-                    ids = [f"{SOURCE}-{row['part']}@{row['seq']}" for row in some]
-                    outs[node].write(as_batch(self.job, some), ids if outs[node].wants_ids else None)
+                    outs[node].write(as_batch(self.job, some), ids_of(some) if outs[node].wants_ids else None)
                     sink = counts.setdefault(node, Counts())
                     sink.rows_in += len(some)
                     sink.out += len(some)
@@ -220,6 +218,17 @@ class Driver:
         source.out += len(rows)
         step.rows_in += len(rows)
         return receipts, segment
+
+
+def rows_of(stream: SourceStream) -> list[dict[str, Any]]:
+    """The records of a stream, in order."""
+    place = stream.place
+    return [make_record(Key(place["run"], place["part"], seq)) for seq in range(place["start"], place["end"])]
+
+
+def ids_of(rows: list[dict[str, Any]]) -> list[str]:
+    """What each was made of."""
+    return [f"{SOURCE}-{row['part']}@{row['seq']}" for row in rows]
 
 
 def output_schema(job: Job) -> Any:
