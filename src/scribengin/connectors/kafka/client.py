@@ -33,7 +33,8 @@ _REFUSED = (
     "POLICY_VIOLATION",
 )
 """what brokers say of a wish that they will not grant later either"""
-_LOGIN = ("SASL_AUTHENTICATION_FAILED", "_AUTHENTICATION", "_SSL")
+LOGIN = ("SASL_AUTHENTICATION_FAILED", "_AUTHENTICATION", "_SSL")
+"""errors of a login: no later try mends them"""
 
 Partition = tuple[str, int]
 """(topic, partition)"""
@@ -200,12 +201,14 @@ class Cluster:
 
     def _asked(self, question: Any) -> Any:
         try:
+            self._admin.poll(0)  # what it has to tell of earlier questions
+            self._told = None
             return question()
         except Exception as error:
             raise self._fault(error) from error
 
     def _hear(self, error: Any) -> None:
-        if self._told is None or error.name() in _LOGIN:
+        if self._told is None or error.name() in LOGIN:
             self._told = error
 
     def _fault(self, error: Exception, about: str = "") -> ScribenginError:
@@ -221,7 +224,7 @@ def fault(node: str, bootstrap: str, error: Exception, timeout_s: float, role: R
     """A client's error in our words: Unreachable where a later try may go through. `about` is what was asked, and of which topic."""
     code = code_of(error)
     kind = SourceError if role == "source" else SinkError
-    if code in _LOGIN:
+    if code in LOGIN:
         return kind(
             f'{role} "{node}": the brokers at {bootstrap} do not let this user in: {_text_of(error)}',
             remedy="check `config`: security.protocol, sasl.mechanism, sasl.username, sasl.password, ssl.ca.location",
@@ -299,7 +302,7 @@ _PASSING = (
     "_ALL_BROKERS_DOWN",
     "_RESOLVE",
     "_TIMED_OUT",
-    # the library asks for the coordinator of a group that readers here name, because they must, and do not use
+    # the library looks for the coordinator of a group that it wants to be named and nobody here uses
     "GROUP_AUTHORIZATION_FAILED",
 )
 
