@@ -33,6 +33,8 @@ class Option:
     """True where it says only how much at once or how fast: another value changes no row"""
     formats: tuple[str, ...] = ()
     """the values of `format:` beside which it means something; empty for all"""
+    deliveries: tuple[str, ...] = ()
+    """the values of `delivery:` beside which it means something; empty for all"""
 
     @property
     def required(self) -> bool:
@@ -49,7 +51,8 @@ class NodeType:
     doc: str
     options: tuple[Option, ...]
     abilities: frozenset[str] = field(default_factory=frozenset)
-    """For a source: `replayable`, `bounded`, `growing`, `static`. For a sink: `exactly_once`, `append`, `update`, `complete`, `view`."""
+    """For a source: `replayable`, `bounded`, `growing`, `static`. For a sink: `exactly_once`, `append`, `update`, `complete`, `view`;
+    `spark_writes`: with `delivery: at_least_once` a sink of Spark's own writes the rows."""
 
     def option(self, name: str) -> Option | None:
         """The declaration of that name, or None."""

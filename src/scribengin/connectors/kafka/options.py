@@ -108,10 +108,13 @@ SOURCE = NodeType(
     abilities=frozenset({"replayable", "bounded"}),
 )
 
+_EXACTLY = ("exactly_once",)
+
 SINK = NodeType(
     type="kafka",
     role="sink",
-    doc="Writes messages to topics of Kafka, each row once for readers with `isolation.level=read_committed`.",
+    doc="Writes messages to topics of Kafka, each row once for readers with `isolation.level=read_committed`; with "
+    "`delivery: at_least_once` Spark's own sink writes them.",
     options=(
         *_CONNECTION,
         Option("topic", "text", "the topic; `{column}` in it is filled in from the row", REQUIRED, example='"tweets-{country}"'),
@@ -127,7 +130,14 @@ SINK = NodeType(
             example="user",
         ),
         Option("headers", "map", "header → the STRING or BINARY column that it is taken from", {}, example="{trace: trace_id}"),
-        Option("timestamp", "text", "the TIMESTAMP column that is the message's time; by default the time of writing", None, example="ts"),
+        Option(
+            "timestamp",
+            "text",
+            "the TIMESTAMP column that is the message's time; by default the time of writing",
+            None,
+            example="ts",
+            deliveries=_EXACTLY,
+        ),
         Option(
             "partition",
             "text",
@@ -158,6 +168,7 @@ SINK = NodeType(
             "the topic that says how far the flow is; by default scribengin-FLOW-SINK-markers",
             None,
             example="tweets-markers",
+            deliveries=_EXACTLY,
         ),
         Option("compression", "choice", "of batches of messages", "none", ("none", "gzip", "snappy", "lz4", "zstd"), pace=True),
         Option("linger", "duration", "how long messages wait for others at most, to travel together", 0.005, example="50ms", pace=True),
@@ -169,8 +180,9 @@ SINK = NodeType(
             example="5m",
             low=1,
             pace=True,
+            deliveries=_EXACTLY,
         ),
         Option("timeout", "duration", "how long brokers may be silent", 5.0, example="30s", low=0.1, pace=True),
     ),
-    abilities=frozenset({"exactly_once", "append"}),
+    abilities=frozenset({"exactly_once", "append", "spark_writes"}),
 )

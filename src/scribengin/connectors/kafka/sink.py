@@ -214,6 +214,13 @@ class KafkaSink:
     def recover(self, decided: Decided | None, *, lineage: str, before: int) -> None:
         """Publish the newest decision, then delete what tasks of decided Batches left behind."""
         if decided is not None:
+            if not decided.behind:
+                raise Refused(
+                    f'sink "{self.node}": batch {decided.batch.number} was written with delivery: at_least_once; nothing tells what of it '
+                    f"stands twice, and exactly-once cannot go on from there",
+                    remedy="write delivery: at_least_once again; or begin anew: scribengin reset FLOW, with another topic",
+                    code="delivery-changed",
+                )
             for slot in decided.behind["after"] if decided.behind["units"] else ():
                 self._check_slot(int(slot), decided)
             self.publish(decided)
