@@ -103,7 +103,7 @@ def spark_writes_alone(subject: Subject) -> Iterator[Problem]:
     for name, sinks in query_sinks(subject.flow).items():
         for sink in sinks if len(sinks) > 1 else ():
             if written_by_spark(subject.flow, sink, subject.sink_types):
-                message = f"{called(sink)} has delivery: at_least_once: Spark's own sink writes it, which commits with no other, and together: {name}"
+                message = f"{called(sink)} has together: {name} and delivery: at_least_once: Spark's own sink commits with no other"
                 remedy = "take together out, or write delivery: exactly_once"
                 yield subject.problem("delivery-together", path_of(sink, "together"), message, remedy)
 
