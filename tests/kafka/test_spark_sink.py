@@ -39,7 +39,7 @@ FLOW = """
 version: 1
 name: copied
 sources:
-  numbers: {type: kafka, bootstrap: "BOOTSTRAP", topics: [IN], format: json, schema: id BIGINT, max_rows: 400}
+  numbers: {type: kafka, bootstrap: "BOOTSTRAP", topics: [TOPIC_IN], format: json, schema: id BIGINT, max_rows: 400}
 steps:
   named: {from: numbers, python: "steps:named", schema: "id BIGINT, user STRING"}
   few: {from: named, filter: id % 2 = 0}
@@ -49,7 +49,7 @@ sinks:
     from: last
     type: kafka
     bootstrap: "BOOTSTRAP"
-    topic: OUT
+    topic: TOPIC_OUT
     key: user
     headers: {who: user}
     partition: CASE WHEN id = 30 THEN 9 ELSE id % 4 END
@@ -79,7 +79,9 @@ def test_a_killed_flow_loses_nothing_and_what_it_doubles_has_the_same_id(topics:
     source, target = topics.make(2), topics.make(4)
     topics.write(source, range(500), 0)
     topics.write(source, range(500, 1000), 1)
-    (tmp_path / "flow.yaml").write_text(FLOW.replace("BOOTSTRAP", topics.bootstrap).replace("IN", source).replace("OUT", target))
+    (tmp_path / "flow.yaml").write_text(
+        FLOW.replace("BOOTSTRAP", topics.bootstrap).replace("TOPIC_IN", source).replace("TOPIC_OUT", target)
+    )
     (tmp_path / "steps.py").write_text(STEPS)
 
     planned = scribengin(tmp_path, "plan", "flow.yaml")

@@ -17,11 +17,12 @@ from scribengin.formats.contract import Bad
 from scribengin.formats.message_values import value_encoder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from scribengin.connectors.kafka.topics import TargetTopic, TopicBook
+    from scribengin.formats.avro_out import AvroMessages
 
 ID_HEADER = "scribengin"
 """`flow@version source coordinates`: what a message is made of, the same whenever it is made again"""
@@ -78,10 +79,19 @@ class Outgoing:
 
 
 class MessageMaker:
-    """Makes the messages of one sink out of rows of `schema`. `version` is the flow's, for the id header. Raises SinkError for options that
-    do not fit the schema."""
+    """Makes the messages of one sink out of rows of `schema`. `version` is the flow's, for the id header; `avro` see `value_encoder`.
+    Raises SinkError for options that do not fit the schema."""
 
-    def __init__(self, node: str, options: Mapping[str, Any], schema: Schema, topics: TopicBook, version: str, unit: int) -> None:
+    def __init__(
+        self,
+        node: str,
+        options: Mapping[str, Any],
+        schema: Schema,
+        topics: TopicBook,
+        version: str,
+        unit: int,
+        avro: Callable[[Schema], AvroMessages] | None = None,
+    ) -> None:
         self._node = node
         self._topics = topics
         self._unit = unit
@@ -98,7 +108,7 @@ class MessageMaker:
             given = tuple(name for name in given if name not in (self._key, self._timestamp, *self._named)) or given
         self._value_columns = list(given)
         try:
-            self._values = value_encoder(options["format"], Schema(tuple(schema[name] for name in given)), options)
+            self._values = value_encoder(options["format"], Schema(tuple(schema[name] for name in given)), options, avro)
         except (ValueError, KeyError) as error:
             raise self._wrong(f"{error}", "name the value's columns: columns: [NAME]") from error
         self._partition = None if options["partition"] is None else PartitionExpression(node, options["partition"], schema)
@@ -125,7 +135,9 @@ class MessageMaker:
         names = self._topic_names(rows, bad)
         known = {name: self._find(name) for name in set(names)} if self._fixed is None else {self._template: self._fixed}
         keys = self._bytes(rows.column(self._key)) if self._key is not None else pa.nulls(rows.num_rows, pa.binary())
-        values = self._values(rows.select(self._value_columns))
+        values, unfit = self._values(rows.select(self._value_columns))
+        for each in unfit:
+            bad.setdefault(each.ordinal, each)
         headers = self._header_lists(rows, ids)
         partitions = self._partitions(rows, names, known, keys, bad)
         key_list = keys.to_pylist()

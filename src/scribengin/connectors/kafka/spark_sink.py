@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from scribengin.connectors.contract import Published, Receipt
+from scribengin.connectors.kafka.avro_values import AvroValues
 from scribengin.connectors.kafka.java_client import java_settings
 from scribengin.connectors.kafka.options import SINK
 from scribengin.connectors.kafka.outgoing import MessageMaker
@@ -74,6 +75,7 @@ class SparkKafkaSink:
         self._version = place.version
         self._work = place.work
         self._topics = TopicBook(self.node, self._options)
+        self._avro = AvroValues(self.node, place.folder, self._options) if self._options["format"] == "avro" else None
 
     def spark_options(self) -> dict[str, str]:
         """See the contract. Raises SinkError. Brokers are asked for the topic's limit, where there is something to write."""
@@ -84,12 +86,14 @@ class SparkKafkaSink:
     def prepare(self, *, owner: str, lineage: str, adopt: bool = False) -> None:  # noqa: ARG002 (the contract's)
         """Nothing is claimed. Looks at the settings and at the topic, so that what is wrong with them is told at the start."""
         java_settings(self.node, self._options)
+        if self._avro is not None:
+            self._avro.look()
         if "{" not in self._options["topic"]:
             self._topics.get(self._options["topic"])
 
     def stream(self, batch: BatchId, unit: int, attempt: str, schema: Schema) -> MessageRows:  # noqa: ARG002 (the contract's)
         """A stream whose messages Spark writes."""
-        maker = MessageMaker(self.node, self._options, schema, self._topics, f"{self._flow}@{self._version[:8]}", unit)
+        maker = MessageMaker(self.node, self._options, schema, self._topics, f"{self._flow}@{self._version[:8]}", unit, self._avro)
         return MessageRows(self.node, unit, maker)
 
     def publish(self, decided: Decided) -> None:
