@@ -72,7 +72,9 @@ KEPT = sorted(set(range(0, 1000, 2)) - {10, 20, 30})
 
 def scribengin(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "scribengin.cli", *arguments]
-    return subprocess.run(command, cwd=folder, env=os.environ | environment, capture_output=True, text=True, timeout=400, check=False)
+    # of its own session: what kills a run kills all of its process group
+    settings: dict[str, Any] = {"cwd": folder, "env": os.environ | environment, "start_new_session": True}
+    return subprocess.run(command, **settings, capture_output=True, text=True, timeout=400, check=False)
 
 
 def test_a_killed_flow_loses_nothing_and_what_it_doubles_has_the_same_id(topics: Topics, tmp_path: Path) -> None:
