@@ -74,12 +74,15 @@ def java_settings(node: str, options: Mapping[str, Any], *, largest_bytes: int =
         "buffer.memory": str(memory_bytes),
     }
     for name, value in config.items():
+        shown = options["config"][name]
+        if isinstance(shown, Secret) and name not in {*_LOGIN, *_PEM, "ssl.key.password"}:
+            raise _wrong(node, f"config has {name} as a secret, which the Java client's log would show", "write it in plain")
         if name in _SAME:
             found[name] = value
         elif name in _RENAMED:
             found[_RENAMED[name]] = value
         elif name in _PEM:
-            found[_PEM[name]] = _pem(node, name, value)
+            found[_PEM[name]] = _pem(node, name, value, shown)
         elif name not in _LOGIN:
             known = sorted({*_SAME, *_RENAMED, *_PEM, *_LOGIN})
             raise _wrong(node, f'config has "{name}", which is not known of the Java client', f"take it out; known are {', '.join(known)}")
@@ -111,14 +114,14 @@ def _quoted(text: str) -> str:
     return f'"{escaped}"'
 
 
-def _pem(node: str, name: str, value: str) -> str:
+def _pem(node: str, name: str, value: str, shown: object) -> str:
     text = value
     if name.endswith(".location"):
         try:
             text = Path(value).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             reason = getattr(error, "strerror", None) or "no text"
-            raise _wrong(node, f"config has {name}, whose file {value} cannot be read as PEM: {reason}", "name a PEM file") from error
+            raise _wrong(node, f"config has {name}, whose file {shown} cannot be read as PEM: {reason}", "name a PEM file") from error
     if "-----BEGIN " not in text:
         raise _wrong(node, f"config has {name}, which holds no PEM", "give it as PEM (-----BEGIN …)")
     if "PRIVATE KEY-----" in text and "BEGIN PRIVATE KEY" not in text and "BEGIN ENCRYPTED PRIVATE KEY" not in text:
