@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from scribengin.core.faults import POINTS, VARIABLE
-from scribengin.testing.faults.cells import AIMS, PLACES, STRIKES, Sample, all_cells, count_open, wanted
+from scribengin.testing.faults.cells import AIMS_OF, PLACES, STRIKES, Sample, all_cells, count_open, count_wanted, wanted
 from scribengin.testing.faults.flows import FORMATS, KINDS, FaultFlow
 from scribengin.testing.faults.outcomes import Aim, Life, Outcome
 from scribengin.testing.faults.reader import ForeignReader, start_reader
@@ -82,10 +82,10 @@ def passed(life, seed):
 def test_the_sample_takes_what_is_open_and_ends_when_all_is_covered_in_few_lives():
     outcomes, sample = [], Sample([])
     while count_open(outcomes):
-        assert len(outcomes) < 100
+        assert len(outcomes) < 150
         outcomes.append(passed(sample.choose(random.Random(len(outcomes))), len(outcomes)))
         sample.add(outcomes[-1])
-    targets = sum(wanted(aim) * len(FORMATS) for aim in AIMS)
+    targets = count_wanted()
     strikes = sum(len(outcome.life.aims) for outcome in outcomes)
     assert targets <= strikes < 1.1 * targets
     assert {outcome.life.kind for outcome in outcomes} == set(KINDS)
@@ -95,8 +95,8 @@ def test_the_sample_takes_what_is_open_and_ends_when_all_is_covered_in_few_lives
 def test_lives_at_once_share_the_work():
     sample = Sample([], "two@")
     lives = [sample.choose(random.Random(seed)) for seed in range(8)]
-    assert len({(aim, life.format) for life in lives for aim in life.aims if wanted(aim) == 1}) == sum(
-        wanted(aim) == 1 for life in lives for aim in life.aims
+    assert len({(aim, life.format) for life in lives for aim in life.aims if wanted(aim, life.format) == 1}) == sum(
+        wanted(aim, life.format) == 1 for life in lives for aim in life.aims
     )
 
 

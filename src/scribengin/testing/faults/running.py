@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from scribengin.testing.faults.drivers import Driver, Strike, run_audit, start_run
 from scribengin.testing.faults.java import java_settings
-from scribengin.testing.faults.reader import start_reader
 from scribengin.testing.faults.small_disk import SmallDisk, no_small_disk
 
 if TYPE_CHECKING:
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
     from contextlib import ExitStack
     from pathlib import Path
 
+    from scribengin.embedded.kafka import KafkaCluster
     from scribengin.testing.checker import Findings
     from scribengin.testing.faults.flows import FaultFlow
     from scribengin.testing.faults.outcomes import Aim, Outcome
@@ -30,11 +30,19 @@ class RunningLife:
     """What the ways of striking work with: the flow, its starts, and where its state is."""
 
     def __init__(
-        self, flow: FaultFlow, outcome: Outcome, stack: ExitStack, limit_s: float, archive: Path | None, stop: threading.Event
+        self,
+        flow: FaultFlow,
+        outcome: Outcome,
+        stack: ExitStack,
+        limit_s: float,
+        archive: Path | None,
+        stop: threading.Event,
+        cluster: KafkaCluster | None = None,
     ) -> None:
         self.flow = flow
         self.outcome = outcome
         self.disk: SmallDisk | None = None
+        self.cluster = cluster
         self.state = flow.folder / ".scribengin"
         """the state folder that the next start uses"""
         self._stack = stack
@@ -56,7 +64,7 @@ class RunningLife:
                 self.outcome.skipped = reason
                 return
             self.disk = self._stack.enter_context(SmallDisk(self._small_folder(aims[0]), "24k" if aims[0].point == "out" else "8k"))
-        readers = [start_reader(self._seen(sink), self.flow.format, records=self.flow.has_records) for sink in self.flow.sinks]
+        readers = [self.flow.watch(self._seen(sink)) for sink in self.flow.sinks]
         try:
             self.flow.grow(1)
             strike_all(self)
@@ -71,8 +79,8 @@ class RunningLife:
         """What the seed says of the aim at this place."""
         return random.Random(f"{self.outcome.seed}/{place}")
 
-    def start(self, strikes: Sequence[Strike] = (), *, state: Path | None = None) -> Driver:
-        """A run, with input enough for its strikes; ended with the life, at the latest."""
+    def start(self, strikes: Sequence[Strike] = (), *, state: Path | None = None, arguments: Sequence[str] = ()) -> Driver:
+        """A run, with input enough for its strikes; ended with the life, at the latest. `arguments` are further ones of `run`."""
         self._starts += 1
         batches = max((4 if strike.point.startswith("fold.") else strike.nth for strike in strikes), default=0)
         self.flow.grow(batches)
@@ -86,6 +94,7 @@ class RunningLife:
             stop=self._stop,
             java=self._java,
             state=state or self.state,
+            arguments=arguments,
             wrap=self._wrap,
             path=self._path,
         )
