@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from scribengin.core.faults import POINTS, VARIABLE
-from scribengin.testing.faults.cells import AIMS_OF, PLACES, STRIKES, Sample, all_cells, count_open, count_wanted, wanted
+from scribengin.testing.faults.cells import PLACES, STRIKES, Sample, all_cells, count_open, count_wanted, wanted
 from scribengin.testing.faults.flows import FORMATS, KINDS, FaultFlow
 from scribengin.testing.faults.outcomes import Aim, Life, Outcome
 from scribengin.testing.faults.reader import ForeignReader, start_reader
