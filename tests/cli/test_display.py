@@ -117,6 +117,42 @@ def test_lag_names_only_what_waits():
     assert lag_text(replace(KEPT, lag_files=0, lag_bytes=0, lag_rows=7, lag_s=90.0)) == "7 rows 1m30s"
 
 
+def test_what_was_lost_is_shown_with_what_is_known_of_it():
+    view = replace(VIEW, queries=(replace(KEPT, lost=85_000, lost_unknown=1),))
+    told = "lost up to 85,000, and 1 time nobody knows how many"
+    assert told in plain_line(view)
+    assert told in "\n".join(rendered(view, height=40, width=140))
+    assert "lost" not in plain_line(VIEW)
+    query = result().queries[0]
+    lossy = result(queries=(replace(query, nodes={"tweets": Counts(100, 98, dead=2, lost_unknown=2)}),))
+    assert "records of tweets that query kept went on without: 2 times nobody knows how many." in " ".join(summary(lossy).split())
+    assert "Gone" not in summary(result())
+
+
+def test_the_time_to_catch_up_is_shown_beside_the_lag():
+    endless = replace(KEPT, done=None, eta_s=None, lag_files=0, lag_bytes=0, lag_rows=24_000, lag_s=12.0)
+    level, behind = replace(endless, catch_up_s=40.0), replace(endless, falls_behind=True)
+    assert "lag 24,000 rows 12s, caught up in 40s" in plain_line(replace(VIEW, queries=(level,)))
+    assert "lag 24,000 rows 12s   caught up in 40s" in "\n".join(rendered(replace(VIEW, queries=(level,)), height=40))
+    assert "never caught up at this rate" in plain_line(replace(VIEW, queries=(behind,)))
+    assert "never caught up at this rate" in "\n".join(rendered(replace(VIEW, queries=(behind,)), height=40))
+    assert "caught up" not in plain_line(replace(VIEW, queries=(endless,)))
+    # a bar that tells what is left says it already, unless it never ends
+    assert "caught up" not in plain_line(replace(VIEW, queries=(replace(KEPT, catch_up_s=4.0),)))
+    assert "never caught up" in plain_line(replace(VIEW, queries=(replace(KEPT, falls_behind=True),)))
+
+
+def test_the_summary_and_the_answer_say_what_still_waits():
+    view = replace(COUNTS, state="stopped", lag_rows=24_000, lag_s=12.3456, falls_behind=True)
+    stopped = result(queries=(replace(result().queries[0], view=view),))
+    assert "lag 24,000 rows 12s, never caught up at this rate" in summary(stopped)
+    assert "lag" not in summary(result())
+    (query,) = stopped.as_json()["queries"]
+    assert query["lag"] == {
+        "rows": 24_000, "files": None, "bytes": None, "seconds": 12.346, "catch_up_s": None, "falls_behind": True,
+    }  # fmt: skip
+
+
 def result(**changes):
     nodes = {"tweets": Counts(100, 98, dead=2), "tagged": Counts(98, 10, 88), "kept": Counts(10, 10)}
     query = QueryResult(

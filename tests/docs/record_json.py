@@ -27,9 +27,16 @@ COMMANDS = (
     ("plan shop/flow.yaml", "What would run, and what it would change against the state that is there."),
     (
         "run shop/flow.yaml --once",
-        "`rows` is the lineage's total, over all runs; `this_run` this process's share. `state` is finished, stopped or failed.",
+        "`rows` is the lineage's total, over all runs; `this_run` this process's share. `state` is finished, stopped or failed. "
+        "`lag` is what\nwaited at the last look; `catch_up_s` how long until nothing waits, as things went: null where nothing waits "
+        "beyond the last Batch, and\nwhere `falls_behind`, because more came than was read.",
     ),
-    ("audit shop/flow.yaml", "`decided` is what the decision records say, `found` what was read again."),
+    (
+        "audit shop/flow.yaml",
+        "`decided` is what the decision records say, `found` what was read again. `losses` is what was gone before it was read: `source`, "
+        "`entry` of\nits log, `rows` at most (null where nobody knows), `what`. Where there are any, counts of rows have `lost` and "
+        "`lost_unknown` too.",
+    ),
     ("dead list shop/flow.yaml", "Dead letters by Query, step and reason."),
     ("dead show shop/flow.yaml --limit 1", "Dead letters whole. A payload that is no UTF-8 is `payload_base64` instead."),
     ("source show shop/flow.yaml", "How far each source is read: entries of its log that are committed, and that are logged."),

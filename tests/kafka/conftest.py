@@ -100,7 +100,7 @@ class Reading:
     def rows(self, streams: list[SourceStream]) -> list[dict[str, Any]]:
         decoder = self.source.decoder()
         found: list[dict[str, Any]] = []
-        for stream in streams:
+        for stream in (stream for stream in streams if not stream.skipped):
             for block in self.source.read(stream):
                 decoded = decoder.rows(block)
                 assert not decoded.bad

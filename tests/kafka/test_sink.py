@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, Producer, TopicPartition
+from confluent_kafka.admin import OffsetSpec
 
 from scribengin.connectors.contract import BatchId, Decided, Place
 from scribengin.connectors.kafka.markers import SLOTS
@@ -43,15 +45,31 @@ def sink(topics: Topics, tmp_path: Path) -> Callable[..., KafkaSink]:
     return make
 
 
-def read(topics: Topics, topic: str, *, isolation: str = "read_committed") -> list[Any]:
+def wait_for_ends(topics: Topics, topic: str) -> None:
+    """Until no transaction is open or is being completed: a commit is decided at once, and seen a moment later."""
+    give_up_s = time.monotonic() + 3
+    while time.monotonic() < give_up_s:
+        ends = []
+        for level in (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED):
+            partitions = topics.admin.list_topics(topic, timeout=30).topics[topic].partitions
+            asked = {TopicPartition(topic, partition): OffsetSpec.latest() for partition in partitions}
+            futures = topics.admin.list_offsets(asked, isolation_level=level)
+            ends.append({place.partition: future.result(30).offset for place, future in futures.items()})
+        if ends[0] == ends[1]:
+            return
+        time.sleep(0.02)
+
+
+def read(topics: Topics, topic: str) -> list[Any]:
     """Every message that a consumer sees, in the order of partitions and offsets."""
+    wait_for_ends(topics, topic)
     consumer = Consumer(
         {
             "bootstrap.servers": topics.bootstrap,
             "group.id": "reader",
             "enable.auto.commit": False,
             "enable.partition.eof": True,
-            "isolation.level": isolation,
+            "isolation.level": "read_committed",
         }
     )
     messages = []
@@ -82,7 +100,7 @@ def decided(
     stream = sink.stream(batch, 0, f"{attempt}{number}", schema)
     bad = stream.write(pa.RecordBatch.from_pylist(rows, arrow_schema(schema)), [f"in-0@{index}" for index in range(len(rows))])
     assert not bad, bad
-    return Decided(batch, f"h{number}", (stream.close(),), sink.behind())
+    return Decided(batch, f"h{number}", (stream.close(),), sink.behind(0))
 
 
 def claimed(sink: KafkaSink, lineage: str = "l1", **given: Any) -> KafkaSink:
@@ -150,7 +168,7 @@ def test_a_row_that_brokers_would_refuse_is_told_and_the_others_pass(
     stream = out.stream(batch, 0, "a", SCHEMA)
     bad = stream.write(pa.RecordBatch.from_pylist([good, row, good], arrow_schema(SCHEMA)), ["a", "b", "c"])
     assert [(each.ordinal, each.reason) for each in bad] == [(1, reason)]
-    out.publish(Decided(batch, "h", (stream.close(),), out.behind()))
+    out.publish(Decided(batch, "h", (stream.close(),), out.behind(0)))
     assert len(read(topics, topic)) == 2
 
 
@@ -169,7 +187,7 @@ def test_aborted_and_open_messages_are_not_seen(topics: Topics, sink: Callable[.
     batch = decided(out, 0, ROWS)
     out.publish(batch)
     again = claimed(sink(topic))
-    (folder,) = [replace(decided(again, 1, ROWS[:2]), behind={"0": 5})]
+    (folder,) = [replace(decided(again, 1, ROWS[:2]), behind={"units": 0, "after": {"0": 5}})]
     with pytest.raises(StateError, match="expected is batch 5"):
         again.publish(folder)
     assert len(read(topics, topic)) == 5

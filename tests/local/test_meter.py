@@ -1,15 +1,18 @@
 """The figures of a display: what waits falls as soon as a Batch is through, not when the source is looked at again."""
 
+import json
 from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
 from scribengin.connectors.contract import BatchId, SourceStream
+from scribengin.local.catch_up import WINDOW_S, CatchUp
 from scribengin.local.contract import RunSettings
 from scribengin.local.meter import Meter
 from scribengin.local.run import run_flow
 from scribengin.spark.commit import Committed
+from scribengin.spark.query import QueryRun
 from scribengin.state.contract import Counts, Decision
 
 
@@ -20,8 +23,8 @@ def committed(files: int, rows: int) -> Committed:
     return Committed(decision, {"rows": streams}, {"process": 1.5}, replayed=False)
 
 
-def look(files: int):
-    backlog = {"rows": {"files": files, "bytes": files * 100, "rows": None, "oldest_s": None, "more": False}}
+def look(files: int, *, oldest_s: float | None = None, more: bool = False):
+    backlog = {"rows": {"files": files, "bytes": files * 100, "rows": None, "oldest_s": oldest_s, "more": more}}
     progress = SimpleNamespace(backlog=backlog, watermark="", tasks=None, gated=())
     return SimpleNamespace(state="running", message="", restarts=0, progress=progress)
 
@@ -131,3 +134,148 @@ def test_the_input_that_holds_the_watermark_back_is_named():
     assert held_back_by == ["pays", "pays", "events"]
     run.progress.gated = ("events",)
     assert meter.view("q", run).held_back_by == ""
+
+
+class Fed:
+    """A Query whose source gets and whose Batches take as many files as said, at times that the test says."""
+
+    def __init__(self, meter, run, waits):
+        self.meter, self.run, self.waits = meter, run, waits
+        self.batch = -1
+
+    def begins(self, files, *, arrived=0, oldest_s=None):
+        """A look, and a Batch that takes so many."""
+        self.waits += arrived
+        self.run.state = "running" if files else "waiting"
+        self.run.progress.backlog = look(self.waits, oldest_s=oldest_s, more=True).progress.backlog
+        view = self.meter.view("q", self.run)
+        if files:
+            self.taken = committed(files, files * 10)
+            self.meter.begun(self.taken.streams)
+            view = self.meter.view("q", self.run)
+        return view
+
+    def ends(self):
+        self.batch += 1
+        self.waits -= len(self.taken.streams["rows"])
+        decision = replace(self.taken.decision, batch=replace(self.taken.decision.batch, number=self.batch))
+        self.meter.committed(replace(self.taken, decision=decision))
+        return self.meter.view("q", self.run)
+
+
+def fed(now, waits):
+    return Fed(Meter(("rows",), ("kept",), now=lambda: now[0]), look(0, more=True), waits)
+
+
+def test_the_time_to_catch_up_is_what_waits_by_the_rate_of_reading_less_that_of_arrival():
+    now = [0.0]
+    query = fed(now, 100)
+    assert query.begins(20).catch_up_s is None, "one look tells no rate"
+    now[0] = 10.0
+    query.ends()
+    view = query.begins(20, arrived=10)
+    # 2 files a second read, 1 a second come: 90 wait
+    assert (view.catch_up_s, view.falls_behind) == (pytest.approx(90.0), False)
+    now[0] = 20.0
+    assert query.ends().catch_up_s == pytest.approx(70.0)
+    view = query.begins(20, arrived=10)
+    assert view.catch_up_s == pytest.approx(80.0)
+    now[0] = 30.0
+    assert query.meter.view("q", query.run).catch_up_s == pytest.approx(80.0)
+    # a Batch that takes longer than those before makes the rate smaller
+    now[0] = 60.0
+    assert query.meter.view("q", query.run).catch_up_s == pytest.approx(80.0 * 50 / 20)
+
+
+def test_a_query_that_falls_behind_never_catches_up_and_one_that_is_level_has_nothing_to_catch_up():
+    now = [0.0]
+    query = fed(now, 20)
+    query.begins(20)
+    for second in (10.0, 20.0, 30.0):
+        now[0] = second
+        query.ends()
+        view = query.begins(20, arrived=40)
+    assert (view.catch_up_s, view.falls_behind) == (None, True)
+    query.run.state = "stopped"
+    assert query.meter.view("q", query.run).falls_behind, "what it was is told at the end"
+    now[0] = 40.0
+    query.ends()
+    view = query.begins(query.waits)
+    assert (view.lag_files, view.catch_up_s, view.falls_behind) == (60, None, False), "the Batch takes all there is"
+    query.ends()
+    now[0] = 50.0
+    view = query.begins(0)
+    assert (view.lag_files, view.catch_up_s, view.falls_behind) == (0, None, False)
+    # what waited before it was level tells nothing about the next wave
+    query.begins(20, arrived=100)
+    now[0] = 60.0
+    query.ends()
+    assert query.begins(20, arrived=0).catch_up_s == pytest.approx(40.0)
+
+
+def test_records_that_wait_for_enough_others_are_no_lag_to_catch_up():
+    now = [0.0]
+    query = fed(now, 0)
+    for second in (1.0, 2.0, 3.0):
+        now[0] = second
+        view = query.begins(0, arrived=1)
+    assert (view.lag_files, view.catch_up_s, view.falls_behind) == (3, None, False)
+    query.begins(1, arrived=10)
+    now[0] = 4.0
+    query.ends()
+    assert query.begins(1, arrived=10).falls_behind
+    query.ends()
+    assert not query.begins(0).falls_behind
+    query.run.state = "stopped"
+    assert not query.meter.view("q", query.run).falls_behind
+
+
+def test_the_age_of_what_waits_grows_between_two_looks_and_ends_with_it():
+    now = [0.0]
+    query = fed(now, 30)
+    assert query.begins(20, oldest_s=5.0).lag_s == 5.0
+    now[0] = 8.0
+    assert query.ends().lag_s == 13.0
+    assert query.begins(10).lag_s is None
+    now[0] = 9.0
+    query.ends()
+    query.begins(5, arrived=5, oldest_s=1.0)
+    assert query.ends().lag_s is None, "all that waited is through"
+
+
+def test_a_long_history_of_looks_is_not_kept():
+    catch_up = CatchUp()
+    for second in range(10_000):
+        catch_up.note(float(second), 20_000 - second)
+    assert len(catch_up._looks) <= WINDOW_S + 1
+    assert catch_up.seconds(9_999.0, 100) == pytest.approx(100.0)
+    # a flood that ends is forgotten with the window
+    flooded = CatchUp()
+    for second in range(100):
+        flooded.note(float(second), 1000 + (second * 10 if second < 70 else 1400 - second * 10))
+    assert flooded.seconds(99.0, 100) == pytest.approx(10.0)
+    slow = CatchUp()
+    for hour in range(10):
+        slow.note(hour * 3600.0, 1000 - hour)
+    assert slow.seconds(9 * 3600.0, 10) == pytest.approx(36_000.0)
+
+
+def test_what_waits_for_a_query_with_state_is_what_spark_told_last():
+    """Spark tells it with each Batch; what was committed since the first of these tellings must not be taken off all later ones."""
+    run = QueryRun(*[None] * 12)
+    run.state = "running"
+    now = [0.0]
+    meter = Meter(("rows",), ("kept",), now=lambda: now[0])
+    for number, files in enumerate((40, 60, 80)):
+        now[0] = number * 10.0
+        batch = committed(20, 200)
+        meter.begun(batch.streams)
+        decision = replace(batch.decision, batch=replace(batch.decision.batch, number=number))
+        meter.committed(replace(batch, decision=decision))
+        (backlog,) = look(files, more=True).progress.backlog.values()
+        told = json.dumps({"source": "rows", "backlog": json.dumps(backlog), "notes": ""})
+        source = SimpleNamespace(latestOffset=told)
+        run._observe(SimpleNamespace(lastProgress=SimpleNamespace(batchId=number, eventTime=None, stateOperators=[], sources=[source])))
+        view = meter.view("q", run)
+        assert view.lag_files == files
+    assert view.falls_behind

@@ -86,3 +86,20 @@ def test_a_port_that_is_taken_is_told_before_spark_starts(tmp_path):
             run_flow(tmp_path / "flow.yaml", RunSettings(metrics_port=taken), lambda view: None)
     assert caught.value.exit is Exit.ENVIRONMENT
     assert "--metrics" in caught.value.remedy
+
+
+def test_a_query_that_falls_behind_needs_infinite_time():
+    from scribengin.local.contract import QueryView, RunView
+    from scribengin.local.metrics import _Views
+
+    views = _Views()
+    level = QueryView("level", "running", lag_rows=0)
+    nearly = QueryView("nearly", "running", lag_rows=100, lag_s=3.0, catch_up_s=40.0)
+    behind = QueryView("behind", "running", lag_rows=100, falls_behind=True, lost=85, lost_unknown=1)
+    views.take(RunView("f", "running", 1.0, (level, nearly, behind)))
+    samples = {(sample.name, sample.labels.get("query")): sample.value for family in views.collect() for sample in family.samples}
+    name = "scribengin_catch_up_seconds"
+    assert (samples[name, "nearly"], samples[name, "behind"]) == (40.0, float("inf"))
+    assert (name, "level") not in samples
+    assert samples["scribengin_lag_seconds", "nearly"] == 3.0
+    assert (samples["scribengin_lost_total", "behind"], samples["scribengin_lost_unknown_total", "behind"]) == (85, 1)

@@ -3,7 +3,9 @@ from pathlib import Path
 
 import pytest
 
+from scribengin.connectors.contract import SourceStream
 from scribengin.core.errors import Refused, StateError
+from scribengin.spark.counting import add_losses
 from scribengin.state.audit import audit_query
 from scribengin.state.contract import Counts, DeadLetter
 from scribengin.state.dead import DeadWriter, find_letters, purge_dead, read_letters
@@ -11,6 +13,8 @@ from scribengin.state.decisions import Decisions
 from scribengin.state.folder import QueryFolder, StateFolder
 from scribengin.state.ledger import Ledger, balance, read_batches, read_held, read_totals, write_held
 from scribengin.state.lineage import open_lineage, read_lineage
+from scribengin.state.losses import read_losses
+from scribengin.state.source_log import SourceLog
 from scribengin.testing import campaign
 from scribengin.testing.protocol import SOURCE, STEP, Driver, Job
 
@@ -221,3 +225,42 @@ def test_an_edited_lineage_is_told(tmp_path: Path) -> None:
     query.lineage.write_bytes(query.lineage.read_bytes().replace(b'"p1"', b'"p9"'))
     with pytest.raises(StateError, match="was changed"):
         read_lineage(query)
+
+
+def test_what_was_lost_is_counted_beside_the_balance_and_is_named(job: Job) -> None:
+    newest = Decisions(job.query.decisions).newest()
+    assert newest is not None
+    log = SourceLog(job.query.sources, SOURCE)
+    end = newest.sources[0].end
+    gone = SourceStream("numbers-0[5:90] lost", {}, rows=85, skipped=True, lost="offsets 5 to 89 are gone")
+    anew = SourceStream("numbers lost", {}, skipped=True, lost="the topic was made again")
+    log.append(end, [gone, anew, SourceStream("numbers-0[90:91]", {}, rows=1)])
+    log.append(end + 1, [anew])
+    assert [stream.label for stream in log.range(end, end + 2)] == ["numbers-0[90:91]"]
+    counts = {SOURCE: Counts(1, 1)}
+    add_losses(counts, {SOURCE: log.lost(end, end + 1)})
+    assert (counts[SOURCE].lost, counts[SOURCE].lost_unknown, balance(counts)) == (85, 1, [])
+    assert Counts.from_json(counts[SOURCE].as_json()) == counts[SOURCE]
+    losses = list(read_losses(job.query, {}, {SOURCE: end + 1}))
+    assert [(loss.entry, loss.rows, loss.what) for loss in losses] == [
+        (end, 85, "offsets 5 to 89 are gone"),
+        (end, None, "the topic was made again"),
+    ]
+    assert list(read_losses(job.query, {SOURCE: end + 1}, {SOURCE: end + 1})) == []
+
+
+def test_counts_that_were_written_before_losses_were_counted_read_as_none() -> None:
+    old = {"in": 3, "out": 2, "filtered": 1, "dead": 0, "late": 0, "made": 0}
+    assert Counts.from_json(old) == Counts(3, 2, 1)
+    assert Counts(3, 2, 1).as_json() == old
+
+
+def test_an_entry_that_is_folded_cannot_be_amended_in_silence(tmp_path: Path) -> None:
+    log = SourceLog(tmp_path, "rows")
+    for number in range(2100):
+        log.append(number, [SourceStream(f"rows-{number}", {})])
+    log.fold()
+    with pytest.raises(StateError, match="is folded"):
+        log.amend(0, [SourceStream("rows-0", {}, skipped=True)])
+    log.amend(2099, [SourceStream("rows-2099", {}, skipped=True)])
+    assert log.range(2099, 2100) == []

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from scribengin.local.contract import QueryView, RunView
+    from scribengin.state.contract import Counts
 
 
 class Display(Protocol):
@@ -80,8 +81,12 @@ def _query(query: QueryView) -> str:
     parts.append(f"in {query.rows_in:,}")
     parts.append(f"out {query.rows_out:,}")
     parts += [f"{name} {count:,}" for name, count in (("dead", query.dead), ("late", query.late)) if count]
+    if lost := lost_text(query):
+        parts.append(f"lost {lost}")
     if lag := lag_text(query):
         parts.append(f"lag {lag}")
+        if (soon := catch_up_text(query)) and (query.falls_behind or not query.eta_s):
+            parts.append(soon)
     if query.tasks is not None:
         parts.append(under_way(query))
     if query.done is not None:
@@ -111,6 +116,14 @@ def under_way(query: QueryView) -> str:
     )
 
 
+def lost_text(of: QueryView | Counts) -> str:
+    """`up to 85, and 1 time nobody knows how many`; empty where nothing was lost."""
+    parts = [f"up to {of.lost:,}"] if of.lost else []
+    if of.lost_unknown:
+        parts.append(f"{of.lost_unknown:,} time{'s' * (of.lost_unknown != 1)} nobody knows how many")
+    return ", and ".join(parts)
+
+
 def lag_text(query: QueryView) -> str:
     """`3 files, 54.1 MiB, 12s`; empty where nothing waits or nothing is known."""
     parts = []
@@ -123,3 +136,10 @@ def lag_text(query: QueryView) -> str:
     if query.lag_s:
         parts.append(show_duration(query.lag_s))
     return " ".join(parts)
+
+
+def catch_up_text(query: QueryView) -> str:
+    """`caught up in 40s`; empty where nothing waits, or nobody can tell yet."""
+    if query.falls_behind:
+        return "never caught up at this rate"
+    return f"caught up in {show_duration(query.catch_up_s)}" if query.catch_up_s else ""

@@ -11,7 +11,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from scribengin.cli.display import lag_text, under_way, watermark_text
+from scribengin.cli.display import catch_up_text, lag_text, lost_text, under_way, watermark_text
 from scribengin.core.units import show_duration
 
 if TYPE_CHECKING:
@@ -101,22 +101,27 @@ def _details(query: QueryView, width: int) -> list[RenderableType]:
         ("late", query.late, "yellow" if query.late else ""),
     ):
         counts.append(f"{name} ", "dim").append(f"{count:,}   ", style)
+    if lost := lost_text(query):
+        counts.append("lost ", "dim").append(f"{lost}   ", "red")
     if mark := watermark_text(query):
         counts.append("watermark ", "dim").append(mark)
     if query.restarts:
         counts.append("   restarts ", "dim").append(f"{query.restarts:,}", "yellow")
-    facts = []
+    facts: list[Text] = []
     if lag := lag_text(query):
-        facts.append(f"lag {lag}")
+        facts.append(Text(f"lag {lag}"))
+        if (soon := catch_up_text(query)) and (query.falls_behind or not query.eta_s):
+            facts.append(Text(soon, style="yellow" if query.falls_behind else ""))
     if query.tasks is not None:
-        facts.append(under_way(query))
+        facts.append(Text(under_way(query)))
     if query.batches:
         phases = " ".join(f"{name} {show_duration(seconds)}" for name, seconds in query.phases_s.items() if seconds >= 0.05)
         total = show_duration(sum(query.phases_s.values()))
-        facts.append(f"Batch {query.batches} took {total}" + (f" ({phases})" if phases else ""))
+        facts.append(Text(f"Batch {query.batches} took {total}" + (f" ({phases})" if phases else "")))
     lines: list[RenderableType] = [counts]
     if facts:
-        lines.append(Text(indent + "   ".join(facts), style="dim", no_wrap=True, overflow="ellipsis"))
+        line = Text(indent, style="dim", no_wrap=True, overflow="ellipsis")
+        lines.append(line.append_text(Text("   ").join(facts)))
     if query.message:
         lines.append(Text(indent + query.message, style="yellow" if query.state != "failed" else "red"))
     return lines

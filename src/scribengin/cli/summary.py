@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 from rich.text import Text
 
+from scribengin.cli.display import catch_up_text, lag_text, lost_text
 from scribengin.cli.tables import open_console
 from scribengin.core.units import show_duration
 
@@ -36,6 +37,7 @@ def show_summary(result: RunResult, flow: str, console: Console | None = None) -
     if any(query.nodes for query in result.queries):
         console.print(ledger_table({query.name: query.nodes for query in result.queries}))
     show_verdict(result.violations, console)
+    show_losses({query.name: query.nodes for query in result.queries}, console)
     if dead := sum(query.rows.dead for query in result.queries):
         letters = f"{dead:,} dead letter{'s' * (dead != 1)}"
         console.print(Text.assemble((letters, "yellow"), "; look at them with: ", (f"scribengin dead list {flow}", "bold")))
@@ -51,6 +53,16 @@ def show_verdict(violations: Sequence[str], console: Console) -> None:
         console.print(Text(f"  {violation}", style="red"))
 
 
+def show_losses(queries: Mapping[str, Mapping[str, Counts]], console: Console) -> None:
+    """A line for each source (Query → node) of which records were gone before they were read; they are no part of the balance."""
+    for query, nodes in queries.items():
+        for node, counts in nodes.items():
+            if lost := lost_text(counts):
+                console.print(
+                    Text(f"Gone before they were read, records of {node} that query {query} went on without: {lost}.", style="red")
+                )
+
+
 def _show_query(query: QueryResult, console: Console) -> None:
     rate = f", {query.this_run.rows_in / query.seconds:,.0f} rows/s" if query.seconds and query.this_run.rows_in else ""
     batches = f"{query.batches:,} Batch{'es' * (query.batches != 1)}"
@@ -63,6 +75,8 @@ def _show_query(query: QueryResult, console: Console) -> None:
     )  # fmt: skip
     for sink in query.sinks:
         console.print(Text(f"    {sink.rows:,} rows in {sink.place or sink.sink}"))
+    if query.view is not None and (lag := lag_text(query.view)):
+        console.print(Text(f"    {', '.join(filter(None, [f'lag {lag}', catch_up_text(query.view)]))}", style="dim"))
     for note in query.notes:
         console.print(Text(f"    {note}", style="dim"))
 

@@ -50,7 +50,8 @@ class SourceStream:
     """The slice that one task reads. `place` is JSON (text, numbers, lists, mappings) and says all that `read` needs.
 
     `label` is for people (`tweets-003.jsonl[0:67108864]`); `files`, `bytes` and `rows` are for lag and bars (rows where known).
-    A `skipped` one counts as handed out and is never read (`source set`).
+    A `skipped` one counts as handed out and is never read (`source set`). `lost` says of a skipped one, in a sentence, what is gone that
+    was never read and that the flow goes on without; `rows` is then how many records at most, None where nobody knows.
     """
 
     label: str
@@ -59,16 +60,18 @@ class SourceStream:
     bytes: int = 0
     rows: int | None = None
     skipped: bool = False
+    lost: str = ""
 
     def as_json(self) -> dict[str, Any]:
         """The form in the source's log."""
         form = {"label": self.label, "place": dict(self.place), "files": self.files, "bytes": self.bytes, "rows": self.rows}
-        return form | {"skipped": True} if self.skipped else form
+        return form | ({"skipped": True} if self.skipped else {}) | ({"lost": self.lost} if self.lost else {})
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> SourceStream:
         """The stream that `as_json` wrote."""
-        return SourceStream(data["label"], data["place"], data["files"], data["bytes"], data["rows"], data.get("skipped", False))
+        label, place, files, bytes_, rows = (data[name] for name in ("label", "place", "files", "bytes", "rows"))
+        return SourceStream(label, place, files, bytes_, rows, data.get("skipped", False), data.get("lost", ""))
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +113,14 @@ class TellingReader(SourceReader, Protocol):
     def committed(self, streams: Sequence[SourceStream], *, query: str) -> None:
         """A Batch of `query` (`flow.query`) that read these is through. Told at least once a Batch, in order, and perhaps not before a
         crash: nothing may rest on it. Quick; never raises."""
+
+
+class RecheckingReader(SourceReader, Protocol):
+    """What a reader may have besides, where what was handed out can be gone before it is read."""
+
+    def recheck(self, streams: Sequence[SourceStream]) -> list[SourceStream]:
+        """What of an entry, logged and in no decided Batch, can still be read, and what is lost (see `SourceStream.lost`); the same
+        streams where all is there. Asked when a Query starts, before anything else. Raises SourceError where it must not go on without."""
 
 
 class Source(Protocol):
@@ -239,14 +250,51 @@ class Sink(Protocol):
 class ChainedSink(Sink, Protocol):
     """A sink whose place knows only its newest commits, and so must be told which ones a Batch follows."""
 
-    def behind(self) -> Mapping[str, Any]:
+    def behind(self, units: int) -> Mapping[str, Any]:
         """Driver side, before a Batch runs: the newest commits at the place, as JSON. It stands in the Batch's decision, and `publish`
-        refuses to go on from anything else."""
+        refuses to go on from anything else. `units`: how many units will commit one by one; 0 where the Batch commits as a whole."""
+
+
+class AlreadyCommitted(Exception):
+    """Raised by a UnitStream: this unit of this Batch is committed; `report` is what its task reported then."""
+
+    def __init__(self, report: Mapping[str, Any]) -> None:
+        super().__init__("committed by another attempt")
+        self.report = report
+
+
+class UnitStream(SinkStream, Protocol):
+    """A stream whose rows become visible by `commit`, in one step with what the task has to report of them.
+
+    `write`, `close` and `commit` raise AlreadyCommitted where another attempt was first. `close` waits until the rows are where they
+    will be, still invisible, and says so in the Receipt.
+    """
+
+    def commit(self, report: Mapping[str, Any]) -> None:
+        """Make rows and report visible together."""
+
+
+class UnitSink(ChainedSink, Protocol):
+    """A sink that can commit the units of a Batch one by one: each in a transaction of its own that also holds its report. The engine
+    asks for it where a unit is the same whenever the Batch is run: its `input_hash` says what is read, and the unit which part."""
+
+    units: int
+    """how many units a Batch may have at most"""
+
+    def unit_stream(
+        self, batch: BatchId, unit: int, attempt: str, schema: Schema, *, input_hash: str, behind: Mapping[str, Any]
+    ) -> UnitStream:
+        """Executor side: as `stream`. `unit` counts from 0; `behind` is what `ChainedSink.behind` has said."""
 
 
 def is_chained(sink: Sink) -> TypeGuard[ChainedSink]:
     """True for a ChainedSink."""
     return hasattr(sink, "behind")
+
+
+def commits_units(sink: Sink) -> TypeGuard[UnitSink]:
+    """True for a UnitSink."""
+    return hasattr(sink, "unit_stream")
 
 
 @dataclass(frozen=True, slots=True)

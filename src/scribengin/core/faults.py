@@ -40,7 +40,14 @@ POINTS = (
 )
 """Every point that each sink has, in the order in which a Batch passes them."""
 
-TRANSACTION_POINTS = ("fence.before", "fence.after", "transaction.sent", "transaction.commit.before", "transaction.commit.after")
+TRANSACTION_POINTS = (
+    "fence.before",
+    "fence.after",
+    "marker.read",
+    "transaction.sent",
+    "transaction.commit.before",
+    "transaction.commit.after",
+)
 """Those of a sink that commits by transactions, beside the others."""
 
 VARIABLE = "SCRIBENGIN_FAULT"

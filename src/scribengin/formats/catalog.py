@@ -34,7 +34,11 @@ def decoder_for(format: str, schema: Schema, options: Mapping[str, Any]) -> Deco
             from scribengin.formats.parquet import ArrowDecoder
 
             return ArrowDecoder(schema)
-    raise ValueError(f"unknown format {format!r}; formats are json, csv, text, parquet")
+        case "avro":
+            from scribengin.formats.avro_container import AvroFileDecoder
+
+            return AvroFileDecoder(schema)
+    raise ValueError(f"unknown format {format!r}; formats are json, csv, text, parquet, avro")
 
 
 def encoder_for(format: str, *, compression: str = "auto", options: Mapping[str, Any] | None = None) -> EncoderFactory:

@@ -1,4 +1,5 @@
-"""Messages: records that arrive one by one, each with a value and coordinates of its own (Kafka), in the formats that lines have.
+"""Messages: records that arrive one by one, each with a value and coordinates of its own (Kafka), in the formats that lines have, as plain
+bytes, or as Avro.
 
 JSON values are laid side by side as lines, so that they take the same way as a file's: a line feed inside of a value is white space in
 JSON, or a mistake, and so is the carriage return that stands for it then.
@@ -19,6 +20,8 @@ from scribengin.formats.rows import rows_to_batch
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from scribengin.formats.avro import Lookup
+    from scribengin.formats.avro_schema import WriterSchema
     from scribengin.formats.contract import Block, Decoder, Structs, ValueDecoder
 
 PARTS: Mapping[str, tuple[str, ...]] = {
@@ -63,16 +66,24 @@ class MessageBlock:
 class MessageDecoder:
     """Decodes `MessageBlock`s. A message without a value is skipped, as an empty line is.
 
-    `parts` says which columns are taken from elsewhere: column → one of PARTS. Raises ValueError for columns that cannot be.
+    `parts` says which columns are taken from elsewhere: column → one of PARTS. `writer` is for avro: the schema of all values, or who
+    knows the schema of each. Raises ValueError for columns that cannot be.
     """
 
-    def __init__(self, format: str, schema: Schema, options: Mapping[str, Any], parts: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        format: str,
+        schema: Schema,
+        options: Mapping[str, Any],
+        parts: Mapping[str, str],
+        writer: WriterSchema | Lookup | None = None,
+    ) -> None:
         self.schema = schema
         self._parts = dict(parts)
         _check(schema, parts)
         own = Schema(tuple(field for field in schema.fields if field.name not in parts))
-        self._values = _Lines(own, options) if format == "json" else _Alone(format, own, options)
-        self.structs: Callable[[Block], Structs] | None = None if parts or isinstance(self._values, _Alone) else self._values.structs
+        self._values = _values_of(format, own, options, writer)
+        self.structs: Callable[[Block], Structs] | None = self._values.structs if isinstance(self._values, _Lines) and not parts else None
 
     def rows(self, block: Block) -> Rows:
         """Dicts with every column of the schema and no other."""
@@ -168,6 +179,15 @@ def _in_order(bad: list[Bad]) -> list[Bad]:
     return sorted(bad, key=lambda each: each.ordinal)
 
 
+def _values_of(format: str, schema: Schema, options: Mapping[str, Any], writer: WriterSchema | Lookup | None) -> _Lines | _Alone | _Avro:
+    if format == "json":
+        return _Lines(schema, options)
+    if format == "avro":
+        assert writer is not None
+        return _Avro(schema, writer)
+    return _Alone(format, schema, options)
+
+
 class _Lines:
     """All values in one go, as lines."""
 
@@ -190,6 +210,21 @@ def _as_lines(block: Block) -> LineBlock:
     if data.count(b"\n") != len(values):
         data = b"\n".join([*(value.replace(b"\n", b"\r") for value in values), b""])
     return LineBlock(f"{block.topic}-{block.partition}", data)
+
+
+class _Avro:
+    """Each value by its writer's schema."""
+
+    def __init__(self, schema: Schema, writer: WriterSchema | Lookup) -> None:
+        from scribengin.formats.avro import AvroDecoder
+
+        self._decoder = AvroDecoder(schema, writer)
+
+    def rows(self, block: MessageBlock) -> Rows:
+        return self._decoder.rows(block.values)
+
+    def columns(self, block: MessageBlock) -> Columns:
+        return self._decoder.columns(block.values)
 
 
 @dataclass

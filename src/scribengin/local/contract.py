@@ -49,6 +49,9 @@ class QueryView:
     filtered: int = 0
     dead: int = 0
     late: int = 0
+    lost: int = 0
+    """records that were gone before they were read, at most; `lost_unknown` times nobody knows how many"""
+    lost_unknown: int = 0
     rows_per_s: float = 0.0
     phases_s: Mapping[str, float] = field(default_factory=dict)
     """of the last Batch: plan, process, decide, publish"""
@@ -61,6 +64,11 @@ class QueryView:
     lag_files: int | None = None
     lag_bytes: int | None = None
     lag_s: float | None = None
+    """age of the oldest thing that waits"""
+    catch_up_s: float | None = None
+    """until nothing waits any more, as things go; None where the Batch under way takes all there is, or nobody can tell yet"""
+    falls_behind: bool = False
+    """more arrives than is read: at this rate it never catches up"""
     done: float | None = None
     """0 to 1 where the end is known"""
     eta_s: float | None = None
@@ -69,6 +77,17 @@ class QueryView:
     """of several inputs with a watermark the slowest, which rules"""
     message: str = ""
     """why it waits, stops, recovers or failed"""
+
+    def lag_as_json(self) -> dict[str, Any]:
+        """What waits: `lag` of `run --json`."""
+        return {
+            "rows": self.lag_rows,
+            "files": self.lag_files,
+            "bytes": self.lag_bytes,
+            "seconds": None if self.lag_s is None else round(self.lag_s, 3),
+            "catch_up_s": None if self.catch_up_s is None else round(self.catch_up_s, 3),
+            "falls_behind": self.falls_behind,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +128,8 @@ class QueryResult:
     remedy: str = ""
     notes: tuple[str, ...] = ()
     """such as: 3 windows stay open until 2026-01-01T12:10Z"""
+    view: QueryView | None = None
+    """its figures at the end; None where it was never looked at"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +161,7 @@ class RunResult:
                     "this_run": query.this_run.as_json(),
                     "nodes": {node: counts.as_json() for node, counts in query.nodes.items()},
                     "sinks": [{"sink": sink.sink, "rows": sink.rows, "place": sink.place} for sink in query.sinks],
+                    "lag": (query.view or QueryView(query.name, query.state)).lag_as_json(),
                     "error": query.error,
                     "remedy": query.remedy,
                     "notes": list(query.notes),

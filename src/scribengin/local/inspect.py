@@ -16,12 +16,14 @@ from scribengin.state.decisions import Decisions
 from scribengin.state.lease import read_holder
 from scribengin.state.ledger import read_held, read_totals
 from scribengin.state.lineage import past_lineages, read_lineage
+from scribengin.state.losses import read_losses
 
 if TYPE_CHECKING:
     from scribengin.local.prepare import Prepared
     from scribengin.plan.model import QueryPlan
     from scribengin.spec.model import Flow
     from scribengin.state.contract import Decision
+    from scribengin.state.folder import QueryFolder
 
 
 def planned_changes(prepared: Prepared) -> Changes:
@@ -71,13 +73,21 @@ def audit_flow(prepared: Prepared) -> FlowAudit:
             if report.totals.last == totals.last:
                 for node, held in read_held(part).items():
                     report.totals.nodes[node].held = held
+            losses = () if part != folder else tuple(read_losses(folder, each.starts, _ends(folder)))
             ordered = replace(report.totals, nodes=in_plan_order(report.totals.nodes, query))
-            reports.append(replace(report, query=query.name, lineage=each.id, starts=each.starts, past=part != folder, totals=ordered))
+            reports.append(
+                replace(report, query=query.name, lineage=each.id, starts=each.starts, past=part != folder, totals=ordered, losses=losses)
+            )
     if not reports:
         raise Refused(
             f'flow "{prepared.plan.flow.name}" has no state in {prepared.folder.path}', remedy="run it first", code="state-missing"
         )
     return FlowAudit(tuple(reports), running)
+
+
+def _ends(folder: QueryFolder) -> dict[str, int]:
+    newest = Decisions(folder.decisions).newest()
+    return {} if newest is None else {each.source: each.end for each in newest.sources}
 
 
 def _fed_by(decision: Decision, *, query: QueryPlan, flow: Flow) -> dict[str, tuple[str, ...]]:

@@ -28,6 +28,8 @@ def query_rows(counts: Mapping[str, Counts], sources: tuple[str, ...], sinks: tu
         rows.dead += count.dead
         rows.late += count.late
         rows.made += count.made
+        rows.lost += count.lost
+        rows.lost_unknown += count.lost_unknown
     return rows
 
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import threading
 import time
 from collections import defaultdict, deque
+from math import inf
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from scribengin.local.catch_up import CatchUp
 from scribengin.local.contract import QueryView
 from scribengin.local.ledger import query_rows
 from scribengin.state.contract import Counts
@@ -46,6 +48,9 @@ class Meter:
         self._under_way = _NOTHING
         self._looked: Mapping[str, Mapping[str, Any]] = {}
         self._done_at_look = dict(self._done)
+        self._looked_at = self._begun
+        self._catch_up = CatchUp()
+        self._catch_up_s: float | None = None
         self.last = last
         self.batches = 0
         self.rows = Counts()
@@ -90,7 +95,9 @@ class Meter:
                 self._recent.popleft()
             span = min(RATE_WINDOW_S, max(now - self._begun, 0.001))
             rate = sum(rows for _, rows in self._recent) / span
-            backlog = {} if run is None else self._backlog(run.progress.backlog)
+            at = self._ended or now
+            backlog = {} if run is None else self._backlog(run.progress.backlog, at)
+            catch_up_s = None if run is None else self._level_in(run.state, backlog, at)
             tasks = run.progress.tasks if run is not None and run.state in ("running", "stopping") else None
             left, done_part = self._left(backlog, 0.0 if tasks is None else tasks[0] / tasks[1])
             eta = None if left is None or done_part is None or done_part <= 0 else (now - self._begun) * left / done_part
@@ -104,6 +111,8 @@ class Meter:
                 filtered=self.rows.filtered,
                 dead=self.rows.dead,
                 late=self.rows.late,
+                lost=self.rows.lost,
+                lost_unknown=self.rows.lost_unknown,
                 rows_per_s=rate,
                 phases_s=dict(self._phases),
                 phases_total_s=dict(self._phases_total),
@@ -113,6 +122,8 @@ class Meter:
                 lag_files=backlog.get("files"),
                 lag_bytes=backlog.get("bytes"),
                 lag_s=backlog.get("oldest_s"),
+                catch_up_s=None if catch_up_s == inf else catch_up_s,
+                falls_behind=catch_up_s == inf,
                 done=None if left is None or done_part is None else 1.0 - left,
                 eta_s=eta,
                 watermark="" if run is None else run.progress.watermark,
@@ -124,15 +135,32 @@ class Meter:
         """Of several the node whose watermark rules; one that has brought no rows since the start holds all back, as Spark counts it."""
         return min(origins, key=lambda origin: self._newest_us.get(origin, -float("inf"))) if len(origins) > 1 else ""
 
-    def _backlog(self, looked: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    def _backlog(self, looked: Mapping[str, Mapping[str, Any]], now: float) -> dict[str, Any]:
         """What waited at the last look, without what was committed since."""
-        if looked is not self._looked:
-            self._looked, self._done_at_look = looked, dict(self._done)
         backlog = _sum(looked)
+        if looked is not self._looked:
+            self._looked, self._done_at_look, self._looked_at = looked, dict(self._done), now
+            if (figure := _finest(backlog)) is not None:
+                self._catch_up.note(now, backlog[figure])
         for figure, done in self._done.items():
             if backlog.get(figure) is not None:
                 backlog[figure] = max(0, backlog[figure] - (done - self._done_at_look[figure]))
+        if backlog.get("oldest_s") is not None:
+            # what waits grows older between two looks; what was committed meanwhile waits no more
+            figure = _finest(backlog)
+            backlog["oldest_s"] = backlog["oldest_s"] + now - self._looked_at if figure is None or backlog[figure] else None
         return backlog
+
+    def _level_in(self, state: str, backlog: Mapping[str, Any], now: float) -> float | None:
+        """Seconds until nothing waits, infinity for never; None where the Batch under way takes all there is. A Query that has ended
+        keeps what it had."""
+        figure = _finest(backlog)
+        if state in ("waiting", "finished") or figure is None or backlog[figure] <= self._under_way[figure]:
+            self._catch_up.forget()
+            self._catch_up_s = None
+        elif state in ("running", "stopping"):
+            self._catch_up_s = self._catch_up.seconds(now, backlog[figure])
+        return self._catch_up_s
 
     def _left(self, backlog: Mapping[str, Any], share: float) -> tuple[float | None, float | None]:
         """(share that is left, share that is done), by the finest figure the sources give; None where no end is known.
@@ -157,6 +185,11 @@ def _amount(streams: Mapping[str, Sequence[SourceStream]]) -> dict[str, int]:
         "bytes": sum(stream.bytes for stream in several),
         "rows": sum(stream.rows or 0 for stream in several),
     }
+
+
+def _finest(backlog: Mapping[str, Any]) -> str | None:
+    """What tells best how much waits; None where neither is known."""
+    return next((figure for figure in ("rows", "bytes") if backlog.get(figure) is not None), None)
 
 
 def _sum(backlogs: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from contextlib import contextmanager
+from math import inf
 from typing import TYPE_CHECKING, get_args
 
 from prometheus_client import CollectorRegistry, start_http_server
@@ -82,6 +83,8 @@ class _Views(Collector):
 _COUNTERS: tuple[tuple[str, str, Callable[[QueryView], float]], ...] = (
     ("scribengin_batches", "Batches that were committed.", lambda query: query.batches),
     ("scribengin_restarts", "Starts after a passing failure.", lambda query: query.restarts),
+    ("scribengin_lost", "Records that were gone before they were read, at most.", lambda query: query.lost),
+    ("scribengin_lost_unknown", "Losses of which nobody knows the number of records.", lambda query: query.lost_unknown),
 )
 _GAUGES: tuple[tuple[str, str, Callable[[QueryView], float | None]], ...] = (
     ("scribengin_rows_per_second", "Rows read, over the last ten seconds.", lambda query: query.rows_per_s),
@@ -89,6 +92,11 @@ _GAUGES: tuple[tuple[str, str, Callable[[QueryView], float | None]], ...] = (
     ("scribengin_lag_files", "Files that wait.", lambda query: query.lag_files),
     ("scribengin_lag_bytes", "Bytes that wait.", lambda query: query.lag_bytes),
     ("scribengin_lag_seconds", "Age of the oldest thing that waits.", lambda query: query.lag_s),
+    (
+        "scribengin_catch_up_seconds",
+        "Time until nothing waits, as things go; +Inf where more arrives than is read.",
+        lambda query: inf if query.falls_behind else query.catch_up_s,
+    ),
 )
 
 

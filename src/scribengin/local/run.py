@@ -231,4 +231,5 @@ class _Runner:
             error.message if error else "",
             error.remedy if error else "",
             () if note is None else (note,),
+            live.meter.view(plan.name, live.run),
         )

@@ -13,16 +13,18 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from scribengin.connectors.contract import BatchId, Receipt, is_chained
+from scribengin.connectors.contract import BatchId, Receipt
 from scribengin.core import faults
 from scribengin.core.errors import StateError
 from scribengin.spark.accumulate import new_reports
 from scribengin.spark.arrow_functions import tail_function
 from scribengin.spark.compiled import BatchInputs, Compiled
-from scribengin.spark.counting import gather_counts, newest_times
+from scribengin.spark.counting import add_losses, gather_counts, newest_times
 from scribengin.spark.culprits import find_culprits
 from scribengin.spark.failures import is_data_error
+from scribengin.spark.program import RowsEntry, SinkNode
 from scribengin.spark.ranges import StopRequested
+from scribengin.spark.unit_commits import OtherIntent, behind_of, with_unit_commits
 from scribengin.state.contract import DeadSegment, Decision
 from scribengin.state.decisions import input_hash
 
@@ -37,9 +39,12 @@ if TYPE_CHECKING:
     from scribengin.spark.compile import Compiler
     from scribengin.spark.compiled import QueryParts
     from scribengin.spark.counting import Skip
+    from scribengin.spark.program import Program
     from scribengin.spark.ranges import Ranges
+    from scribengin.spark.unit_commits import UnitCommits
     from scribengin.state.contract import SourceRange
     from scribengin.state.decisions import Decisions
+    from scribengin.state.intents import Intent
     from scribengin.state.lease import Lease
     from scribengin.state.source_log import SourceLog
 
@@ -73,6 +78,7 @@ class BatchRunner:
     on_commit: Callable[[Committed], None]
     static: Mapping[str, tuple[SourceStream, ...]]
     starts: Mapping[str, int]
+    units: UnitCommits | None = None
     compiled: Compiled | None = None
     reports: Accumulator[dict[Any, Any]] | None = None
     _last: Decision | None = field(default=None)
@@ -90,7 +96,7 @@ class BatchRunner:
             self.lease.check()
             return
         last = self._last or self.decisions.newest()
-        ranges = self.ranges.take(df, last)
+        ranges = (None if self.units is None else self.units.begun(number)) or self.ranges.take(df, last)
         started = time.perf_counter()
         self.lease.check()
         self._check_order(number, ranges, last)
@@ -98,7 +104,11 @@ class BatchRunner:
         streams = self._streams(ranges)
         self.on_begin(streams)
         planned = time.perf_counter()
-        decision, timing, newest_us = self._stage(batch, ranges, streams, df)
+        try:
+            decision, timing, newest_us = self._stage(batch, ranges, streams, df)
+        except OtherIntent as other:
+            ranges, streams = other.sources, self._streams(other.sources)
+            decision, timing, newest_us = self._stage(batch, ranges, streams, df)
         faults.reached("stage.after")
         decide = time.perf_counter()
         self.lease.check()
@@ -106,6 +116,8 @@ class BatchRunner:
         publish = time.perf_counter()
         self._publish(decision)
         self._last = decision
+        if self.units is not None:
+            self.units.drop(number)
         done = time.perf_counter()
         phases = {
             "plan": planned - started + timing,
@@ -149,8 +161,10 @@ class BatchRunner:
         """Run the Batch; (what it came to, seconds spent on compiling, Committed.newest_us)."""
         begun = time.perf_counter()
         fingerprint = self.parts.query.fingerprint
-        behind = {id_: sink.behind() for id_, sink in self.parts.sinks.items() if is_chained(sink)}
         compiled, reports = self._frames(batch, streams, df)
+        intent = None if self.units is None else self.units.agreed(compiled, batch, ranges, streams)
+        behind = behind_of(self.parts, 0 if intent is None else intent.units)
+        compiled = self._committing(compiled, intent, behind)
         compiling = time.perf_counter() - begun
         skip: Skip = {}
         try:
@@ -161,12 +175,14 @@ class BatchRunner:
             inputs = find_culprits(self.spark, self.parts, self.compiler, BatchInputs(batch, {**streams, **self.static}), error)
             skip = inputs.skip
             reports = new_reports(self.spark)
-            compiled = self.compiler.compile(inputs, reports)
+            compiled = self._committing(self.compiler.compile(inputs, reports), intent, behind)
             tail_reports = run_tails(compiled)
         middle = [report for (number, _, _), report in reports.value.items() if number == batch.number]
         for key in [key for key in reports.value if key[0] <= batch.number]:
             del reports.value[key]
         self._check_whole(compiled, tail_reports)
+        counts = gather_counts(compiled, skip, tail_reports, middle)
+        add_losses(counts, {each.source: self.logs[each.source].lost(each.start, each.end) for each in ranges})
         dead = [DeadSegment(**report["dead"]) for report in (*tail_reports, *middle) if report["dead"] is not None]
         decision = Decision(
             batch,
@@ -175,11 +191,18 @@ class BatchRunner:
             ranges,
             tuple(sorted((Receipt.from_json(r) for report in tail_reports for r in report["receipts"]), key=lambda r: (r.sink, r.unit))),
             tuple(sorted(dead, key=lambda segment: segment.name)),
-            gather_counts(compiled, skip, tail_reports, middle),
+            counts,
             datetime.now(UTC).isoformat(timespec="milliseconds"),
             behind,
         )
         return decision, compiling, newest_times(middle)
+
+    def _committing(self, compiled: Compiled, intent: Intent | None, behind: Mapping[str, Mapping[str, Any]]) -> Compiled:
+        """The frames with unit commits, where these were agreed on."""
+        if intent is None or not intent.units:
+            return compiled
+        (said,) = behind.values()
+        return with_unit_commits(compiled, intent, said)
 
     def _frames(
         self, batch: BatchId, streams: Mapping[str, tuple[SourceStream, ...]], df: DataFrame
@@ -199,6 +222,7 @@ class BatchRunner:
             for tail in compiled.tails
             for source, index in getattr(tail.program.entry, "units", ())
         }
+        expected |= {(tail.program.index, str(unit)) for tail in compiled.tails for unit in range(_rows_units(tail.program))}
         missing = expected - set(seen)
         if missing or len(set(seen)) != len(seen):
             twice = len(seen) - len(set(seen))
@@ -228,6 +252,12 @@ class BatchRunner:
             df.write.format("noop").mode("append").save()
         self._last = decided
         self.on_commit(Committed(decided, streams, {"publish": time.perf_counter() - begun}, replayed=True))
+
+
+def _rows_units(program: Program) -> int:
+    """How many units a stage that is entered by rows must have reported, where that is known: they commit one by one."""
+    commits = [node.commit for node in program.nodes if isinstance(node, SinkNode) and node.commit is not None]
+    return commits[0].units if commits and isinstance(program.entry, RowsEntry) else 0
 
 
 def run_tails(compiled: Compiled) -> list[dict[str, Any]]:

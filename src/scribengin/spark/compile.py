@@ -86,6 +86,7 @@ class _Walk:
         self._schemas: dict[str, Schema] = {}
         self._runs: dict[str, NativeRun] = {}
         self._gated: dict[str, None] = {}
+        self._python_before_native = False
         self._indexes = {"tail": count(), "middle": count(MIDDLE)}
 
     def compiled(self) -> Compiled:
@@ -100,7 +101,7 @@ class _Walk:
         tails = [self._rows_tail(id_) for id_ in list(self._frames) if self._layout.feeds_tail(id_)]
         if reads and (streams := self._streams_tail(reads)) is not None:
             tails.insert(0, streams)
-        return Compiled(tuple(tails), tuple(self._runs.values()), self._frames, tuple(self._gated))
+        return Compiled(tuple(tails), tuple(self._runs.values()), self._frames, tuple(self._gated), self._python_before_native)
 
     # --- native steps ---
 
@@ -196,6 +197,7 @@ class _Walk:
 
     def _frame_function(self, step: Step, action: Python, inputs: list[tuple[str, Frame]]) -> dict[str, Frame]:
         function = action.function or self._parts.code.load(action.reference)
+        self._python_before_native = True
         frame = inputs[0][1]
         df = function(frame.visible())
         out = Frame(df, run=(*frame.run, step.id), fed_by=frame.fed_by, stateful=frame.stateful)
@@ -243,6 +245,7 @@ class _Walk:
         """What leaves one stage: a node's own rows and those of its branches. `before` is what enters by rows."""
         at, stateful = (True, False) if before is None else (before.at, before.stateful)
         nodes, exits, gated = list(nodes), list[ExitNode](), set[str]()
+        self._python_before_native |= any(isinstance(node, PythonNode) for node in nodes)
         behind = ways_behind(before, entry, nodes)
         for output in outputs:
             schema = self._schema(output)

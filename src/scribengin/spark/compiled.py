@@ -69,6 +69,8 @@ class Compiled:
     """what each native step and each Python stage before one gives"""
     gated: tuple[str, ...] = ()
     """the nodes whose watermarks meet in the Query"""
+    python_before_native: bool = False
+    """True where a person's Python feeds native steps"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from scribengin.state.contract import Counts
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from scribengin.connectors.contract import SourceStream
     from scribengin.spark.compiled import Compiled
     from scribengin.spark.native import Frame
     from scribengin.spark.program import RowsEntry, StageNode, StreamsEntry
@@ -66,6 +67,15 @@ def gather_counts(compiled: Compiled, skip: Skip, *reports: Iterable[dict[str, A
                 counts.setdefault(node, Counts()).rows_in += 1
                 counts[node].out += 1
     return {node: count for node, count in counts.items() if not node.endswith(EXIT) and not node.startswith((DIED_IN, LATE))}
+
+
+def add_losses(counts: dict[str, Counts], lost: Mapping[str, Sequence[SourceStream]]) -> None:
+    """Count what the sources' logs say was gone before it was read (source → its streams that say so)."""
+    for source, streams in lost.items():
+        for stream in streams:
+            node = counts.setdefault(source, Counts())
+            node.lost += stream.rows or 0
+            node.lost_unknown += stream.rows is None
 
 
 def newest_times(reports: Iterable[dict[str, Any]]) -> dict[str, int]:

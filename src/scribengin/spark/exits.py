@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -11,6 +11,8 @@ from scribengin.spark.program import AT, BRANCH
 from scribengin.spark.sieve import compiled
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from scribengin.connectors.contract import Receipt, SinkStream
     from scribengin.core.types import Schema
     from scribengin.formats.contract import Bad
@@ -87,6 +89,7 @@ class SinkExit:
     ) -> None:
         self._node = node.node
         self._several = len(node.inputs) > 1
+        self._commits = node.commit is not None
         self._stream = stream
         self._unit = unit
         self._counts = counts
@@ -137,6 +140,12 @@ class SinkExit:
     def close(self) -> Receipt:
         """Make the rows durable."""
         return self._stream.close()
+
+    def commit(self, report: Mapping[str, Any]) -> None:
+        """Make the rows visible with the report, where the unit commits by itself."""
+        if self._commits:
+            stream: Any = self._stream
+            stream.commit(report)
 
     def abort(self) -> None:
         """Remove what was staged."""

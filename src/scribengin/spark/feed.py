@@ -19,6 +19,26 @@ if TYPE_CHECKING:
     from scribengin.spark.program import SourceRef
 
 
+def recheck(ref: SourceRef, log: Path, start: int) -> list[str]:
+    """Under the lease, before the Query reads: let the entries from `start` on, which are logged and in no decided Batch, say what is
+    gone meanwhile; returns sentences about it. Raises SourceError where the source must not go on without."""
+    entries = SourceLog(log, ref.node)
+    if entries.length() <= start:
+        return []
+    look: Callable[[Sequence[SourceStream]], list[SourceStream]] | None
+    look = getattr(open_source(ref.type, ref.place).reader(), "recheck", None)
+    if look is None:
+        return []
+    told = []
+    for number in range(start, entries.length()):
+        before = entries.read(number)
+        after = look(before)
+        if after != before:
+            entries.amend(number, after)
+            told += [f"{ref.node}: {stream.lost}" for stream in after if stream.lost and stream not in before]
+    return told
+
+
 class Feed:
     """One source of one Query. A position is the number of entries that are behind; used by one thread.
 

@@ -7,7 +7,7 @@ through sinks (then it is a Query's tail and ends in receipts) or as Arrow rows 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from scribengin.spark.gate import GateNode
 
@@ -76,13 +76,23 @@ class UnionNode:
 
 
 @dataclass(frozen=True, slots=True)
+class UnitCommit:
+    """The Batch's units commit one by one. `input_hash` and `behind` as in UnitSink."""
+
+    units: int
+    input_hash: str
+    behind: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class SinkNode:
-    """A sink's write. `sink` is the connector's object; `schema` what it is given."""
+    """A sink's write. `sink` is the connector's object; `schema` what it is given. `commit` is None where rows are staged."""
 
     node: str
     inputs: tuple[str, ...]
     sink: Sink
     schema: Schema
+    commit: UnitCommit | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,12 +14,14 @@ from scribengin.spark.commit import BatchRunner, Committed
 from scribengin.spark.compile import Compiler
 from scribengin.spark.compiled import StreamInputs
 from scribengin.spark.failures import classify, is_stop
-from scribengin.spark.feed import Feed
+from scribengin.spark.feed import Feed, recheck
 from scribengin.spark.offsets import OffsetConfig, clock, read_offsets
 from scribengin.spark.ranges import POLL_S, Exhausted, FedRanges, OffsetRanges, Ranges, StopRequested
 from scribengin.spark.tasks import tasks_under_way
+from scribengin.spark.unit_commits import UnitCommits
 from scribengin.spec.model import Step
 from scribengin.state.decisions import Decisions
+from scribengin.state.intents import Intents
 from scribengin.state.source_log import SourceLog
 
 if TYPE_CHECKING:
@@ -153,6 +155,7 @@ class QueryRun:
         session = self.spark.newSession()
         self.spark.sparkContext.setLocalProperty("spark.scheduler.pool", self.parts.query.name)
         compiler = Compiler(session, self.parts)
+        self._recheck()
         stateful = self.parts.query.stateful
         compiled = reports = None
         if stateful:  # a stateless one is compiled for each Batch; Spark has analysed both before the run
@@ -169,13 +172,14 @@ class QueryRun:
             ranges.committed(batch.streams)
             self.on_commit(batch)
 
+        decisions = Decisions(self.folder.decisions)
         runner = BatchRunner(
             session,
             self.parts,
             compiler,
             self.lineage,
             self.lease,
-            Decisions(self.folder.decisions),
+            decisions,
             {source: SourceLog(self.folder.sources, source) for source in self.parts.query.sources},
             ranges,
             self.stop,
@@ -183,6 +187,7 @@ class QueryRun:
             committed,
             self.static,
             self.starts,
+            UnitCommits.of(self.parts, Intents(self.folder.intents), decisions, session.sparkContext.defaultParallelism),
             compiled,
             reports,
         )
@@ -211,6 +216,12 @@ class QueryRun:
         trigger_s = max(POLL_S, self.parts.query.trigger_s) if stateful else 0.0
         return writer.trigger(processingTime=f"{round(trigger_s * 1000)} milliseconds").start()
 
+    def _recheck(self) -> None:
+        last = Decisions(self.folder.decisions).newest()
+        ends = self.starts if last is None else {each.source: each.end for each in last.sources}
+        for source in self.parts.query.sources:
+            self.progress.notices += recheck(self.parts.sources[source], self.folder.sources, ends.get(source, 0))
+
     def _fed_ranges(self) -> FedRanges:
         query = self.parts.query
         name, log = self.parts.full_name, self.folder.sources
@@ -234,7 +245,8 @@ class QueryRun:
         for source in last.sources:
             latest = msgspec.json.decode(source.latestOffset) if source.latestOffset not in (None, "null", "") else None
             if latest is not None:
-                self.progress.backlog[latest["source"]] = msgspec.json.decode(latest["backlog"])
+                # a new mapping: whoever reads it tells a new look by that
+                self.progress.backlog = {**self.progress.backlog, latest["source"]: msgspec.json.decode(latest["backlog"])}
                 self.progress.notices += [note for note in latest["notes"].split("\n") if note and note not in self.progress.notices]
 
 

@@ -15,7 +15,7 @@ import msgspec
 import pyarrow as pa
 
 from scribengin.connectors.catalog import open_source
-from scribengin.connectors.contract import BatchId, SourceStream
+from scribengin.connectors.contract import AlreadyCommitted, BatchId, SourceStream, commits_units
 from scribengin.core import faults
 from scribengin.core.types import arrow_schema
 from scribengin.formats.contract import Rows, Structs
@@ -47,9 +47,9 @@ from scribengin.spark.python_step import BatchStep, RecordStep, instantiate
 from scribengin.state.contract import Counts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
-    from scribengin.connectors.contract import Source
+    from scribengin.connectors.contract import SinkStream, Source
     from scribengin.formats.contract import Block, Columns, Decoder
 
     Form = Literal["structs", "rows", "columns"]
@@ -68,6 +68,7 @@ class Stage:
         self.counts: dict[str, Counts] = {}
         self._letters = Letters(program.letters, batch.number, self._attempt)
         self._readers: dict[str, list[Callable[[Chunk], None]]] = {}
+        self._commits = False
         self._sinks: list[SinkExit] = []
         self._exits: list[SinkExit | ArrowExit] = []
         self._gates: list[tuple[str, Gate]] = []
@@ -102,7 +103,7 @@ class Stage:
                 self._gates.append((node.mark.origin, gate))
                 return lambda chunk: self._feed(node.node, gate(chunk)), "columns"
             case SinkNode():
-                stream = node.sink.stream(self._batch, self._unit, self._attempt, node.schema)
+                stream = self._sink_stream(node)
                 unit = f"{self._batch.lineage}/{self._batch.number}/{self._unit}"
                 sink = SinkExit(node, stream, unit, self._counted(node.node), self.counts, self._letters, self._before(node.inputs))
                 self._sinks.append(sink)
@@ -113,6 +114,16 @@ class Stage:
                 self._exits.append(out)
                 return out, "columns" if node.sieve is None else "structs"
         raise TypeError(f"no stage node: {node!r}")
+
+    def _sink_stream(self, node: SinkNode) -> SinkStream:
+        if node.commit is None:
+            return node.sink.stream(self._batch, self._unit, self._attempt, node.schema)
+        assert commits_units(node.sink)
+        self._commits = True
+        commit = node.commit
+        return node.sink.unit_stream(
+            self._batch, self._unit, self._attempt, node.schema, input_hash=commit.input_hash, behind=commit.behind
+        )
 
     def _before(self, inputs: tuple[str, ...]) -> str | None:
         """The python or parse step whose rows are checked where they leave it, or None (rows that were typed all the way)."""
@@ -286,13 +297,23 @@ class Stage:
         receipts = [sink.close() for sink in self._sinks]
         dead = self._letters.close()
         faults.reached("stage.closed")
-        report = {
+        report: dict[str, Any] = {
             "receipts": [receipt.as_json() for receipt in receipts],
             "dead": None if dead is None else msgspec.to_builtins(dead),
             "counts": {node: counts.as_json() for node, counts in self.counts.items()},
             "newest": {origin: gate.newest_us for origin, gate in self._gates if gate.newest_us is not None},
         }
+        if self._commits:
+            # from here on the letters may belong to what is committed: who fails now does not know
+            self._letters.keep()
+            for sink in self._sinks:
+                sink.commit(report)
         return list(self._drain()), report
+
+    def forget(self) -> None:
+        """Another attempt's report stands: leave nothing of this one behind, its letters neither."""
+        self._letters.keep(kept=False)
+        self.abort()
 
     def abort(self) -> None:
         """Leave nothing behind."""
@@ -329,17 +350,25 @@ def _units(entry: StreamsEntry, rows: pa.RecordBatch) -> Iterator[tuple[int, str
 
 
 def _one(
-    program: Program, batch: BatchId, unit: int, feed: Callable[[Stage], Iterator[pa.RecordBatch]], key: str
+    program: Program, batch: BatchId, unit: int, feed: partial[Iterator[pa.RecordBatch]], key: str
 ) -> Iterator[tuple[pa.RecordBatch | None, str, dict[str, Any] | None]]:
     faults.reached("stage.before")
     stage = Stage(program, batch, program.index * UNIT_STRIDE + unit)
+    report: Mapping[str, Any]
     try:
         for rows in feed(stage):
             yield rows, "", None
         last, report = stage.finish()
         for rows in last:
             yield rows, "", None
-        yield None, key, report
+    except AlreadyCommitted as found:
+        stage.forget()
+        report = found.report
+        if isinstance(program.entry, RowsEntry):
+            # the stages before this one count what they have read only when they are through
+            for _ in feed.keywords["batches"]:
+                pass
     except BaseException:
         stage.abort()
         raise
+    yield None, key, dict(report)

@@ -104,6 +104,30 @@ Nothing becomes null silently: a record is read by this table, or it is a dead l
 `parse: spark` reads with Spark's own readers instead, which keep less of it: of two objects in a line the second is
 lost; text after the record, single quotes, and numbers for `STRING` are accepted; and a record that cannot be read
 names no field.
+
+### Avro
+
+A record in Avro is decoded by the schema of its writer, and then taken into the declared columns by the same rules:
+names are exact, surplus fields are dropped, missing ones are null or dead, and a value that its column cannot hold makes
+a dead letter that names the field. Of a union with null the other type counts, of a larger one the type of the value.
+
+| Avro | columns that take it |
+|---|---|
+| `boolean` | `BOOLEAN` |
+| `int`, `long` | `TINYINT` to `BIGINT` where they are in range, `FLOAT`, `DOUBLE`, `DECIMAL` |
+| `float`, `double` | `FLOAT`, `DOUBLE` |
+| `string`, `enum`, `uuid` | `STRING` |
+| `bytes`, `fixed` | `BINARY` |
+| `decimal` | `DECIMAL`, where no digit is lost |
+| `date` | `DATE` |
+| `timestamp-…`, `local-timestamp-…` in millis, micros, nanos | `TIMESTAMP`, where no digit is lost; a local one is taken as UTC |
+| `array`, `map`, `record` | `ARRAY`, `MAP` with keys of `STRING`, `STRUCT` |
+
+Nothing else: no text becomes a time, no number a text. Types that hold themselves are refused. Files are object
+container files, which bring the schema along (codecs null, deflate, bzip2, xz, zstandard, snappy). For messages of Kafka a
+flow says one of three things of the writer's schema: `registry: URL` (values in the wire format of schema registries,
+schemas by their ids from there), `avro_schemas: {"7": FILE}` (the same format, schemas from files), or
+`avro_schema: FILE` (plain Avro, all values by one schema).
 """
 
 TIME = """\

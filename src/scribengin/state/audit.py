@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from scribengin.connectors.contract import Sink
     from scribengin.state.contract import Decision
     from scribengin.state.folder import QueryFolder
+    from scribengin.state.losses import Loss
     from scribengin.state.totals import Totals
 
 
@@ -48,6 +49,8 @@ class AuditReport:
     """where a rewind let the lineage begin; empty for one that read from the start"""
     past: bool = False
     """a rewind has left this lineage"""
+    losses: tuple[Loss, ...] = ()
+    """what was gone before the lineage could read it; of a past one the ledger alone says how much"""
 
     @property
     def balanced(self) -> bool:

@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 @dataclass(slots=True)
 class Counts:
     """The rows of one node in one Batch. A stateless node balances when rows_in + made == out + filtered + dead; a stateful one
-    when what its feeders put out == rows_in + late + dead (`held`: rows or windows in its state)."""
+    when what its feeders put out == rows_in + late + dead (`held`: rows or windows in its state).
+
+    `lost` counts what never came in: records of a source that were gone before they were read, and that the flow went on without, at
+    most; `lost_unknown` the times that nobody knows how many."""
 
     rows_in: int = 0
     out: int = 0
@@ -28,6 +31,8 @@ class Counts:
     late: int = 0
     made: int = 0
     held: int | None = None
+    lost: int = 0
+    lost_unknown: int = 0
 
     def add(self, other: Counts) -> None:
         """Add the other's rows to these; `held` is a level, the later one stands."""
@@ -37,18 +42,24 @@ class Counts:
         self.dead += other.dead
         self.late += other.late
         self.made += other.made
+        self.lost += other.lost
+        self.lost_unknown += other.lost_unknown
         if other.held is not None:
             self.held = other.held
 
     def as_json(self) -> dict[str, int]:
-        """`{"in": …, "out": …, "filtered": …, "dead": …, "late": …, "made": …}` and `held` where there is state."""
+        """`{"in": …, "out": …, "filtered": …, "dead": …, "late": …, "made": …}`; `held` where there is state, `lost` and
+        `lost_unknown` where anything was lost."""
         counts = {"in": self.rows_in, "out": self.out, "filtered": self.filtered, "dead": self.dead, "late": self.late, "made": self.made}
-        return counts if self.held is None else counts | {"held": self.held}
+        lost = {"lost": self.lost, "lost_unknown": self.lost_unknown} if self.lost or self.lost_unknown else {}
+        return counts | lost if self.held is None else counts | {"held": self.held} | lost
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Counts:
         """The counts that `as_json` wrote."""
-        return Counts(data["in"], data["out"], data["filtered"], data["dead"], data["late"], data["made"], data.get("held"))
+        counts = Counts(data["in"], data["out"], data["filtered"], data["dead"], data["late"], data["made"], data.get("held"))
+        counts.lost, counts.lost_unknown = data.get("lost", 0), data.get("lost_unknown", 0)
+        return counts
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,11 @@ class QueryFolder:
         return self.path / "decisions"
 
     @property
+    def intents(self) -> Path:
+        """What the Batch under way is going to be."""
+        return self.path / "intents"
+
+    @property
     def dead(self) -> Path:
         """Dead letters."""
         return self.path / "dead"

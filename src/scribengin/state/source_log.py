@@ -50,6 +50,10 @@ class SourceLog:
         """The streams to read of entries `start` (inclusive) to `end` (exclusive), in order; skipped ones are left out."""
         return [stream for n in range(start, end) for stream in self.read(n) if not stream.skipped]
 
+    def lost(self, start: int, end: int) -> list[SourceStream]:
+        """Of entries `start` (inclusive) to `end` (exclusive) those that say what was gone before it was read."""
+        return [stream for n in range(start, end) for stream in self.read(n) if stream.lost]
+
     def length(self) -> int:
         """How many entries there are. After the first call it costs one look for the next entry."""
         if self._length < 0:
@@ -65,7 +69,15 @@ class SourceLog:
             yield _streams(body)
 
     def amend(self, n: int, streams: Sequence[SourceStream]) -> None:
-        """Under the lease, while nothing runs: let entry `n`, which no decided Batch has taken, say otherwise (`source skip`, `set`)."""
+        """Under the lease, while nothing runs: let entry `n`, which no decided Batch has taken, say otherwise (`source skip`, `set`).
+
+        Raises StateError for one that is folded: what it says cannot be changed any more.
+        """
+        if n <= self._log.high_mark():
+            raise StateError(
+                f'source "{self.source}": entry {n} is folded with older ones in {self._log.folder}, and cannot be changed',
+                remedy="begin anew: scribengin reset FLOW --yes",
+            )
         self._log.amend(n, [stream.as_json() for stream in streams])
 
     def fold(self) -> None:

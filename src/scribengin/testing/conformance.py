@@ -132,7 +132,7 @@ class _SinkTrial:
     def behind(self) -> Mapping[str, Any]:
         """What the sink says of its place now."""
         sink = self.prepared()
-        return sink.behind() if is_chained(sink) else {}
+        return sink.behind(0) if is_chained(sink) else {}
 
     def sees(self, rows: Sequence[Mapping[str, Any]], sentence: str) -> None:
         found = [dict(row) for row in self._read_back()]

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from scribengin.local.inspect import FlowAudit
     from scribengin.state.audit import AuditReport
 
+_LOSSES_SHOWN = 20
+
 
 @click.command(cls=AnsweringCommand)
 @flow_argument
@@ -58,11 +60,12 @@ def _query(report: AuditReport) -> dict[str, Any]:
         "nodes": {node: counts.as_json() for node, counts in report.totals.nodes.items()},
         "sinks": [{"sink": sink.sink, "decided": sink.decided, "found": sink.found} for sink in report.sinks],
         "dead": {"decided": report.totals.dead, "found": report.dead_found, "expired": report.dead_expired},
+        "losses": [loss.as_json() for loss in report.losses],
     }
 
 
 def _show(audit: FlowAudit) -> None:
-    from scribengin.cli.summary import ledger_table, show_verdict
+    from scribengin.cli.summary import ledger_table, show_losses, show_verdict
     from scribengin.cli.tables import open_console, print_table
 
     rows: list[dict[str, Any]] = []
@@ -82,3 +85,9 @@ def _show(audit: FlowAudit) -> None:
     console.print()
     console.print(ledger_table({_name(report): report.totals.nodes for report in audit.reports}))
     show_verdict(_violations(audit), console)
+    show_losses({_name(report): report.totals.nodes for report in audit.reports}, console)
+    for report in audit.reports:
+        for loss in report.losses[-_LOSSES_SHOWN:]:
+            click.echo(f"  query {_name(report)}, entry {loss.entry} of {loss.source}: {loss.what}")
+        if len(report.losses) > _LOSSES_SHOWN:
+            click.echo(f"  query {_name(report)}: {len(report.losses) - _LOSSES_SHOWN:,} older ones are left out; --json has all")

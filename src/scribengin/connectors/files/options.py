@@ -12,7 +12,7 @@ SOURCE = NodeType(
     doc="Reads the files of a folder, those that arrive while it runs too. Each file is read once, in path order.",
     options=(
         Option("path", "path", "a folder, a file, or a glob", REQUIRED, example="data/*.jsonl"),
-        Option("format", "choice", "how the bytes are read", REQUIRED, _FORMATS, example="json"),
+        Option("format", "choice", "how the bytes are read", REQUIRED, (*_FORMATS, "avro"), example="json"),
         Option(
             "parse",
             "choice",

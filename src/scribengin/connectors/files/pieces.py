@@ -18,7 +18,8 @@ _FILES_PER_STREAM = 1000
 class Piece:
     """`path` is relative to the stream's root, with `/`. `size`, `mtime_ns` and `inode` are the file's when it was taken.
 
-    `start` and `end` are bytes of a text file (of the compressed file: always the whole), row groups of a Parquet file.
+    `start` and `end` are bytes of a text file (of the compressed file: always the whole), row groups of a Parquet file, bytes at
+    which blocks of an Avro file begin.
     """
 
     path: str

@@ -78,7 +78,13 @@ class FilesSource:
         for piece in pieces_of(stream):
             path = root / piece.path
             with self._opened(path, piece) as file:
-                yield from self._parquet(file, path, piece) if self._format == "parquet" else self._text(file, path, piece)
+                match self._format:
+                    case "parquet":
+                        yield from self._parquet(file, path, piece)
+                    case "avro":
+                        yield from self._avro(file, path, piece)
+                    case _:
+                        yield from self._text(file, path, piece)
 
     @contextmanager
     def _opened(self, path: Path, piece: Piece) -> Iterator[IO[bytes]]:
@@ -147,19 +153,28 @@ class FilesSource:
 
         yield from read_groups(file, path, piece, self.resolve_schema())
 
+    def _avro(self, file: IO[bytes], path: Path, piece: Piece) -> Iterator[Block]:
+        from scribengin.connectors.files.avro import read_piece
+
+        yield from read_piece(file, path, piece, self.resolve_schema())
+
     def _divide(self, path: Path, piece: Piece) -> list[Piece]:
-        """A finished file as pieces for tasks: byte ranges of plain lines, row groups of Parquet, else the whole."""
+        """A finished file as pieces for tasks: byte ranges of plain lines, row groups of Parquet, blocks of Avro, else the whole."""
         split = self._options["split"]
         if self._format == "parquet":
             from scribengin.connectors.files.parquet import divide_groups
 
             return divide_groups(path, piece, split)
+        if self._format == "avro":
+            from scribengin.connectors.files.avro import divide_blocks
+
+            return divide_blocks(path, piece, split)
         if self._format == "csv" or compression_of(piece.path, self._options["compression"]) != "none":
             return [piece]
         return cut(piece, split)
 
     def _grows(self, path: str) -> bool:
-        return self._format != "parquet" and compression_of(path, self._options["compression"]) == "none"
+        return self._format not in ("parquet", "avro") and compression_of(path, self._options["compression"]) == "none"
 
     def _whole_lines(self, path: Path, start: int, end: int) -> int:
         """Where the last whole line (CSV: record) between `start` and `end` ends; `start` where there is none."""

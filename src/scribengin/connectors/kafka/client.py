@@ -125,6 +125,11 @@ class Cluster:
         """The offsets behind the last record that may be read: under read_committed those before the first open transaction."""
         return self._offsets({partition: _admin_module().OffsetSpec.latest() for partition in partitions})
 
+    def since(self, times_ms: Mapping[Partition, int]) -> dict[Partition, tuple[int, int]]:
+        """Partition → (offset, milliseconds since 1970) of the first record at or after its time; none where there is none yet."""
+        found = self._listed({partition: _admin_module().OffsetSpec.for_timestamp(time_ms) for partition, time_ms in times_ms.items()})
+        return {partition: (int(each.offset), int(each.timestamp)) for partition, each in found.items() if each.offset >= 0}
+
     def at_time(self, partitions: Iterable[Partition], time_ms: int) -> dict[Partition, int]:
         """The offsets of the first records at or after a time; -1 where there is none yet."""
         return self._offsets({partition: _admin_module().OffsetSpec.for_timestamp(time_ms) for partition in partitions})
@@ -168,6 +173,9 @@ class Cluster:
             raise self._fault(error) from error
 
     def _offsets(self, asked: Mapping[Partition, Any]) -> dict[Partition, int]:
+        return {partition: int(each.offset) for partition, each in self._listed(asked).items()}
+
+    def _listed(self, asked: Mapping[Partition, Any]) -> dict[Partition, Any]:
         from confluent_kafka import IsolationLevel, TopicPartition
 
         if not asked:
@@ -175,10 +183,10 @@ class Cluster:
         level = IsolationLevel.READ_COMMITTED if self._committed_only else IsolationLevel.READ_UNCOMMITTED
         request = {TopicPartition(topic, number): spec for (topic, number), spec in asked.items()}
         futures = self._asked(lambda: self._admin.list_offsets(request, isolation_level=level, request_timeout=self._timeout_s))
-        offsets: dict[Partition, int] = {}
+        listed: dict[Partition, Any] = {}
         for place, future in futures.items():
-            offsets[place.topic, place.partition] = int(self._waited(future).offset)
-        return offsets
+            listed[place.topic, place.partition] = self._waited(future)
+        return listed
 
     def _asked(self, question: Any) -> Any:
         try:

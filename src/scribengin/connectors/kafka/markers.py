@@ -93,6 +93,15 @@ class MarkerTopic:
         """True where the topic is there."""
         return self.name in self._cluster.topics([self.name])
 
+    def known_to_be(self, slot: int, number: int) -> Marker | None:
+        """The newest marker, when a commit of `number` or a later one is sure: a commit is decided at once, and can be read in a moment."""
+        give_up_s = time.monotonic() + 2 * self._timeout_s
+        while True:
+            newest = self.newest(slot)
+            if (newest is not None and newest.number >= number) or time.monotonic() > give_up_s:
+                return newest
+            time.sleep(0.05)
+
     def newest(self, slot: int) -> Marker | None:
         """The slot's newest marker that is committed, or None. That there is none may be believed after a fence only.
 

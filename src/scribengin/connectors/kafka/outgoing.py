@@ -52,6 +52,10 @@ class Outgoing:
         nothing = [None] * len(self)
         return zip(self.topics, self.values, self.keys, self.partitions.tolist(), self.times_ms, self.headers or nothing, strict=True)
 
+    def size_bytes(self) -> int:
+        """Of keys and values."""
+        return sum(map(len, filter(None, self.values))) + sum(map(len, filter(None, self.keys)))
+
     def last_of_partitions(self) -> set[int]:
         """The indexes of the first and the last message of each partition of each topic."""
         codes, _ = self._codes()

@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import datetime as dt
 import time
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors.contract import Backlog, SourceStream
+from scribengin.connectors.kafka.ages import Ages
 from scribengin.connectors.kafka.client import SILENT, Cluster, Partition, Topic, settings
-from scribengin.core.errors import SourceError
+from scribengin.core.errors import ScribenginError, SourceError
 from scribengin.core.problems import did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from scribengin.connectors.contract import Limits
 
@@ -43,7 +45,10 @@ class KafkaReader:
     _waits_since_s: float | None = None
     _begun: bool = False
     _notices: list[str] = field(default_factory=list)
+    _losses: list[SourceStream] = field(default_factory=list)
+    """what is lost and not yet in an entry"""
     _committer: Any = None
+    _ages: Ages = field(default_factory=Ages)
 
     def __post_init__(self) -> None:
         given = [name for name in ("topics", "pattern", "assign") if self.options[name]]
@@ -68,6 +73,9 @@ class KafkaReader:
             self._begun = True
             for stream in streams:
                 topic, number = stream.place["topic"], stream.place["partition"]
+                if number is None:
+                    self._forget([topic])
+                    continue
                 if self._ids.get(topic, stream.place["id"]) != stream.place["id"]:
                     self._forget([topic])
                 self._ids[topic] = stream.place["id"]
@@ -82,18 +90,21 @@ class KafkaReader:
         now_s = time.monotonic()
         if self._final is None and (final or now_s - self._looked_s >= _TOPICS_EVERY_S):
             self.look()
-        pinned = self._place_new()
+        anew = {stream.place["topic"] for stream in self._losses}
+        pinned = self._place_new(anew)
         self._last = self._cluster.last(self._partitions) if self._final is None else self._final
         if final:
             self._final = self._last
         self._check_against(self._last)
         waits = {partition: self._last[partition] - self._next[partition] for partition in self._partitions}
+        if not final:
+            self._see_ages(now_s, {partition for partition, rows in waits.items() if rows})
         total = sum(waits.values())
-        if not pinned and not self._due(total, now_s, final=final):
+        if not pinned and not self._losses and not self._due(total, now_s, final=final):
             return []
         most = min(self.options["max_rows"], limits.max_rows or self.options["max_rows"])
         share = min(1.0, most / total) if total else 0.0
-        streams: list[SourceStream] = []
+        streams, self._losses = self._losses, []
         for partition in self._partitions:
             taken = min(waits[partition], max(1, int(waits[partition] * share)))
             if taken or partition in pinned:
@@ -102,10 +113,45 @@ class KafkaReader:
         self._begun = True
         return streams
 
+    def recheck(self, streams: Sequence[SourceStream]) -> list[SourceStream]:
+        """What of streams that were logged the cluster still has, and what of them is lost."""
+        asked = [stream for stream in streams if not stream.skipped]
+        topics = self._cluster.topics({stream.place["topic"] for stream in asked})
+        same = {
+            (name, stream.place["partition"])
+            for stream in asked
+            if (topic := topics.get(name := stream.place["topic"])) is not None
+            and topic.id == stream.place["id"]
+            and stream.place["partition"] < topic.partitions
+        }
+        first, last = self._cluster.first(same), self._cluster.last(same)
+        checked: list[SourceStream] = []
+        for stream in streams:
+            if stream.skipped:
+                checked.append(stream)
+                continue
+            name, number, start, end = (stream.place[key] for key in ("topic", "partition", "start", "end"))
+            low = min(end, max(start, first.get((name, number), end)))
+            high = max(low, min(end, last.get((name, number), low)))
+            for begin, until in ((start, low), (high, end)):
+                if begin < until:
+                    what = f"offsets {begin} to {until - 1} of {name}-{number} are gone, which were logged and not yet read"
+                    checked.append(_lost_range(name, number, begin, until, stream.place["id"], what))
+                    self._refuse(what)
+            if low < high or start == end:
+                checked.append(stream if (low, high) == (start, end) else _range(name, number, low, high, stream.place["id"]))
+        return checked
+
     def backlog(self) -> Backlog:
-        """Records behind what was handed out, at the last look."""
+        """Records behind what was handed out, at the last look, and how long the oldest of them has been there."""
         waits = sum(max(0, last - self._next.get(partition, last)) for partition, last in self._last.items())
-        return Backlog(rows=waits, more=self._final is None)
+        now_s = time.monotonic()
+        ages = [
+            age_s
+            for partition, last in self._last.items()
+            if (at := self._next.get(partition, last)) < last and (age_s := self._ages.age_s(partition, at, now_s)) is not None
+        ]
+        return Backlog(rows=waits, oldest_s=max(ages, default=None), more=self._final is None)
 
     def notices(self) -> list[str]:
         """What was lost and passed over under `on_data_loss: continue`, topics that joined."""
@@ -159,7 +205,7 @@ class KafkaReader:
 
     def _missing(self, name: str) -> None:
         if name in self._ids:
-            self._lost(f"topic {name} is gone; what the flow had not read of it is lost", [name])
+            self._lost(name, f"topic {name} is gone")
         elif not self.options["pattern"]:
             raise SourceError(
                 f'source "{self.node}": there is no topic {name} at {self.options["bootstrap"]}',
@@ -171,27 +217,38 @@ class KafkaReader:
     def _compare(self, topic: Topic) -> None:
         known, count = self._ids.get(topic.name), self._counts.get(topic.name, 0)
         if known is not None and known != topic.id:
-            self._lost(f"topic {topic.name} was deleted and made again; what the flow had not read of the old one is lost", [topic.name])
+            self._lost(topic.name, f"topic {topic.name} was deleted and made again")
         elif topic.partitions < count and not self.options["assign"]:
-            self._lost(f"topic {topic.name} has {topic.partitions} partitions, it had {count}", [topic.name])
+            self._lost(topic.name, f"topic {topic.name} has {topic.partitions} partitions, it had {count}")
         elif known is None and self._begun:
             self._notices.append(f"{self.node}: topic {topic.name} is new")
         self._ids[topic.name] = topic.id
         self._counts[topic.name] = topic.partitions
 
-    def _lost(self, what: str, topics: Sequence[str]) -> None:
-        self._told_loss(what)
-        self._forget(topics)
+    def _lost(self, topic: str, what: str) -> None:
+        """A topic is no longer the one that was read: it begins anew. How much of the old one was unread, nobody can tell any more."""
+        ends = ", ".join(f"{name}-{number} up to {at}" for (name, number), at in sorted(self._next.items()) if name == topic)
+        what = f"{what}; what the flow had not read of it is lost (it had read {ends or 'nothing'})"
+        place = {"topic": topic, "partition": None, "id": self._ids.get(topic)}
+        self._told_loss(SourceStream(f"{topic} lost", place, skipped=True, lost=what))
+        self._forget([topic])
 
     def _forget(self, topics: Sequence[str]) -> None:
         for partition in [partition for partition in self._next if partition[0] in topics]:
             del self._next[partition]
+            self._ages.forget(partition)
         for topic in topics:
             self._ids.pop(topic, None)
             self._counts.pop(topic, None)
 
-    def _told_loss(self, what: str) -> None:
-        """Raises SourceError, or under `on_data_loss: continue` keeps it as a notice."""
+    def _told_loss(self, lost: SourceStream) -> None:
+        """Raises SourceError, or under `on_data_loss: continue` keeps it as a notice, and for the next entry of the log, where it lasts."""
+        self._refuse(lost.lost)
+        self._notices.append(f"{self.node}: {lost.lost}")
+        self._losses.append(lost)
+
+    def _refuse(self, what: str) -> None:
+        """Raises SourceError, unless `on_data_loss: continue`."""
         if self.options["on_data_loss"] == "stop":
             raise SourceError(
                 f'source "{self.node}": {what}',
@@ -199,17 +256,26 @@ class KafkaReader:
                 code="data-loss",
                 node=self.node,
             )
-        self._notices.append(f"{self.node}: {what}")
 
-    def _place_new(self) -> set[Partition]:
+    def _see_ages(self, now_s: float, waiting: set[Partition]) -> None:
+        """Keep where the logs end now. What waited before the first look is asked for once; where the brokers do not say it, its age
+        counts from that look."""
+        unknown = {partition: self._next[partition] for partition in waiting if not self._ages.knows(partition)}
+        if unknown:
+            with suppress(ScribenginError):
+                self._ages.learn(now_s, int(time.time() * 1000), unknown, self._last, self._cluster.since)
+        self._ages.note(now_s, self._last, self._next)
+
+    def _place_new(self, anew: Collection[str]) -> set[Partition]:
         """Where partitions begin that were never read: the flow's `start` the first time, else the beginning of the log. Returns those
-        whose place must be kept although nothing waits: asked again later, `latest` would pass over what has come since."""
+        whose place must be kept although nothing waits: asked again later, `latest` would pass over what has come since, and a topic
+        that began `anew` would not be known when it is made again."""
         new = [partition for partition in self._partitions if partition not in self._next]
         if not new:
             return set()
         first = self._cluster.first(new)
         if self._begun or self._start == "earliest":
-            starts, pinned = first, set[Partition]()
+            starts, pinned = first, {partition for partition in new if partition[0] in anew}
         else:
             starts = self._at(self._start, new) if isinstance(self._start, int) else self._cluster.last(new)
             pinned = set(new)
@@ -240,14 +306,16 @@ class KafkaReader:
         for partition in self._partitions:
             at, (topic, number) = self._next[partition], partition
             if at < first[partition]:
-                self._gone(partition, first[partition], f"offsets {at} to {first[partition] - 1} of {topic}-{number} are gone from the log")
+                what = f"offsets {at} to {first[partition] - 1} of {topic}-{number} are gone from the log"
+                self._gone(partition, at, first[partition], what)
             elif at > last[partition]:
                 what = f"{topic}-{number} ends at offset {last[partition]}, the flow has read it up to {at}: the log was cut, or made anew"
-                self._gone(partition, last[partition], what)
+                self._gone(partition, last[partition], last[partition], what)
 
-    def _gone(self, partition: Partition, then: int, what: str) -> None:
-        self._told_loss(what)
-        self._next[partition] = then
+    def _gone(self, partition: Partition, start: int, end: int, what: str) -> None:
+        """Go on at `end`. Not every offset is a record: as many were lost at most; where the range is empty, nobody knows how many."""
+        self._told_loss(_lost_range(*partition, start, end, self._ids[partition[0]], what))
+        self._next[partition] = end
 
     # --- streams ---
 
@@ -264,14 +332,17 @@ class KafkaReader:
         parts = max(1, -(-rows // self.options["split"]))
         bounds = [first + rows * index // parts for index in range(parts + 1)]
         self._next[partition] = first + rows
-        return [
-            SourceStream(
-                f"{topic}-{number}[{low}:{high}]",
-                {"topic": topic, "partition": number, "start": low, "end": high, "id": self._ids[topic]},
-                rows=high - low,
-            )
-            for low, high in pairwise(bounds)
-        ]
+        return [_range(topic, number, low, high, self._ids[topic]) for low, high in pairwise(bounds)]
+
+
+def _range(topic: str, number: int, start: int, end: int, id_: str) -> SourceStream:
+    place = {"topic": topic, "partition": number, "start": start, "end": end, "id": id_}
+    return SourceStream(f"{topic}-{number}[{start}:{end}]", place, rows=end - start)
+
+
+def _lost_range(topic: str, number: int, start: int, end: int, id_: str, what: str) -> SourceStream:
+    whole = _range(topic, number, start, end, id_)
+    return replace(whole, label=f"{whole.label} lost", rows=end - start or None, skipped=True, lost=what)
 
 
 def _start_of(node: str, text: str) -> str | int:

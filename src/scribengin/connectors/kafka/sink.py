@@ -1,18 +1,21 @@
-"""The Kafka sink: the messages of a decided Batch and the marker that says so, in one transaction.
+"""The Kafka sink: messages and the marker that says so, in one transaction. `testing.kafka_model` is the protocol, with what it rests on.
 
-`testing.kafka_model` is the protocol, with what it rests on. Here the unit is a whole Batch: its tasks stage messages, the decision says
-which count, and the driver sends those. So it holds for every flow, whatever shuffles and random steps stand before the sink.
+Its unit is either a task's part of a Batch, which commits on the executor, or the whole Batch: then tasks stage messages, the decision
+says which count, and the driver sends those. The second holds for every flow, whatever shuffles and random steps stand before the sink;
+the first spares the way over the disk. The engine knows which flow allows it. Each unit has a slot: a partition of the topic of markers,
+and a transactional.id.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from scribengin.connectors.kafka.markers import OPENING, Marker, MarkerTopic
+from scribengin.connectors.kafka.markers import OPENING, SLOTS, Marker, MarkerTopic
 from scribengin.connectors.kafka.options import SINK
 from scribengin.connectors.kafka.outgoing import MessageMaker
 from scribengin.connectors.kafka.sink_audit import TopicsAudit
 from scribengin.connectors.kafka.sink_stream import StagedMessages, staged_messages
+from scribengin.connectors.kafka.sink_unit import UnitMessages, UnitPlace
 from scribengin.connectors.kafka.topics import TopicBook
 from scribengin.connectors.kafka.transaction import Superseded, Transaction
 from scribengin.core import faults
@@ -35,6 +38,7 @@ class KafkaSink:
     """One `type: kafka` sink. Executors get a pickled copy, from which they take streams."""
 
     exactly_once = True
+    units = SLOTS - 1
 
     def __init__(self, place: Place) -> None:
         self.node = place.node
@@ -46,7 +50,8 @@ class KafkaSink:
         self._markers = MarkerTopic(self.node, self._options, self._options["markers"] or f"scribengin-{place.flow}-{self.node}-markers")
         self._owner = ""
         self._lineage = ""
-        self._behind: dict[str, int] = {}
+        self._after: dict[int, int | None] = {}
+        """slot → the number of its newest marker, as far as this process knows; None where there is none"""
 
     # --- the claim ---
 
@@ -56,23 +61,29 @@ class KafkaSink:
             self._topics.get(self._options["topic"])
         self._markers.ensure()
         self._owner, self._lineage = owner, lineage
-        newest = self._markers.newest(_WHOLE)
-        self._check_known(newest, lineage)
+        newest = self._newest_claim(lineage)
         if newest is None or (adopt and not newest.same_place(owner, lineage)):
             newest = self._open(owner, lineage, adopt=adopt)
         if not newest.same_place(owner, lineage) or newest.sink != self.node:
             raise self._foreign(newest)
-        self._behind = {str(_WHOLE): newest.number}
+        self._after = {_WHOLE: newest.number}
 
-    def _check_known(self, newest: Marker | None, lineage: str) -> None:
-        """Raise StateError where the markers are older than what is known here to be published."""
-        known, topic = self._published(lineage).newest(), self._markers.name
-        if known is not None and (newest is None or (newest.lineage == lineage and newest.number < known)):
+    def _newest_claim(self, lineage: str) -> Marker | None:
+        """The newest marker of slot 0. Raises StateError where it is older than what is known here to be published."""
+        log, topic = self._published(lineage), self._markers.name
+        known = log.newest()
+        if known is None:
+            return self._markers.newest(_WHOLE)
+        # where units commit one by one this slot stays behind; `recover` looks at theirs
+        least = OPENING if log.read(known)["units"] else known  # type: ignore[index]
+        newest = self._markers.known_to_be(_WHOLE, least)
+        if newest is None or (newest.lineage == lineage and newest.number < least):
             found = "no marker" if newest is None else f"batch {newest.number}"
             raise StateError(
                 f'sink "{self.node}": batch {known} is published, and the newest in {topic} is {found}: the topic was made anew',
                 remedy="restore it; or begin anew: scribengin reset FLOW, with other topics (topic, markers)",
             )
+        return newest
 
     def _open(self, owner: str, lineage: str, *, adopt: bool) -> Marker:
         """Begin the lineage, unless another one is found after the fence; returns the marker that stands there then."""
@@ -83,24 +94,60 @@ class KafkaSink:
             if newest is not None and not adopt:
                 return newest
             transaction.commit(self._markers.name, _WHOLE, mine)
+        for slot in range(1, SLOTS) if adopt else ():
+            # an older lineage's tasks that sleep must find that somebody has gone on
+            with _Ended(self._transaction(slot)) as transaction:
+                transaction.fence()
+                transaction.commit(self._markers.name, slot, mine)
         return mine
 
-    def behind(self) -> Mapping[str, Any]:
-        """The number of the last Batch that was published as a whole."""
-        return dict(self._behind)
+    def behind(self, units: int) -> Mapping[str, Any]:
+        """`after`: for each slot that the Batch will need the number of its newest marker."""
+        slots = range(1, units + 1) if units else (_WHOLE,)
+        return {"units": units, "after": {str(slot): self._newest_known(slot) for slot in slots}}
+
+    def _newest_known(self, slot: int) -> int | None:
+        """A slot's newest number. Read without a fence where it is not known: should it be older than what stands there by then, the
+        task's fence will tell, and nothing is written."""
+        if slot not in self._after:
+            newest = self._markers.newest(slot)
+            if newest is not None and not newest.same_place(self._owner, self._lineage):
+                raise FencedError(
+                    f'sink "{self.node}": {_whose(newest)} has written the newest marker of {self._markers.name}-{slot}',
+                    remedy="stop this driver; another writes there now",
+                )
+            self._after[slot] = None if newest is None else newest.number
+        return self._after[slot]
 
     # --- a Batch ---
 
     def stream(self, batch: BatchId, unit: int, attempt: str, schema: Schema) -> StagedMessages:
         """A stream for one unit; it makes no file before its first row."""
-        maker = MessageMaker(self.node, self._options, schema, self._topics, f"{self._flow}@{self._version[:8]}", unit)
-        return StagedMessages(self.node, unit, attempt, self._staged(batch.lineage) / f"{batch.number:010d}", maker)
+        return StagedMessages(self.node, unit, attempt, self._staged(batch.lineage) / f"{batch.number:010d}", self._maker(schema, unit))
+
+    def unit_stream(
+        self, batch: BatchId, unit: int, attempt: str, schema: Schema, *, input_hash: str, behind: Mapping[str, Any]
+    ) -> UnitMessages:
+        """A stream that commits by itself, in slot `unit` + 1."""
+        slot = unit + 1
+        mine = Marker(self._owner, batch.flow, self.node, batch.lineage, batch.number, input_hash, batch.term)
+        spool = StagedMessages(self.node, unit, attempt, self._folder / "slow" / batch.lineage, self._maker(schema, unit))
+        place = UnitPlace(self.node, slot, mine, behind["after"][str(slot)], float(self._options["transaction_timeout"]))
+        return UnitMessages(place, self._markers, self._transaction(slot), spool)
 
     def publish(self, decided: Decided) -> None:
-        """Fence, look at the marker, send, commit. Raises FencedError or StateError where another commit stands there."""
+        """Fence, look at the marker, send, commit; nothing is left to do where the units have. Raises FencedError or StateError where
+        another commit stands there."""
         batch = decided.batch
         if batch.lineage != self._lineage:
             raise FencedError(f'sink "{self.node}" refuses batch {batch.number} of lineage {batch.lineage}: this one is {self._lineage}')
+        if decided.behind["units"]:
+            segments = [segment for receipt in decided.receipts for segment in receipt.segments]
+            self._after |= {segment["slot"]: batch.number for segment in segments}
+            messages = [each for segment in segments for each in segment["messages"]]
+            rows = sum(receipt.rows for receipt in decided.receipts)
+            self._log(batch, {"hash": decided.input_hash, "units": decided.behind["units"], "rows": rows, "messages": messages})
+            return
         with _Ended(self._transaction(_WHOLE)) as transaction:
             try:
                 transaction.fence()
@@ -114,12 +161,15 @@ class KafkaSink:
                     f'sink "{self.node}" cannot publish batch {batch.number}: another driver has begun to write ({error})',
                     remedy="stop this driver; the other one goes on",
                 ) from error
+        self._log(batch, {"hash": newest.hash, "units": 0, **newest.said})
+        self._after[_WHOLE] = batch.number
+        remove_tree(self._staged(batch.lineage) / f"{batch.number:010d}")
+
+    def _log(self, batch: BatchId, body: Mapping[str, Any]) -> None:
         log = self._published(batch.lineage)
-        log.put(batch.number, {"hash": newest.hash, **newest.said})
+        log.put(batch.number, dict(body))
         if log.wants_folding(batch.number):
             log.fold(_summarize)
-        self._behind[str(_WHOLE)] = batch.number
-        remove_tree(self._staged(batch.lineage) / f"{batch.number:010d}")
 
     def _send(self, decided: Decided, transaction: Transaction) -> Marker:
         batch = decided.batch
@@ -135,7 +185,7 @@ class KafkaSink:
 
     def _continues(self, decided: Decided, newest: Marker | None) -> Marker:
         """The marker, where it is the Batch's own, or that of the one before it. Raises FencedError or StateError."""
-        batch, after = decided.batch, decided.behind[str(_WHOLE)]
+        batch, after = decided.batch, decided.behind["after"][str(_WHOLE)]
         if newest is None:
             raise StateError(
                 f'sink "{self.node}" refuses batch {batch.number}: {self._markers.name} holds no marker any more',
@@ -164,11 +214,23 @@ class KafkaSink:
     def recover(self, decided: Decided | None, *, lineage: str, before: int) -> None:
         """Publish the newest decision, then delete what tasks of decided Batches left behind."""
         if decided is not None:
+            for slot in decided.behind["after"] if decided.behind["units"] else ():
+                self._check_slot(int(slot), decided)
             self.publish(decided)
         staged = self._staged(lineage)
         for name in names_in(staged):
             if name.isdigit() and int(name) < before:
                 remove_tree(staged / name)
+
+    def _check_slot(self, slot: int, decided: Decided) -> None:
+        """Raise StateError where a slot's marker is older than what was decided: then the topic is not what it was."""
+        newest = self._markers.known_to_be(slot, decided.batch.number)
+        if newest is None or (newest.same_place(self._owner, decided.batch.lineage) and newest.number < decided.batch.number):
+            found = "no marker" if newest is None else f"batch {newest.number}"
+            raise StateError(
+                f'sink "{self.node}": batch {decided.batch.number} is decided, the newest in {self._markers.name}-{slot} is {found}',
+                remedy="the topic was made anew: restore it; or begin anew: scribengin reset FLOW, with other topics (topic, markers)",
+            )
 
     def audit(self, *, lineage: str, decided: Iterable[Decided]) -> Iterator[Published]:
         """Count the messages again; see `sink_audit`."""
@@ -190,6 +252,9 @@ class KafkaSink:
         return 0
 
     # --- pieces ---
+
+    def _maker(self, schema: Schema, unit: int) -> MessageMaker:
+        return MessageMaker(self.node, self._options, schema, self._topics, f"{self._flow}@{self._version[:8]}", unit)
 
     def _transaction(self, slot: int) -> Transaction:
         fixed = "{" not in self._options["topic"] and self._topics.find(self._options["topic"])

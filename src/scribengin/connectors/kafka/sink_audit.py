@@ -55,8 +55,7 @@ class TopicsAudit:
             for number, body in log.since():
                 published |= {number: body["hash"]} if name == lineage else {}
                 for each in body["messages"]:
-                    place = (each["topic"], each["partition"])
-                    self._ranges[place].append(_Range(name, number, each["first"], each["last"], each["rows"]))
+                    self._add((each["topic"], each["partition"]), _Range(name, number, each["first"], each["last"], each["rows"]))
         for place, ranges in self._ranges.items():
             ranges.sort(key=lambda each: each.first)
             self._scan(*place, ranges)
@@ -71,13 +70,22 @@ class TopicsAudit:
             more = f" and {len(self._strays) - _SHOWN} more" if len(self._strays) > _SHOWN else ""
             yield Published(-1, 0, (f"no batch has written {', '.join(self._strays[:_SHOWN])}{more}",))
 
+    def _add(self, place: tuple[str, int], range_: _Range) -> None:
+        """Units of one Batch write at the same time: their messages lie among each other, and are counted together."""
+        ranges = self._ranges[place]
+        if ranges and (ranges[-1].lineage, ranges[-1].number) == (range_.lineage, range_.number):
+            last = ranges[-1]
+            last.first, last.last, last.rows = min(last.first, range_.first), max(last.last, range_.last), last.rows + range_.rows
+        else:
+            ranges.append(range_)
+
     def _scan(self, topic: str, partition: int, ranges: list[_Range]) -> None:
         """Count the messages of each range."""
         kafka = client()
         consumer = kafka.Consumer(settings(self.options) | _READING, logger=SILENT)
         try:
             place = kafka.TopicPartition(topic, partition)
-            low, end = consumer.get_watermark_offsets(place, timeout=self._timeout_s, cached=False)
+            low, end = self._bounds(consumer, place, ranges[-1].last)
             for each in ranges:
                 each.gone = max(0, min(low, each.last + 1) - each.first)
             begin = max(low, ranges[0].first)
@@ -88,6 +96,15 @@ class TopicsAudit:
             raise fault(self.node, str(self.options["bootstrap"]), error, self._timeout_s, "sink") from error
         finally:
             consumer.close()
+
+    def _bounds(self, consumer: Any, place: Any, last: int) -> tuple[int, int]:
+        """(where the log begins, where what may be read ends); a commit is decided at once, and can be read in a moment."""
+        give_up_s = time.monotonic() + 2 * self._timeout_s
+        while True:
+            low, end = consumer.get_watermark_offsets(place, timeout=self._timeout_s, cached=False)
+            if end > last or time.monotonic() > give_up_s:
+                return low, end
+            time.sleep(0.05)
 
     def _count(self, kafka: Any, consumer: Any, place: tuple[str, int], end: int, ranges: list[_Range]) -> None:
         firsts = [each.first for each in ranges]

@@ -41,33 +41,38 @@ class StagedMessages:
         self.wants_ids = maker.wants_ids
         self._sink = sink
         self._unit = unit
+        self.folder = folder
+        self.make = maker.make
+        self.rows = 0
         self._path = folder / f"{unit:05d}-{attempt}"
-        self._maker = maker
         self._file: SummedFile | None = None
         self._writer: Any = None
-        self._rows = 0
 
     def write(self, batch: pa.RecordBatch, ids: Sequence[str] | None = None) -> Sequence[Bad]:
         """Stage the rows' messages."""
-        messages, bad = self._maker.make(batch, ids)
-        with explained(f'sink "{self._sink}" cannot stage in {self._path.parent}; nothing of the batch is visible, it is run again'):
+        messages, bad = self.make(batch, ids)
+        self.keep(messages)
+        faults.reached("stage.mid_write")
+        return bad
+
+    def keep(self, messages: Outgoing) -> None:
+        """Stage messages."""
+        with explained(f'sink "{self._sink}" cannot stage in {self.folder}; nothing of the batch is visible, it is run again'):
             if len(messages):
                 self._begun().write_batch(_as_arrow(messages))
-                self._rows += len(messages)
-            faults.reached("stage.mid_write")
-        return bad
+                self.rows += len(messages)
 
     def close(self) -> Receipt:
         """Make the messages durable."""
         if self._file is None:
             return Receipt(self._sink, self._unit, 0, 0)
-        with explained(f'sink "{self._sink}" cannot stage in {self._path.parent}; nothing of the batch is visible, it is run again'):
+        with explained(f'sink "{self._sink}" cannot stage in {self.folder}; nothing of the batch is visible, it is run again'):
             self._writer.close()
             self._file.sync()
             self._file.close()
-            sync_folder(self._path.parent)
-        segment = {"staged": self._path.name, "rows": self._rows, "bytes": self._file.size, "crc": self._file.crc}
-        return Receipt(self._sink, self._unit, self._rows, self._file.size, (segment,))
+            sync_folder(self.folder)
+        segment = {"staged": self._path.name, "rows": self.rows, "bytes": self._file.size, "crc": self._file.crc}
+        return Receipt(self._sink, self._unit, self.rows, self._file.size, (segment,))
 
     def abort(self) -> None:
         """Remove what was staged."""
@@ -76,11 +81,11 @@ class StagedMessages:
                 self._file.close()
         with suppress(OSError):
             self._path.unlink(missing_ok=True)
-            self._path.parent.rmdir()
+            self.folder.rmdir()
 
     def _begun(self) -> Any:
         if self._file is None:
-            make_folder(self._path.parent)
+            make_folder(self.folder)
             self._file = SummedFile(self._path)
             self._writer = pa.ipc.new_stream(self._file, _SCHEMA, options=pa.ipc.IpcWriteOptions(emit_dictionary_deltas=True))
         return self._writer

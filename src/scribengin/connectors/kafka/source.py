@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from scribengin.connectors.contract import Place, SourceStream
     from scribengin.connectors.kafka.reader import KafkaReader
     from scribengin.core.types import Schema
+    from scribengin.formats.avro import Lookup
+    from scribengin.formats.avro_schema import WriterSchema
 
 _MESSAGES = 1024
 """a block: some 256 KiB of small messages, as much as stays in a core's cache"""
@@ -34,6 +36,7 @@ class KafkaSource:
         self.schema: Schema | None = place.schema
         self._options = SOURCE.filled(place.options)
         self._node = place.node
+        self._folder = place.folder
         self._parts: dict[str, str] = dict(self._options["metadata"])
         unknown = [part for part in self._parts.values() if part not in PARTS]
         if unknown:
@@ -60,10 +63,15 @@ class KafkaSource:
         return reader
 
     def decoder(self) -> MessageDecoder:
-        """A fresh decoder of the source's format."""
+        """A fresh decoder of the source's format. Raises SourceError for options that mean nothing together."""
         assert self.schema is not None
+        writer: WriterSchema | Lookup | None = None
+        if self._options["format"] == "avro":
+            from scribengin.connectors.kafka.writers import open_writers
+
+            writer = open_writers(self._node, self._folder, self._options)
         try:
-            return MessageDecoder(self._options["format"], self.schema, self._options, self._parts)
+            return MessageDecoder(self._options["format"], self.schema, self._options, self._parts, writer)
         except ValueError as error:
             raise SourceError(f'source "{self._node}": {error}', remedy="change `schema` or `metadata`", node=self._node) from error
 
@@ -128,9 +136,15 @@ class KafkaSource:
             if error.code() == kafka.KafkaError._PARTITION_EOF:
                 reached = reached or message.offset() >= end
             elif error.code() in (kafka.KafkaError._AUTO_OFFSET_RESET, kafka.KafkaError.OFFSET_OUT_OF_RANGE):
-                raise SourceError(
+                # with `continue` a start again is what helps: there KafkaReader.recheck counts them, and goes on without
+                kind, remedy = (
+                    (SourceError, "restore them, or go on without them: on_data_loss: continue")
+                    if self._options["on_data_loss"] == "stop"
+                    else (Unreachable, "nothing: the Query starts again, counts them as lost, and goes on without them")
+                )
+                raise kind(
                     f'source "{self._node}": records up to offset {end} of {message.topic()}-{message.partition()} are gone: {error.str()}',
-                    remedy="restore them, or go on without them: on_data_loss: continue",
+                    remedy=remedy,
                     code="data-loss",
                     node=self._node,
                 )

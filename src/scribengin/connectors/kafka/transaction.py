@@ -72,7 +72,7 @@ class Transaction:
     def send(self, messages: Outgoing) -> None:
         """Hand messages to the client, which sends them by itself."""
         if not self._open:
-            self._producer.begin_transaction()
+            self._serve(self._producer.begin_transaction)
             self._open = True
         self._send(messages)
 
@@ -89,7 +89,7 @@ class Transaction:
                 raise self._explained(error) from error
         for place, rows in messages.counts().items():
             self._rows[place] = self._rows.get(place, 0) + rows
-        self._producer.poll(0)
+        self._serve(self._producer.poll, 0)
         self._check()
         faults.reached("transaction.sent")
 
@@ -97,15 +97,13 @@ class Transaction:
         """The client's queue is full: wait until brokers have taken some."""
         give_up_s = time.monotonic() + self._transaction_s
         while time.monotonic() < give_up_s:
-            self._producer.poll(0.05)
+            self._serve(self._producer.poll, 0.05)
             self._check()
             try:
-                self._producer.produce(*message)
+                self._serve(self._producer.produce, *message)
                 return
             except BufferError:
                 continue
-            except self._kafka.KafkaException as error:
-                raise self._explained(error) from error
         raise self._slow("take messages")
 
     def flush(self) -> list[dict[str, Any]]:
@@ -114,7 +112,7 @@ class Transaction:
         The first offset is at most that of the first message: other writers' messages may stand between.
         """
         give_up_s = time.monotonic() + self._transaction_s
-        while self._producer.flush(0.5):
+        while self._serve(self._producer.flush, 0.5):
             self._check()
             if time.monotonic() > give_up_s:
                 raise self._slow("acknowledge messages")
@@ -130,12 +128,9 @@ class Transaction:
         An error after which nobody knows how it ended is Unreachable like others: the next fence and a look at the marker tell.
         """
         if not self._open:
-            self._producer.begin_transaction()
+            self._serve(self._producer.begin_transaction)
             self._open = True
-        try:
-            self._producer.produce(topic, marker.encoded(), f"{slot}".encode(), slot)
-        except self._kafka.KafkaException as error:
-            raise self._explained(error) from error
+        self._serve(self._producer.produce, topic, marker.encoded(), f"{slot}".encode(), slot)
         faults.reached("transaction.commit.before")
         self._until(self._producer.commit_transaction, self._transaction_s)
         self._open = False
@@ -150,6 +145,25 @@ class Transaction:
         except (self._kafka.KafkaException, ScribenginError):
             pass
         self._open = False
+
+    def _serve(self, act: Callable[..., Any], *given: Any) -> Any:
+        """`act`, which may call back. What it raises is explained."""
+        try:
+            return act(*given)
+        except self._kafka.KafkaException as error:
+            raise self._explained(error) from error
+        except SystemError as error:
+            # the library raises a fatal error from within a callback, where Python trips over it or loses it
+            raise self._explained(error.__cause__ if isinstance(error.__cause__, Exception) else self._ask_why(error)) from error
+
+    def _ask_why(self, error: Exception) -> Exception:
+        """What a producer that cannot go on says of itself when it is to take all back."""
+        try:
+            self._producer.abort_transaction(self._timeout_s)
+        except self._kafka.KafkaException as told:
+            fatal: Exception = told
+            return fatal
+        return error
 
     def _until(self, act: Callable[[float], Any], limit_s: float) -> None:
         """`act`, which may be done again by the same producer, until it is through."""
@@ -169,18 +183,17 @@ class Transaction:
         self._ends.setdefault((message.topic(), message.partition()), []).append(message.offset())
 
     def _hear(self, error: Any) -> None:
-        if self._told is None or error.fatal():
-            self._told = error
+        self._told = self._told or error
 
     def _check(self) -> None:
-        """What the client has told meanwhile of messages that did not arrive."""
+        """Raises what the client has told of messages that did not arrive."""
         if self._failed is not None:
             failed, self._failed = self._failed, None
             raise self._explained(self._kafka.KafkaException(failed))
-        if self._told is not None and self._told.fatal():
-            raise self._explained(self._kafka.KafkaException(self._told))
 
     def _explained(self, error: Exception) -> Exception:
+        if error.args and hasattr(error.args[0], "fatal") and error.args[0].fatal():
+            self._told = error.args[0]
         codes = {code_of(error)} | ({self._told.name()} if self._told is not None else set())
         if codes & set(_FENCED):
             return Superseded(f"{self._id}: {error}")
@@ -191,7 +204,7 @@ class Transaction:
                 code="kafka-too-large",
                 node=self._node,
             )
-        if code_of(error) in ("_PURGE_QUEUE", "_STATE", "_FATAL", "_TIMED_OUT") and self._told is not None:
+        if code_of(error) in ("", "_PURGE_QUEUE", "_STATE", "_FATAL", "_TIMED_OUT") and self._told is not None:
             error = self._kafka.KafkaException(self._told)
         return fault(self._node, str(self._options["bootstrap"]), error, self._timeout_s, "sink")
 

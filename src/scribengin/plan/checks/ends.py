@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from scribengin.core.problems import Problem
 
-_NEED_SCHEMA = ("json", "csv")
+_NEED_SCHEMA = ("json", "csv", "avro")
 _NESTED = ("ARRAY", "MAP", "STRUCT", "BINARY")
 
 
@@ -40,7 +40,7 @@ def options_fit_the_format(subject: Subject) -> Iterator[Problem]:
 
 
 def schemas_are_known(subject: Subject) -> Iterator[Problem]:
-    """JSON and CSV say nothing of their columns; text and sequences have columns of their own."""
+    """JSON, CSV and messages in Avro say nothing of their columns; text and sequences have columns of their own."""
     for source in subject.flow.sources.values():
         format_ = source.options.get("format")
         if source.schema is None:

@@ -1,0 +1,81 @@
+"""Avro files: their blocks as pieces, and the records of a piece."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import IO, TYPE_CHECKING
+
+from scribengin.core.errors import SourceError
+from scribengin.formats.avro import Form
+from scribengin.formats.avro_container import ContainerError, block_lengths, read_blocks, read_header
+from scribengin.formats.avro_schema import AvroSchemaError
+from scribengin.formats.blocks import DamageBlock
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from scribengin.connectors.files.pieces import Piece
+    from scribengin.core.types import Schema
+    from scribengin.formats.avro_container import AvroBlock, Container
+
+
+def divide_blocks(path: Path, piece: Piece, split_bytes: int) -> list[Piece]:
+    """Blocks of about `split_bytes` together; the last piece ends with the file, broken or not: reading it will tell."""
+    if piece.size <= split_bytes:
+        return [piece]
+    starts = [0]
+    try:
+        with path.open("rb") as file:
+            container = read_header(file)
+            for _, _, behind in block_lengths(file, container, container.begin, piece.size):
+                if behind - starts[-1] >= split_bytes and behind < piece.size:
+                    starts.append(behind)
+    except (ContainerError, AvroSchemaError, OSError):
+        pass
+    ends = [*starts[1:], piece.end]
+    return [replace(piece, start=start, end=end, bytes=end - start) for start, end in zip(starts, ends, strict=True)]
+
+
+def read_piece(file: IO[bytes], path: Path, piece: Piece, schema: Schema) -> Iterator[AvroBlock | DamageBlock]:
+    """The records of the piece's blocks. Raises SourceError for a file whose schema no record of the columns fits, or no record at all."""
+    label = str(path)
+    try:
+        container = read_header(file)
+    except ContainerError as error:
+        if not error.reason:
+            raise SourceError(f"{path} {error}", remedy="write it anew, or move the file away") from None
+        yield DamageBlock(label, error.reason, str(error), 0)
+        return
+    except AvroSchemaError as error:
+        raise SourceError(f"{path} has a schema by which it cannot be read: {error}", remedy="move the file away") from None
+    never = Form(container.writer, schema).never
+    if never is not None:
+        raise SourceError(f"{path} cannot be read into these columns: {never}", remedy="correct `schema:`, or move the file away")
+    start = max(piece.start, container.begin)
+    rows_before = _Rows(path, container, start, piece.size)
+    yield from read_blocks(file, label, container, start, piece.end, piece.size, rows_before)
+
+
+class _Rows:
+    """How many records stand before a byte: counted once, when a dead letter asks."""
+
+    def __init__(self, path: Path, container: Container, start: int, size: int) -> None:
+        self._count = partial(_rows_before, path, container, start, size) if start > container.begin else int
+        self._rows: int | None = None
+
+    def __call__(self) -> int:
+        if self._rows is None:
+            self._rows = self._count()
+        return self._rows
+
+
+def _rows_before(path: Path, container: Container, start: int, size: int) -> int:
+    rows = 0
+    with path.open("rb") as file:
+        for begin, count, _ in block_lengths(file, container, container.begin, size):
+            if begin >= start:
+                break
+            rows += count
+    return rows

@@ -1,0 +1,99 @@
+"""How old waiting records are, without reading them: from where the logs ended at each look, and what the brokers know of earlier times."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from scribengin.connectors.kafka.client import Partition
+
+    Ask = Callable[[Mapping[Partition, int]], Mapping[Partition, tuple[int, int]]]
+    """partition → milliseconds since 1970, to partition → (offset, milliseconds) of the first record that is not older, if there is one"""
+
+POINTS = 64
+"""kept of a partition at most"""
+_NEAREST_MS = 1000
+_FARTHEST_MS = 4**10 * _NEAREST_MS
+_HALVINGS = 4
+
+
+class Ages:
+    """Of each partition some points (seconds, offset): then the log ended there. Between two of them records came evenly.
+
+    All seconds are of one clock.
+    """
+
+    def __init__(self) -> None:
+        self._points: dict[Partition, list[tuple[float, int]]] = {}
+
+    def note(self, now_s: float, ends: Mapping[Partition, int], taken: Mapping[Partition, int]) -> None:
+        """A look: where the logs end, and what is behind. Quick; what is behind is forgotten, old points become fewer."""
+        for partition, end in ends.items():
+            points = self._points.setdefault(partition, [])
+            if points and points[-1][1] > end:
+                points.clear()
+            if len(points) > 1 and points[-1][1] == points[-2][1] == end:
+                points.pop()
+            points.append((now_s, end))
+            while len(points) > 1 and points[1][1] <= taken.get(partition, 0):
+                del points[0]
+            if len(points) > POINTS:
+                del points[1:-1:2]
+
+    def learn(self, now_s: float, now_ms: int, waiting: Mapping[Partition, int], ends: Mapping[Partition, int], ask: Ask) -> None:
+        """Ask the brokers of the partitions that were never noted when what waits came (`waiting`: the first offset of each): ten
+        questions and some, each for all of them."""
+        unknown = {partition: offset for partition, offset in waiting.items() if partition not in self._points}
+        for partition, came in _came(unknown, ends, now_ms, ask).items():
+            points = self._points[partition] = []
+            for moment_ms, end in sorted(came):
+                # times of records are their writers': they need not rise, and may lie ahead
+                points.append((now_s - max(0, now_ms - moment_ms) / 1000, max(end, points[-1][1] if points else 0)))
+
+    def knows(self, partition: Partition) -> bool:
+        """True for one that was noted or learned."""
+        return partition in self._points
+
+    def forget(self, partition: Partition) -> None:
+        """The log is another."""
+        self._points.pop(partition, None)
+
+    def age_s(self, partition: Partition, offset: int, now_s: float) -> float | None:
+        """How long the record has been there; of one that was there before the first point, at least. None for one never seen."""
+        points = self._points.get(partition, [])
+        if points and points[0][1] > offset:
+            return now_s - points[0][0]
+        for (before_s, before), (after_s, after) in pairwise(points):
+            if after > offset:
+                return now_s - before_s - (after_s - before_s) * (offset + 1 - before) / (after - before)
+        return None
+
+
+def _came(waiting: Mapping[Partition, int], ends: Mapping[Partition, int], now_ms: int, ask: Ask) -> dict[Partition, list[tuple[int, int]]]:
+    """Points (milliseconds since 1970, end of the log) around the first waiting record: back in steps that grow, then between two."""
+    came: dict[Partition, list[tuple[int, int]]] = {partition: [] for partition in waiting}
+    later = dict.fromkeys(waiting, now_ms)
+    earlier: dict[Partition, int] = {}
+
+    def look(times: Mapping[Partition, int]) -> None:
+        found = ask(times)
+        for partition, time_ms in times.items():
+            offset, moment_ms = found.get(partition, (ends[partition] - 1, time_ms))
+            # what has come since the look that told the ends is that of the next one
+            came[partition].append((moment_ms, min(offset + 1, ends[partition])))
+            if offset > waiting[partition] or partition not in found:
+                later[partition] = time_ms
+            else:
+                earlier[partition] = time_ms
+
+    back_ms = _NEAREST_MS
+    while back_ms <= _FARTHEST_MS and (asked := waiting.keys() - earlier.keys()):
+        look(dict.fromkeys(asked, now_ms - back_ms))
+        back_ms *= 4
+    for _ in range(_HALVINGS):
+        if earlier:
+            look({partition: (time_ms + later[partition]) // 2 for partition, time_ms in earlier.items()})
+    return came

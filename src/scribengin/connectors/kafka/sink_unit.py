@@ -1,0 +1,187 @@
+"""A unit that commits by itself: fence, marker, messages and commit on the executor; see `testing.kafka_model`, steps 1 to 5."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from scribengin.connectors.contract import AlreadyCommitted, Receipt
+from scribengin.connectors.kafka.sink_stream import staged_messages
+from scribengin.connectors.kafka.transaction import Superseded
+from scribengin.core import faults
+from scribengin.core.errors import FencedError, Unreachable
+from scribengin.core.storage import make_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    import pyarrow as pa
+
+    from scribengin.connectors.kafka.markers import Marker, MarkerTopic
+    from scribengin.connectors.kafka.outgoing import Outgoing
+    from scribengin.connectors.kafka.sink_stream import StagedMessages
+    from scribengin.connectors.kafka.transaction import Transaction
+    from scribengin.formats.contract import Bad
+
+_WAITING_ROWS = 16_384
+"""messages that wait for the unit's end before its transaction begins: a slow unit should not keep readers waiting, nor time out"""
+_LOOK_S = 0.05
+_SLOW = "a-unit-was-slower-than-its-transaction"
+
+
+@dataclass(frozen=True, slots=True)
+class UnitPlace:
+    """Which unit of which Batch: `mine` is its marker, without what it will say; `after` the number that the fence must find."""
+
+    node: str
+    slot: int
+    mine: Marker
+    after: int | None
+    limit_s: float
+
+
+class UnitMessages:
+    """See the contract's UnitStream. The fence runs while the first rows are being made.
+
+    `spool` takes the messages of a unit that is so slow that its transaction would time out: they are sent in one go at its end.
+    """
+
+    def __init__(self, place: UnitPlace, markers: MarkerTopic, transaction: Transaction, spool: StagedMessages) -> None:
+        self.wants_ids = spool.wants_ids
+        self._place = place
+        self._markers = markers
+        self._transaction = transaction
+        self._spool = spool
+        self._waiting: list[Outgoing] = []
+        self._waiting_rows = 0
+        self._rows = 0
+        self._bytes = 0
+        self._begun_s = time.monotonic()
+        self._sending_since_s: float | None = None
+        self._patient = (spool.folder / _SLOW).exists()
+        self._failed: BaseException | None = None
+        self._fence = threading.Thread(target=self._begin, name="fence", daemon=True)
+        self._fence.start()
+
+    def write(self, batch: pa.RecordBatch, ids: Sequence[str] | None = None) -> Sequence[Bad]:
+        """Send the rows' messages; the first ones wait."""
+        messages, bad = self._spool.make(batch, ids)
+        self._rows += len(messages)
+        if self._spool.rows or self._is_slow():
+            self._keep(messages)
+        else:
+            self._waiting.append(messages)
+            self._waiting_rows += len(messages)
+            if self._sending_since_s is not None or self._waiting_rows >= _WAITING_ROWS:
+                self._guarded(self._send_waiting)
+        faults.reached("stage.mid_write")
+        return bad
+
+    def close(self) -> Receipt:
+        """Wait until brokers have all messages, in a transaction that is still open."""
+        segment = self._guarded(self._finish)
+        return Receipt(self._place.node, self._place.slot - 1, self._rows, self._bytes, (segment,))
+
+    def commit(self, report: Mapping[str, Any]) -> None:
+        """Write the marker with the report, and commit."""
+        marker = replace(self._place.mine, said=report)
+        self._guarded(lambda: self._transaction.commit(self._markers.name, self._place.slot, marker))
+
+    def abort(self) -> None:
+        """Take back what was sent."""
+        self._fence.join()
+        self._transaction.abort()
+        self._spool.abort()
+
+    # --- the protocol ---
+
+    def _begin(self) -> None:
+        """Steps 1 and 2, in a thread of their own."""
+        try:
+            self._transaction.fence()
+            self._look(self._markers.newest(self._place.slot))
+            faults.reached("marker.read")
+        except BaseException as error:
+            self._failed = error
+
+    def _look(self, newest: Marker | None) -> None:
+        """Returns where this unit is still to be written. Raises AlreadyCommitted where it is, FencedError where others have gone on."""
+        place, mine = self._place, self._place.mine
+        if newest is None and place.after is None:
+            return
+        if newest is not None and newest.same_place(mine.owner, mine.lineage):
+            if (newest.number, newest.hash) == (mine.number, mine.hash):
+                raise AlreadyCommitted(newest.said)
+            if newest.number == place.after != mine.number:
+                return
+        found = "no marker" if newest is None else f"batch {newest.number} of lineage {newest.lineage}"
+        expected = "none" if place.after is None else f"batch {place.after} of lineage {mine.lineage}"
+        raise FencedError(
+            f'sink "{place.node}" writes nothing of batch {mine.number}: expected in {self._markers.name}-{place.slot} is {expected}, '
+            f"found {found}",
+            remedy="another driver writes here, or the state folder or the topic of markers was restored; stop this one",
+        )
+
+    def _guarded(self, act: Callable[[], Any]) -> Any:
+        """`act` after the fence; what another attempt has committed meanwhile stands."""
+        self._fence.join()
+        try:
+            if self._failed is not None:
+                raise self._failed
+            return act()
+        except Superseded as error:
+            self._wait_for_the_other(error)
+
+    def _wait_for_the_other(self, error: Superseded) -> None:
+        """Step 5: never fence again. Raises AlreadyCommitted, FencedError, or, when it takes too long, Unreachable."""
+        timed_out = self._sending_since_s is not None and time.monotonic() - self._sending_since_s > 0.8 * self._place.limit_s
+        if timed_out:
+            # most likely brokers have ended it, and nobody else is at work: the next attempt sends all at its end
+            make_folder(self._spool.folder)
+            (self._spool.folder / _SLOW).touch()
+        give_up_s = time.monotonic() + (1.0 if timed_out else self._place.limit_s)
+        while time.monotonic() < give_up_s:
+            newest = self._markers.newest(self._place.slot)
+            if newest is not None or self._place.after is not None:
+                self._look(newest)
+            time.sleep(_LOOK_S)
+        raise Unreachable(
+            f'sink "{self._place.node}": brokers have refused unit {self._place.slot - 1} of batch {self._place.mine.number}, and no other '
+            f"attempt has committed it within {self._place.limit_s:g} s ({error})",
+            remedy="it is tried again; a unit that took longer than transaction_timeout then sends all of its messages at its end",
+            node=self._place.node,
+        )
+
+    # --- messages ---
+
+    def _is_slow(self) -> bool:
+        """True where the first rows took so long that the rest, at that pace, might not come before the transaction's time-out; or where
+        that has happened to a unit before."""
+        late = time.monotonic() - self._begun_s > self._place.limit_s / 10
+        return self._sending_since_s is None and (self._patient or late)
+
+    def _keep(self, messages: Outgoing) -> None:
+        waiting, self._waiting, self._waiting_rows = [*self._waiting, messages], [], 0
+        for each in waiting:
+            self._spool.keep(each)
+
+    def _send_waiting(self) -> None:
+        self._sending_since_s = self._sending_since_s or time.monotonic()
+        waiting, self._waiting, self._waiting_rows = self._waiting, [], 0
+        for messages in waiting:
+            self._send(messages)
+
+    def _send(self, messages: Outgoing) -> None:
+        self._bytes += messages.size_bytes()
+        self._transaction.send(messages)
+
+    def _finish(self) -> dict[str, Any]:
+        if self._spool.rows:
+            kept = self._spool.close()
+            for messages in staged_messages(self._spool.folder, kept.segments[0]):
+                self._send(messages)
+            self._spool.abort()
+        self._send_waiting()
+        return {"slot": self._place.slot, "messages": self._transaction.flush()}

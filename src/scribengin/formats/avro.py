@@ -1,0 +1,256 @@
+"""Values that are one Avro record each: decoded by their writer's schema, then taken into the declared columns.
+
+Which schema that is, is one and the same for bare values; in the wire format of schema registries a value begins with a byte 0 and the
+schema's id in four bytes, and a `Lookup` knows the schemas. fastavro takes the bytes apart, one value at a time; columns are made of all
+values of a schema in one go, and record by record only where one of them does not fit.
+"""
+
+from __future__ import annotations
+
+from io import BytesIO
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from scribengin.core.types import arrow_schema
+from scribengin.formats.avro_schema import WriterSchema, fastavro
+from scribengin.formats.avro_types import FIRST_DAY, FIRST_SECOND, LAST_DAY, LAST_SECOND, PER_SECOND, fit_field
+from scribengin.formats.contract import Bad, Columns, Rows
+from scribengin.formats.json_types import MisfitError
+from scribengin.formats.json_words import misfit_message
+from scribengin.formats.rows import batch_to_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from scribengin.core.types import Field, Schema
+    from scribengin.formats.avro_types import Fit
+
+_PREFIX_BYTES = 5
+_KNOWN = 10_000
+"""prefixes of values that a decoder remembers at most: garbage has a new one each time"""
+
+
+class UnknownSchemaError(LookupError):
+    """No schema has that id, or none that decodes a record; says so in words."""
+
+
+class Lookup(Protocol):
+    """Knows writers' schemas by id."""
+
+    def schema(self, schema_id: int) -> WriterSchema:
+        """Raises UnknownSchemaError, which makes the record a dead letter; any other error stops the task."""
+
+
+class AvroDecoder:
+    """Decodes values, each by itself. `writer` is the schema of all, or who knows the schema of each (wire format).
+
+    Raises ValueError for a writer's schema of bare values by which no record can ever fit the columns.
+    """
+
+    def __init__(self, schema: Schema, writer: WriterSchema | Lookup) -> None:
+        self.schema = schema
+        self._forms: dict[bytes, Form | Bad] = {}
+        self._lookup: Lookup | None = None
+        if isinstance(writer, WriterSchema):
+            self._forms[b""] = form = Form(writer, schema)
+            if form.never is not None:
+                raise ValueError(f"no record of this Avro schema fits: {form.never}")
+        else:
+            self._lookup = writer
+        self._prefix_bytes = 0 if self._lookup is None else _PREFIX_BYTES
+        self._read = fastavro().schemaless_reader
+
+    def rows(self, values: Sequence[bytes | None]) -> Rows:
+        """One dict a record; values that are None are skipped, ordinals are the values' indexes."""
+        found = self.columns(values)
+        rows = batch_to_rows(found.batch) if self.schema.fields else [{} for _ in found.ordinals]
+        return Rows(rows, found.ordinals, found.bad, found.skipped)
+
+    def columns(self, values: Sequence[bytes | None]) -> Columns:
+        """The same records as one Arrow batch."""
+        bad: list[Bad] = []
+        taken = self._taken_apart(values, bad)
+        batches, ordinals = [], []
+        for form, records, own in taken:
+            batch, stayed = form.batch(records, own, bad)
+            batches.append(batch)
+            ordinals += stayed
+        bad.sort(key=lambda each: each.ordinal)
+        skipped = sum(value is None for value in values)
+        if len(batches) == 1:
+            return Columns(batches[0], ordinals, bad, skipped)
+        batch = pa.concat_batches(batches) if batches else pa.RecordBatch.from_pylist([], arrow_schema(self.schema))
+        order = sorted(range(len(ordinals)), key=ordinals.__getitem__)
+        return Columns(batch.take(pa.array(order, pa.int64())), [ordinals[index] for index in order], bad, skipped)
+
+    def _taken_apart(self, values: Sequence[bytes | None], bad: list[Bad]) -> list[tuple[Form, list[Any], list[int]]]:
+        """(form, records, their ordinals), one for each writer's schema among the values; those that cannot be read go to `bad`."""
+        groups: dict[int, tuple[Form, list[Any], list[int]]] = {}
+        read, forms, length = self._read, self._forms, self._prefix_bytes
+        for ordinal, value in enumerate(values):
+            if value is None:
+                continue
+            form = forms.get(value[:length]) or self._form_of(value[:length])
+            if isinstance(form, Bad):
+                bad.append(Bad(ordinal, form.reason, form.message))
+                continue
+            body = BytesIO(value)
+            body.seek(length)
+            try:
+                record = read(body, form.parsed, None, **form.options)
+            except Exception as error:  # fastavro says what it finds with EOFError, IndexError, UnicodeDecodeError and others
+                bad.append(self._unreadable(ordinal, value, form, error))
+                continue
+            if body.tell() != len(value):
+                rest = len(value) - body.tell()
+                bad.append(Bad(ordinal, "malformed", f"not one Avro record: {rest} bytes follow it; was it written by another schema?"))
+                continue
+            group = groups.get(id(form))
+            if group is None:
+                group = groups[id(form)] = (form, [], [])
+            group[1].append(record)
+            group[2].append(ordinal)
+        return list(groups.values())
+
+    def _form_of(self, prefix: bytes) -> Form | Bad:
+        """The form of values that begin so, or what each of them is."""
+        assert self._lookup is not None
+        if len(self._forms) >= _KNOWN:
+            self._forms.clear()
+        form: Form | Bad
+        if len(prefix) < _PREFIX_BYTES or prefix[0]:
+            begins = f"begins with the bytes {prefix.hex(' ')}" if prefix else "is empty"
+            form = Bad(0, "malformed", f"not Avro's wire format: the value {begins}; asked are a byte 0, a schema's id in four bytes, Avro")
+        else:
+            try:
+                form = Form(self._lookup.schema(int.from_bytes(prefix[1:], "big")), self.schema)
+            except UnknownSchemaError as error:
+                form = Bad(0, "unknown-schema", str(error))
+        self._forms[prefix] = form
+        return form
+
+    def _unreadable(self, ordinal: int, value: bytes, form: Form, error: Exception) -> Bad:
+        if isinstance(error, UnicodeDecodeError):
+            body = BytesIO(value)
+            body.seek(self._prefix_bytes)
+            try:
+                _, told = read_record(body, form.writer)
+            except Exception:  # another mistake behind this one, or the key of a map
+                told = f"a text: byte {error.start} of it is not UTF-8: {error.reason}"
+            return Bad(ordinal, "invalid-utf8", told)
+        if isinstance(error, EOFError) or str(error) == "string index out of range":
+            return Bad(ordinal, "truncated", "not one Avro record: the value ends too early; was it written by another schema?")
+        told = "the number of a union's type or of an enum's symbol is too large" if isinstance(error, IndexError) else str(error)
+        return Bad(ordinal, "malformed", f"not one Avro record: {told}; was it written by another schema?")
+
+
+def read_record(body: BytesIO, writer: WriterSchema) -> tuple[Any, str]:
+    """The next record, and what is wrong where one of its texts is no UTF-8. Raises what fastavro raises."""
+    read, options, at = fastavro().schemaless_reader, _options(writer), body.tell()
+    try:
+        return read(body, writer.parsed, None, **options), ""
+    except UnicodeDecodeError as error:
+        body.seek(at)
+        record = read(body, writer.parsed, None, handle_unicode_errors="surrogateescape", **options)
+        return record, f'field "{_unclean(record).lstrip(".")}": byte {error.start} of the text is not UTF-8: {error.reason}'
+
+
+def _options(writer: WriterSchema) -> dict[str, bool]:
+    """Of fastavro: (name, value) where a union has several types with names."""
+    return {"return_named_type": True, "return_named_type_override": True} if writer.mixed else {}
+
+
+def _unclean(value: Any) -> str:
+    """Where a text that was no UTF-8 stands: `.a.b[0]`; empty where there is none."""
+    match value:
+        case str() if not value.isascii() and any("\udc80" <= letter <= "\udcff" for letter in value):
+            return "."
+        case dict():
+            found = ((f".{name}", _unclean(part)) for name, part in value.items())
+        case list():
+            found = ((f"[{index}]", _unclean(part)) for index, part in enumerate(value))
+        case tuple():
+            return _unclean(value[1])
+        case _:
+            return ""
+    return next((name + inner.removesuffix(".") for name, inner in found if inner), "")
+
+
+class Form:
+    """Records of one writer's schema, and the columns that they become."""
+
+    def __init__(self, writer: WriterSchema, schema: Schema) -> None:
+        self.writer = writer
+        self.parsed = writer.parsed
+        self.options = _options(writer)
+        self._schema = schema
+        self._arrow = arrow_schema(schema)
+        fits = [(field, fit_field(writer, writer.root, field)) for field in schema.fields]
+        self._ones = [(field.name, each.one) for field, each in fits]
+        self._takes = [_taker(field, each, form.type) for (field, each), form in zip(fits, self._arrow, strict=True)]
+        never = next((each.never for _, each in fits if each.never is not None), None)
+        self.never = None if never is None else misfit_message(schema, "".join(never.path), never.found)
+        """what every record is wrong in that has a value there"""
+
+    def batch(self, records: list[Any], ordinals: list[int], bad: list[Bad]) -> tuple[pa.RecordBatch, list[int]]:
+        """The records that fit, and their ordinals; the others go to `bad`."""
+        try:
+            arrays = [take(records) for take in self._takes]
+        except (MisfitError, pa.ArrowException, OverflowError):
+            records, ordinals = self._one_by_one(records, ordinals, bad)
+            arrays = [pa.array([row[field.name] for row in records], field.type) for field in self._arrow]
+        return pa.RecordBatch.from_arrays(arrays, schema=self._arrow), ordinals
+
+    def _one_by_one(self, records: list[Any], ordinals: list[int], bad: list[Bad]) -> tuple[list[dict[str, Any]], list[int]]:
+        rows, stayed = [], []
+        for record, ordinal in zip(records, ordinals, strict=True):
+            try:
+                rows.append({name: one(record) for name, one in self._ones})
+            except MisfitError as misfit:
+                bad.append(Bad(ordinal, misfit.reason, misfit_message(self._schema, "".join(misfit.path), misfit.found)))
+            else:
+                stayed.append(ordinal)
+        return rows, stayed
+
+
+def _taker(field: Field, found: Fit, form: pa.DataType) -> Callable[[list[Any]], pa.Array]:
+    """What makes the column of records, all at once. It raises where one of them does not fit; `found.one` then tells which."""
+    name, one = field.name, found.one
+    quick: Callable[[list[Any]], pa.Array]
+    if found.kind == "date":
+        quick = _days
+    elif found.kind:
+        quick = _instants(found.kind, form)
+    elif found.plain:
+        quick = lambda values: pa.array(values, form)  # noqa: E731
+    else:
+        return lambda records: _checked(pa.array([one(record) for record in records], form), field)
+    return lambda records: _checked(quick([record.get(name) for record in records]), field)
+
+
+def _checked(column: pa.Array, field: Field) -> pa.Array:
+    if column.null_count and not field.nullable:
+        raise MisfitError("missing", "null")
+    return column
+
+
+def _days(values: list[Any]) -> pa.Array:
+    return _between(pa.array(values, pa.int32()), FIRST_DAY, LAST_DAY).cast(pa.date32())
+
+
+def _instants(kind: str, form: pa.DataType) -> Callable[[list[Any]], pa.Array]:
+    unit = kind.rpartition("-")[2]
+    per_second = PER_SECOND[unit]
+    found = pa.timestamp({"millis": "ms", "micros": "us", "nanos": "ns"}[unit], "UTC")
+    low, high = FIRST_SECOND * per_second, (LAST_SECOND + 1) * per_second - 1
+    return lambda values: _between(pa.array(values, pa.int64()), low, high).cast(found).cast(form)
+
+
+def _between(column: pa.Array, low: int, high: int) -> pa.Array:
+    found = pc.min_max(column)
+    least, most = found["min"].as_py(), found["max"].as_py()
+    if least is not None and not low <= least <= most <= high:
+        raise MisfitError("out-of-range", "")
+    return column

@@ -1,0 +1,269 @@
+"""Avro's object container files: a header with the writer's schema, then blocks of records, each ended by the file's sync marker.
+
+fastavro takes records and the header apart. The frame around them is walked here, so that a block that is broken costs only what stands in
+it, and every record knows its number.
+"""
+
+from __future__ import annotations
+
+import bz2
+import json
+import lzma
+import zlib
+from binascii import crc32
+from dataclasses import dataclass, field
+from io import BytesIO
+from typing import IO, TYPE_CHECKING, Any
+
+import msgspec
+import pyarrow as pa
+
+from scribengin.core.types import arrow_schema
+from scribengin.formats.avro import Form, read_record
+from scribengin.formats.avro_schema import fastavro, parse_writer
+from scribengin.formats.blocks import DamageBlock
+from scribengin.formats.contract import Bad, Columns, RecordPlace, Rows
+from scribengin.formats.rows import batch_to_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from scribengin.core.types import Schema
+    from scribengin.formats.avro_schema import WriterSchema
+    from scribengin.formats.contract import Block
+
+CODECS = ("null", "deflate", "bzip2", "xz", "zstandard", "snappy")
+_MAGIC = b"Obj\x01"
+_SYNC_BYTES = 16
+_HEADER = {
+    "type": "record",
+    "name": "Header",
+    "fields": [
+        {"name": "magic", "type": {"type": "fixed", "name": "Magic", "size": len(_MAGIC)}},
+        {"name": "meta", "type": {"type": "map", "values": "bytes"}},
+        {"name": "sync", "type": {"type": "fixed", "name": "Sync", "size": _SYNC_BYTES}},
+    ],
+}
+_LENGTHS = {"type": "record", "name": "Lengths", "fields": [{"name": "count", "type": "long"}, {"name": "size", "type": "long"}]}
+_LENGTHS_BYTES = 20
+"""two numbers of 64 bits take no more"""
+_BLOCK_BYTES = 256 * 2**20
+"""of a block once it is decompressed: more is taken for a mistake"""
+_RECORDS = 16_384
+"""records that are handed on together"""
+
+
+class ContainerError(ValueError):
+    """The file cannot be read from here on. `reason` is that of a dead letter, or empty where it is not the data's fault."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """What a file's header says. `begin` is the byte behind it, where the first block stands."""
+
+    writer: WriterSchema
+    codec: str
+    sync: bytes
+    begin: int
+
+
+@dataclass(slots=True)
+class AvroBlock:
+    """Records of one file, decoded by its schema and not yet columns. `first_row` counts from the record before which `rows_before`
+    others stand in the file; that is asked for dead letters only."""
+
+    file: str
+    writer: WriterSchema
+    records: list[Any]
+    first_row: int
+    rows_before: Callable[[], int]
+    unclean: dict[int, Bad] = field(default_factory=dict)
+    """ordinal → what became of a record with a text that is no UTF-8"""
+
+    def place(self, ordinal: int) -> RecordPlace:
+        """The record's number in its file."""
+        return RecordPlace(self.file, row=self.rows_before() + self.first_row + ordinal)
+
+    def payload(self, ordinal: int) -> bytes:
+        """The record as JSON, by its writer's names and types."""
+        if ordinal in self.unclean:
+            return json.dumps(self.records[ordinal], default=repr, ensure_ascii=True).encode()
+        return msgspec.json.encode(self.records[ordinal])
+
+    def __len__(self) -> int:
+        """How many records."""
+        return len(self.records)
+
+
+class AvroFileDecoder:
+    """Decodes `AvroBlock`s. Build one per task."""
+
+    def __init__(self, schema: Schema) -> None:
+        self.schema = schema
+        self._forms: dict[int, tuple[WriterSchema, Form]] = {}
+
+    def rows(self, block: Block) -> Rows:
+        """One dict a record."""
+        found = self.columns(block)
+        return Rows(batch_to_rows(found.batch), found.ordinals, found.bad)
+
+    def columns(self, block: Block) -> Columns:
+        """The same records as one Arrow batch."""
+        if isinstance(block, DamageBlock):
+            return Columns(pa.RecordBatch.from_pylist([], arrow_schema(self.schema)), [], block.bad())
+        assert isinstance(block, AvroBlock)
+        bad = list(block.unclean.values())
+        clean = [ordinal for ordinal in range(len(block)) if ordinal not in block.unclean]
+        batch, ordinals = self._form(block.writer).batch([block.records[ordinal] for ordinal in clean], clean, bad)
+        return Columns(batch, ordinals, sorted(bad, key=lambda each: each.ordinal))
+
+    def _form(self, writer: WriterSchema) -> Form:
+        known = self._forms.get(id(writer))
+        if known is None:
+            known = self._forms[id(writer)] = (writer, Form(writer, self.schema))
+        return known[1]
+
+
+def read_header(file: IO[bytes]) -> Container:
+    """Of the whole file. Raises ContainerError, and AvroSchemaError for a schema by which nothing can be decoded."""
+    file.seek(0)
+    try:
+        header = fastavro().schemaless_reader(file, _HEADER, None)
+    except (EOFError, IndexError):
+        raise ContainerError("truncated", "the file ends in its header: it is no whole Avro file") from None
+    except UnicodeDecodeError:
+        header = {"magic": b""}
+    if header["magic"] != _MAGIC:
+        raise ContainerError("corrupt", "the file does not begin as an Avro file does")
+    codec = header["meta"].get("avro.codec", b"null").decode("ascii", "replace") or "null"
+    if codec not in CODECS:
+        raise ContainerError("", f"is compressed by {codec}; known are {', '.join(CODECS)}")
+    text = header["meta"].get("avro.schema", b"").decode("utf-8", "replace")
+    return Container(parse_writer(text), codec, header["sync"], file.tell())
+
+
+def block_lengths(file: IO[bytes], container: Container, start: int, size: int) -> Iterator[tuple[int, int, int]]:
+    """(byte at which it begins, records, byte behind it) of each block from `start` on, of a file of `size` bytes; nothing is decoded.
+    Raises ContainerError where the next one is broken."""
+    read = fastavro().schemaless_reader
+    while start < size:
+        file.seek(start)
+        head = BytesIO(file.read(_LENGTHS_BYTES))
+        try:
+            lengths = read(head, _LENGTHS, None)
+        except (EOFError, IndexError):
+            raise ContainerError("truncated", f"the file ends in a block, which begins at its byte {start}") from None
+        end = start + head.tell() + lengths["size"] + _SYNC_BYTES
+        if lengths["size"] < 0 or lengths["count"] < 0:
+            raise ContainerError("corrupt", f"at byte {start} no block begins; nothing behind it is read")
+        if end > size:
+            raise ContainerError("truncated", f"the file ends in a block, which begins at its byte {start} and should end at {end}")
+        file.seek(end - _SYNC_BYTES)
+        if file.read(_SYNC_BYTES) != container.sync:
+            raise ContainerError("corrupt", f"the block at byte {start} does not end as blocks of this file do; nothing behind it is read")
+        yield start, lengths["count"], end
+        start = end
+
+
+def read_blocks(
+    file: IO[bytes], label: str, container: Container, start: int, end: int, size: int, rows_before: Callable[[], int]
+) -> Iterator[AvroBlock | DamageBlock]:
+    """The records of the blocks that begin from byte `start` to before `end`. A block that is broken inside is one DamageBlock behind its
+    good records; where the frame is broken a DamageBlock is the last. `rows_before` tells how many records stand before `start`."""
+    row = 0
+    blocks = block_lengths(file, container, start, size)
+    while True:
+        try:
+            begin, count, behind = next(blocks, (end, 0, 0))
+        except ContainerError as error:
+            yield DamageBlock(label, error.reason, str(error), start)
+            return
+        if begin >= end:
+            return
+        file.seek(begin)
+        for found in _records(file.read(behind - begin - _SYNC_BYTES), container, count, begin):
+            if isinstance(found, Bad):
+                yield DamageBlock(label, found.reason, found.message, begin)
+            else:
+                first, records, unclean = found
+                yield AvroBlock(label, container.writer, records, row + first, rows_before, unclean)
+        row += count
+        start = behind
+
+
+def _records(block: bytes, container: Container, count: int, begin: int) -> Iterator[tuple[int, list[Any], dict[int, Bad]] | Bad]:
+    """(number in the block of the first, records, those that are not UTF-8), some at a time; a Bad last where the rest cannot be read."""
+    head = BytesIO(block)
+    fastavro().schemaless_reader(head, _LENGTHS, None)
+    try:
+        data = _decompressed(block[head.tell() :], container.codec)
+    except Exception as error:  # each codec has errors of its own
+        yield Bad(0, "corrupt", f"the block of {count} records at byte {begin} cannot be decompressed ({container.codec}): {error}")
+        return
+    body = BytesIO(data)
+    records: list[Any] = []
+    unclean: dict[int, Bad] = {}
+    first = 0
+    damage = ""
+    # a record without fields takes no bytes: of these a broken number of records could ask for all memory
+    most = max(len(data), _RECORDS)
+    for number in range(min(count, most)):
+        try:
+            record, told = read_record(body, container.writer)
+        except Exception as error:  # EOFError, IndexError and others
+            damage = "they end too early" if isinstance(error, EOFError) else str(error)
+            break
+        if told:
+            unclean[len(records)] = Bad(len(records), "invalid-utf8", told)
+        records.append(record)
+        if len(records) == _RECORDS:
+            yield first, records, unclean
+            records, unclean, first = [], {}, number + 1
+    if records:
+        yield first, records, unclean
+    if not damage and (body.tell() != len(data) or count > most):
+        damage = f"{len(data) - body.tell()} bytes follow"
+    if damage:
+        read = first + len(records)
+        yield Bad(0, "corrupt", f"of the block of {count} records at byte {begin} only the first {read} can be read: {damage}")
+
+
+def _decompressed(data: bytes, codec: str) -> bytes:
+    if codec == "snappy":
+        plain = _snappy(data[:-4])
+        if crc32(plain) != int.from_bytes(data[-4:], "big"):
+            raise ValueError("its checksum is another one")
+        return plain
+    if codec == "zstandard":
+        import zstandard
+
+        plain = zstandard.ZstdDecompressor().stream_reader(BytesIO(data)).read(_BLOCK_BYTES + 1)
+    elif codec == "deflate":
+        plain = zlib.decompressobj(wbits=-15).decompress(data, _BLOCK_BYTES + 1)
+    elif codec == "bzip2":
+        plain = bz2.BZ2Decompressor().decompress(data, _BLOCK_BYTES + 1)
+    elif codec == "xz":
+        plain = lzma.LZMADecompressor().decompress(data, _BLOCK_BYTES + 1)
+    else:
+        plain = data
+    if len(plain) > _BLOCK_BYTES:
+        raise ValueError(f"it has more than {_BLOCK_BYTES} bytes")
+    return plain
+
+
+def _snappy(data: bytes) -> bytes:
+    """Snappy's raw form: the length as a number of 7 bits a byte, then what Arrow decompresses."""
+    length = shift = 0
+    for byte in data[:5]:
+        length |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            break
+    if length > _BLOCK_BYTES:
+        raise ValueError(f"it has more than {_BLOCK_BYTES} bytes")
+    plain: bytes = pa.Codec("snappy").decompress(data, length, asbytes=True)
+    return plain

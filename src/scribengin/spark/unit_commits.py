@@ -1,0 +1,132 @@
+"""Whether a Batch's units commit one by one on the executors, or the Batch as a whole from what they staged.
+
+One by one needs a sink that can, alone in its Query, and units that are the same whenever the Batch runs: no state, no exchange of rows
+between tasks in the plan that is executed, no random step before native ones (its second run would feed the tail with other rows than
+the report, which is committed with the first, says).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from scribengin.connectors.contract import UnitSink, commits_units, is_chained
+from scribengin.core.errors import Refused, StateError
+from scribengin.spark.program import RowsEntry, SinkNode, UnitCommit
+from scribengin.state.decisions import input_hash
+from scribengin.state.intents import Intent, Intents
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from pyspark.sql import DataFrame
+
+    from scribengin.connectors.contract import BatchId, SourceStream
+    from scribengin.spark.compiled import Compiled, QueryParts, Tail
+    from scribengin.state.contract import SourceRange
+    from scribengin.state.decisions import Decisions
+
+_EXCHANGE = re.compile(r"(?<!Broadcast)Exchange\b")
+_ROWS_A_UNIT = 10_000
+_BYTES_A_ROW = 200
+"""a guess, for streams that know only their bytes"""
+
+
+class OtherIntent(Exception):
+    """Another driver has begun the Batch over other input; `sources` is what it reads."""
+
+    def __init__(self, sources: tuple[SourceRange, ...]) -> None:
+        super().__init__("another driver has begun this batch")
+        self.sources = sources
+
+
+@dataclass(slots=True)
+class UnitCommits:
+    """Of one Query whose sink can. `cores` is how many tasks run at once."""
+
+    parts: QueryParts
+    intents: Intents
+    decisions: Decisions
+    cores: int
+    sink: UnitSink
+
+    @staticmethod
+    def of(parts: QueryParts, intents: Intents, decisions: Decisions, cores: int) -> UnitCommits | None:
+        """None where the Query's Batches always commit as a whole."""
+        sinks = list(parts.sinks.values())
+        if len(sinks) != 1 or parts.query.stateful or not commits_units(sinks[0]):
+            return None
+        return UnitCommits(parts, intents, decisions, cores, sinks[0])
+
+    def begun(self, number: int) -> tuple[SourceRange, ...] | None:
+        """What the Batch reads, where a driver has begun it before."""
+        intent = self.intents.read(number)
+        return None if intent is None else intent.sources
+
+    def agreed(
+        self, compiled: Compiled, batch: BatchId, ranges: tuple[SourceRange, ...], streams: Mapping[str, tuple[SourceStream, ...]]
+    ) -> Intent:
+        """What all drivers of the lineage hold to for this Batch, durably. Raises OtherIntent; Refused where its units began to commit
+        one by one, and the flow was changed so that they cannot any more."""
+        hash_ = input_hash(batch, ranges, streams, "")
+        units = sum(len(each) for each in streams.values())
+        can = self._can(compiled, units)
+        mine = Intent(batch.number, ranges, units if can and self._pays(units, streams) else 0, hash_)
+        stored = self.intents.put(mine)
+        if self.decisions.read(batch.number) is not None:
+            raise StateError(
+                f"batch {batch.number} of {batch.query} was decided by another driver meanwhile",
+                remedy="stop this driver; restart the flow, which goes on from what was decided",
+            )
+        if stored.sources != ranges:
+            raise OtherIntent(stored.sources)
+        if stored.input_hash != hash_:
+            raise StateError(
+                f"batch {batch.number} of {batch.query} was begun over other streams than the logs of its sources name now",
+                remedy="restore the state folder as a whole; its parts belong together",
+            )
+        if stored.units and not can:
+            raise Refused(
+                f"query {batch.query}: batch {batch.number} has begun to commit unit by unit, and the flow was changed so that rows pass "
+                f"between tasks: some of it may stand there",
+                remedy="run the flow once as it was before (run --once), then change it",
+                code="batch-begun",
+            )
+        return stored
+
+    def drop(self, number: int) -> None:
+        """Batch `number` is decided: earlier intents are of no use."""
+        self.intents.drop(number)
+
+    def _can(self, compiled: Compiled, units: int) -> bool:
+        if len(compiled.tails) != 1 or compiled.python_before_native or not 0 < units <= self.sink.units:
+            return False
+        tail = compiled.tails[0]
+        return not isinstance(tail.program.entry, RowsEntry) or _stays_in_its_task(tail.frame)
+
+    def _pays(self, units: int, streams: Mapping[str, tuple[SourceStream, ...]]) -> bool:
+        """A fence for each of many small units costs more than one way over the disk."""
+        rows = sum(each.rows if each.rows is not None else each.bytes // _BYTES_A_ROW for listed in streams.values() for each in listed)
+        return units <= 2 * self.cores or rows >= units * _ROWS_A_UNIT
+
+
+def with_unit_commits(compiled: Compiled, intent: Intent, behind: Mapping[str, Any]) -> Compiled:
+    """The same tail with a sink whose units commit by themselves."""
+    (tail,) = compiled.tails
+    commit = UnitCommit(intent.units, intent.input_hash, behind)
+    nodes = tuple(replace(node, commit=commit) if isinstance(node, SinkNode) else node for node in tail.program.nodes)
+    tails: tuple[Tail, ...] = (replace(tail, program=replace(tail.program, nodes=nodes)),)
+    return replace(compiled, tails=tails)
+
+
+def behind_of(parts: QueryParts, units: int) -> dict[str, Mapping[str, Any]]:
+    """What each sink that asks for it says of its place before a Batch runs."""
+    return {id_: sink.behind(units) for id_, sink in parts.sinks.items() if is_chained(sink)}
+
+
+def _stays_in_its_task(frame: DataFrame) -> bool:
+    """True where the executed plan hands no row to another task, and is the same for the same rows."""
+    execution: Any = frame._jdf.queryExecution()
+    return bool(execution.analyzed().deterministic()) and _EXCHANGE.search(execution.executedPlan().toString()) is None

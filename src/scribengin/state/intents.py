@@ -1,0 +1,73 @@
+"""What a Batch is going to be, said before anything of it runs: needed where its units commit one by one.
+
+A decision comes too late there: what the first unit commits stays. So all drivers of a lineage agree beforehand on what a Batch reads and
+in how many units; the first record of a number wins, as with decisions.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+from scribengin.core.errors import StateError
+from scribengin.core.records import seal, unseal
+from scribengin.core.storage import names_in, put_if_absent, read_or_none
+from scribengin.state.contract import SourceRange
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_KIND, _FORMAT = "intent", 1
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """`units`: how many commit one by one; 0 where the Batch commits as a whole. `input_hash` covers what is read, not the plan: a unit
+    that is committed counts also after the flow was changed, and the others run with the new one."""
+
+    number: int
+    sources: tuple[SourceRange, ...]
+    units: int
+    input_hash: str
+
+
+class Intents:
+    """The intents of one Query."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def put(self, intent: Intent) -> Intent:
+        """Write it durably, unless there is one of that number; returns the one that stands there.
+
+        The caller must look for a decision of that number afterwards: where there is one, the intent was dropped long ago.
+        """
+        body = asdict(intent)
+        if put_if_absent(self._path(intent.number), seal(_KIND, _FORMAT, body)):
+            return intent
+        stored = self.read(intent.number)
+        if stored is None:
+            raise StateError(
+                f"{self._path(intent.number)} was there and is gone",
+                remedy="another driver has taken over; stop this one, restart the flow",
+            )
+        return stored
+
+    def read(self, number: int) -> Intent | None:
+        """That of Batch `number`, or None."""
+        data = read_or_none(self._path(number))
+        if data is None:
+            return None
+        body = unseal(data, _KIND, _FORMAT, self._path(number))
+        return Intent(body["number"], tuple(SourceRange(**each) for each in body["sources"]), body["units"], body["input_hash"])
+
+    def drop(self, before: int) -> None:
+        """Forget those of Batches below `before`, which are decided."""
+        for name in names_in(self._folder):
+            if name.endswith(".json") and int(name[:10]) < before:
+                with suppress(FileNotFoundError):
+                    (self._folder / name).unlink()
+
+    def _path(self, number: int) -> Path:
+        return self._folder / f"{number:010d}.json"
