@@ -12,7 +12,7 @@ from scribengin.testing.faults.lives import run_life
 from scribengin.testing.faults.outcomes import Aim, Life
 from scribengin.testing.faults.reader import Sight
 from scribengin.testing.faults.topics import Message, TopicReader, Topics, TopicWatch, watch_topic
-from scribengin.testing.records import Records, as_line
+from scribengin.testing.records import Key, Records, as_line
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(1800)]
 ROWS = Records("run", 1, 6).of(0)
@@ -94,6 +94,15 @@ def test_the_judge_takes_a_true_copy_and_finds_what_is_lost_doubled_or_out_of_or
     assert set(flow.judge().kinds()) == {"doubled", "reordered"}
 
 
+def test_the_judge_finds_parts_of_one_partition_that_have_changed_places(flow):
+    flow.grow(1)
+    topics = Topics(flow.bootstrap)
+    for part in (1, 3, 0, 2):  # 0 and 3 came in one partition
+        topics.write(flow.topic("kept"), flow._part(part), 0)
+    findings = flow.judge()
+    assert (findings.kinds(), findings.reordered[0]) == ({"reordered": 1}, Key("run", 0, 0))
+
+
 def test_the_judge_finds_a_record_that_an_earlier_lineage_wrote_twice(flow):
     copy(flow, twice=1)
     flow.begin_lineage()
@@ -128,7 +137,7 @@ def test_a_reader_in_a_process_of_its_own_reads_to_the_end_before_it_tells(flow)
 def test_every_way_and_point_over_kafka_finds_a_flow_that_can_take_it():
     for route in ROUTES:
         assert {aim for aim, flow in all_cells(route)} == set(AIMS_OF[route])
-    assert Sample([], "slow@transaction.sent coins").choose(None) is None
+    assert Sample([], "lineage@transaction.sent coins").choose(None) is None
 
 
 def test_a_driver_killed_within_its_transaction_and_a_zombie_at_its_commit_lose_and_double_nothing(brokers, tmp_path):

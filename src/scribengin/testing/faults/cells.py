@@ -71,8 +71,8 @@ PLACES_OF = {
 AIMS_OF = {format: tuple(Aim(way, point) for way, points in places.items() for point in points) for format, places in PLACES_OF.items()}
 _ALONE = frozenset({"full", "broker", "lost", "lineage", "slow"})
 """Ways that need a ground of their own for the whole life: a small disk, brokers, short time-outs."""
-_PLAIN = frozenset({"lineage", "slow"})
-"""Ways for flows without state and with one sink: where rows may stand again, theirs can be told apart."""
+_PLAIN_KINDS = ("tail", "filter")
+"""Flows that a state may be lost of: where rows stand again, those of each lineage can be told apart."""
 STRIKES = 12
 """In one life, at most; the kills that `recovery` needs come on top."""
 _OFTEN = 3
@@ -95,7 +95,7 @@ def all_cells(only: str = "") -> Iterator[tuple[Aim, Flow]]:
     flows = [*itertools.product(KINDS, FORMATS, (False, True)), *itertools.product(KAFKA_KINDS, ROUTES, (False,))]
     for kind, format, partitioned in flows:
         for aim in AIMS_OF[format]:
-            fits = aim.way not in _PLAIN or kind in ("tail", "filter")
+            fits = aim.way != "lineage" or kind in _PLAIN_KINDS
             if fits and only in f"{aim} {kind} {format}{' partitioned' if partitioned else ''}":
                 yield aim, (kind, format, partitioned)
 

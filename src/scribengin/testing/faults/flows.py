@@ -223,6 +223,7 @@ class FaultFlow:
                 each.row for each in found if self.kind == "join" and each.row.get("label") != _label(each.row["part"], each.row["seq"])
             ]
             findings.invented += [Key(row["run"], int(row["part"]), int(row["seq"])) for row in wrong]
+            findings.reordered += self._out_of_order(found)
         findings.torn += torn
         if ledger is not None:
             findings.imbalance += [
@@ -258,6 +259,10 @@ class FaultFlow:
     def _found(self, out: Path, torn: list[str]) -> list[Found]:
         """Every row of every sink, in the order in which it is to be read."""
         return [Found(f"{sink}/{each.group}", each.row) for sink in self.sinks for each in read_output(out / sink, self.format, torn=torn)]
+
+    def _out_of_order(self, found: list[Found]) -> list[Key]:  # noqa: ARG002
+        """Records that stand before those of an earlier part, where parts have an order: files have none."""
+        return []
 
     @property
     def _kind(self) -> FlowKind:

@@ -15,6 +15,7 @@ from uuid import uuid4
 from scribengin.testing.checker import Found
 from scribengin.testing.faults.flows import CLOSER_PART, DECISIVE, STATEFUL, FaultFlow
 from scribengin.testing.faults.topics import TopicReader, Topics, watch_topic
+from scribengin.testing.records import Key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -140,6 +141,20 @@ class KafkaFlow(FaultFlow):
             counts = Counter((each.row["part"], each.row["seq"]) for each in found)
             torn += [f"lineage {nth} has written (part, seq) {key} {count} times" for key, count in counts.items() if count > 1]
         return lineages[-1]
+
+    def _out_of_order(self, found: list[Found]) -> list[Key]:
+        """The parts in one partition of the input stand one behind the other; so they must where they meet in the output."""
+        if not self._reads_kafka or self.kind in STATEFUL:
+            return []
+        wrong: list[Key] = []
+        last: dict[tuple[str, int], Key] = {}
+        for each in found:
+            key = Key(each.row["run"], int(each.row["part"]), int(each.row["seq"]))
+            place = (each.group, key.part % _PARTITIONS)
+            if key.part < last.get(place, key).part:
+                wrong.append(key)
+            last[place] = key
+        return wrong
 
     def _messages(self) -> Iterator[tuple[str, Message]]:
         for sink in self.sinks:

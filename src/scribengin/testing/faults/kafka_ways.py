@@ -15,6 +15,10 @@ if TYPE_CHECKING:
 STRIKING_BROKERS = frozenset({"broker", "lost"})
 """Ways that other lives would feel, if the brokers were theirs too."""
 
+_ANEW = ("--append-new-lineage",)
+_IN_OPENING = 12
+"""commits of the sink, before all of its slots know of a new lineage"""
+
 
 def strike_over_kafka(life: RunningLife, place: int, aim: Aim) -> None:
     """One aim of the ways `broker`, `lost`, `lineage`, `slow`."""
@@ -77,9 +81,12 @@ def _lineage(life: RunningLife, place: int, aim: Aim) -> None:
     else:
         (old / "struck").rename(life.flow.folder / f"lost-{place}")
     life.flow.begin_lineage()
-    until = rng.choice((None, "transaction.sent", "transaction.commit.before"))
-    strikes = [Strike(until, "hold", 2)] if until else []
-    newer = life.start(strikes, arguments=["--append-new-lineage"])
+    if opened := rng.choice((0, 0, 1, _IN_OPENING)):
+        killed = life.start([Strike("transaction.commit.after", "kill", opened)], arguments=_ANEW)
+        life.note(f"exit {killed.wait()} while it opened the new lineage")
+    until = rng.choice((None, Strike("transaction.sent", "hold"), Strike("transaction.commit.before", "hold", 2)))
+    strikes = [until] if until else []
+    newer = life.start(strikes, arguments=_ANEW)
     ended = not strikes or not newer.wait_until_hit_by(strikes[0])
     if ended:
         life.note(f"exit {newer.wait()}")
