@@ -49,7 +49,7 @@ class RunningLife:
         self._limit_s = limit_s
         self._java = java_settings(archive)
         self._stop = stop
-        self._starts = 0
+        self._drivers: list[Driver] = []
         self._path: list[str] = []
         self._edited = False
 
@@ -70,6 +70,8 @@ class RunningLife:
             strike_all(self)
             self.flow.close()
             result = self._finish()
+            # whatever becomes of a driver, it must know what has happened to it
+            self.outcome.wrong += [f"start {nth}: {each.explain()}" for nth, each in enumerate(self._drivers, 1) if "bug" in each.codes]
         finally:
             self._end(readers)
         if result is not None:
@@ -81,11 +83,10 @@ class RunningLife:
 
     def start(self, strikes: Sequence[Strike] = (), *, state: Path | None = None, arguments: Sequence[str] = ()) -> Driver:
         """A run, with input enough for its strikes; ended with the life, at the latest. `arguments` are further ones of `run`."""
-        self._starts += 1
         batches = max((4 if strike.point.startswith("fold.") else strike.nth for strike in strikes), default=0)
         self.flow.grow(batches)
         self.outcome.schedule.append(" and ".join(map(str, strikes)) or "undisturbed")
-        work = self.flow.folder / "starts" / f"{self._starts}"
+        work = self.flow.folder / "starts" / f"{len(self._drivers) + 1}"
         driver = start_run(
             self.flow.flow,
             strikes,
@@ -98,6 +99,7 @@ class RunningLife:
             wrap=self._wrap,
             path=self._path,
         )
+        self._drivers.append(driver)
         return self._stack.enter_context(driver)
 
     def note(self, text: str) -> None:
