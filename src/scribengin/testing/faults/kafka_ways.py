@@ -75,31 +75,36 @@ def _lineage(life: RunningLife, place: int, aim: Aim) -> None:
     assert isinstance(life.flow, KafkaFlow)
     driver.freeze()
     rng = life.random(place)
-    old = life.state
     if rng.random() < 0.5:
         life.state = life.flow.folder / f"state-{place}"
     else:
-        (old / "struck").rename(life.flow.folder / f"lost-{place}")
-    life.flow.begin_lineage()
+        life.tier_folder.parent.rename(life.flow.folder / f"lost-{place}")
     if opened := rng.choice((0, 0, 1, _IN_OPENING)):
         killed = life.start([Strike("transaction.commit.after", "kill", opened)], arguments=_ANEW)
         life.note(f"exit {killed.wait()} while it opened the new lineage")
-    until = rng.choice((None, Strike("transaction.sent", "hold"), Strike("transaction.commit.before", "hold", 2)))
-    strikes = [until] if until else []
-    newer = life.start(strikes, arguments=_ANEW)
-    ended = not strikes or not newer.wait_until_hit_by(strikes[0])
-    if ended:
+    life.flow.begin_lineage()
+    opening, sending = Strike("transaction.commit.before", "hold", 2), Strike("transaction.sent", "hold")
+    until = rng.choice((None, sending, opening))
+    newer = life.start([until] if until else [], arguments=_ANEW)
+    if until is None or not newer.wait_until_hit_by(until):
         life.note(f"exit {newer.wait()}")
     before = life.flow.visible()
     driver.release()
     status = driver.wait()
     life.outcome.schedule.append(f"the one that has lost its state wakes → exit {status}: {driver.explain()[:200]}")
     after = life.flow.visible()
-    if after != before:
+    if until is opening:
+        # nobody has said yet that the older one is over; what it has written meanwhile is not the new lineage's
+        life.flow.begin_lineage()
+    elif after != before:
         life.outcome.wrong.append(f"the driver of the lost lineage has written {after - before} messages after the new one began")
-    if not ended:
-        newer.release()
-        life.outcome.schedule.append(f"the new lineage's driver → exit {newer.wait()}: {newer.explain()[:200]}")
+    newer.release()
+    life.outcome.schedule.append(f"the new lineage's driver → exit {newer.wait()}: {newer.explain()[:200]}")
+    again = life.start(arguments=_ANEW)
+    status = again.wait()
+    life.note(f"exit {status}, told once more to begin anew")
+    if status:
+        life.outcome.wrong.append(f"a new lineage does not come up: {again.explain()}")
 
 
 def _slow(life: RunningLife, place: int, aim: Aim) -> None:

@@ -6,6 +6,7 @@ import shutil
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from scribengin.core.faults import TRANSACTION_POINTS
 from scribengin.testing.faults.drivers import IN_TASKS, Strike
 from scribengin.testing.faults.flows import STATEFUL
 from scribengin.testing.faults.kafka_ways import strike_over_kafka
@@ -106,7 +107,7 @@ class _Striker:
     def _riders(self, *, taken: str, alone: bool) -> list[Placed]:
         """What can ride along: no two at one point, none in a run that is killed before it stages."""
         riders: list[Placed] = []
-        if taken and not alone and taken in (*_ONCE_A_RUN, "source.logged", "batch.entry", *IN_TASKS):
+        if taken and not alone and taken in (*_ONCE_A_RUN, "source.logged", "batch.entry", *IN_TASKS, *TRANSACTION_POINTS):
             return riders
         for each in self.soft:
             if len(riders) < _RIDERS and each[1].point not in [aim.point for _, aim in riders]:
