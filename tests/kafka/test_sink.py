@@ -115,7 +115,7 @@ def test_the_sink_keeps_the_contract(topics: Topics, sink: Callable[..., KafkaSi
 
 def test_a_message_has_key_headers_time_and_where_it_came_from(topics: Topics, sink: Callable[..., KafkaSink]) -> None:
     schema = parse_schema("id BIGINT, user STRING, trace STRING, ts TIMESTAMP")
-    topic = topics.make(4)
+    topic = topics.make(4, **{"retention.ms": "-1"})  # by the message's time: an old one would be gone soon
     out = claimed(sink(topic, key="user", headers={"trace": "trace"}, timestamp="ts"))
     row = {"id": 7, "user": "foobar", "trace": "t7", "ts": 1_700_000_000_123_000}
     out.publish(decided(out, 0, [row], schema=schema))

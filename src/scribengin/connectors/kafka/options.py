@@ -127,7 +127,13 @@ SINK = NodeType(
             example="user",
         ),
         Option("headers", "map", "header → the STRING or BINARY column that it is taken from", {}, example="{trace: trace_id}"),
-        Option("timestamp", "text", "the TIMESTAMP column that is the message's time; by default the time of writing", None, example="ts"),
+        Option(
+            "timestamp",
+            "text",
+            "the TIMESTAMP column that is the message's time, by which brokers count `retention.ms`; by default the time of writing",
+            None,
+            example="ts",
+        ),
         Option(
             "partition",
             "text",

@@ -78,13 +78,11 @@ class Transaction:
 
     def _send(self, messages: Outgoing) -> None:
         produce: Callable[..., None] = self._producer.produce
-        tells = messages.last_of_partitions()
-        for index, (topic, value, key, partition, time_ms, headers) in enumerate(messages.rows()):
-            tell = self._delivered if index in tells else None
+        for message in messages.rows(self._delivered):
             try:
-                produce(topic, value, key, partition, tell, None, time_ms, headers)
+                produce(*message)
             except BufferError:
-                self._make_room(topic, value, key, partition, tell, None, time_ms, headers)
+                self._make_room(*message)
             except self._kafka.KafkaException as error:
                 raise self._explained(error) from error
         for place, rows in messages.counts().items():
