@@ -5,5 +5,5 @@
 `cells` (what is to be covered, in which lives) → `report`.
 
 Over Kafka the same: `topics` (filled and read) → `kafka_flows` (the flows, with topics at their ends), `brokers` (that lives share)
-→ `kafka_ways` (brokers and states that go, what is slow).
+and `workers` (with which Spark speculates) → `kafka_ways` (brokers and states that go, what is slow).
 """

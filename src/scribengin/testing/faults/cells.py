@@ -51,6 +51,7 @@ PLACES_KAFKA_SINK = {
     "lost": _WRITING,
     "lineage": ("decide.before", "publish.record.before", "publish.record.after", "commit.before", *_WRITING),
     "slow": ("stage.before", "stage.mid_write", "fence.after", "transaction.sent", "transaction.commit.before"),
+    "speculation": ("stage.before", "stage.mid_write", "stage.closed", *TRANSACTION_POINTS),
 }
 """… where the sink is Kafka."""
 PLACES_KAFKA_SOURCE = {
@@ -69,10 +70,10 @@ PLACES_OF = {
 }
 """Format or route → way → where."""
 AIMS_OF = {format: tuple(Aim(way, point) for way, points in places.items() for point in points) for format, places in PLACES_OF.items()}
-_ALONE = frozenset({"full", "broker", "lost", "lineage", "slow"})
-"""Ways that need a ground of their own for the whole life: a small disk, brokers, short time-outs."""
-_PLAIN_KINDS = ("tail", "filter")
-"""Flows that a state may be lost of: where rows stand again, those of each lineage can be told apart."""
+_ALONE = frozenset({"full", "broker", "lost", "lineage", "slow", "speculation"})
+"""Ways that need a ground of their own for the whole life: a small disk, brokers, short time-outs, workers."""
+_BY_UNIT = ("tail", "filter")
+"""Kinds whose units commit to Kafka one by one: two attempts of a task meet there. And rows of several lineages can be told apart."""
 STRIKES = 12
 """In one life, at most; the kills that `recovery` needs come on top."""
 _OFTEN = 3
@@ -95,7 +96,7 @@ def all_cells(only: str = "") -> Iterator[tuple[Aim, Flow]]:
     flows = [*itertools.product(KINDS, FORMATS, (False, True)), *itertools.product(KAFKA_KINDS, ROUTES, (False,))]
     for kind, format, partitioned in flows:
         for aim in AIMS_OF[format]:
-            fits = aim.way != "lineage" or kind in _PLAIN_KINDS
+            fits = aim.way not in ("lineage", "speculation") or kind in _BY_UNIT
             if fits and only in f"{aim} {kind} {format}{' partitioned' if partitioned else ''}":
                 yield aim, (kind, format, partitioned)
 

@@ -168,13 +168,17 @@ def start_run(
         command += ["--state", str(state)]
     environment = plain_environment(path) | dict(java)
     if strikes:
-        acts = (f"{strike.point}@{strike.nth}:{_act(strike, work)}" for strike in strikes)
-        environment[VARIABLE] = ",".join([f"once={work}", *acts])
+        environment[VARIABLE] = fault_variable(strikes, work)
     with (work / "stdout").open("wb") as out, (work / "stderr").open("wb") as err:
         process = subprocess.Popen(
             wrap(command), cwd=flow.parent, stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=environment, start_new_session=True
         )
     return Driver(process, work, tuple(strikes), limit_s, stop)
+
+
+def fault_variable(strikes: Sequence[Strike], work: Path) -> str:
+    """The value of VARIABLE that arms them; `work` takes their signs."""
+    return ",".join([f"once={work}", *(f"{strike.point}@{strike.nth}:{_act(strike, work)}" for strike in strikes)])
 
 
 def run_audit(

@@ -21,7 +21,7 @@ _IN_OPENING = 12
 
 
 def strike_over_kafka(life: RunningLife, place: int, aim: Aim) -> None:
-    """One aim of the ways `broker`, `lost`, `lineage`, `slow`."""
+    """One aim of the ways `broker`, `lost`, `lineage`, `slow`, `speculation`."""
     match aim.way:
         case "broker":
             _broker(life, place, aim)
@@ -31,6 +31,8 @@ def strike_over_kafka(life: RunningLife, place: int, aim: Aim) -> None:
             _lineage(life, place, aim)
         case "slow":
             _slow(life, place, aim)
+        case "speculation":
+            _speculation(life, place, aim)
         case _:
             raise ValueError(f"there is no way {aim.way!r}")
 
@@ -116,6 +118,17 @@ def _slow(life: RunningLife, place: int, aim: Aim) -> None:
     life.note(f"exit {status}")
     if status:
         life.outcome.wrong.append(f"a run that was slow at {aim.point} ended with {status}: {driver.explain()}")
+
+
+def _speculation(life: RunningLife, place: int, aim: Aim) -> None:
+    """A task sleeps, for good or for a while. Spark begins a second attempt on the other host, beside it, and the run comes through."""
+    strike = Strike(aim.point, life.random(place).choice(("hold", "hold", "slow")))
+    driver = life.start([strike])
+    status = driver.wait()
+    life.outcome.reached[place] = driver.was_hit_by(strike)
+    life.note(f"exit {status}")
+    if status:
+        life.outcome.wrong.append(f"a run with a second attempt of a task at {aim.point} ended with {status}: {driver.explain()}")
 
 
 def _held(life: RunningLife, place: int, aim: Aim) -> Driver | None:

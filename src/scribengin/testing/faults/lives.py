@@ -20,6 +20,7 @@ from scribengin.testing.faults.kafka_ways import STRIKING_BROKERS
 from scribengin.testing.faults.outcomes import Life, Outcome
 from scribengin.testing.faults.running import RunningLife
 from scribengin.testing.faults.ways import strike_all
+from scribengin.testing.faults.workers import Workers
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,7 +48,9 @@ def run_life(
     shutil.rmtree(folder, ignore_errors=True)  # of a life that was ended from outside
     with ExitStack() as stack:
         flow, cluster = _on_its_ground(life, folder.resolve(), brokers, stack)
-        running = RunningLife(flow, outcome, stack, limit_s, archive, stop or threading.Event(), cluster)
+        speculates = any(aim.way == "speculation" for aim in life.aims)
+        workers = stack.enter_context(Workers(flow.folder / "workers")) if speculates else None
+        running = RunningLife(flow, outcome, stack, limit_s, archive, stop or threading.Event(), cluster, workers)
         try:
             running.run(strike_all)
         except Hung as error:

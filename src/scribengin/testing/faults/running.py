@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from scribengin.testing.faults.flows import FaultFlow
     from scribengin.testing.faults.outcomes import Aim, Outcome
     from scribengin.testing.faults.reader import ReaderProcess
+    from scribengin.testing.faults.workers import Workers
 
 _SMALL_CHUNK = "from scribengin.core import numbered_log\n\nnumbered_log.CHUNK = 2\n"
 _MAX_RESTARTS = 3
@@ -38,11 +39,13 @@ class RunningLife:
         archive: Path | None,
         stop: threading.Event,
         cluster: KafkaCluster | None = None,
+        workers: Workers | None = None,
     ) -> None:
         self.flow = flow
         self.outcome = outcome
         self.disk: SmallDisk | None = None
         self.cluster = cluster
+        self._workers = workers
         self.state = flow.folder / ".scribengin"
         """the state folder that the next start uses"""
         self._stack = stack
@@ -82,11 +85,14 @@ class RunningLife:
         return random.Random(f"{self.outcome.seed}/{place}")
 
     def start(self, strikes: Sequence[Strike] = (), *, state: Path | None = None, arguments: Sequence[str] = ()) -> Driver:
-        """A run, with input enough for its strikes; ended with the life, at the latest. `arguments` are further ones of `run`."""
+        """A run, with input enough for its strikes; ended with the life, at the latest. `arguments` are further ones of `run`. Where a life
+        has workers of its own, strikes are for tasks on them only."""
         batches = max((4 if strike.point.startswith("fold.") else strike.nth for strike in strikes), default=0)
         self.flow.grow(batches)
         self.outcome.schedule.append(" and ".join(map(str, strikes)) or "undisturbed")
         work = self.flow.folder / "starts" / f"{len(self._drivers) + 1}"
+        if self._workers is not None:
+            strikes, arguments = (), [*arguments, *self._workers.arguments(strikes, work)]
         driver = start_run(
             self.flow.flow,
             strikes,

@@ -65,7 +65,7 @@ class _Striker:
                 self._recovery(place, aim)
             case "two" | "zombie":
                 self._two(run)
-            case "broker" | "lost" | "lineage" | "slow":
+            case "broker" | "lost" | "lineage" | "slow" | "speculation":
                 strike_over_kafka(self.life, place, aim)
             case "copy":
                 self._copy(place, aim)
