@@ -16,8 +16,8 @@ STRIKING_BROKERS = frozenset({"broker", "lost"})
 """Ways that other lives would feel, if the brokers were theirs too."""
 
 _ANEW = ("--append-new-lineage",)
-_IN_OPENING = 12
-"""commits of the sink, before all of its slots know of a new lineage"""
+_OPENING = (1, 2)
+"""commits of the sink after which some of its slots know of a new lineage, and others do not"""
 
 
 def strike_over_kafka(life: RunningLife, place: int, aim: Aim) -> None:
@@ -81,12 +81,13 @@ def _lineage(life: RunningLife, place: int, aim: Aim) -> None:
         life.state = life.flow.folder / f"state-{place}"
     else:
         life.tier_folder.parent.rename(life.flow.folder / f"lost-{place}")
-    if opened := rng.choice((0, 0, 1, _IN_OPENING)):
+    opened = rng.choice((None, None, *_OPENING))
+    if opened is not None:
         killed = life.start([Strike("transaction.commit.after", "kill", opened)], arguments=_ANEW)
         life.note(f"exit {killed.wait()} while it opened the new lineage")
     life.flow.begin_lineage()
     opening, sending = Strike("transaction.commit.before", "hold", 2), Strike("transaction.sent", "hold")
-    until = rng.choice((None, sending, opening))
+    until = rng.choice((None, sending, opening if opened is None else sending))
     newer = life.start([until] if until else [], arguments=_ANEW)
     if until is None or not newer.wait_until_hit_by(until):
         life.note(f"exit {newer.wait()}")
