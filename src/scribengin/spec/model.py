@@ -39,6 +39,10 @@ class SchemaSpec:
     evolve: Literal["strict"] = "strict"
 
 
+Profile = Literal["throughput", "balanced", "latency"]
+PROFILE_TRIGGER_S: Mapping[Profile, float] = {"throughput": 5.0, "balanced": 0.0, "latency": 0.0}
+
+
 @dataclass(frozen=True, slots=True)
 class Defaults:
     """What holds for every node that says nothing else."""
@@ -48,6 +52,8 @@ class Defaults:
     trigger_s: float = 0.0
     retain_s: float | None = None
     """how long dead letters are kept; None: for ever"""
+    profile: Profile = "balanced"
+    """names defaults of everything that says only how much at once or how fast"""
 
 
 @dataclass(frozen=True, slots=True)
