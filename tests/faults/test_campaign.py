@@ -5,6 +5,7 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 
 from scribengin.core.faults import POINTS, VARIABLE
 from scribengin.testing.faults.cells import PLACES, STRIKES, Sample, all_cells, count_open, count_wanted, wanted
+from scribengin.testing.faults.drivers import Driver, session_members
 from scribengin.testing.faults.flows import FORMATS, KINDS, FaultFlow
 from scribengin.testing.faults.outcomes import Aim, Life, Outcome
 from scribengin.testing.faults.reader import ForeignReader, start_reader
@@ -159,6 +161,24 @@ def test_a_fault_with_once_strikes_the_first_process_only(tmp_path):
     statuses = [subprocess.run([sys.executable, "-c", program], env=environment, check=False).returncode for _ in range(3)]
     assert statuses == [-9, 0, 0]
     assert (tmp_path / "decide.after").exists()
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="looks processes up in /proc")
+def test_a_driver_that_is_frozen_runs_nowhere_in_its_session_until_it_is_released(tmp_path):
+    command = ["sh", "-c", "setsid true; sleep 600 & sleep 600"]
+    process = subprocess.Popen(command, start_new_session=True)
+    with Driver(process, tmp_path, (), 60, threading.Event()) as driver:
+        until(lambda: len(session_members(process.pid)) == 3)
+        driver.freeze()
+        until(lambda: {state_of(pid) for pid in session_members(process.pid)} == {"T"})
+        driver.release()
+        until(lambda: "T" not in {state_of(pid) for pid in session_members(process.pid)})
+        assert (tmp_path / "go").exists()
+    until(lambda: not session_members(process.pid))
+
+
+def state_of(pid):
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="looks processes up in /proc")
