@@ -138,6 +138,6 @@ def _held(life: RunningLife, place: int, aim: Aim) -> Driver | None:
     driver = life.start([strike])
     hit = life.outcome.reached[place] = driver.wait_until_hit_by(strike)
     if not hit:
-        life.note(f"exit {driver.wait()}, not reached")
+        life.note(f"exit {driver.wait()}, not reached: {driver.explain()[:200]}")
         return None
     return driver
