@@ -21,9 +21,11 @@ if TYPE_CHECKING:
 Role = Literal["source", "sink"]
 _RIGHTS: Mapping[Role, str] = {
     "source": "Read and Describe on the topics",
-    "sink": "Write and Describe on the topics, Read on the topic of its markers, Write and Describe on its transactional ids",
+    "sink": "Write, Describe and DescribeConfigs on the topics and on the topic of its markers, there Read, too, and Create until it is "
+    "made; Write and Describe on its transactional ids",
 }
-_LOGIN = ("SASL_AUTHENTICATION_FAILED", "_AUTHENTICATION", "_SSL")
+LOGIN = ("SASL_AUTHENTICATION_FAILED", "_AUTHENTICATION", "_SSL")
+"""errors of a login: no later try mends them"""
 
 Partition = tuple[str, int]
 """(topic, partition)"""
@@ -189,16 +191,19 @@ class Cluster:
         return listed
 
     def _asked(self, question: Any) -> Any:
+        self._admin.poll(0)  # what it has to tell of earlier questions
+        self._told = None
         try:
             return question()
         except Exception as error:
             raise self._fault(error) from error
 
     def _hear(self, error: Any) -> None:
-        if self._told is None or error.name() in _LOGIN:
+        if self._told is None or error.name() in LOGIN:
             self._told = error
 
     def _fault(self, error: Exception) -> ScribenginError:
+        self._admin.poll(0)  # it tells nothing by itself
         told, self._told = self._told, None
         if told is not None and code_of(error) in ("_TIMED_OUT", "_TRANSPORT", "_ALL_BROKERS_DOWN"):
             error = Exception(told)
@@ -209,7 +214,7 @@ def fault(node: str, bootstrap: str, error: Exception, timeout_s: float, role: R
     """A client's error in our words: Unreachable where a later try may go through."""
     code = code_of(error)
     kind = SourceError if role == "source" else SinkError
-    if code in _LOGIN:
+    if code in LOGIN:
         return kind(
             f'{role} "{node}": the brokers at {bootstrap} do not let this user in: {_text_of(error)}',
             remedy="check `config`: security.protocol, sasl.mechanism, sasl.username, sasl.password, ssl.ca.location",
@@ -263,6 +268,8 @@ _PASSING = (
     "_ALL_BROKERS_DOWN",
     "_RESOLVE",
     "_TIMED_OUT",
+    # the library looks for the coordinator of a group that it wants to be named and nobody here uses
+    "GROUP_AUTHORIZATION_FAILED",
 )
 
 

@@ -20,7 +20,7 @@ from scribengin.connectors.kafka.sink_unit import UnitMessages, UnitPlace
 from scribengin.connectors.kafka.topics import TopicBook
 from scribengin.connectors.kafka.transaction import Superseded, Transaction
 from scribengin.core import faults
-from scribengin.core.errors import FencedError, Refused, StateError
+from scribengin.core.errors import FencedError, Refused, StateError, Unreachable
 from scribengin.core.numbered_log import NumberedLog
 from scribengin.core.storage import names_in, remove_tree
 
@@ -160,6 +160,13 @@ class KafkaSink:
                     newest = self._send(decided, transaction)
                     faults.reached("publish.record.after")
             except Superseded as error:
+                if error.overdue:
+                    raise Unreachable(
+                        f'sink "{self.node}": brokers have ended the transaction of batch {batch.number}, which took longer than '
+                        f"{self._options['transaction_timeout']:g} s; the next try looks whether it is there, or sends it ({error})",
+                        remedy="look at the brokers' load; or give it longer: transaction_timeout: 5m",
+                        node=self.node,
+                    ) from error
                 raise FencedError(
                     f'sink "{self.node}" cannot publish batch {batch.number}: another driver has begun to write ({error})',
                     remedy="stop this driver; the other one goes on",
