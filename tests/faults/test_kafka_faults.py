@@ -5,8 +5,9 @@ from contextlib import closing
 import pytest
 from confluent_kafka import Producer
 
+from scribengin.core.faults import POINTS, TRANSACTION_POINTS
 from scribengin.testing.faults.brokers import Brokers
-from scribengin.testing.faults.cells import AIMS_OF, Sample, all_cells
+from scribengin.testing.faults.cells import AIMS_OF, PLACES_KAFKA_SINK, Sample, all_cells
 from scribengin.testing.faults.kafka_flows import ROUTES, KafkaFlow
 from scribengin.testing.faults.lives import run_life
 from scribengin.testing.faults.outcomes import Aim, Life
@@ -132,6 +133,11 @@ def test_a_reader_in_a_process_of_its_own_reads_to_the_end_before_it_tells(flow)
     sight = reader.finish()
     assert (sight.rows, sight.wrong) == (60, [])
     assert isinstance(sight, Sight)
+
+
+@pytest.mark.parametrize("way", ["kill", "die", "two", "zombie"])
+def test_every_point_of_a_kafka_sink_is_struck(way):
+    assert set(PLACES_KAFKA_SINK[way]) == {*POINTS, *TRANSACTION_POINTS} - {"publish.renamed"}  # it renames nothing
 
 
 def test_every_way_and_point_over_kafka_finds_a_flow_that_can_take_it():
