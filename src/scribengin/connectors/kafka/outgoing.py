@@ -56,10 +56,10 @@ class Outgoing:
         tells: list[Any] = [None] * len(self)
         for index in self._ends():
             tells[index] = tell
-        nothing = repeat(None)
-        return zip(
-            self.topics, self.values, self.keys, self.partitions.tolist(), tells, nothing, self.times_ms, self.header_lists(), strict=False
-        )
+        none: Any = repeat(None)
+        headers = none if self.ids is None and not self.headers else self.header_lists()
+        columns = (self.topics, self.values, self.keys, self.partitions.tolist(), tells, none, self.times_ms, headers)
+        return zip(*columns, strict=False)
 
     def header_lists(self) -> Iterator[list[tuple[str, Any]]]:
         """The headers of each, in one list for all, to be read before the next one is asked for: a list for each message would cost more
