@@ -52,7 +52,7 @@ bench-kafka: setup ## topic to topic, speed, delay and commits, with rivals in t
 	@PYTHONPATH=benchmarks $(BIN)/python benchmarks/kafka_delay.py $(DELAY)
 	@PYTHONPATH=benchmarks $(BIN)/python benchmarks/kafka_commit.py
 
-faults: setup ## crash runs at every point and check what is left: make faults [ONLY=publish] [MINUTES=30] [SEED=7] [LIVES=2]
+faults: setup ## crash runs at every point and check what is left: make faults [ONLY=publish|kafka] [MINUTES=30] [SEED=7] [LIVES=2]
 	@$(BIN)/python -m scribengin.testing.faults --minutes $(MINUTES) $(if $(ONLY),--only "$(ONLY)") $(if $(SEED),--seed $(SEED)) $(if $(LIVES),--lives $(LIVES))
 
 COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --no-emit-index-url --no-emit-find-links

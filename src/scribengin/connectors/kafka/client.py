@@ -302,7 +302,7 @@ _PASSING = (
     "_ALL_BROKERS_DOWN",
     "_RESOLVE",
     "_TIMED_OUT",
-    # the library looks for the coordinator of a group that it wants to be named and nobody here uses
+    # the library asks for the coordinator of a group that readers here name, because they must, and do not use
     "GROUP_AUTHORIZATION_FAILED",
 )
 

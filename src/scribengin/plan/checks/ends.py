@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from scribengin.core.problems import did_you_mean
 from scribengin.plan.checks.subject import Subject, called, path_of
 from scribengin.plan.graph import query_sinks
+from scribengin.plan.guarantee import written_by_spark
 from scribengin.plan.resolve import source_columns
 
 if TYPE_CHECKING:
@@ -85,6 +86,31 @@ def delivery_can_be_kept(subject: Subject) -> Iterator[Problem]:
             if source.id in above and gives is not None and "replayable" not in gives.abilities:
                 message = f'{called(sink)}: delivery is exactly_once, but source "{source.id}" (type {source.type}) cannot be read again'
                 yield subject.problem("delivery-unsupported", path, message, "write delivery: at_least_once")
+
+
+def options_fit_the_delivery(subject: Subject) -> Iterator[Problem]:
+    """An option that means nothing for the asked delivery is a mistake."""
+    for sink in subject.flow.sinks.values():
+        declared = subject.sink_types.get(sink.type)
+        if declared is None or "spark_writes" not in declared.abilities:
+            continue
+        asked = sink.delivery or subject.flow.defaults.delivery
+        for name in sink.options:
+            option = declared.option(name)
+            if option is not None and option.deliveries and asked not in option.deliveries:
+                message = f'{called(sink)} has "{name}", which Spark\'s own sink does not have; it writes because of delivery: {asked}'
+                remedy = f"take it out; it belongs to delivery: {' and '.join(option.deliveries)}"
+                yield subject.problem_at_key("option-not-of-delivery", path_of(sink, name), message, remedy)
+
+
+def spark_writes_alone(subject: Subject) -> Iterator[Problem]:
+    """A sink that Spark writes shares its Query with no other: the Batch has one action, and that is Spark's write."""
+    for name, sinks in query_sinks(subject.flow).items():
+        for sink in sinks if len(sinks) > 1 else ():
+            if written_by_spark(subject.flow, sink, subject.sink_types):
+                message = f"{called(sink)} has together: {name} and delivery: at_least_once: Spark's own sink commits with no other"
+                remedy = "take together out, or write delivery: exactly_once"
+                yield subject.problem("delivery-together", path_of(sink, "together"), message, remedy)
 
 
 def queries_are_named_once(subject: Subject) -> Iterator[Problem]:
