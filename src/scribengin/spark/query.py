@@ -187,7 +187,7 @@ class QueryRun:
             committed,
             self.static,
             self.starts,
-            UnitCommits.of(self.parts, Intents(self.folder.intents), decisions, session.sparkContext.defaultParallelism),
+            UnitCommits.of(self.parts, Intents(self.folder.intents / self.lineage), decisions, session.sparkContext.defaultParallelism),
             compiled,
             reports,
         )

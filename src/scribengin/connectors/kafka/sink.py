@@ -133,8 +133,9 @@ class KafkaSink:
         """A stream that commits by itself, in slot `unit` + 1."""
         slot = unit + 1
         mine = Marker(self._owner, batch.flow, self.node, batch.lineage, batch.number, input_hash, batch.term)
-        spool = StagedMessages(self.node, unit, attempt, self._folder / "slow" / batch.lineage, self._maker(schema, unit))
-        place = UnitPlace(self.node, slot, mine, behind["after"][str(slot)], float(self._options["transaction_timeout"]))
+        spool = self.stream(batch, unit, attempt, schema)
+        after, limit_s = behind["after"][str(slot)], float(self._options["transaction_timeout"])
+        place = UnitPlace(self.node, slot, mine, after, limit_s, self._folder / "a-unit-was-slower-than-its-transaction")
         return UnitMessages(place, self._markers, self._transaction(slot), spool)
 
     def publish(self, decided: Decided) -> None:
@@ -243,7 +244,7 @@ class KafkaSink:
 
     def audit(self, *, lineage: str, decided: Iterable[Decided]) -> Iterator[Published]:
         """Count the messages again; see `sink_audit`."""
-        logs = {name: self._published(name) for name in names_in(self._folder)}
+        logs = {name: self._published(name) for name in names_in(self._folder) if (self._folder / name).is_dir()}
         flow = f"{self._flow}@" if self._options["record_id"] == "header" else None
         return TopicsAudit(self.node, self._options, flow, logs).run(lineage, decided)
 
