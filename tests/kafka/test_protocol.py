@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from confluent_kafka import KafkaException
 
 from scribengin.connectors.contract import Place
+from scribengin.connectors.kafka.client import code_of
 from scribengin.connectors.kafka.markers import Marker, MarkerTopic
 from scribengin.connectors.kafka.options import SINK
 from scribengin.connectors.kafka.outgoing import Outgoing
@@ -163,6 +165,25 @@ def test_rows_that_arrive_behind_the_fence_are_refused(unit: Unit, guarded: Guar
     unit.transaction().fence()
     assert unit.rows() == [2]
     assert guarded.end(unit.name) == 3, "the older one's abort, a row, its commit, and nothing that was late"
+
+
+def test_a_producer_whose_commit_was_not_answered_can_begin_nothing_else(unit: Unit, guarded: Guarded) -> None:
+    """Why `broken_kafka` has no sink with one session for all attempts: the library does not let it go wrong."""
+    kept = unit.transaction(bootstrap=guarded.proxied, transaction_timeout=1.0)
+    kept.fence()
+    kept.send(unit.messages(1))
+    kept.flush()
+    unanswered = unit.rule("mute", END_TXN)
+    with pytest.raises(Unreachable):
+        unit.commit(kept, 0)
+    assert unanswered.struck
+    for again in (kept._producer.begin_transaction, lambda: kept._producer.produce(unit.name, b"2", partition=0)):
+        with pytest.raises(KafkaException) as caught:
+            again()
+        assert code_of(caught.value) in ("_STATE", "_CONFLICT")
+    guarded.proxy.lift(unanswered)
+    unit.transaction().fence()
+    assert (unit.newest(), unit.rows()) == (0, [1])
 
 
 # --- the coordinator's time-out ---
