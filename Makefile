@@ -7,7 +7,7 @@ MINUTES ?= 30
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check fmt bench bench-kafka faults lock clean
+.PHONY: help setup demo demo-kafka test check fmt bench bench-kafka faults lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -25,6 +25,9 @@ setup: .venv/ready ## a virtual environment in .venv with everything, from requi
 
 demo: setup ## the main job on a million tweets: make demo [SIZE=1000000]
 	@$(BIN)/python examples/tweets/demo.py --size $(SIZE)
+
+demo-kafka: setup ## the same from topic to topic, killed in the middle: make demo-kafka [SIZE=1000000]
+	@$(BIN)/python examples/tweets-kafka/demo.py --size $(or $(ROWS),$(SIZE))
 
 test: setup ## all tests, about 10 minutes on 2 cores: make test [ARGS="-k filter"]
 	@$(BIN)/python -m pytest $(ARGS)
@@ -49,7 +52,7 @@ bench-kafka: setup ## topic to topic, speed, delay and commits, with rivals in t
 	@PYTHONPATH=benchmarks $(BIN)/python benchmarks/kafka_delay.py $(DELAY)
 	@PYTHONPATH=benchmarks $(BIN)/python benchmarks/kafka_commit.py
 
-faults: setup ## crash runs at every point and check what is left: make faults [ONLY=publish] [MINUTES=30] [SEED=7] [LIVES=2]
+faults: setup ## crash runs at every point and check what is left: make faults [ONLY=publish|kafka] [MINUTES=30] [SEED=7] [LIVES=2]
 	@$(BIN)/python -m scribengin.testing.faults --minutes $(MINUTES) $(if $(ONLY),--only "$(ONLY)") $(if $(SEED),--seed $(SEED)) $(if $(LIVES),--lives $(LIVES))
 
 COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --no-emit-index-url --no-emit-find-links
@@ -61,4 +64,4 @@ lock: setup ## write the lock files anew from pyproject.toml: make lock [ARGS=--
 		| $(COMPILE) $(ARGS) - -o requirements-jre.lock
 
 clean: ## remove what setup, demo and the tools made
-	rm -rf .venv benchmarks/.venvs examples/tweets/data examples/tweets/out examples/tweets/.scribengin examples/tweets/.demo.json build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv benchmarks/.venvs examples/tweets/data examples/tweets/out examples/tweets/.scribengin examples/tweets/.demo.json examples/tweets-kafka/.demo-* examples/tweets-kafka/.scribengin build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

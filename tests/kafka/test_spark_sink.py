@@ -1,73 +1,351 @@
-"""Spark's own Kafka sink, which is at least once: the checker that the other sinks must pass finds what it doubles."""
+"""`delivery: at_least_once`: Spark's own sink writes the same messages; nothing is lost, and a secret is shown nowhere."""
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import signal
 import subprocess
 import sys
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+import urllib.request
+from collections import Counter
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from scribengin.embedded.process import within
-from scribengin.testing.checker import check_records
-from scribengin.testing.kafka_protocol import read_topic
-from scribengin.testing.records import SCHEMA, Records
+import pytest
+from confluent_kafka import Producer
+
+from scribengin.connectors.contract import BatchId, Decided, Place
+from scribengin.connectors.kafka.java_client import java_settings
+from scribengin.connectors.kafka.options import SINK
+from scribengin.connectors.kafka.sink import KafkaSink
+from scribengin.connectors.kafka.spark_sink import SparkKafkaSink
+from scribengin.core.errors import Refused, SinkError, Unreachable
+from scribengin.core.secret import Secret
+from scribengin.embedded.java_server import free_ports
+from scribengin.embedded.kafka import KafkaCluster
+from scribengin.spark.session import _REDACTED, redactions
+from tests.kafka.test_sink import read
+from tests.kafka.test_source import within
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
-    from tests.kafka.guarded import Guarded
+    from tests.kafka.conftest import Topics
 
-QUERY = f"""
-import sys
-from pathlib import Path
-
-from scribengin.embedded.jars import fetch
-from scribengin.spark.session import start_session
-
-folder, bootstrap, topic, key = Path(sys.argv[1]), *sys.argv[2:]
-jars = ",".join(str(path) for path in fetch("spark-kafka"))
-spark = start_session("rival", master="local[2]", memory="1g", conf={{"spark.jars": jars}}, folder=folder / "spark")
-rows = spark.readStream.schema({SCHEMA!r}).json(str(folder / "in"))
-query = (
-    rows.selectExpr(key, "to_json(struct(*), map('ignoreNullFields', 'false')) AS value")
-    .writeStream.format("kafka")
-    .options(**{{"kafka.bootstrap.servers": bootstrap, "topic": topic, "checkpointLocation": str(folder / "checkpoint")}})
-    .trigger(availableNow=True)
-    .start()
-)
-query.awaitTermination()
+FLOW = """
+version: 1
+name: copied
+sources:
+  numbers: {type: kafka, bootstrap: "BOOTSTRAP", topics: [TOPIC_IN], format: json, schema: id BIGINT, max_rows: 400}
+steps:
+  named: {from: numbers, python: "steps:named", schema: "id BIGINT, user STRING"}
+  few: {from: named, filter: id % 2 = 0}
+  last: {from: few, python: "steps:last"}
+sinks:
+  out:
+    from: last
+    type: kafka
+    bootstrap: "BOOTSTRAP"
+    topic: TOPIC_OUT
+    key: user
+    headers: {who: user}
+    partition: CASE WHEN id = 30 THEN 9 ELSE id % 4 END
+    format: json
+    columns: [id]
+    delivery: at_least_once
 """
-KEY = "CAST(part AS STRING) AS key"
-SLEEPING_KEY = "CAST(IF(part = 1, reflect('java.lang.Thread', 'sleep', 600000L), part) AS STRING) AS key"
-"""the rows of one task are through when those of the other are still on the way"""
+STEPS = """
+def named(row):
+    if row["id"] == 10:
+        raise ValueError("ten")
+    return {"id": row["id"], "user": f"u{row['id']}"}
 
 
-@contextmanager
-def running(folder: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
-    with (folder / "said.txt").open("wb") as said:
-        command = [sys.executable, "-c", QUERY, str(folder), *arguments]
-        child = subprocess.Popen(command, stdout=said, stderr=said, start_new_session=True)
+def last(row):
+    return row["id"] != 20
+"""
+KEPT = sorted(set(range(0, 1000, 2)) - {10, 20, 30})
+
+
+def scribengin(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "scribengin.cli", *arguments]
+    # of its own session: what kills a run kills all of its process group
+    settings: dict[str, Any] = {"cwd": folder, "env": os.environ | environment, "start_new_session": True}
+    return subprocess.run(command, **settings, capture_output=True, text=True, timeout=400, check=False)
+
+
+def test_a_killed_flow_loses_nothing_and_what_it_doubles_has_the_same_id(topics: Topics, tmp_path: Path) -> None:
+    source, target = topics.make(2), topics.make(4)
+    topics.write(source, range(500), 0)
+    topics.write(source, range(500, 1000), 1)
+    (tmp_path / "flow.yaml").write_text(
+        FLOW.replace("BOOTSTRAP", topics.bootstrap).replace("TOPIC_IN", source).replace("TOPIC_OUT", target)
+    )
+    (tmp_path / "steps.py").write_text(STEPS)
+
+    planned = scribengin(tmp_path, "plan", "flow.yaml")
+    assert "tail: one pass in Python makes the messages, Spark's own sink writes them" in planned.stdout
+    assert "numbers -> out: at least once; Spark's own sink writes" in planned.stdout
+
+    killed = scribengin(tmp_path, "run", "flow.yaml", "--once", SCRIBENGIN_FAULT="decide.before@2:kill")
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    ran = scribengin(tmp_path, "run", "flow.yaml", "--once")
+    assert ran.returncode == 0, ran.stderr
+    assert f"{len(KEPT)} rows in kafka, at least once" in ran.stdout
+    assert "The ledger balances" in ran.stdout
+
+    messages = read(topics, target)
+    copies = Counter(json.loads(message.value())["id"] for message in messages)
+    assert sorted(copies) == KEPT
+    doubled = [id_ for id_, count in copies.items() if count > 1]
+    assert doubled, "the second Batch was written, and killed before it was decided"
+    assert max(copies.values()) == 2
+    ids = Counter(dict(message.headers())["scribengin"] for message in messages)
+    assert len(ids) == len(KEPT)
+    for message in messages:
+        number = json.loads(message.value())["id"]
+        assert json.loads(message.value()) == {"id": number}
+        assert message.key() == f"u{number}".encode()
+        assert dict(message.headers())["who"] == f"u{number}".encode()
+        assert message.partition() == number % 4
+
+    audited = scribengin(tmp_path, "audit", "flow.yaml", "--json")
+    assert audited.returncode == 0, audited.stdout
+    (query,) = json.loads(audited.stdout)["result"]["queries"]
+    assert query["nodes"]["out"] == {"in": len(KEPT) + 1, "out": len(KEPT), "filtered": 0, "dead": 1, "late": 0, "made": 0}
+    assert query["dead"] == {"decided": 2, "found": 2, "expired": 0}
+    letters = scribengin(tmp_path, "dead", "list", "flow.yaml").stdout
+    assert "no-partition" in letters
+    assert "as decided" in scribengin(tmp_path, "audit", "flow.yaml").stdout
+
+
+# --- secrets ---
+
+PASSWORD = "hunter2-never-to-be-seen"
+INNER = "MIIEvQ-never-to-be-seen"
+KEY = f"-----BEGIN PRIVATE KEY-----\n{INNER}\n-----END PRIVATE KEY-----\n"
+"""handed on to the client, which needs none here: Spark itself would show it, for its name and value say nothing of a secret"""
+LOG4J = """rootLogger.level = info
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %p %c: %m%n
+logger.kafka.name = org.apache.spark.sql.kafka010
+logger.kafka.level = debug
+"""
+
+
+@pytest.fixture
+def locked(tmp_path: Path) -> Iterator[str]:
+    """The address at which a broker asks for a login."""
+    (login_port,) = free_ports(1)
+    folder = tmp_path / "locked"
+    folder.mkdir()
+    cluster = KafkaCluster(folder)
+    (node,) = cluster._cluster.nodes
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+    properties = {
+        "auto.create.topics.enable": "false",
+        "listeners": f"PLAINTEXT://127.0.0.1:{node.port},CONTROLLER://127.0.0.1:{node.controller_port},SASL_PLAINTEXT://127.0.0.1:{login_port}",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.sasl_plaintext.plain.sasl.jaas.config": f'{module} required user_writer="{PASSWORD}";',
+    }
+    with KafkaCluster(folder, properties=properties):
+        yield f"127.0.0.1:{login_port}"
+
+
+def pages(port: int) -> Iterator[tuple[str, str]]:
+    """(address, text) of everything that Spark's page shows of SQL, jobs, stages and settings."""
+    root = f"http://127.0.0.1:{port}"
+    (application,) = json.loads(fetched(f"{root}/api/v1/applications"))
+    api = f"{root}/api/v1/applications/{application['id']}"
+    executions = json.loads(fetched(f"{api}/sql?details=true&planDescription=true&length=1000"))
+    yield f"{api}/sql", json.dumps(executions)
+    addresses = [f"{root}/SQL/execution/?id={each['id']}" for each in executions]
+    addresses += [f"{api}/{name}" for name in ("jobs", "stages", "environment", "executors")]
+    addresses += [f"{root}/{name}/" for name in ("jobs", "stages", "environment", "SQL", "StreamingQuery")]
+    for address in addresses:
+        yield address, fetched(address)
+
+
+def fetched(address: str) -> str:
+    with closing(urllib.request.urlopen(address, timeout=60)) as answer:
+        return str(answer.read().decode())
+
+
+def written(port: int) -> bool:
+    with suppress(OSError, ValueError):
+        text = next(text for address, text in pages(port) if address.endswith("/sql"))
+        return "SaveIntoDataSourceCommand" in text
+    return False
+
+
+def command_lines() -> str:
+    lines = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            lines.append(path.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+    return "\n".join(lines)
+
+
+def test_a_secret_stands_in_no_plan_log_page_or_command_line(locked: str, tmp_path: Path) -> None:
+    (tmp_path / "password").write_text(PASSWORD)
+    (tmp_path / "key").write_text(KEY)
+    (tmp_path / "log4j2.properties").write_text(LOG4J)
+    (tmp_path / "events").mkdir()
+    (page_port,) = free_ports(1)
+    login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "writer", "sasl.password": PASSWORD}
+    Producer({"bootstrap.servers": locked, **login}).list_topics(timeout=60)
+    flow = {
+        "version": 1,
+        "name": "locked",
+        "sources": {"numbers": {"type": "sequence", "rate": 50}},
+        "sinks": {
+            "out": {
+                "from": "numbers",
+                "type": "kafka",
+                "bootstrap": locked,
+                "config": {**login, "sasl.password": "${secret:file/password}", "ssl.key.pem": "${secret:file/key}"},
+                "topic": "locked-out",
+                "missing_topic": "make",
+                "format": "json",
+                "delivery": "at_least_once",
+            }
+        },
+    }
+    (tmp_path / "flow.yaml").write_text(json.dumps(flow))
+    conf = {
+        "spark.ui.enabled": "true",
+        "spark.ui.port": str(page_port),
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.compress": "false",
+        "spark.eventLog.dir": f"file://{tmp_path}/events",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{tmp_path}/log4j2.properties",
+    }
+    said = scribengin(tmp_path, "plan", "flow.yaml")
+    assert said.returncode == 0, said.stderr
+    shown = {"plan": said.stdout + said.stderr}
+    arguments = [f"--spark-conf={name}={value}" for name, value in conf.items()]
+    with (tmp_path / "said.txt").open("wb") as file:
+        command = [sys.executable, "-m", "scribengin.cli", "run", "flow.yaml", *arguments]
+        running = subprocess.Popen(command, cwd=tmp_path, stdout=file, stderr=file, start_new_session=True)
     try:
-        yield child
+        within(300, lambda: written(page_port) or running.poll() is not None)
+        assert running.poll() is None, (tmp_path / "said.txt").read_text()
+        shown |= dict(pages(page_port))
+        shown["command lines"] = command_lines()
+        running.send_signal(signal.SIGINT)
+        assert running.wait(200) == 0, (tmp_path / "said.txt").read_text()
     finally:
-        if child.poll() is None:
-            os.killpg(child.pid, signal.SIGKILL)
-            child.wait(30)
+        if running.poll() is None:
+            os.killpg(running.pid, signal.SIGKILL)
+            running.wait(30)
+    state = [path for path in (tmp_path / ".scribengin").rglob("*") if path.is_file() and path.suffix != ".jar"]
+    for path in [*state, *(tmp_path / "events").rglob("*"), tmp_path / "said.txt"]:
+        if path.is_file():
+            shown[str(path)] = path.read_text(errors="replace")
+    log = next(text for name, text in shown.items() if name.endswith("spark.log"))
+    assert "kafka" in log, "the log was asked to tell all, and tells nothing of the sink"
+    assert any("SaveIntoDataSourceCommand" in text for name, text in shown.items() if "/events/" in name)
+    assert any("kafka.sasl.jaas.config" in text for text in shown.values())
+    assert [name for name, text in shown.items() if PASSWORD in text or INNER in text] == []
+    assert [name for name, text in shown.items() if re.search(r"username=\\*\"writer", text)] == []
 
 
-def test_the_checker_finds_what_sparks_own_sink_doubles_when_it_is_killed(guarded: Guarded, tmp_path: Path) -> None:
-    records, topic = Records("rival", 2, 50), guarded.topics.make()
-    records.write(tmp_path / "in")
-    with running(tmp_path, guarded.bootstrap, topic, SLEEPING_KEY) as killed:
-        assert within(180, lambda: guarded.end(topic) >= records.rows or killed.poll() is not None)
-        assert killed.poll() is None, (tmp_path / "said.txt").read_text()
-    assert not list((tmp_path / "checkpoint/commits").glob("[0-9]*"))
-    with running(tmp_path, guarded.bootstrap, topic, KEY) as again:
-        assert again.wait(180) == 0, (tmp_path / "said.txt").read_text()
-    torn: list[str] = []
-    findings = check_records(records.keys(), read_topic(guarded.bootstrap, topic, torn), ordered=False)
-    assert not torn
-    assert findings.kinds() == {"doubled": records.rows}
+def test_spark_redacts_by_name_whatever_the_value_and_keeps_what_a_person_asked_for() -> None:
+    found = redactions(["kafka.ssl.keystore.key", "kafka.client.id"], dict.fromkeys(_REDACTED, "mine"))
+    assert found.keys() == {"spark.redaction.regex", "spark.sql.redaction.options.regex"}
+    for pattern in found.values():
+        for name in ("kafka.ssl.keystore.key", "ssl.keystore.key", "Kafka.SSL.keystore.key", "client.id"):
+            assert re.search(pattern, name)
+        assert not re.search(pattern, "spark.ssl.keystore.keys")
+        assert re.search(pattern, "is mine")
+    assert "password" in redactions(["a"], {})["spark.redaction.regex"]
+
+
+# --- settings ---
+
+
+def java(**config: Any) -> dict[str, str]:
+    options = SINK.filled(
+        {"bootstrap": "b:9092", "topic": "t", "format": "json", "config": {k.replace("_", "."): v for k, v in config.items()}}
+    )
+    return java_settings("out", options)
+
+
+def test_a_login_becomes_what_the_java_client_reads_back() -> None:
+    password = Secret('q"uo\\te', "${secret:env/P}")
+    found = java(security_protocol="sasl_ssl", sasl_mechanisms="SCRAM-SHA-512", sasl_username="me", sasl_password=password)
+    module = "org.apache.kafka.common.security.scram.ScramLoginModule"
+    assert found["sasl.jaas.config"] == f'{module} required password="q\\"uo\\\\te" username="me";'
+    assert (found["security.protocol"], found["sasl.mechanism"]) == ("SASL_SSL", "SCRAM-SHA-512")
+    assert not {"sasl.username", "sasl.password"} & found.keys()
+
+
+def test_certificates_travel_as_text(tmp_path: Path) -> None:
+    for name in ("CERTIFICATE", "PRIVATE KEY"):
+        (tmp_path / name).write_text(f"-----BEGIN {name}-----\nxyz\n-----END {name}-----\n")
+    found = java(
+        security_protocol="SSL",
+        ssl_ca_location=str(tmp_path / "CERTIFICATE"),
+        ssl_certificate_location=str(tmp_path / "CERTIFICATE"),
+        ssl_key_location=str(tmp_path / "PRIVATE KEY"),
+        ssl_endpoint_identification_algorithm="none",
+    )
+    assert found["ssl.truststore.certificates"] == found["ssl.keystore.certificate.chain"] == (tmp_path / "CERTIFICATE").read_text()
+    assert found["ssl.keystore.key"] == (tmp_path / "PRIVATE KEY").read_text()
+    assert (found["ssl.truststore.type"], found["ssl.keystore.type"]) == ("PEM", "PEM")
+    assert found["ssl.endpoint.identification.algorithm"] == ""
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"queue_buffering_max_ms": "5"}, 'config has "queue.buffering.max.ms", which is not known of the Java client'),
+        ({"acks": "0"}, 'config has "acks"'),
+        ({"security_protocol": "SASL_SSL", "sasl_mechanism": "OAUTHBEARER"}, "config has sasl.mechanism OAUTHBEARER"),
+        ({"security_protocol": "SASL_SSL", "sasl_mechanism": "PLAIN", "sasl_username": "me"}, "no sasl.password"),
+        ({"client_id": Secret("hunter2", "x")}, "config has client.id as a secret"),
+        ({"ssl_key_location": Secret("/hunter2", "x")}, "whose file *** cannot be read as PEM"),
+        ({"ssl_ca_location": "/there/is/none"}, "cannot be read as PEM"),
+        ({"ssl_key_pem": Secret("-----BEGIN RSA PRIVATE KEY-----\nhunter2", "x")}, "a key that is not in PKCS#8"),
+    ],
+)
+def test_what_the_java_client_cannot_be_told_is_refused(config: dict[str, Any], message: str) -> None:
+    with pytest.raises(SinkError, match=re.escape(message)) as told:
+        java(**config)
+    assert "hunter2" not in str(told.value)
+    assert "exactly_once" in told.value.remedy
+
+
+# --- from one delivery to the other ---
+
+
+def test_a_delivery_is_not_changed_under_a_batch_that_is_half_through(topics: Topics, tmp_path: Path) -> None:
+    given = {"bootstrap": topics.bootstrap, "topic": topics.make(), "format": "json", "timeout": 30.0}
+    place = Place("out", tmp_path, given, flow="f", version="0123456789", work=tmp_path / "work")
+    lax, strict = SparkKafkaSink(place), KafkaSink(place)
+    batch = BatchId("f", "q", "l1", 3, 1)
+    with pytest.raises(Refused, match="was decided with delivery: exactly_once, and is not published yet"):
+        lax.recover(Decided(batch, "h", behind={"units": 0, "after": {"0": -1}}), lineage="l1", before=3)
+    with pytest.raises(Refused, match="was written with delivery: at_least_once"):
+        strict.recover(Decided(batch, "h"), lineage="l1", before=3)
+    lax.recover(Decided(batch, "h"), lineage="l1", before=3)
+
+
+def test_what_brokers_said_to_spark_is_told_in_our_words() -> None:
+    sink = SparkKafkaSink(Place("out", Path(), SINK.filled({"bootstrap": "b:9092", "topic": "t", "format": "json"})))
+    away = sink.fault("Job aborted\norg.apache.kafka.common.errors.TimeoutException: Topic t not present in metadata after 60000 ms.\n at")
+    assert isinstance(away, Unreachable)
+    assert "Topic t not present in metadata" in away.message
+    login = sink.fault("Caused by: org.apache.kafka.common.errors.SaslAuthenticationException: Authentication failed")
+    assert (type(login), login and login.code) == (SinkError, "kafka-login")
+    forbidden = sink.fault("org.apache.kafka.common.errors.TopicAuthorizationException: Not authorized to access topics: [t]")
+    assert (type(forbidden), forbidden and forbidden.code) == (SinkError, "kafka-forbidden")
+    assert sink.fault("[CAST_INVALID_INPUT] The value 'x' ...") is None

@@ -74,7 +74,8 @@ def _show_query(query: QueryResult, console: Console) -> None:
         )
     )  # fmt: skip
     for sink in query.sinks:
-        console.print(Text(f"    {sink.rows:,} rows in {sink.place or sink.sink}"))
+        weaker = ", at least once" if sink.guarantee == "at least once" else ""
+        console.print(Text(f"    {sink.rows:,} rows in {sink.place or sink.sink}{weaker}"))
     if query.view is not None and (lag := lag_text(query.view)):
         console.print(Text(f"    {', '.join(filter(None, [f'lag {lag}', catch_up_text(query.view)]))}", style="dim"))
     for note in query.notes:

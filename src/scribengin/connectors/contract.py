@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from scribengin.core.errors import ScribenginError
     from scribengin.core.types import Schema
     from scribengin.formats.contract import Bad, Block, Decoder
 
@@ -287,6 +288,42 @@ class UnitSink(ChainedSink, Protocol):
         """Executor side: as `stream`. `unit` counts from 0; `behind` is what `ChainedSink.behind` has said."""
 
 
+class RowStream(SinkStream, Protocol):
+    """A stream of a SparkSink. `write` makes rows for Spark, `close` only counts them."""
+
+    def take(self) -> Sequence[pa.RecordBatch]:
+        """The rows for Spark that were made since the last call, with the sink's `columns`."""
+
+
+class SparkSink(Sink, Protocol):
+    """A sink whose rows a sink of Spark's own writes, at least once: a Batch that fails, or is killed, before it is decided is written
+    again. Alone in its Query. `stream` gives RowStreams; `publish` has nothing left to do."""
+
+    format: str
+    """what Spark calls its sink"""
+    columns: str
+    """of the rows that Spark gets, as DDL"""
+    jars: str
+    """the set of jars that Spark needs for it (`embedded.jars`)"""
+
+    def spark_options(self) -> Mapping[str, str]:
+        """What Spark's sink is told, secrets in plain: for Spark alone, under a redaction of all these names. Raises SinkError for
+        settings that Spark's client does not have."""
+
+    def fault(self, text: str) -> ScribenginError | None:
+        """What Spark said of a failed write in our words; None where it was not the place that failed."""
+
+
+def is_written_by_spark(sink: Sink) -> TypeGuard[SparkSink]:
+    """True for a SparkSink."""
+    return hasattr(sink, "spark_options")
+
+
+def gives_rows(stream: SinkStream) -> TypeGuard[RowStream]:
+    """True for a RowStream."""
+    return hasattr(stream, "take")
+
+
 def is_chained(sink: Sink) -> TypeGuard[ChainedSink]:
     """True for a ChainedSink."""
     return hasattr(sink, "behind")
@@ -311,3 +348,5 @@ class Place:
     """of the flow's definition; for a sink that tells it"""
     work: Path | None = None
     """a sink's own folder in the state, where it may stage; None where nothing is going to be written"""
+    delivery: str = "exactly_once"
+    """what a sink is asked for"""

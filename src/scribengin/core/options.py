@@ -35,6 +35,8 @@ class Option:
     """the values of `format:` beside which it means something; empty for all"""
     by_profile: Mapping[str, Any] = field(default_factory=dict)
     """profile → its default there, where that is another one"""
+    deliveries: tuple[str, ...] = ()
+    """the values of `delivery:` beside which it means something; empty for all"""
 
     @property
     def required(self) -> bool:
@@ -51,7 +53,8 @@ class NodeType:
     doc: str
     options: tuple[Option, ...]
     abilities: frozenset[str] = field(default_factory=frozenset)
-    """For a source: `replayable`, `bounded`, `growing`, `static`. For a sink: `exactly_once`, `append`, `update`, `complete`, `view`."""
+    """For a source: `replayable`, `bounded`, `growing`, `static`. For a sink: `exactly_once`, `append`, `update`, `complete`, `view`;
+    `spark_writes`: with `delivery: at_least_once` a sink of Spark's own writes the rows."""
 
     def option(self, name: str) -> Option | None:
         """The declaration of that name, or None."""

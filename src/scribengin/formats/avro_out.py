@@ -8,6 +8,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import re
+from dataclasses import replace
 from io import BytesIO
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ import pyarrow as pa
 from scribengin.core.types import INTEGER_BITS
 from scribengin.formats.avro_schema import WriterSchema, branches, fastavro
 from scribengin.formats.avro_types import PER_SECOND
+from scribengin.formats.contract import Bad
 from scribengin.formats.encoders import UnwritableError
 from scribengin.formats.json_types import MisfitError
 from scribengin.formats.rows import column_to_values
@@ -86,6 +88,14 @@ def _type(type_: Type, name: str) -> Any:
     return _SIMPLE[type_.name]
 
 
+class UnfitError(UnwritableError):
+    """A value that its type in the Avro schema cannot hold; `reason` as in dead letters."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message, remedy="change the Avro schema, or the rows before")
+        self.reason = reason
+
+
 class AvroMessages:
     """Encodes batches with the columns of `schema` by `writer`; with `schema_id` in a registry's wire format.
 
@@ -101,7 +111,7 @@ class AvroMessages:
         self._write = fastavro().schemaless_writer
 
     def encode(self, batch: pa.RecordBatch) -> list[bytes]:
-        """One message a row, in order. Raises UnwritableError, which names the column, for a value that its type in Avro cannot hold."""
+        """One message a row, in order. Raises UnfitError, which names the column, for a value that its type in Avro cannot hold."""
         columns = []
         for field, change in zip(self._schema.fields, self._changes, strict=True):
             column = batch.column(field.name)
@@ -109,9 +119,8 @@ class AvroMessages:
                 columns.append(_changed(column, field, change))
             except MisfitError as misfit:
                 where = "".join((f".{field.name}", *misfit.path)).lstrip(".")
-                raise UnwritableError(
-                    f'column "{where}" has {misfit.found}, which its type in the Avro schema cannot hold',
-                    remedy="change the Avro schema, or the rows before",
+                raise UnfitError(
+                    misfit.reason, f'column "{where}" has {misfit.found}, which its type in the Avro schema cannot hold'
                 ) from None
         names = self._schema.names
         out, write, parsed, prefix = BytesIO(), self._write, self._parsed, self._prefix
@@ -122,6 +131,19 @@ class AvroMessages:
             ends.append(out.tell())
         whole = out.getvalue()
         return [whole[start:end] for start, end in pairwise(ends)]
+
+    def encode_fitting(self, batch: pa.RecordBatch) -> tuple[list[bytes | None], list[Bad]]:
+        """One message a row, None for those that do not fit, and what is wrong with these."""
+        try:
+            return [*self.encode(batch)], []
+        except UnfitError as error:
+            if batch.num_rows == 1:
+                return [None], [Bad(0, error.reason, error.message)]
+        # few rows of many: halves tell them in some twenty tries
+        half = batch.num_rows // 2
+        first, unfit = self.encode_fitting(batch.slice(0, half))
+        second, more = self.encode_fitting(batch.slice(half))
+        return first + second, unfit + [replace(each, ordinal=each.ordinal + half) for each in more]
 
 
 def _changed(column: pa.Array, field: Field, change: Change | None) -> list[Any]:

@@ -9,17 +9,21 @@ from scribengin.formats.encoders import CsvEncoder
 from scribengin.formats.json_lines import json_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     import pyarrow as pa
 
     from scribengin.core.types import Schema
+    from scribengin.formats.avro_out import AvroMessages
+    from scribengin.formats.contract import Bad
 
-    Values = Callable[[pa.RecordBatch], list[bytes | None]]
+    Values = Callable[[pa.RecordBatch], tuple[list[bytes | None], Sequence[Bad]]]
+    """the value of each row, and which rows have none because they do not fit"""
 
 
-def value_encoder(format: str, schema: Schema, options: Mapping[str, Any]) -> Values:
-    """What makes the values of rows of `schema`. Raises ValueError for columns that the format cannot hold.
+def value_encoder(format: str, schema: Schema, options: Mapping[str, Any], avro: Callable[[Schema], AvroMessages] | None = None) -> Values:
+    """What makes the values of rows of `schema`. Raises ValueError for columns that the format cannot hold. `avro` knows by which Avro
+    schema: for that format alone.
 
     In `text` and `binary` null is no value: a message that deletes its key in a compacted topic.
     """
@@ -30,22 +34,24 @@ def value_encoder(format: str, schema: Schema, options: Mapping[str, Any]) -> Va
             encoder = CsvEncoder(
                 io.BytesIO(), schema, compression="none", delimiter=options["delimiter"], null=options["null"], header=False
             )
-            return lambda rows: [line.encode() for line in encoder.lines(rows)]
+            return lambda rows: ([line.encode() for line in encoder.lines(rows)], ())
         case "text" | "binary":
             asked = "STRING" if format == "text" else "BINARY"
             if [field.type.name for field in schema.fields] != [asked]:
                 raise ValueError(f"{format} has exactly one column, a {asked}; there are: {schema}")
             return _plain
-    raise ValueError(f"unknown format {format!r} of messages; formats are json, csv, text, binary")
+        case "avro" if avro is not None:
+            return avro(schema).encode_fitting
+    raise ValueError(f"unknown format {format!r} of messages; formats are json, csv, text, binary, avro")
 
 
-def _json(rows: pa.RecordBatch) -> list[bytes | None]:
+def _json(rows: pa.RecordBatch) -> tuple[list[bytes | None], Sequence[Bad]]:
     # a line feed cannot stand inside of JSON that was written here: texts have it escaped
     values: list[bytes | None] = list(json_lines(rows).split(b"\n"))
-    return values[: rows.num_rows]
+    return values[: rows.num_rows], ()
 
 
-def _plain(rows: pa.RecordBatch) -> list[bytes | None]:
+def _plain(rows: pa.RecordBatch) -> tuple[list[bytes | None], Sequence[Bad]]:
     import pyarrow as pa
 
-    return rows.column(0).cast(pa.binary()).to_pylist()  # type: ignore[no-any-return]
+    return rows.column(0).cast(pa.binary()).to_pylist(), ()

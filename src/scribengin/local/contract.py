@@ -110,6 +110,8 @@ class SinkResult:
     sink: str
     rows: int
     place: str
+    guarantee: str = ""
+    """the weakest of its paths, as the plan says it"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +162,9 @@ class RunResult:
                     "rows": query.rows.as_json(),
                     "this_run": query.this_run.as_json(),
                     "nodes": {node: counts.as_json() for node, counts in query.nodes.items()},
-                    "sinks": [{"sink": sink.sink, "rows": sink.rows, "place": sink.place} for sink in query.sinks],
+                    "sinks": [
+                        {"sink": sink.sink, "rows": sink.rows, "place": sink.place, "guarantee": sink.guarantee} for sink in query.sinks
+                    ],
                     "lag": (query.view or QueryView(query.name, query.state)).lag_as_json(),
                     "error": query.error,
                     "remedy": query.remedy,

@@ -88,6 +88,7 @@ def open_sinks(flow: Flow, plan: Plan | None = None, folder: StateFolder | None 
     sinks = {}
     for node in flow.sinks.values():
         place = Place(node.id, flow.folder.resolve(), types[node.type].filled(node.options, flow.defaults.profile), flow=flow.name)
+        place = replace(place, delivery=node.delivery or flow.defaults.delivery)
         if folder is not None and (query := of_sink.get(node.id)) is not None:
             place = replace(place, version=query.fingerprint, work=folder.query(query.name).work(node.id))
         sinks[node.id] = catalog.open_sink(node.type, place)

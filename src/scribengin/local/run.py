@@ -7,6 +7,7 @@ import threading
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from scribengin.core.errors import InputError, SourceError, Unreachable
@@ -50,8 +51,9 @@ def run_flow(path: Path, settings: RunSettings, watch: Callable[[RunView], None]
     """
     begun = time.monotonic()
 
-    def show(phase: str) -> None:
-        watch(RunView(prepared.plan.flow.name if prepared else path.name, phase, time.monotonic() - begun))  # type: ignore[arg-type]
+    def show(phase: str, *notices: str) -> None:
+        name = prepared.plan.flow.name if prepared else path.name
+        watch(RunView(name, phase, time.monotonic() - begun, notices=notices))  # type: ignore[arg-type]
 
     prepared: Prepared | None = None
     show("checking")
@@ -62,7 +64,7 @@ def run_flow(path: Path, settings: RunSettings, watch: Callable[[RunView], None]
         _look_at_sources(prepared)
         if spark is None:
             show("starting spark")
-            spark = start(prepared, settings)
+            spark = start(prepared, settings, partial(show, "starting spark"))
             stack.callback(spark.stop)
         if settings.stop.is_set():
             return _not_begun(prepared)
@@ -218,7 +220,9 @@ class _Runner:
             if progress.batch == totals.last:
                 write_held(bench.folder, totals.last, {min(stateful): progress.held})
         note = open_windows_note(bench.parts, held=progress.held, watermark=progress.watermark)
-        sinks = tuple(SinkResult(sink, totals.nodes.get(sink, Counts()).out, bench.place_of(sink)) for sink in plan.sinks)
+        sinks = tuple(
+            SinkResult(sink, totals.nodes.get(sink, Counts()).out, bench.place_of(sink), plan.guarantee_of(sink)) for sink in plan.sinks
+        )
         return QueryResult(
             plan.name,
             live.run.state,  # type: ignore[arg-type]

@@ -27,6 +27,8 @@ RULES: tuple[Rule, ...] = (
     ends.options_fit_the_format,
     ends.schemas_are_known,
     ends.delivery_can_be_kept,
+    ends.options_fit_the_delivery,
+    ends.spark_writes_alone,
     ends.queries_are_named_once,
     ends.columns_fit_the_sink,
     python_steps.functions_are_there,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from scribengin.connectors import catalog
 from scribengin.plan.fingerprint import node_fingerprints, query_fingerprint, state_fingerprint
 from scribengin.plan.graph import Graph, query_sinks
-from scribengin.plan.guarantee import guarantees
+from scribengin.plan.guarantee import guarantees, written_by_spark
 from scribengin.plan.model import Plan, PlannedNode, QueryPlan
 from scribengin.plan.python_functions import inspect_function
 from scribengin.plan.resolve import resolve
@@ -80,6 +80,8 @@ def _unit_reason(graph: Graph, resolved: Resolved, members: tuple[str, ...], sin
         return f"a shuffle mixes the rows at {_listed(stateful)}"
     if any(id_ in graph.flow.sources and graph.flow.sources[id_].static for id_ in members):
         return "a static side may differ when it is read again, so all rows are decided at once"
+    if any(written_by_spark(graph.flow, graph.flow.sinks[sink], catalog.sink_types()) for sink in sinks):
+        return "Spark's own sink writes the Batch; one decision record counts its rows"
     if len(sinks) > 1:
         return f"{_listed(list(sinks))} commit together"
     return "one decision record names all rows of a Batch"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from scribengin.connectors import catalog
 from scribengin.plan.describe import describe, span
 from scribengin.plan.graph import Graph
+from scribengin.plan.guarantee import written_by_spark
 from scribengin.plan.resolve import resolve
 from scribengin.spec.model import Sink, Source, Step
 
@@ -25,6 +26,7 @@ _HEADINGS = {
     "python": "Python stage",
     "tail": "tail: one pass in Python, the sinks' writes with it",
 }
+_BY_SPARK = "tail: one pass in Python makes the messages, Spark's own sink writes them"
 
 
 def explain(plan: Plan, changes: Changes | None = None) -> str:
@@ -69,12 +71,16 @@ class _Text:
         names = max(len(node.id) for node in query.nodes)
         feeds = max(len(_feeds(node)) for node in query.nodes)
         for stage, nodes in groupby(_in_stages(query), key=_group):
-            yield f"  {_HEADINGS[stage]}"
+            yield f"  {_HEADINGS[stage] if stage != 'tail' or not self._by_spark(query) else _BY_SPARK}"
             for node in nodes:
                 yield from _wrapped(f"    {node.id:{names}}  {_feeds(node):{feeds}}  ", self._says(node))
         yield from _wrapped("  unit       ", f"{query.unit}: {query.unit_reason}")
         for path in query.guarantees:
             yield from _wrapped("  guarantee  ", f"{path.source} -> {path.sink}: {path.guarantee}; {path.reason}")
+
+    def _by_spark(self, query: QueryPlan) -> bool:
+        flow = self._plan.flow
+        return any(written_by_spark(flow, flow.sinks[sink], catalog.sink_types()) for sink in query.sinks)
 
     def _says(self, node: PlannedNode) -> str:
         declared = self._plan.flow.node(node.id)

@@ -25,10 +25,18 @@ def path_guarantee(
         return PathGuarantee(source.id, sink.id, "at least once", f"{sink.type} may show a Batch again after a failure")
     if "replayable" not in gives:
         return PathGuarantee(source.id, sink.id, "at least once", f"{source.type} cannot hand out again what it handed out once")
+    if written_by_spark(flow, sink, sink_types):
+        return PathGuarantee(source.id, sink.id, "at least once", "Spark's own sink writes; a Batch cut short is written again")
     if (sink.delivery or flow.defaults.delivery) == "at_least_once":
         return PathGuarantee(source.id, sink.id, "at least once", "`delivery: at_least_once` asks for no more")
     reason = f"{source.type} hands out again what was logged; one decision per Batch; {sink.type} publishes from it, each row once"
     return PathGuarantee(source.id, sink.id, "exactly once", reason)
+
+
+def written_by_spark(flow: Flow, sink: Sink, sink_types: Mapping[str, NodeType]) -> bool:
+    """True where `delivery: at_least_once` makes a sink of Spark's own write the rows."""
+    takes = sink_types[sink.type].abilities if sink.type in sink_types else frozenset[str]()
+    return "spark_writes" in takes and (sink.delivery or flow.defaults.delivery) == "at_least_once"
 
 
 def guarantees(

@@ -64,6 +64,11 @@ class QueryPlan:
         """True where Spark keeps state between Batches."""
         return bool(self.state_fingerprint)
 
+    def guarantee_of(self, sink: str) -> str:
+        """The weakest guarantee of the sink's paths; empty where no stream feeds it."""
+        found = {path.guarantee for path in self.guarantees if path.sink == sink}
+        return next((each for each in ("view", "at least once", "exactly once") if each in found), "")
+
     def node(self, id_: str) -> PlannedNode:
         """The node of that id (or of the id before the dot). KeyError where the Query has none."""
         name = id_.partition(".")[0]

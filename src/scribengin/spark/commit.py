@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from scribengin.connectors.contract import BatchId, Receipt
+from scribengin.connectors.contract import BatchId, Receipt, is_written_by_spark
 from scribengin.core import faults
 from scribengin.core.errors import StateError
 from scribengin.spark.accumulate import new_reports
@@ -24,6 +24,7 @@ from scribengin.spark.culprits import find_culprits
 from scribengin.spark.failures import is_data_error
 from scribengin.spark.program import RowsEntry, SinkNode
 from scribengin.spark.ranges import StopRequested
+from scribengin.spark.spark_write import write_tails
 from scribengin.spark.unit_commits import OtherIntent, behind_of, with_unit_commits
 from scribengin.state.contract import DeadSegment, Decision
 from scribengin.state.decisions import input_hash
@@ -168,7 +169,7 @@ class BatchRunner:
         compiling = time.perf_counter() - begun
         skip: Skip = {}
         try:
-            tail_reports = run_tails(compiled)
+            tail_reports = self._run(compiled, reports, batch.number)
         except Exception as error:
             if self.compiled is not None or not is_data_error(error):
                 raise
@@ -176,8 +177,9 @@ class BatchRunner:
             skip = inputs.skip
             reports = new_reports(self.spark)
             compiled = self._committing(self.compiler.compile(inputs, reports), intent, behind)
-            tail_reports = run_tails(compiled)
-        middle = [report for (number, _, _), report in reports.value.items() if number == batch.number]
+            tail_reports = self._run(compiled, reports, batch.number)
+        tails = {tail.program.index for tail in compiled.tails}
+        middle = [report for (number, stage, _), report in reports.value.items() if number == batch.number and stage not in tails]
         for key in [key for key in reports.value if key[0] <= batch.number]:
             del reports.value[key]
         self._check_whole(compiled, tail_reports)
@@ -196,6 +198,11 @@ class BatchRunner:
             behind,
         )
         return decision, compiling, newest_times(middle)
+
+    def _run(self, compiled: Compiled, reports: Accumulator[dict[Any, Any]], number: int) -> list[dict[str, Any]]:
+        """The Batch's one action: the reports of all tail units."""
+        by_spark = [sink for sink in self.parts.sinks.values() if is_written_by_spark(sink)]
+        return write_tails(compiled, by_spark[0], reports, number) if by_spark else run_tails(compiled)
 
     def _committing(self, compiled: Compiled, intent: Intent | None, behind: Mapping[str, Mapping[str, Any]]) -> Compiled:
         """The frames with unit commits, where these were agreed on."""
@@ -261,7 +268,7 @@ def _rows_units(program: Program) -> int:
 
 
 def run_tails(compiled: Compiled) -> list[dict[str, Any]]:
-    """The Batch's one action: the reports of all tail units."""
+    """Run the tails, which write themselves; what they report."""
     frames = [tail.frame.mapInArrow(tail_function(tail.program), "receipt BINARY") for tail in compiled.tails]
     if not frames:
         return []

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from scribengin.connectors.contract import gives_rows
 from scribengin.spark.chunk import together
 from scribengin.spark.program import AT, BRANCH
 from scribengin.spark.sieve import compiled
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from scribengin.connectors.contract import Receipt, SinkStream
     from scribengin.core.types import Schema
@@ -136,6 +137,10 @@ class SinkExit:
                 self._letters.bury(self._node, chunk, index if stayed is None else stayed[index], bad.reason, bad.message)
                 return
             index -= batch.num_rows
+
+    def take(self) -> Sequence[pa.RecordBatch]:
+        """What Spark's own sink is to write, where that writes."""
+        return self._stream.take() if gives_rows(self._stream) else ()
 
     def close(self) -> Receipt:
         """Make the rows durable."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ from scribengin.core.errors import EnvironmentFault
 from scribengin.core.java import find_java
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -36,6 +37,8 @@ PRESET = {
     f"{_STREAMING}.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     f"{_STREAMING}.metricsEnabled": "false",
 }
+_REDACTED = {"spark.redaction.regex": "(?i)secret|password|token|access[.]?key", "spark.sql.redaction.options.regex": "(?i)url"}
+"""with Spark's defaults"""
 # Refused: they break exactly-once (DESIGN: real-time mode, asynchronous progress tracking).
 _FORBIDDEN = ("asyncProgressTrackingEnabled", "spark.sql.streaming.realTimeMode")
 
@@ -81,6 +84,17 @@ def start_session(name: str, *, master: str, memory: str, conf: Mapping[str, str
     if found != wanted:
         raise EnvironmentFault(f"Spark runs on {found}, asked was {wanted}", remedy="stop the other session of this process first")
     return session
+
+
+def redactions(names: Iterable[str], given: Mapping[str, str]) -> dict[str, str]:
+    """Settings under which Spark shows the values of these options nowhere: not on its page, in plans, in event logs, in its own log.
+
+    `given`: the person's settings, whose own redaction stays.
+    """
+    # Spark's Kafka code logs its parameters without their prefix
+    all_names = sorted({form for name in names for form in (name, name.removeprefix("kafka."))})
+    ours = "(?i:^(?:" + "|".join(re.escape(name) for name in all_names) + ")$)"
+    return {key: f"(?:{given.get(key, default)})|{ours}" for key, default in _REDACTED.items()}
 
 
 def _started(settings: Mapping[str, str], log: Path) -> SparkSession:

@@ -289,6 +289,8 @@ class Stage:
     def _drain(self) -> Iterator[pa.RecordBatch]:
         out, self._out[:] = list(self._out), []
         yield from out
+        for sink in self._sinks:
+            yield from sink.take()
 
     def finish(self) -> tuple[list[pa.RecordBatch], dict[str, Any]]:
         """End the task: the last Arrow rows, and its report: receipts, dead segment, counts."""

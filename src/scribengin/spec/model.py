@@ -81,6 +81,13 @@ class Sink:
     trigger_s: float | None = None
     delivery: Delivery | None = None
 
+    @property
+    def place(self) -> str:
+        """Where its rows stand, for people: a path, `topic kept`; its type where it has neither."""
+        if "path" in self.options:
+            return str(self.options["path"])
+        return f"topic {self.options['topic']}" if "topic" in self.options else self.type
+
 
 # What a step does: one class per kind.
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from scribengin.local.inspect import FlowAudit
+    from scribengin.plan.model import Plan
     from scribengin.state.audit import AuditReport
 
 _LOSSES_SHOWN = 20
@@ -38,7 +39,7 @@ def command(*, flow: str, state: Path | None) -> Answer:
         "queries": [_query(report) for report in audit.reports],
         "ledger": {"balanced": audit.balanced, "violations": violations},
     }
-    return Answer(result, prepared.warnings, Exit.DONE if audit.balanced else Exit.FAILED, show=lambda: _show(audit))
+    return Answer(result, prepared.warnings, Exit.DONE if audit.balanced else Exit.FAILED, show=lambda: _show(audit, prepared.plan))
 
 
 def _violations(audit: FlowAudit) -> list[str]:
@@ -64,13 +65,20 @@ def _query(report: AuditReport) -> dict[str, Any]:
     }
 
 
-def _show(audit: FlowAudit) -> None:
+def _show(audit: FlowAudit, plan: Plan) -> None:
     from scribengin.cli.summary import ledger_table, show_losses, show_verdict
     from scribengin.cli.tables import open_console, print_table
+    from scribengin.connectors import catalog
+    from scribengin.plan.guarantee import written_by_spark
 
     rows: list[dict[str, Any]] = []
+    types = catalog.sink_types()
+    uncounted = {sink.id for sink in plan.flow.sinks.values() if written_by_spark(plan.flow, sink, types)}
     for report in audit.reports:
-        found = [(f"sink {sink.sink}", sink.decided, sink.found) for sink in report.sinks]
+        found = [
+            (f"sink {sink.sink}{' (as decided; Spark wrote them)' * (sink.sink in uncounted)}", sink.decided, sink.found)
+            for sink in report.sinks
+        ]
         expired = f" ({report.dead_expired:,} more have outlived `retain`)" if report.dead_expired else ""
         found.append((f"dead letters{expired}", report.totals.dead - report.dead_expired, report.dead_found))
         rows += [{"query": _name(report), "what": what, "decided": decided, "found": there} for what, decided, there in found]

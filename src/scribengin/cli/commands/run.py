@@ -34,7 +34,7 @@ def command(*, flow: str, once: bool, append_new_lineage: bool, **flags: Any) ->
     """Run a flow here, until Ctrl-C, or with --once until all that is there is read.
 
     A restart goes on where the last run stopped. The first Ctrl-C finishes the Batch under way, the second leaves at once:
-    then the Batch is run again at the next start. Nothing is lost or doubled either way.
+    then the Batch is run again at the next start. Nothing is lost either way, nor doubled where the plan says exactly once.
     """
     path = flow_path(flow)
     chosen = read_settings(flags)

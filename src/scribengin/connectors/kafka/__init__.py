@@ -14,7 +14,11 @@ def make_source(place: Place) -> Source:
 
 
 def make_sink(place: Place) -> Sink:
-    """The configured sink."""
+    """The configured sink: ours, or Spark's own where no more than `at_least_once` is asked."""
+    if place.delivery == "at_least_once":
+        from scribengin.connectors.kafka.spark_sink import SparkKafkaSink
+
+        return SparkKafkaSink(place)
     from scribengin.connectors.kafka.sink import KafkaSink
 
     return KafkaSink(place)

@@ -117,16 +117,54 @@ SOURCE = NodeType(
     abilities=frozenset({"replayable", "bounded"}),
 )
 
+_EXACTLY = ("exactly_once",)
+
 SINK = NodeType(
     type="kafka",
     role="sink",
-    doc="Writes messages to topics of Kafka, each row once for readers with `isolation.level=read_committed`.",
+    doc="Writes messages to topics of Kafka, each row once for readers with `isolation.level=read_committed`; with "
+    "`delivery: at_least_once` Spark's own sink writes them.",
     options=(
         *_CONNECTION,
         Option("topic", "text", "the topic; `{column}` in it is filled in from the row", REQUIRED, example='"tweets-{country}"'),
-        Option("format", "choice", "how a value is written", REQUIRED, ("json", "csv", "text", "binary"), example="json"),
+        Option("format", "choice", "how a value is written", REQUIRED, ("json", "csv", "text", "binary", "avro"), example="json"),
         Option("delimiter", "text", "csv: what stands between two cells", ",", example=",", formats=("csv",)),
         Option("null", "text", "csv: the cell that means null", "", example="NA", formats=("csv",)),
+        Option(
+            "registry",
+            "text",
+            "avro: address of the schema registry; values are in its wire format, by a schema made of the columns, or by `avro_schema`",
+            None,
+            example='"https://registry:8081"',
+            formats=("avro",),
+            pace=True,
+        ),
+        Option(
+            "registry_config",
+            "map",
+            "avro: further settings of the registry's client, such as `basic.auth.user.info`; secrets as `${secret:env/NAME}`",
+            {},
+            example="{ssl.ca.location: ca.pem}",
+            formats=("avro",),
+            secret=True,
+            pace=True,
+        ),
+        Option(
+            "subject",
+            "text",
+            "avro: the registry's subject that the schema is registered in; by default TOPIC-value",
+            None,
+            example="tweets-value",
+            formats=("avro",),
+        ),
+        Option(
+            "avro_schema",
+            "path",
+            "avro: the file of the schema that values are written by; without `registry` they are plain Avro without a schema's id",
+            None,
+            example="schemas/order.avsc",
+            formats=("avro",),
+        ),
         Option("columns", "list", "what the value holds; by default every column but those named as headers", (), example="[id, text]"),
         Option(
             "key",
@@ -142,6 +180,7 @@ SINK = NodeType(
             "the TIMESTAMP column that is the message's time, by which brokers count `retention.ms`; by default the time of writing",
             None,
             example="ts",
+            deliveries=_EXACTLY,
         ),
         Option(
             "partition",
@@ -173,6 +212,7 @@ SINK = NodeType(
             "the topic that says how far the flow is; by default scribengin-FLOW-SINK-markers",
             None,
             example="tweets-markers",
+            deliveries=_EXACTLY,
         ),
         Option(
             "compression",
@@ -200,8 +240,9 @@ SINK = NodeType(
             example="5m",
             low=1,
             pace=True,
+            deliveries=_EXACTLY,
         ),
         Option("timeout", "duration", "how long brokers may be silent", 5.0, example="30s", low=0.1, pace=True),
     ),
-    abilities=frozenset({"exactly_once", "append"}),
+    abilities=frozenset({"exactly_once", "append", "spark_writes"}),
 )

@@ -18,11 +18,12 @@ from scribengin.formats.contract import Bad
 from scribengin.formats.message_values import value_encoder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from scribengin.connectors.kafka.topics import TargetTopic, TopicBook
+    from scribengin.formats.avro_out import AvroMessages
 
 ID_HEADER = "scribengin"
 """`flow@version source coordinates`: what a message is made of, the same whenever it is made again"""
@@ -55,16 +56,17 @@ class Outgoing:
         tells: list[Any] = [None] * len(self)
         for index in self._ends():
             tells[index] = tell
-        nothing = repeat(None)
-        return zip(
-            self.topics, self.values, self.keys, self.partitions.tolist(), tells, nothing, self.times_ms, self._header_lists(), strict=False
-        )
+        none: Any = repeat(None)
+        headers = none if self.ids is None and not self.headers else self.header_lists()
+        columns = (self.topics, self.values, self.keys, self.partitions.tolist(), tells, none, self.times_ms, headers)
+        return zip(*columns, strict=False)
 
-    def _header_lists(self) -> Iterator[list[tuple[str, Any]] | None]:
-        """The headers of each, in one list for all: a list for each message would cost more than all else that is done for it."""
+    def header_lists(self) -> Iterator[list[tuple[str, Any]]]:
+        """The headers of each, in one list for all, to be read before the next one is asked for: a list for each message would cost more
+        than all else that is done for it."""
         headers: list[Any] = [None] * (len(self.headers) + (self.ids is not None))
         if not headers:
-            yield from repeat(None, len(self))
+            yield from repeat(headers, len(self))
         elif not self.headers:
             for id_ in self.ids or ():
                 headers[0] = (ID_HEADER, id_)
@@ -110,10 +112,19 @@ class Outgoing:
 
 
 class MessageMaker:
-    """Makes the messages of one sink out of rows of `schema`. `version` is the flow's, for the id header. Raises SinkError for options that
-    do not fit the schema."""
+    """Makes the messages of one sink out of rows of `schema`. `version` is the flow's, for the id header; `avro` see `value_encoder`.
+    Raises SinkError for options that do not fit the schema."""
 
-    def __init__(self, node: str, options: Mapping[str, Any], schema: Schema, topics: TopicBook, version: str, unit: int) -> None:
+    def __init__(
+        self,
+        node: str,
+        options: Mapping[str, Any],
+        schema: Schema,
+        topics: TopicBook,
+        version: str,
+        unit: int,
+        avro: Callable[[Schema], AvroMessages] | None = None,
+    ) -> None:
         self._node = node
         self._topics = topics
         self._unit = unit
@@ -130,7 +141,7 @@ class MessageMaker:
             given = tuple(name for name in given if name not in (self._key, self._timestamp, *self._named)) or given
         self._value_columns = list(given)
         try:
-            self._values = value_encoder(options["format"], Schema(tuple(schema[name] for name in given)), options)
+            self._values = value_encoder(options["format"], Schema(tuple(schema[name] for name in given)), options, avro)
         except (ValueError, KeyError) as error:
             raise self._wrong(f"{error}", "name the value's columns: columns: [NAME]") from error
         self._partition = None if options["partition"] is None else PartitionExpression(node, options["partition"], schema)
@@ -157,7 +168,9 @@ class MessageMaker:
         names = self._topic_names(rows, bad)
         known = {name: self._find(name) for name in set(names)} if self._fixed is None else {self._template: self._fixed}
         keys = self._bytes(rows.column(self._key)) if self._key is not None else pa.nulls(rows.num_rows, pa.binary())
-        values = self._values(rows.select(self._value_columns))
+        values, unfit = self._values(rows.select(self._value_columns))
+        for each in unfit:
+            bad.setdefault(each.ordinal, each)
         partitions = self._partitions(rows, names, known, keys, bad)
         times = [0] * rows.num_rows if self._timestamp is None else _milliseconds(rows.column(self._timestamp))
         named = None if self._id_begin is None or ids is None else [self._id_begin + id_ for id_ in ids]

@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from scribengin.core.errors import EnvironmentFault, SourceError, Unreachable
+from scribengin.core.errors import EnvironmentFault, SinkError, SourceError, Unreachable
 from scribengin.core.secret import Secret
 from scribengin.formats.avro import UnknownSchemaError
 from scribengin.formats.avro_schema import AvroSchemaError, WriterSchema, parse_writer
@@ -26,6 +26,8 @@ _NO_SCHEMA = 40403
 """the registry's own code for an id that it does not know; a proxy or another server says 404 without it"""
 _NO_SUBJECT = (40401, 40402)
 """the same for a subject, and for a version of it"""
+_NOT_TAKEN = (409, 422)
+"""a schema that does not fit its subject's older ones, or that the registry takes for none"""
 _BUSY = frozenset({408, 425, 429})
 _NETWORK = ("httpx", "httpcore", "confluent_kafka.")
 """modules whose errors say that nothing came back, or no token for a login"""
@@ -38,16 +40,17 @@ _schemas: dict[tuple[str, int], WriterSchema] = {}
 class Registry:
     """A `Lookup`. `options` are those of a node, with `registry`, `registry_config` and `timeout`; `role` (source, sink) is for messages.
 
-    Raises SourceError for settings that the client refuses, EnvironmentFault where a package is missing.
+    Raises SourceError, of a sink SinkError, for settings that the client refuses, EnvironmentFault where a package is missing.
     """
 
     def __init__(self, node: str, options: Mapping[str, Any], role: str = "source") -> None:
         self._node = node
         self._called = f'{role} "{node}"'
+        self._kind: type[ScribenginError] = SinkError if role == "sink" else SourceError
         self._url = str(options["registry"])
         self._timeout_s = float(options["timeout"])
         if not all(_is_address(url.strip()) for url in self._url.split(",")):
-            raise SourceError(
+            raise self._kind(
                 f"{self._called}: registry is no address of a registry, or holds a login",
                 remedy="write registry: https://HOST:PORT, and a login as registry_config: {basic.auth.user.info: ${secret:env/NAME}}",
                 node=node,
@@ -95,6 +98,13 @@ class Registry:
         try:
             return int(self.client.register_schema(subject, schema))
         except Exception as error:
+            if getattr(error, "http_status_code", None) in _NOT_TAKEN:
+                raise self._kind(
+                    f"{self._called}: the schema registry at {self._url} does not take the schema in {subject}: {error}",
+                    remedy="change the rows' columns so that they fit the older schemas, the subject's compatibility, or the subject",
+                    code="registry-schema",
+                    node=self._node,
+                ) from error
             raise self._fault(error) from error
 
     def _fault(self, error: Exception, schema_id: int | None = None) -> ScribenginError | UnknownSchemaError:
@@ -104,7 +114,7 @@ class Registry:
             return UnknownSchemaError(f"it was written by schema {schema_id}, which {self._url} does not have")
         where = f"{self._called}: the schema registry at {self._url}"
         if status in (401, 403):
-            return SourceError(
+            return self._kind(
                 f"{where} does not let this user in ({status})",
                 remedy="check registry_config: basic.auth.user.info, ssl.certificate.location",
                 code="registry-login",
@@ -113,7 +123,7 @@ class Registry:
         told = str(error) or type(error).__name__
         refused = status is not None and status < 500 and status not in _BUSY
         if refused or (status is None and not type(error).__module__.startswith(_NETWORK)):
-            return SourceError(
+            return self._kind(
                 f"{where} answers what no registry answers to that ({told})", remedy="check the address", code="registry", node=self._node
             )
         return Unreachable(f"{where} does not answer within {self._timeout_s:g} s ({told})", remedy="check that it runs", node=self._node)
@@ -138,7 +148,7 @@ class Registry:
             if key not in _clients:
                 _clients[key] = _client_class()(settings)
         except (ValueError, TypeError, OSError) as error:
-            raise SourceError(
+            raise self._kind(
                 f"{self._called}: the schema registry's client does not take its settings: {error}",
                 remedy="correct registry_config",
                 node=self._node,

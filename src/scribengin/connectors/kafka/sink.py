@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from scribengin.connectors.kafka.avro_values import AvroValues
 from scribengin.connectors.kafka.markers import OPENING, SLOTS, Marker, MarkerTopic
 from scribengin.connectors.kafka.options import SINK
 from scribengin.connectors.kafka.outgoing import MessageMaker
@@ -49,6 +50,7 @@ class KafkaSink:
         self._version = place.version
         self._work = place.work
         self._topics = TopicBook(self.node, self._options)
+        self._avro = AvroValues(self.node, place.folder, self._options) if self._options["format"] == "avro" else None
         self._markers = MarkerTopic(self.node, self._options, self._options["markers"] or f"scribengin-{place.flow}-{self.node}-markers")
         self._owner = ""
         self._lineage = ""
@@ -59,6 +61,8 @@ class KafkaSink:
 
     def prepare(self, *, owner: str, lineage: str, adopt: bool = False) -> None:
         """Claim the sink's markers; see the contract. Looks at the topic too, so that a missing one is told at the start."""
+        if self._avro is not None:
+            self._avro.look()
         if "{" not in self._options["topic"]:
             self._topics.get(self._options["topic"])
         self._markers.ensure()
@@ -224,6 +228,13 @@ class KafkaSink:
     def recover(self, decided: Decided | None, *, lineage: str, before: int) -> None:
         """Publish the newest decision, then delete what tasks of decided Batches left behind."""
         if decided is not None:
+            if not decided.behind:
+                raise Refused(
+                    f'sink "{self.node}": batch {decided.batch.number} was written with delivery: at_least_once; nothing tells what of it '
+                    f"stands twice, and exactly-once cannot go on from there",
+                    remedy="write delivery: at_least_once again; or begin anew: scribengin reset FLOW, with another topic",
+                    code="delivery-changed",
+                )
             for slot in decided.behind["after"] if decided.behind["units"] else ():
                 self._check_slot(int(slot), decided)
             self.publish(decided)
@@ -272,7 +283,7 @@ class KafkaSink:
     # --- pieces ---
 
     def _maker(self, schema: Schema, unit: int) -> MessageMaker:
-        return MessageMaker(self.node, self._options, schema, self._topics, f"{self._flow}@{self._version[:8]}", unit)
+        return MessageMaker(self.node, self._options, schema, self._topics, f"{self._flow}@{self._version[:8]}", unit, self._avro)
 
     def _transaction(self, slot: int) -> Transaction:
         fixed = "{" not in self._options["topic"] and self._topics.find(self._options["topic"])

@@ -70,7 +70,10 @@ class Transaction:
             "retry.backoff.ms": 20,
             "error_cb": self._hear,
         }
-        self._producer = self._kafka.Producer(_AT_ONCE | settings(options) | own, logger=SILENT)
+        try:
+            self._producer = self._kafka.Producer(_AT_ONCE | settings(options) | own, logger=SILENT)
+        except self._kafka.KafkaException as error:
+            raise self._explained(error) from error
 
     def fence(self) -> None:
         """From here on every older producer of the id is refused; what it had committed is complete, what it had open is aborted."""

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from scribengin.core.problems import did_you_mean
 from scribengin.plan.checks.subject import Subject, called, path_of
 from scribengin.plan.graph import query_sinks
+from scribengin.plan.guarantee import written_by_spark
 from scribengin.plan.resolve import source_columns
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from scribengin.core.problems import Problem
+    from scribengin.spec.model import Sink
+    from scribengin.spec.places import Path
 
 _NEED_SCHEMA = ("json", "csv", "avro")
+_TEMPLATE = re.compile(r"\{([^{}]*)\}")
 _NESTED = ("ARRAY", "MAP", "STRUCT", "BINARY")
 
 
@@ -34,7 +39,7 @@ def options_fit_the_format(subject: Subject) -> Iterator[Problem]:
                     remedy = f"take it out; it belongs to {' and '.join(option.formats)}"
                     yield subject.problem_at_key("option-not-of-format", path_of(node, name), message, remedy)
     for sink in subject.flow.sinks.values():
-        if sink.options.get("compression") == "snappy" and sink.options.get("format") != "parquet":
+        if sink.type == "files" and sink.options.get("compression") == "snappy" and sink.options.get("format") != "parquet":
             message = f"{called(sink)}: snappy is a compression of parquet, not of {sink.options.get('format')}"
             yield subject.problem("option-not-of-format", path_of(sink, "compression"), message, "use gzip, zstd or none")
 
@@ -49,7 +54,8 @@ def schemas_are_known(subject: Subject) -> Iterator[Problem]:
                 message = f"{called(source)} reads {format_} and has no schema"
                 yield subject.problem_at_key("schema-missing", path_of(source), message, remedy)
             continue
-        if format_ == "text" and [str(field.type) for field in source.schema.fields.fields] != ["STRING"]:
+        beside = source.options.get("metadata") or {}
+        if format_ == "text" and [str(field.type) for field in source.schema.fields.fields if field.name not in beside] != ["STRING"]:
             message = f"{called(source)} reads text, whose records are one STRING each"
             yield subject.problem("schema-surplus", path_of(source, "schema"), message, "write schema: value STRING, or take it out")
         if source.type == "sequence":
@@ -80,6 +86,31 @@ def delivery_can_be_kept(subject: Subject) -> Iterator[Problem]:
             if source.id in above and gives is not None and "replayable" not in gives.abilities:
                 message = f'{called(sink)}: delivery is exactly_once, but source "{source.id}" (type {source.type}) cannot be read again'
                 yield subject.problem("delivery-unsupported", path, message, "write delivery: at_least_once")
+
+
+def options_fit_the_delivery(subject: Subject) -> Iterator[Problem]:
+    """An option that means nothing for the asked delivery is a mistake."""
+    for sink in subject.flow.sinks.values():
+        declared = subject.sink_types.get(sink.type)
+        if declared is None or "spark_writes" not in declared.abilities:
+            continue
+        asked = sink.delivery or subject.flow.defaults.delivery
+        for name in sink.options:
+            option = declared.option(name)
+            if option is not None and option.deliveries and asked not in option.deliveries:
+                message = f'{called(sink)} has "{name}", which Spark\'s own sink does not have; it writes because of delivery: {asked}'
+                remedy = f"take it out; it belongs to delivery: {' and '.join(option.deliveries)}"
+                yield subject.problem_at_key("option-not-of-delivery", path_of(sink, name), message, remedy)
+
+
+def spark_writes_alone(subject: Subject) -> Iterator[Problem]:
+    """A sink that Spark writes shares its Query with no other: the Batch has one action, and that is Spark's write."""
+    for name, sinks in query_sinks(subject.flow).items():
+        for sink in sinks if len(sinks) > 1 else ():
+            if written_by_spark(subject.flow, sink, subject.sink_types):
+                message = f"{called(sink)} has together: {name} and delivery: at_least_once: Spark's own sink commits with no other"
+                remedy = "take together out, or write delivery: exactly_once"
+                yield subject.problem("delivery-together", path_of(sink, "together"), message, remedy)
 
 
 def queries_are_named_once(subject: Subject) -> Iterator[Problem]:
@@ -115,7 +146,9 @@ def columns_fit_the_sink(subject: Subject) -> Iterator[Problem]:
         if folders and set(names) <= set(folders):
             message = f"{called(sink)} partitions by all of its columns: nothing is left for the files"
             yield subject.problem("partition-all", path_of(sink, "partition_by"), message, "leave out at least one")
-        rest = [column for column in columns if column.name not in folders]
+        yield from _message_columns(subject, sink, names)
+        beside = folders or _beside_the_value(sink, names)
+        rest = [column for column in columns if column.name not in beside]
         match sink.options.get("format"):
             case "text" if len(rest) != 1 or (rest[0].type is not None and rest[0].type.name != "STRING"):
                 shown = ", ".join(map(str, rest))
@@ -130,6 +163,35 @@ def columns_fit_the_sink(subject: Subject) -> Iterator[Problem]:
                         yield subject.problem("format-columns", path_of(sink, "format"), message, "use format: json, or turn it into text")
             case _:
                 pass
+
+
+def _named(sink: Sink) -> Iterator[tuple[Path, str]]:
+    """The columns that a sink of messages names, and where."""
+    options = sink.options
+    yield from ((("topic",), name) for name in _TEMPLATE.findall(options.get("topic", "")))
+    yield from (((option,), options[option]) for option in ("key", "timestamp") if options.get(option))
+    yield from ((("columns", index), name) for index, name in enumerate(options.get("columns") or ()))
+    yield from ((("headers", header), name) for header, name in (options.get("headers") or {}).items())
+
+
+def _message_columns(subject: Subject, sink: Sink, names: list[str]) -> Iterator[Problem]:
+    if "topic" not in sink.options:
+        return
+    for place, name in _named(sink):
+        if name not in names:
+            message = f'{called(sink)} has {place[0]} from column "{name}", which it does not get'
+            yield subject.problem("column-unknown", path_of(sink, *place), message, _known(name, names))
+
+
+def _beside_the_value(sink: Sink, names: list[str]) -> set[str]:
+    """The columns that a message's value does not hold (`connectors.kafka.outgoing`)."""
+    if "topic" not in sink.options:
+        return set()
+    if sink.options.get("columns"):
+        return set(names) - set(sink.options["columns"])
+    headers = set((sink.options.get("headers") or {}).values())
+    named = {name for _, name in _named(sink)} if sink.options.get("format") in ("text", "binary") else headers
+    return named if set(names) - named else headers
 
 
 def _known(name: str, names: list[str]) -> str:

@@ -38,6 +38,24 @@ CATALOG: tuple[Entry, ...] = (
         "",
     ),
     Entry(
+        "option-not-of-delivery",
+        "An option that the delivery does not have",
+        "With `delivery: at_least_once` Spark's own Kafka sink writes. It knows no transactions, no markers, and no time of a message.",
+        "Take it out, or write `delivery: exactly_once`.",
+        "kept: {from: orders, type: kafka, bootstrap: 'b:9092', topic: t, format: json, delivery: at_least_once, timestamp: ts}",
+        slot="sink",
+    ),
+    Entry(
+        "delivery-together",
+        "Spark's own sink beside another",
+        "Where Spark's own sink writes, its write is all that a Batch does; nothing can commit together with it.",
+        "Take `together` out, or write `delivery: exactly_once`.",
+        ORDERS + "sinks:\n"
+        "  a: {from: orders, type: kafka, bootstrap: 'b:9092', topic: t, format: json, delivery: at_least_once, together: q}\n"
+        "  b: {from: orders, type: files, path: out, format: json, together: q}\n",
+        slot="file",
+    ),
+    Entry(
         "together-name",
         "A Query's name is taken",
         "`together: NAME` has the id of a sink outside the group; both Queries would have one state folder.",

@@ -1,0 +1,87 @@
+"""By which Avro schema a sink writes its values: a file's, or one made of the rows' columns, with its id in a schema registry."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from scribengin.core.errors import SinkError
+from scribengin.formats.avro_out import AvroMessages, derive_schema
+from scribengin.formats.avro_schema import AvroSchemaError, WriterSchema, parse_writer, read_schema_file
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from scribengin.core.types import Schema
+
+_ids: dict[tuple[str, str, str], int] = {}
+"""(registry, subject, schema) → its id there, in this process: an id never changes its meaning"""
+
+
+class AvroValues:
+    """Of one sink. `options` are its filled ones. Picklable: the file is read in the driver, and its text travels; each process asks the
+    registry for itself, once for each schema.
+
+    Raises SinkError for options that mean nothing together.
+    """
+
+    def __init__(self, node: str, folder: Path, options: Mapping[str, Any]) -> None:
+        self._node = node
+        self._options = options
+        self._path = None if options["avro_schema"] is None else folder / options["avro_schema"]
+        self._text: str | None = None
+        topic = str(options["topic"])
+        self._subject = options["subject"] or f"{topic}-value"
+        if not options["registry"]:
+            if self._path is None:
+                raise self._wrong(
+                    "writes avro and says neither registry nor avro_schema",
+                    "write registry: URL for a schema registry's wire format; avro_schema: FILE for plain Avro",
+                )
+            for name in ("registry_config", "subject"):
+                if options[name]:
+                    raise self._wrong(f"has {name}, and no registry", f"take {name} out, or add registry: URL")
+        elif options["subject"] is None and "{" in topic:
+            raise self._wrong(f"has the topic {topic}, which is another one for each row, and no subject", "add subject: NAME")
+
+    def look(self) -> None:
+        """Read and register what is known before any row is. Raises SinkError for a file that is no schema, or a schema that the registry
+        does not take; Unreachable where no registry answers."""
+        if self._path is not None:
+            self._id(self._file())
+
+    def __call__(self, schema: Schema) -> AvroMessages:
+        """What encodes rows of `schema`. Raises ValueError where the two cannot agree, and as `look`."""
+        text = derive_schema(schema) if self._path is None else self._file()
+        # first what may be wrong here: a schema that was registered stays there
+        AvroMessages(schema, _parsed(text))
+        return AvroMessages(schema, _parsed(text), self._id(text))
+
+    def _file(self) -> str:
+        assert self._path is not None
+        if self._text is None:
+            try:
+                self._text = read_schema_file(self._path)
+            except AvroSchemaError as error:
+                raise self._wrong(str(error), "correct the file, or avro_schema") from error
+        return self._text
+
+    def _id(self, text: str) -> int | None:
+        """The schema's id, None where values are plain Avro."""
+        if not self._options["registry"]:
+            return None
+        key = (str(self._options["registry"]), self._subject, text)
+        if key not in _ids:
+            from scribengin.connectors.kafka.registry import Registry
+
+            _ids[key] = Registry(self._node, self._options, "sink").register(self._subject, text)
+        return _ids[key]
+
+    def _wrong(self, what: str, remedy: str) -> SinkError:
+        return SinkError(f'sink "{self._node}" {what}', remedy=remedy, code="kafka-avro", node=self._node)
+
+
+@lru_cache(maxsize=64)
+def _parsed(text: str) -> WriterSchema:
+    return parse_writer(text)
