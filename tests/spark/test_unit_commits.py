@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -11,7 +12,7 @@ from scribengin.connectors.contract import BatchId, SourceStream
 from scribengin.core.errors import Refused, StateError
 from scribengin.spark.compiled import Compiled, Tail
 from scribengin.spark.program import Program, StreamsEntry
-from scribengin.spark.unit_commits import OtherIntent, UnitCommits
+from scribengin.spark.unit_commits import OtherIntent, UnitCommits, plan_of
 from scribengin.state.contract import Decision, SourceRange
 from scribengin.state.decisions import Decisions
 from scribengin.state.intents import Intents
@@ -33,7 +34,8 @@ class _Sink:
 @pytest.fixture
 def commits(tmp_path: Path) -> UnitCommits:
     sink = cast("UnitSink", _Sink())
-    return UnitCommits(cast("Any", None), Intents(tmp_path / "intents"), Decisions(tmp_path / "decisions"), 2, sink)
+    parts = SimpleNamespace(query=SimpleNamespace(fingerprint="plan"))
+    return UnitCommits(cast("Any", parts), Intents(tmp_path / "intents"), Decisions(tmp_path / "decisions"), 2, sink)
 
 
 def compiled(*, python_before_native: bool = False) -> Compiled:
@@ -88,3 +90,10 @@ def test_a_changed_flow_may_finish_whole_what_began_whole_and_by_units_only_what
 def test_units_pay_where_they_are_few_or_large(commits: UnitCommits, streams: int, rows: int, units: int) -> None:
     given = {"a": tuple(SourceStream(f"a-{index}", {}, rows=rows) for index in range(streams))}
     assert commits.agreed(compiled(), BATCH, ONE, given).units == units
+
+
+def test_a_decision_over_units_of_two_plans_names_both(commits: UnitCommits) -> None:
+    intent = commits.agreed(compiled(), BATCH, ONE, STREAMS)
+    assert plan_of("plan", intent) == plan_of("plan", None) == "plan"
+    assert plan_of("edited", intent) == "plan+edited"
+    assert plan_of("edited", replace(intent, units=0)) == "edited"

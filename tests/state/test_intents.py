@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def intent(number: int, end: int = 1, *, units: int = 2) -> Intent:
-    return Intent(number, (SourceRange("a", 0, end),), units, f"hash-{end}")
+    return Intent(number, (SourceRange("a", 0, end),), units, f"hash-{end}", "plan")
 
 
 def test_the_first_one_stands_and_others_are_told(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from scribengin.spark.failures import is_data_error
 from scribengin.spark.program import RowsEntry, SinkNode
 from scribengin.spark.ranges import StopRequested
 from scribengin.spark.spark_write import write_tails
-from scribengin.spark.unit_commits import OtherIntent, behind_of, with_unit_commits
+from scribengin.spark.unit_commits import OtherIntent, behind_of, plan_of, with_unit_commits
 from scribengin.state.contract import DeadSegment, Decision
 from scribengin.state.decisions import input_hash
 
@@ -186,10 +186,11 @@ class BatchRunner:
         counts = gather_counts(compiled, skip, tail_reports, middle)
         add_losses(counts, {each.source: self.logs[each.source].lost(each.start, each.end) for each in ranges})
         dead = [DeadSegment(**report["dead"]) for report in (*tail_reports, *middle) if report["dead"] is not None]
+        plan = plan_of(fingerprint, intent)
         decision = Decision(
             batch,
-            input_hash(batch, ranges, streams, fingerprint),
-            fingerprint,
+            input_hash(batch, ranges, streams, plan),
+            plan,
             ranges,
             tuple(sorted((Receipt.from_json(r) for report in tail_reports for r in report["receipts"]), key=lambda r: (r.sink, r.unit))),
             tuple(sorted(dead, key=lambda segment: segment.name)),

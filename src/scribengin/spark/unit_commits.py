@@ -73,7 +73,8 @@ class UnitCommits:
         hash_ = input_hash(batch, ranges, streams, "")
         units = sum(len(each) for each in streams.values())
         can = self._can(compiled, units)
-        mine = Intent(batch.number, ranges, units if can and self._pays(units, streams) else 0, hash_)
+        plan = self.parts.query.fingerprint
+        mine = Intent(batch.number, ranges, units if can and self._pays(units, streams) else 0, hash_, plan)
         stored = self.intents.put(mine)
         if self.decisions.read(batch.number) is not None:
             raise StateError(
@@ -110,6 +111,13 @@ class UnitCommits:
         """A fence for each of many small units costs more than one way over the disk."""
         rows = sum(each.rows if each.rows is not None else each.bytes // _BYTES_A_ROW for listed in streams.values() for each in listed)
         return units <= 2 * self.cores or rows >= units * _ROWS_A_UNIT
+
+
+def plan_of(fingerprint: str, intent: Intent | None) -> str:
+    """What a decision calls the plan under which its Batch ran: both, where the flow was changed when some units were committed."""
+    if intent is None or not intent.units or intent.plan == fingerprint:
+        return fingerprint
+    return f"{intent.plan}+{fingerprint}"
 
 
 def with_unit_commits(compiled: Compiled, intent: Intent, behind: Mapping[str, Any]) -> Compiled:

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from scribengin.core.types import Schema
 
 _COLUMN = re.compile(r"\\\{[^{}]*\\\}")
+_OPENING_TRIES = 5
+"""against a driver of an older lineage that wakes at the same time; each of its tasks fences once"""
 _WHOLE = 0
 """the slot of Batches that commit as a whole, and of the claim"""
 
@@ -92,20 +94,33 @@ class KafkaSink:
         return newest
 
     def _open(self, owner: str, lineage: str, *, adopt: bool) -> Marker:
-        """Begin the lineage, unless another one is found after the fence; returns the marker that stands there then."""
+        """Begin the lineage, unless another one is found after the fence; returns the marker that stands there then.
+
+        The claim comes last: an opening that was killed is begun again, since the old lineage's claim still stands.
+        """
         mine = Marker(owner, self._flow, self.node, lineage, OPENING, "", 0)
-        with _Ended(self._transaction(_WHOLE)) as transaction:
-            transaction.fence()
-            newest = self._markers.newest(_WHOLE)
-            if newest is not None and not adopt:
-                return newest
-            transaction.commit(self._markers.name, _WHOLE, mine)
-        for slot in range(1, SLOTS) if adopt else ():
-            # an older lineage's tasks that sleep must find that somebody has gone on
+        for slot in (*range(1, SLOTS), _WHOLE) if adopt else (_WHOLE,):
+            # also in slots that were never used: an older lineage's tasks that sleep must find that somebody has gone on
+            found = self._open_slot(slot, mine, adopt=adopt)
+        return found
+
+    def _open_slot(self, slot: int, mine: Marker, *, adopt: bool) -> Marker:
+        for _ in range(_OPENING_TRIES):
             with _Ended(self._transaction(slot)) as transaction:
-                transaction.fence()
-                transaction.commit(self._markers.name, slot, mine)
-        return mine
+                try:
+                    transaction.fence()
+                    newest = self._markers.newest(slot)
+                    if newest is not None and not adopt:
+                        return newest
+                    transaction.commit(self._markers.name, slot, mine)
+                    return mine
+                except Superseded as error:
+                    superseded = error
+        raise Unreachable(
+            f'sink "{self.node}" cannot begin its lineage: another driver writes to {self._markers.name} again and again ({superseded})',
+            remedy="stop the other driver",
+            node=self.node,
+        )
 
     def behind(self, units: int) -> Mapping[str, Any]:
         """`after`: for each slot that the Batch will need the number of its newest marker."""
