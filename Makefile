@@ -7,10 +7,10 @@ MINUTES ?= 30
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check fmt bench faults lock clean
+.PHONY: help setup demo demo-kafka test check fmt bench bench-kafka faults lock clean
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
 
 setup: .venv/ready ## a virtual environment in .venv with everything, from requirements.lock
 .venv/ready: requirements.lock requirements-jre.lock pyproject.toml
@@ -26,6 +26,9 @@ setup: .venv/ready ## a virtual environment in .venv with everything, from requi
 demo: setup ## the main job on a million tweets: make demo [SIZE=1000000]
 	@$(BIN)/python examples/tweets/demo.py --size $(SIZE)
 
+demo-kafka: setup ## the same from topic to topic, killed in the middle: make demo-kafka [SIZE=1000000]
+	@$(BIN)/python examples/tweets-kafka/demo.py --size $(or $(ROWS),$(SIZE))
+
 test: setup ## all tests, about 10 minutes on 2 cores: make test [ARGS="-k filter"]
 	@$(BIN)/python -m pytest $(ARGS)
 
@@ -39,12 +42,17 @@ fmt: setup ## format the code and mend what the rules can mend
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-bench: setup ## measure against hand-written PySpark: make bench [ARGS="--rows 1000000"]
+bench: setup ## measure against hand-written PySpark, over files (over Kafka: bench-kafka): make bench [ARGS="--rows 1000000"]
 	@PYTHONPATH=benchmarks $(BIN)/python benchmarks/tweets.py $(ARGS)
 	@PYTHONPATH=benchmarks $(BIN)/python benchmarks/ledger.py
 	@PYTHONPATH=benchmarks $(BIN)/python benchmarks/idle.py
 
-faults: setup ## crash runs at every point and check what is left: make faults [ONLY=publish] [MINUTES=30] [SEED=7] [LIVES=2]
+bench-kafka: setup ## topic to topic, speed, delay and commits, with rivals in the same run: make bench-kafka [ARGS="--rows 1000000"] [DELAY="--rates 1000"]
+	@PYTHONPATH=benchmarks $(BIN)/python benchmarks/kafka.py $(ARGS)
+	@PYTHONPATH=benchmarks $(BIN)/python benchmarks/kafka_delay.py $(DELAY)
+	@PYTHONPATH=benchmarks $(BIN)/python benchmarks/kafka_commit.py
+
+faults: setup ## crash runs at every point and check what is left: make faults [ONLY=publish|kafka] [MINUTES=30] [SEED=7] [LIVES=2]
 	@$(BIN)/python -m scribengin.testing.faults --minutes $(MINUTES) $(if $(ONLY),--only "$(ONLY)") $(if $(SEED),--seed $(SEED)) $(if $(LIVES),--lives $(LIVES))
 
 COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --no-emit-index-url --no-emit-find-links
@@ -56,4 +64,4 @@ lock: setup ## write the lock files anew from pyproject.toml: make lock [ARGS=--
 		| $(COMPILE) $(ARGS) - -o requirements-jre.lock
 
 clean: ## remove what setup, demo and the tools made
-	rm -rf .venv examples/tweets/data examples/tweets/out examples/tweets/.scribengin examples/tweets/.demo.json build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv benchmarks/.venvs examples/tweets/data examples/tweets/out examples/tweets/.scribengin examples/tweets/.demo.json examples/tweets-kafka/.demo-* examples/tweets-kafka/.scribengin build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

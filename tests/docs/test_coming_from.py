@@ -24,6 +24,8 @@ _ORIGINS = {
     "Flume": "Flume",
     "Storm": "Storm",
     "Kafka Connect": "Kafka Connect",
+    "Flink": "Flink",
+    "Redpanda Connect": "Redpanda Connect",
     "PySpark": "PySpark",
 }
 

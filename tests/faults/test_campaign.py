@@ -5,6 +5,7 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -13,7 +14,8 @@ import msgspec
 import pytest
 
 from scribengin.core.faults import POINTS, VARIABLE
-from scribengin.testing.faults.cells import AIMS, PLACES, STRIKES, Sample, all_cells, count_open, wanted
+from scribengin.testing.faults.cells import PLACES, STRIKES, Sample, all_cells, count_open, count_wanted, wanted
+from scribengin.testing.faults.drivers import Driver, session_members
 from scribengin.testing.faults.flows import FORMATS, KINDS, FaultFlow
 from scribengin.testing.faults.outcomes import Aim, Life, Outcome
 from scribengin.testing.faults.reader import ForeignReader, start_reader
@@ -82,10 +84,10 @@ def passed(life, seed):
 def test_the_sample_takes_what_is_open_and_ends_when_all_is_covered_in_few_lives():
     outcomes, sample = [], Sample([])
     while count_open(outcomes):
-        assert len(outcomes) < 100
+        assert len(outcomes) < 150
         outcomes.append(passed(sample.choose(random.Random(len(outcomes))), len(outcomes)))
         sample.add(outcomes[-1])
-    targets = sum(wanted(aim) * len(FORMATS) for aim in AIMS)
+    targets = count_wanted()
     strikes = sum(len(outcome.life.aims) for outcome in outcomes)
     assert targets <= strikes < 1.1 * targets
     assert {outcome.life.kind for outcome in outcomes} == set(KINDS)
@@ -95,8 +97,8 @@ def test_the_sample_takes_what_is_open_and_ends_when_all_is_covered_in_few_lives
 def test_lives_at_once_share_the_work():
     sample = Sample([], "two@")
     lives = [sample.choose(random.Random(seed)) for seed in range(8)]
-    assert len({(aim, life.format) for life in lives for aim in life.aims if wanted(aim) == 1}) == sum(
-        wanted(aim) == 1 for life in lives for aim in life.aims
+    assert len({(aim, life.format) for life in lives for aim in life.aims if wanted(aim, life.format) == 1}) == sum(
+        wanted(aim, life.format) == 1 for life in lives for aim in life.aims
     )
 
 
@@ -159,6 +161,24 @@ def test_a_fault_with_once_strikes_the_first_process_only(tmp_path):
     statuses = [subprocess.run([sys.executable, "-c", program], env=environment, check=False).returncode for _ in range(3)]
     assert statuses == [-9, 0, 0]
     assert (tmp_path / "decide.after").exists()
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="looks processes up in /proc")
+def test_a_driver_that_is_frozen_runs_nowhere_in_its_session_until_it_is_released(tmp_path):
+    command = ["sh", "-c", "setsid true; sleep 600 & sleep 600"]
+    process = subprocess.Popen(command, start_new_session=True)
+    with Driver(process, tmp_path, (), 60, threading.Event()) as driver:
+        until(lambda: len(session_members(process.pid)) == 3)
+        driver.freeze()
+        until(lambda: {state_of(pid) for pid in session_members(process.pid)} == {"T"})
+        driver.release()
+        until(lambda: "T" not in {state_of(pid) for pid in session_members(process.pid)})
+        assert (tmp_path / "go").exists()
+    until(lambda: not session_members(process.pid))
+
+
+def state_of(pid):
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="looks processes up in /proc")

@@ -16,12 +16,14 @@ from scribengin.connectors.contract import Limits, Place, SourceStream
 from scribengin.connectors.kafka.source import KafkaSource
 from scribengin.core.types import parse_schema
 from scribengin.embedded.kafka import KafkaCluster
+from tests.kafka.guarded import start_guarded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from scribengin.connectors.kafka.reader import KafkaReader
+    from tests.kafka.guarded import Guarded
 
 _numbers = count()
 
@@ -82,6 +84,12 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
 @pytest.fixture(scope="session")
 def topics(cluster: KafkaCluster) -> Topics:
     return Topics(cluster.bootstrap, AdminClient({"bootstrap.servers": cluster.bootstrap}))
+
+
+@pytest.fixture(scope="session")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+    with start_guarded(tmp_path_factory.mktemp("guarded"), Topics) as started:
+        yield started
 
 
 @dataclass

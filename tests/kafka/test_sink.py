@@ -115,7 +115,7 @@ def test_the_sink_keeps_the_contract(topics: Topics, sink: Callable[..., KafkaSi
 
 def test_a_message_has_key_headers_time_and_where_it_came_from(topics: Topics, sink: Callable[..., KafkaSink]) -> None:
     schema = parse_schema("id BIGINT, user STRING, trace STRING, ts TIMESTAMP")
-    topic = topics.make(4)
+    topic = topics.make(4, **{"retention.ms": "-1"})  # by the message's time: an old one would be gone soon
     out = claimed(sink(topic, key="user", headers={"trace": "trace"}, timestamp="ts"))
     row = {"id": 7, "user": "foobar", "trace": "t7", "ts": 1_700_000_000_123_000}
     out.publish(decided(out, 0, [row], schema=schema))
@@ -275,3 +275,20 @@ def test_an_audit_counts_what_is_there_and_finds_what_nobody_wrote(topics: Topic
     *_, stray = out.audit(lineage="l1", decided=batches)
     assert stray.number == -1
     assert "no batch has written" in stray.violations[0]
+
+
+def test_a_reset_leaves_messages_alone_and_says_so(topics: Topics, sink: Callable[..., KafkaSink]) -> None:
+    topic = topics.make()
+    out = claimed(sink(f"{topic}{{name}}"))
+    out.publish(decided(out, 0, [{"id": 1, "name": ""}]))
+    wait_for_ends(topics, topic)
+    for dry_run in (True, False):
+        with pytest.raises(Refused, match=f"what stands in {topic} cannot be taken back"):
+            out.clear(owner="o", flow="f", dry_run=dry_run)
+    with pytest.raises(Refused, match="holds markers of the flow"):
+        out.clear(owner="another", flow="f")
+    topics.delete(topic)
+    assert out.clear(owner="o", flow="f") == 0
+    topics.make(name=topic)
+    again = sink(f"{topic}{{name}}", work="fresh")
+    again.prepare(owner="o", lineage="l2")

@@ -218,6 +218,23 @@ def test_a_topic_made_anew_stops_the_flow_even_where_it_is_longer_than_before(to
     assert last.ids(last.take()) == [60, 61]
 
 
+def test_a_topic_that_is_deleted_between_two_looks_is_told_as_a_loss(topics: Any, open_source: Any) -> None:
+    gone, stays = topics.make(), topics.make()
+    topics.write(gone, range(3))
+    topics.write(stays, range(10, 12))
+    stopping, going_on = open_source(gone, stays), open_source(gone, stays, on_data_loss="continue")
+    assert sorted(stopping.ids(stopping.take(final=False))) == sorted(going_on.ids(going_on.take(final=False))) == [0, 1, 2, 10, 11]
+    topics.delete(gone)
+    topics.write(stays, range(12, 14))
+    # the topics themselves are looked at every 5 s only: these come in between
+    with pytest.raises(SourceError, match=f"topic {gone} is gone") as caught:
+        within(60, lambda: stopping.take(final=False) == "never")
+    assert caught.value.code == "data-loss"
+    found: list[int] = []
+    within(60, lambda: found.extend(going_on.ids(going_on.take(final=False))) or found == [12, 13])
+    assert any(f"topic {gone} is gone" in notice for notice in going_on.reader.notices())
+
+
 def replace(streams: list[SourceStream], *, end: int) -> list[SourceStream]:
     return [dataclasses.replace(stream, place={**stream.place, "end": end}) for stream in streams]
 

@@ -339,6 +339,31 @@ def test_a_sink_gets_columns_that_its_format_can_hold() -> None:
     assert to("id BIGINT, tags ARRAY<STRING>", format="csv") == ["format-columns"]
 
 
+def test_a_message_takes_its_parts_from_columns_that_are_there() -> None:
+    def to(has: str, **options: object) -> list[str]:
+        given = {"bootstrap": "b:1", "topic": "t", "format": "json", **options}
+        return codes(checked(source(columns=has, watermark=None), sink("kept", "tweets", type_="kafka", options=given)))
+
+    three = "id BIGINT, t STRING, u STRING"
+    assert to(three, key="id", timestamp="u", headers={"h": "t"}, columns=("id", "t")) == []
+    wrong_ones: tuple[dict[str, object], ...] = (
+        {"key": "ID"},
+        {"timestamp": "ts"},
+        {"headers": {"h": "x"}},
+        {"columns": ("id", "x")},
+        {"topic": "t-{x}"},
+    )
+    for wrong in wrong_ones:
+        assert to(three, **wrong) == ["column-unknown"]
+    assert to(three, format="text") == ["format-columns"]
+    assert to(three, format="text", columns=("t",)) == to(three, format="text", key="id", topic="a-{u}") == []
+    assert to("t STRING", format="text", key="t") == []
+    assert to("t STRING, tags ARRAY<STRING>", format="csv", columns=("t",)) == []
+    assert to(three, compression="snappy") == []
+    beside = {"bootstrap": "b:1", "topics": ("t",), "format": "text", "metadata": {"k": "key"}}
+    assert checked(source(columns="value STRING, k STRING", watermark=None, type_="kafka", options=beside), sink("kept", "tweets")) == []
+
+
 def test_unknown_columns_are_told_with_their_place_inside_the_text() -> None:
     problem = one(through(step("a", "tweets", Filter("id > 1 AND retweet > 500"))))
     assert (problem.code, problem.place.column) == ("column-unknown", 12)

@@ -33,6 +33,8 @@ class Option:
     """True where it says only how much at once or how fast: another value changes no row"""
     formats: tuple[str, ...] = ()
     """the values of `format:` beside which it means something; empty for all"""
+    by_profile: Mapping[str, Any] = field(default_factory=dict)
+    """profile → its default there, where that is another one"""
     deliveries: tuple[str, ...] = ()
     """the values of `delivery:` beside which it means something; empty for all"""
 
@@ -58,6 +60,6 @@ class NodeType:
         """The declaration of that name, or None."""
         return next((option for option in self.options if option.name == name), None)
 
-    def filled(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """`given` with the defaults of what it leaves out; required options must have been checked before."""
-        return {option.name: given.get(option.name, option.default) for option in self.options}
+    def filled(self, given: Mapping[str, Any], profile: str = "balanced") -> dict[str, Any]:
+        """`given` with the profile's defaults of what it leaves out; required options must have been checked before."""
+        return {option.name: given.get(option.name, option.by_profile.get(profile, option.default)) for option in self.options}

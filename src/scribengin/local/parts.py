@@ -87,8 +87,7 @@ class QueryBench:
 
     def place_of(self, sink: str) -> str:
         """Where a sink's rows stand, for people."""
-        node = self.parts.plan.flow.sinks[sink]
-        return str(node.options.get("path", node.type))
+        return self.parts.plan.flow.sinks[sink].place
 
 
 def build_parts(spark: SparkSession, prepared: Prepared, code: UserCode, settings: RunSettings, lease: Lease) -> list[QueryBench]:

@@ -123,7 +123,7 @@ def move_back(prepared: Prepared, query: QueryFolder, source: str, position: int
     if planned is None:
         raise Refused(f'no sink of the flow makes query "{query.name}" any more', remedy="name another with --query", code="query-gone")
     owner = prepared.folder.read_owner()
-    opened = open_sinks(prepared.plan.flow)
+    opened = open_sinks(prepared.plan.flow, prepared.plan, prepared.folder)
     sinks = {id_: opened[id_] for id_ in planned.sinks}
     for sink in sinks.values():
         sink.prepare(owner=owner, lineage=lineage.id)

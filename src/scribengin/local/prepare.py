@@ -77,7 +77,7 @@ def open_sources(flow: Flow) -> dict[str, OpenSource]:
 def source_place(flow: Flow, id_: str) -> Place:
     """What the source's connector is built with."""
     node = flow.sources[id_]
-    options = catalog.source_types()[node.type].filled(node.options)
+    options = catalog.source_types()[node.type].filled(node.options, flow.defaults.profile)
     return Place(id_, flow.folder.resolve(), options, node.schema.fields if node.schema else None, flow.on_error(node))
 
 
@@ -87,7 +87,7 @@ def open_sinks(flow: Flow, plan: Plan | None = None, folder: StateFolder | None 
     of_sink = {sink: query for query in plan.queries for sink in query.sinks} if plan is not None else {}
     sinks = {}
     for node in flow.sinks.values():
-        place = Place(node.id, flow.folder.resolve(), types[node.type].filled(node.options), flow=flow.name)
+        place = Place(node.id, flow.folder.resolve(), types[node.type].filled(node.options, flow.defaults.profile), flow=flow.name)
         place = replace(place, delivery=node.delivery or flow.defaults.delivery)
         if folder is not None and (query := of_sink.get(node.id)) is not None:
             place = replace(place, version=query.fingerprint, work=folder.query(query.name).work(node.id))

@@ -33,14 +33,18 @@ def node_fingerprints(flow: Flow, graph: Graph, members: Iterable[str], source_t
         node = graph.nodes[id_]
         match node:
             case Source():
-                pace = {option.name for option in source_types[node.type].options if option.pace} if node.type in source_types else set()
-                options = {name: value for name, value in node.options.items() if name not in pace}
-                parts[id_] = [_plain(node) | {"options": _plain(options)}, flow.on_error(node)]
+                parts[id_] = [_plain(node) | {"options": _plain(_without_pace(node, source_types))}, flow.on_error(node)]
             case Step():
                 parts[id_] = [_plain(node), flow.on_error(node), *_python_texts(flow, node)]
             case Sink():
                 parts[id_] = [_plain(node) | {"trigger_s": None}, node.delivery or flow.defaults.delivery]
     return {id_: _digest(part) for id_, part in parts.items()}
+
+
+def _without_pace(node: Source, types: Mapping[str, NodeType]) -> dict[str, Any]:
+    """The options but those that say only how much at once or how fast."""
+    pace = {option.name for option in types[node.type].options if option.pace} if node.type in types else set()
+    return {name: value for name, value in node.options.items() if name not in pace}
 
 
 def query_fingerprint(parts: Mapping[str, str]) -> str:

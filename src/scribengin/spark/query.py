@@ -16,7 +16,7 @@ from scribengin.spark.compiled import StreamInputs
 from scribengin.spark.failures import classify, is_stop
 from scribengin.spark.feed import Feed, recheck
 from scribengin.spark.offsets import OffsetConfig, clock, read_offsets
-from scribengin.spark.ranges import POLL_S, Exhausted, FedRanges, OffsetRanges, Ranges, StopRequested
+from scribengin.spark.ranges import LATENCY_POLL_S, POLL_S, Exhausted, FedRanges, OffsetRanges, Ranges, StopRequested
 from scribengin.spark.tasks import tasks_under_way
 from scribengin.spark.unit_commits import UnitCommits
 from scribengin.spec.model import Step
@@ -187,7 +187,7 @@ class QueryRun:
             committed,
             self.static,
             self.starts,
-            UnitCommits.of(self.parts, Intents(self.folder.intents), decisions, session.sparkContext.defaultParallelism),
+            UnitCommits.of(self.parts, Intents(self.folder.intents / self.lineage), decisions, session.sparkContext.defaultParallelism),
             compiled,
             reports,
         )
@@ -226,7 +226,8 @@ class QueryRun:
         query = self.parts.query
         name, log = self.parts.full_name, self.folder.sources
         feeds = [Feed(self.parts.sources[id_], log, self.limits[id_], query=name, final=self.once) for id_ in query.sources]
-        return FedRanges(feeds, query.trigger_s, self.once, self.stop, self._looked, self.starts)
+        poll_s = LATENCY_POLL_S if self.parts.plan.flow.defaults.profile == "latency" else POLL_S
+        return FedRanges(feeds, query.trigger_s, self.once, self.stop, self._looked, self.starts, poll_s)
 
     def _looked(self, backlog: dict[str, dict[str, Any]], notices: list[str], waits: bool) -> None:
         self.progress.backlog = backlog

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 POLL_S = 0.1
 """How often an idle source is asked, unless a trigger says otherwise."""
+LATENCY_POLL_S = 0.02
+"""Under `profile: latency`; a look costs about a millisecond."""
 
 
 class StopRequested(Exception):
@@ -74,6 +76,7 @@ class FedRanges:
     on_look: Callable[[dict[str, dict[str, Any]], list[str], bool], None]
     starts: Mapping[str, int]
     """source → where the lineage begins; 0 for others"""
+    poll_s: float = POLL_S
     _begun: float = field(default=0.0)
     _filled: bool = field(default=False)
 
@@ -95,7 +98,7 @@ class FedRanges:
                 return ranges
             if self.once and all(feed.exhausted(starts.get(feed.node, 0)) for feed in self.feeds):
                 raise Exhausted
-            self.stop.wait(max(POLL_S, self.trigger_s) if not self.once else POLL_S)
+            self.stop.wait(max(self.poll_s, self.trigger_s) if not self.once else POLL_S)
 
     def committed(self, streams: Mapping[str, tuple[SourceStream, ...]]) -> None:
         """Each source hears of its own streams."""

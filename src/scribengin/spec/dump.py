@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, assert_never
 
 from scribengin.core.secret import Secret
 from scribengin.core.zones import UTC
-from scribengin.spec.model import Aggregate, Dedupe, Filter, Join, Merge, Parse, Python, Route, Select, Sql
+from scribengin.spec.model import PROFILE_TRIGGER_S, Aggregate, Dedupe, Filter, Join, Merge, Parse, Python, Route, Select, Sql
 from scribengin.spec.units_text import show_bytes_exactly, show_duration_exactly
 from scribengin.spec.yaml_text import write_yaml
 
@@ -49,7 +49,9 @@ def _defaults(flow: Flow, *, resolved: bool) -> dict[str, Any]:
         data["delivery"] = given.delivery
     if resolved or given.on_error != plain.on_error:
         data["on_error"] = given.on_error
-    if resolved or given.trigger_s != plain.trigger_s:
+    if resolved or given.profile != plain.profile:
+        data["profile"] = given.profile
+    if resolved or given.trigger_s != PROFILE_TRIGGER_S[given.profile]:
         data["trigger"] = show_duration_exactly(given.trigger_s)
     if given.retain_s is not None:
         data["retain"] = show_duration_exactly(given.retain_s)
@@ -57,7 +59,7 @@ def _defaults(flow: Flow, *, resolved: bool) -> dict[str, Any]:
 
 
 def _source(source: Source, declared: NodeType | None, filled_from: Flow | None) -> dict[str, Any]:
-    data: dict[str, Any] = {"type": source.type, **_options(source.options, declared, filled=filled_from is not None)}
+    data: dict[str, Any] = {"type": source.type, **_options(source.options, declared, filled_from)}
     if source.schema:
         data["schema"] = _schema(source.schema)
     if source.watermark:
@@ -72,7 +74,7 @@ def _source(source: Source, declared: NodeType | None, filled_from: Flow | None)
 
 def _sink(sink: Sink, declared: NodeType | None, filled_from: Flow | None) -> dict[str, Any]:
     data: dict[str, Any] = {"from": _names(sink.inputs), "type": sink.type}
-    data |= _options(sink.options, declared, filled=filled_from is not None)
+    data |= _options(sink.options, declared, filled_from)
     if sink.together:
         data["together"] = sink.together
     trigger_s, delivery = sink.trigger_s, sink.delivery
@@ -153,11 +155,12 @@ def _within(within_s: float | None) -> dict[str, Any]:
     return {} if within_s is None else {"within": show_duration_exactly(within_s)}
 
 
-def _options(options: Mapping[str, Any], declared: NodeType | None, *, filled: bool) -> dict[str, Any]:
+def _options(options: Mapping[str, Any], declared: NodeType | None, filled_from: Flow | None) -> dict[str, Any]:
     kinds: dict[str, OptionKind] = {option.name: option.kind for option in declared.options} if declared else {}
     values = dict(options)
-    if declared and filled:
-        values = {option.name: options.get(option.name, option.default) for option in declared.options if _holds(option, options)}
+    if declared and filled_from is not None:
+        filled = declared.filled(options, filled_from.defaults.profile)
+        values = {option.name: filled[option.name] for option in declared.options if _holds(option, options)}
         values = {name: value for name, value in values.items() if not _is_absent(value, declared.option(name))}
     return {name: _option(value, kinds.get(name, "text")) for name, value in values.items()}
 

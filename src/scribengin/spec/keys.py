@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
-from scribengin.spec.model import Delivery, Emit, OnError
+from scribengin.spec.model import Delivery, Emit, OnError, Profile
 
 KeyKind = Literal[
     "text",
@@ -272,6 +272,14 @@ DEFAULTS = Section(
     (
         Key("delivery", "choice", _DELIVERY.doc, "exactly_once", choices=get_args(Delivery), default="exactly_once"),
         Key("on_error", "choice", _ON_ERROR.doc, "dead_letter", choices=get_args(OnError), default="dead_letter"),
+        Key(
+            "profile",
+            "choice",
+            "`latency` and `throughput` are other defaults of triggers, of how much a Batch takes and of how long messages wait for others",
+            "latency",
+            choices=get_args(Profile),
+            default="balanced",
+        ),
         Key("trigger", "duration", _TRIGGER.doc, "1s", default="0s"),
         Key("retain", "duration", "how long dead letters are kept; their number stays in the ledger", "30d", default="for ever", low=1.0),
     ),

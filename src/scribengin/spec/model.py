@@ -39,6 +39,10 @@ class SchemaSpec:
     evolve: Literal["strict"] = "strict"
 
 
+Profile = Literal["throughput", "balanced", "latency"]
+PROFILE_TRIGGER_S: Mapping[Profile, float] = {"throughput": 5.0, "balanced": 0.0, "latency": 0.0}
+
+
 @dataclass(frozen=True, slots=True)
 class Defaults:
     """What holds for every node that says nothing else."""
@@ -48,6 +52,8 @@ class Defaults:
     trigger_s: float = 0.0
     retain_s: float | None = None
     """how long dead letters are kept; None: for ever"""
+    profile: Profile = "balanced"
+    """names defaults of everything that says only how much at once or how fast"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +80,13 @@ class Sink:
     together: str | None = None
     trigger_s: float | None = None
     delivery: Delivery | None = None
+
+    @property
+    def place(self) -> str:
+        """Where its rows stand, for people: a path, `topic kept`; its type where it has neither."""
+        if "path" in self.options:
+            return str(self.options["path"])
+        return f"topic {self.options['topic']}" if "topic" in self.options else self.type
 
 
 # What a step does: one class per kind.

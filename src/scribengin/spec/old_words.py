@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-Origin = Literal["Scribengin", "Flume", "Storm", "Kafka Connect", "PySpark"]
+Origin = Literal["Scribengin", "Flume", "Storm", "Kafka Connect", "Flink", "Redpanda Connect", "PySpark"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +88,11 @@ WORDS: tuple[OldWord, ...] = (
     OldWord("transform", "Kafka Connect", "steps"),
     OldWord("predicates", "Kafka Connect", "filter"),
     OldWord("predicate", "Kafka Connect", "filter"),
-    OldWord("topic", "Kafka Connect", "path", "this version reads and writes files", runs=False),
-    OldWord("topics", "Kafka Connect", "path", "this version reads and writes files", runs=False),
+    OldWord("topics.regex", "Kafka Connect", "pattern", "the whole name must match"),
+    OldWord("bootstrap.servers", "Kafka Connect", "bootstrap"),
+    OldWord("group.id", "Kafka Connect", "group", "for lag tools only: the state folder says where a flow goes on"),
+    OldWord("auto.offset.reset", "Kafka Connect", "start", "it holds the first time only"),
+    OldWord("isolation.level", "Kafka Connect", "isolation"),
     OldWord("value.converter", "Kafka Connect", "format"),
     OldWord("key.converter", "Kafka Connect", "format"),
     OldWord("converter", "Kafka Connect", "format"),
@@ -100,6 +103,26 @@ WORDS: tuple[OldWord, ...] = (
     OldWord("dlq", "Kafka Connect", "dead_letter"),
     OldWord("FileStreamSource", "Kafka Connect", "files"),
     OldWord("FileStreamSink", "Kafka Connect", "files"),
+    OldWord("starting_offsets_initializer", "Flink", "start"),
+    OldWord("topic_pattern", "Flink", "pattern"),
+    OldWord("transactional_id_prefix", "Flink", "markers", "the ids begin with the name of the topic of markers"),
+    OldWord("record_serializer", "Flink", "format"),
+    OldWord("partitioner", "Flink", "partition", "SQL over the row; without it the key says it, as in Java's clients"),
+    OldWord("seed_brokers", "Redpanda Connect", "bootstrap"),
+    OldWord("addresses", "Redpanda Connect", "bootstrap"),
+    OldWord("consumer_group", "Redpanda Connect", "group", "for lag tools only: the state folder says where a flow goes on"),
+    OldWord("start_from_oldest", "Redpanda Connect", "start", "`start: earliest` is the default"),
+    OldWord("pipeline", "Redpanda Connect", "steps"),
+    OldWord("mapping", "Redpanda Connect", "select"),
+    OldWord("subscribe", "PySpark", "topics"),
+    OldWord("subscribe_pattern", "PySpark", "pattern"),
+    OldWord("starting_offsets", "PySpark", "start", "it holds the first time only; single partitions in `offsets`"),
+    OldWord("starting_timestamp", "PySpark", "start", "a time in ISO 8601"),
+    OldWord("max_offsets_per_trigger", "PySpark", "max_rows"),
+    OldWord("min_offsets_per_trigger", "PySpark", "min_rows"),
+    OldWord("fail_on_data_loss", "PySpark", "on_data_loss", "`on_data_loss: stop` is the default"),
+    OldWord("kafka.bootstrap.servers", "PySpark", "bootstrap"),
+    OldWord("include_headers", "PySpark", "metadata", "a column is taken from the headers: `metadata: {h: headers}`"),
     OldWord("read_stream", "PySpark", "sources"),
     OldWord("write_stream", "PySpark", "sinks"),
     OldWord("with_watermark", "PySpark", "watermark"),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from scribengin.spec import keys
 from scribengin.spec.actions import read_action
 from scribengin.spec.document import Document
-from scribengin.spec.model import Defaults, Flow, Sink, Source, Step
+from scribengin.spec.model import PROFILE_TRIGGER_S, Defaults, Flow, Sink, Source, Step
 from scribengin.spec.nodes import Mapping, Node, kind_of
 from scribengin.spec.reader import Reader
 from scribengin.spec.sections import Owner, Read, Sections
@@ -189,11 +189,12 @@ class _FlowReader:
 
 
 def _defaults(read: Read) -> Defaults:
-    plain = Defaults()
     values = read.values
+    plain = Defaults(profile=values.get("profile", "balanced"))
     return Defaults(
         values.get("delivery", plain.delivery),
         values.get("on_error", plain.on_error),
-        values.get("trigger", plain.trigger_s),
+        values.get("trigger", PROFILE_TRIGGER_S[plain.profile]),
         values.get("retain"),
+        plain.profile,
     )

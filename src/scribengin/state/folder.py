@@ -42,7 +42,7 @@ class QueryFolder:
 
     @property
     def intents(self) -> Path:
-        """What the Batch under way is going to be."""
+        """What the Batch under way is going to be; a folder for each lineage."""
         return self.path / "intents"
 
     @property

@@ -33,7 +33,7 @@ class Intent:
 
 
 class Intents:
-    """The intents of one Query."""
+    """The intents of one lineage of a Query."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

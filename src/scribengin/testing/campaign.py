@@ -24,8 +24,8 @@ from scribengin.core.errors import FencedError, Refused, ScribenginError, StateE
 from scribengin.state.dead import read_letters
 from scribengin.state.ledger import balance, read_totals
 from scribengin.state.lineage import read_lineage
-from scribengin.testing.checker import Findings, Found, check_records, read_output
-from scribengin.testing.protocol import SINKS, SOURCE, STEP, Driver, Job
+from scribengin.testing.checker import Findings, Found, check_records
+from scribengin.testing.protocol import SOURCE, STEP, Driver, Job
 from scribengin.testing.records import Records
 
 if TYPE_CHECKING:
@@ -91,12 +91,9 @@ def check(job: Job) -> Findings:
 
 def _check(job: Job) -> Findings:
     torn: list[str] = []
-    found: list[Found] = []
-    rows = {}
-    for node in SINKS:
-        of_sink = [Found(f"{node}/{each.group}", each.row) for each in read_output(job.out / node, job.format, torn=torn)]
-        rows[node] = len(of_sink)
-        found += of_sink
+    read = job.read(torn)
+    rows = {node: len(of_sink) for node, of_sink in read.items()}
+    found = [each for of_sink in read.values() for each in of_sink]
     letters: list[dict[str, Any]] = []
     try:
         letters += (msgspec.json.decode(letter.payload) for letter in read_letters(job.query))
@@ -116,11 +113,11 @@ def _check(job: Job) -> Findings:
     return findings
 
 
-def audit(job: Job) -> tuple[str, ...]:
+def audit(job: Job, make_driver: MakeDriver = Driver) -> tuple[str, ...]:
     """What Scribengin's own audit says."""
     from scribengin.state.audit import audit_query
 
-    driver, lineage = Driver(job), read_lineage(job.query)
+    driver, lineage = make_driver(job), read_lineage(job.query)
     assert lineage is not None
     with _folded(job):
         return audit_query(job.query, driver.sinks, lineage=lineage.id, feeders={STEP: [SOURCE]}).violations
@@ -153,7 +150,9 @@ def _journal(job: Job) -> Path:
 def _context() -> multiprocessing.context.ForkServerContext:
     context = multiprocessing.get_context("forkserver")
     # pandas because Arrow imports it where it first takes Python values
-    context.set_forkserver_preload(["scribengin.testing.campaign", "scribengin.formats.encoders", "pyarrow.parquet", "pandas"])
+    context.set_forkserver_preload(
+        ["scribengin.testing.campaign", "scribengin.formats.encoders", "pyarrow.parquet", "pandas", "confluent_kafka.admin"]
+    )
     return context
 
 

@@ -1,5 +1,6 @@
-"""The commit protocol of a Kafka sink that is exactly once: what it is, what each step rests on, what goes wrong without it. Checked by
-visiting all states. The sink itself is not built yet; this is what it will be held to.
+"""The commit protocol of the Kafka sink: what it is, what each step rests on, what goes wrong without it. Checked by visiting all states.
+`connectors.kafka.sink_unit` holds to it on executors, `connectors.kafka.sink` in the driver; decision 0013 says what a Batch of several
+units needs besides.
 
 Run `python -m scribengin.testing.kafka_model` to check the protocol and to read how every mutant fails; `--full` checks it with three
 attempts of a Batch, too (a few minutes); `--mutant NAME` tells one story.

@@ -16,7 +16,7 @@ from uuid import uuid4
 import msgspec
 import pyarrow as pa
 
-from scribengin.connectors.contract import BatchId, Place, SourceStream
+from scribengin.connectors.contract import BatchId, Place, SourceStream, is_chained
 from scribengin.connectors.files.options import SINK
 from scribengin.connectors.files.sink import FilesSink
 from scribengin.core import faults, numbered_log
@@ -30,6 +30,7 @@ from scribengin.state.lease import take_lease
 from scribengin.state.lineage import open_lineage
 from scribengin.state.recovery import recover_query
 from scribengin.state.source_log import SourceLog
+from scribengin.testing.checker import Found, read_output
 from scribengin.testing.records import SCHEMA, Key, as_line, make_record
 
 if TYPE_CHECKING:
@@ -61,6 +62,8 @@ class Job:
     run: str = "run"
     fold_every: int = numbered_log.CHUNK
     """records in a folded file; a small number brings folding into a short job"""
+    adopt: bool = False
+    """whether a new lineage takes over outputs that another has begun"""
 
     @property
     def part_rows(self) -> int:
@@ -71,6 +74,13 @@ class Job:
     def query(self) -> QueryFolder:
         """The state of the one Query."""
         return StateFolder(self.state, FLOW).query(QUERY)
+
+    def read(self, torn: list[str]) -> dict[str, list[Found]]:
+        """What a foreign reader finds, by sink; what it cannot read is added to `torn`."""
+        return {
+            node: [Found(f"{node}/{each.group}", each.row) for each in read_output(self.out / node, self.format, torn=torn)]
+            for node in SINKS
+        }
 
 
 def files_sink(job: Job, node: str) -> Sink:
@@ -105,7 +115,7 @@ class Driver:
             owner = state.read_owner()
             lineage = open_lineage(self.folder, owner=owner, fingerprint=PLAN, state_fingerprint="", sources=[SOURCE]).id
             for sink in self.sinks.values():
-                sink.prepare(owner=owner, lineage=lineage)
+                sink.prepare(owner=owner, lineage=lineage, adopt=self.job.adopt)
             self.recover(self.folder, self.sinks, lineage=lineage, lease=lease)
             log, decisions = SourceLog(self.folder.sources, SOURCE), self.make_decisions(self.folder.decisions)
             while (number := self._committed()) < self.job.batches:
@@ -163,13 +173,14 @@ class Driver:
         receipts: list[Receipt] = []
         dead: list[DeadSegment] = []
         counts: dict[str, Counts] = {}
+        behind = {node: sink.behind(0) for node, sink in self.sinks.items() if is_chained(sink)}
         for unit, stream in enumerate(streams):
             faults.reached("stage.before")
             staged, letters = self._unit(batch, unit, stream, counts)
             faults.reached("stage.closed")
             receipts += staged
             dead += [letters] if letters is not None else []
-        return Decision(batch, hash_, PLAN, (planned,), tuple(receipts), tuple(dead), counts, datetime.now(UTC).isoformat())
+        return Decision(batch, hash_, PLAN, (planned,), tuple(receipts), tuple(dead), counts, datetime.now(UTC).isoformat(), behind)
 
     def _unit(self, batch: BatchId, unit: int, stream: SourceStream, counts: dict[str, Counts]) -> tuple[list[Receipt], DeadSegment | None]:
         attempt = uuid4().hex
@@ -177,8 +188,7 @@ class Driver:
         schema = output_schema(self.job)
         outs = {node: sink.stream(batch, unit, attempt, schema) for node, sink in self.sinks.items()}
         letters = DeadWriter(self.folder.dead, attempt)
-        place = stream.place
-        rows = [make_record(Key(place["run"], place["part"], seq)) for seq in range(place["start"], place["end"])]
+        rows = rows_of(stream)
         source, step = counts.setdefault(SOURCE, Counts()), counts.setdefault(STEP, Counts())
         try:
             chunk = -(-len(rows) // _BATCHES_A_WRITE)
@@ -192,7 +202,7 @@ class Driver:
                         letters.write(_letter(batch.number, row))
                         step.dead += 1
                 for node, some in sent.items():
-                    outs[node].write(as_batch(self.job, some))
+                    outs[node].write(as_batch(self.job, some), ids_of(some) if outs[node].wants_ids else None)
                     sink = counts.setdefault(node, Counts())
                     sink.rows_in += len(some)
                     sink.out += len(some)
@@ -208,6 +218,17 @@ class Driver:
         source.out += len(rows)
         step.rows_in += len(rows)
         return receipts, segment
+
+
+def rows_of(stream: SourceStream) -> list[dict[str, Any]]:
+    """The records of a stream, in order."""
+    place = stream.place
+    return [make_record(Key(place["run"], place["part"], seq)) for seq in range(place["start"], place["end"])]
+
+
+def ids_of(rows: list[dict[str, Any]]) -> list[str]:
+    """What each was made of."""
+    return [f"{SOURCE}-{row['part']}@{row['seq']}" for row in rows]
 
 
 def output_schema(job: Job) -> Any:

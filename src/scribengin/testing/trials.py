@@ -51,7 +51,7 @@ def killed(job: Job, faults: Sequence[str], make_driver: MakeDriver = Driver, *,
         if power:
             campaign.lose_power(job)
         seen.look()
-    return _finish(job, make_driver, statuses, seen)
+    return finished(job, make_driver, statuses, seen)
 
 
 def overtaken(job: Job, point: str, make_driver: MakeDriver = Driver, *, successor: str = "") -> Outcome:
@@ -60,13 +60,13 @@ def overtaken(job: Job, point: str, make_driver: MakeDriver = Driver, *, success
     seen = _Seen(job)
     gate = job.state.parent / f"{job.state.name}.gate"
     sleeper = campaign.start(job, f"{point}:wait={gate}", make_driver=make_driver)
-    _await(gate.with_name(f"{gate.name}.waiting"), sleeper)
+    await_file(gate.with_name(f"{gate.name}.waiting"), sleeper)
     second = campaign.run(job, successor, make_driver=make_driver, lock_removed=True)
     seen.look()
     gate.touch()
     first = sleeper.wait()
     seen.look()
-    return _finish(job, make_driver, [second, first], seen)
+    return finished(job, make_driver, [second, first], seen)
 
 
 def out_of_room(job: Job, make_driver: MakeDriver = Driver, *, fault: str = "", file_limit: int | None = None) -> Outcome:
@@ -74,21 +74,23 @@ def out_of_room(job: Job, make_driver: MakeDriver = Driver, *, fault: str = "", 
     seen = _Seen(job)
     status = campaign.run(job, fault, make_driver=make_driver, file_limit=file_limit)
     seen.look()
-    return _finish(job, make_driver, [status], seen)
+    return finished(job, make_driver, [status], seen)
 
 
-def _finish(job: Job, make_driver: MakeDriver, statuses: Sequence[int], seen: _Seen) -> Outcome:
+def finished(job: Job, make_driver: MakeDriver, statuses: Sequence[int], seen: _Seen | None = None) -> Outcome:
+    """What is left once clean runs have brought the job to its end."""
     last = campaign.FAILED
     for _ in range(RESTARTS):
         last = campaign.run(job, make_driver=make_driver)
         if last == campaign.DONE:
             break
     findings = campaign.check(job)
-    findings.torn += seen.wrong()
+    findings.torn += seen.wrong() if seen is not None else []
     return Outcome(findings, tuple(statuses), last)
 
 
-def _await(path: Path, child: Child) -> None:
+def await_file(path: Path, child: Child) -> None:
+    """Wait for a file that the child makes."""
     deadline = time.monotonic() + _LIMIT_S
     while not path.exists():
         if not child.alive:

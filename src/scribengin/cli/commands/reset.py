@@ -32,7 +32,7 @@ def command(*, flow: str, outputs: bool, yes: bool, state: Path | None) -> Answe
     from scribengin.state.lease import take_lease
 
     declared, folder = open_state(flow, state)
-    places = {id_: str(sink.options.get("path", sink.type)) for id_, sink in declared.sinks.items()}
+    places = {id_: sink.place for id_, sink in declared.sinks.items()}
     sinks = open_sinks(declared) if outputs else {}
     queries = [query.name for query in folder.queries()]
     if not yes:
@@ -52,7 +52,8 @@ def command(*, flow: str, outputs: bool, yes: bool, state: Path | None) -> Answe
     def show() -> None:
         click.echo(f"forgot {', '.join(queries) or 'nothing: there was no state'} ({folder.path})")
         for row in cleared:
-            click.echo(f"deleted {row['files']:,} files of sink {row['sink']} in {row['place']}")
+            found = f"deleted {row['files']:,} files" if row["files"] else "found nothing"
+            click.echo(f"{found} of sink {row['sink']} in {row['place']}")
 
     return Answer(result, show=show)
 

@@ -20,10 +20,21 @@ if TYPE_CHECKING:
 
 Role = Literal["source", "sink"]
 _RIGHTS: Mapping[Role, str] = {
-    "source": "Read and Describe on the topics",
-    "sink": "Write and Describe on the topics, Read on the topic of its markers, Write and Describe on its transactional ids",
+    "source": "Read on the topics; for lag tools, Read on the consumer group too",
+    "sink": "Write and DescribeConfigs on the topics; Create, Read, Write and DescribeConfigs on the topic of its markers; "
+    "Write on the transactional ids that begin with that topic's name; for an audit, Read on the topics",
 }
-_LOGIN = ("SASL_AUTHENTICATION_FAILED", "_AUTHENTICATION", "_SSL")
+_REFUSED = (
+    "INVALID_TRANSACTION_TIMEOUT",
+    "INVALID_REPLICATION_FACTOR",
+    "INVALID_PARTITIONS",
+    "INVALID_CONFIG",
+    "TOPIC_EXCEPTION",
+    "POLICY_VIOLATION",
+)
+"""what brokers say of a wish that they will not grant later either"""
+LOGIN = ("SASL_AUTHENTICATION_FAILED", "_AUTHENTICATION", "_SSL")
+"""errors of a login: no later try mends them"""
 
 Partition = tuple[str, int]
 """(topic, partition)"""
@@ -108,7 +119,7 @@ class Cluster:
             except Exception as error:
                 if code_of(error) == "UNKNOWN_TOPIC_OR_PART":
                     continue
-                raise self._fault(error) from error
+                raise self._fault(error, f"topic {name}") from error
             found[name] = Topic(name, str(described.topic_id), len(described.partitions))
         return found
 
@@ -139,7 +150,7 @@ class Cluster:
         module = _admin_module()
         resource = module.ConfigResource(module.ConfigResource.Type.TOPIC, name)
         futures = self._asked(lambda: self._admin.describe_configs([resource], request_timeout=self._timeout_s))
-        entries = self._waited(futures[resource])
+        entries = self._waited(futures[resource], f"DescribeConfigs on topic {name}")
         return {key: entry.value or "" for key, entry in entries.items()}
 
     def make_topic(self, name: str, partitions: int, *, replication: int | None = None, config: Mapping[str, str] | None = None) -> None:
@@ -151,7 +162,7 @@ class Cluster:
             future.result(timeout=self._timeout_s + 1)
         except Exception as error:
             if code_of(error) != "TOPIC_ALREADY_EXISTS":
-                raise self._fault(error) from error
+                raise self._fault(error, f"Create topic {name}") from error
         give_up_s = time.monotonic() + self._timeout_s
         # a broker may not know for a moment what another has just made
         while name not in self.topics([name]) and time.monotonic() < give_up_s:
@@ -164,13 +175,13 @@ class Cluster:
             future.result(timeout=self._timeout_s + 1)
         except Exception as error:
             if code_of(error) != "UNKNOWN_TOPIC_OR_PART":
-                raise self._fault(error) from error
+                raise self._fault(error, f"Delete topic {name}") from error
 
-    def _waited(self, future: Any) -> Any:
+    def _waited(self, future: Any, about: str = "") -> Any:
         try:
             return future.result(timeout=self._timeout_s + 1)
         except Exception as error:
-            raise self._fault(error) from error
+            raise self._fault(error, about) from error
 
     def _offsets(self, asked: Mapping[Partition, Any]) -> dict[Partition, int]:
         return {partition: int(each.offset) for partition, each in self._listed(asked).items()}
@@ -185,31 +196,35 @@ class Cluster:
         futures = self._asked(lambda: self._admin.list_offsets(request, isolation_level=level, request_timeout=self._timeout_s))
         listed: dict[Partition, Any] = {}
         for place, future in futures.items():
-            listed[place.topic, place.partition] = self._waited(future)
+            listed[place.topic, place.partition] = self._waited(future, f"topic {place.topic}")
         return listed
 
     def _asked(self, question: Any) -> Any:
         try:
+            self._admin.poll(0)  # what it has to tell of earlier questions
+            self._told = None
             return question()
         except Exception as error:
             raise self._fault(error) from error
 
     def _hear(self, error: Any) -> None:
-        if self._told is None or error.name() in _LOGIN:
+        if self._told is None or error.name() in LOGIN:
             self._told = error
 
-    def _fault(self, error: Exception) -> ScribenginError:
+    def _fault(self, error: Exception, about: str = "") -> ScribenginError:
+        if "_admin" in vars(self):
+            self._admin.poll(0)  # only here the client hands over what it has to tell
         told, self._told = self._told, None
         if told is not None and code_of(error) in ("_TIMED_OUT", "_TRANSPORT", "_ALL_BROKERS_DOWN"):
             error = Exception(told)
-        return fault(self._node, self._bootstrap, error, self._timeout_s, self._role)
+        return fault(self._node, self._bootstrap, error, self._timeout_s, self._role, about)
 
 
-def fault(node: str, bootstrap: str, error: Exception, timeout_s: float, role: Role = "source") -> ScribenginError:
-    """A client's error in our words: Unreachable where a later try may go through."""
+def fault(node: str, bootstrap: str, error: Exception, timeout_s: float, role: Role = "source", about: str = "") -> ScribenginError:
+    """A client's error in our words: Unreachable where a later try may go through. `about` is what was asked, and of which topic."""
     code = code_of(error)
     kind = SourceError if role == "source" else SinkError
-    if code in _LOGIN:
+    if code in LOGIN:
         return kind(
             f'{role} "{node}": the brokers at {bootstrap} do not let this user in: {_text_of(error)}',
             remedy="check `config`: security.protocol, sasl.mechanism, sasl.username, sasl.password, ssl.ca.location",
@@ -218,14 +233,38 @@ def fault(node: str, bootstrap: str, error: Exception, timeout_s: float, role: R
         )
     if code.endswith("AUTHORIZATION_FAILED"):
         return kind(
-            f'{role} "{node}": this user may not do that at {bootstrap}: {_text_of(error)}',
+            f'{role} "{node}": this user may not do that at {bootstrap}: {_text_of(error)}{about and f" ({about})"}',
             remedy=f"grant it: {_RIGHTS[role]}",
             code="kafka-forbidden",
             node=node,
         )
+    if code == "_INVALID_ARG":
+        return kind(
+            f'{role} "{node}": the client does not take its settings: {_text_of(error)}',
+            remedy="change `config`; its names and values are librdkafka's",
+            code="kafka-config",
+            node=node,
+        )
     if code == "UNKNOWN_TOPIC_OR_PART":
         return kind(
-            f'{role} "{node}": a topic is gone: {_text_of(error)}', remedy="look at the cluster's topics", code="kafka-topic", node=node
+            f'{role} "{node}": {about or "a topic"} is gone from {bootstrap}: {_text_of(error)}',
+            remedy="look at the cluster's topics",
+            code="kafka-topic",
+            node=node,
+        )
+    if code in ("_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION"):
+        # brokers may not know for a moment what has just been made: told so, and tried again
+        return Unreachable(
+            f'{role} "{node}": a topic is gone from {bootstrap}, or has fewer partitions than it had: {_text_of(error)}',
+            remedy="make it again, with as many partitions",
+            node=node,
+        )
+    if code in _REFUSED:
+        return kind(
+            f'{role} "{node}": the brokers at {bootstrap} refuse that: {_text_of(error)}{about and f" ({about})"}',
+            remedy="change the option that asks for it: transaction_timeout, replication, partitions, topic, markers",
+            code="kafka-refused",
+            node=node,
         )
     return Unreachable(
         f'{role} "{node}": no broker at {bootstrap} answers within {timeout_s:g} s ({_text_of(error)})',
@@ -263,6 +302,8 @@ _PASSING = (
     "_ALL_BROKERS_DOWN",
     "_RESOLVE",
     "_TIMED_OUT",
+    # the library asks for the coordinator of a group that readers here name, because they must, and do not use
+    "GROUP_AUTHORIZATION_FAILED",
 )
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -42,22 +43,54 @@ class Outgoing:
     values: list[bytes | None]
     times_ms: list[int]
     """0 for the time of writing"""
-    headers: list[list[tuple[str, bytes | None]]] | None
-    _places: list[tuple[str, int]] | None = field(default=None)
+    ids: list[str] | None
+    """of the id header; None where there is none"""
+    headers: Mapping[str, list[bytes | None]]
+    """other headers"""
 
     def __len__(self) -> int:
         return len(self.values)
 
-    def rows(self) -> Iterator[tuple[str, bytes | None, bytes | None, int, int, Any]]:
-        """(topic, value, key, partition, time, headers) of each."""
-        nothing = [None] * len(self)
-        return zip(self.topics, self.values, self.keys, self.partitions.tolist(), self.times_ms, self.headers or nothing, strict=True)
+    def rows(self, tell: Any) -> Iterator[tuple[str, bytes | None, bytes | None, int, Any, None, int, Any]]:
+        """What `Producer.produce` is given for each. `tell` hears of the first and the last message of each partition of each topic."""
+        tells: list[Any] = [None] * len(self)
+        for index in self._ends():
+            tells[index] = tell
+        none: Any = repeat(None)
+        headers = none if self.ids is None and not self.headers else self.header_lists()
+        columns = (self.topics, self.values, self.keys, self.partitions.tolist(), tells, none, self.times_ms, headers)
+        return zip(*columns, strict=False)
+
+    def header_lists(self) -> Iterator[list[tuple[str, Any]]]:
+        """The headers of each, in one list for all, to be read before the next one is asked for: a list for each message would cost more
+        than all else that is done for it."""
+        headers: list[Any] = [None] * (len(self.headers) + (self.ids is not None))
+        if not headers:
+            yield from repeat(headers, len(self))
+        elif not self.headers:
+            for id_ in self.ids or ():
+                headers[0] = (ID_HEADER, id_)
+                yield headers
+        else:
+            columns = [self.ids, *self.headers.values()] if self.ids is not None else list(self.headers.values())
+            names = [ID_HEADER, *self.headers] if self.ids is not None else list(self.headers)
+            for values in zip(*columns, strict=True):
+                headers[:] = zip(names, values, strict=True)
+                yield headers
+
+    def selected(self, stay: list[int]) -> Outgoing:
+        """The messages with these indexes."""
+        topics, times = [self.topics[index] for index in stay], [self.times_ms[index] for index in stay]
+        keys, values = [self.keys[index] for index in stay], [self.values[index] for index in stay]
+        ids = None if self.ids is None else [self.ids[index] for index in stay]
+        headers = {name: [values[index] for index in stay] for name, values in self.headers.items()}
+        return Outgoing(topics, self.partitions[stay], keys, values, times, ids, headers)
 
     def size_bytes(self) -> int:
         """Of keys and values."""
         return sum(map(len, filter(None, self.values))) + sum(map(len, filter(None, self.keys)))
 
-    def last_of_partitions(self) -> set[int]:
+    def _ends(self) -> set[int]:
         """The indexes of the first and the last message of each partition of each topic."""
         codes, _ = self._codes()
         _, first = np.unique(codes, return_index=True)
@@ -100,7 +133,7 @@ class MessageMaker:
         self._key: str | None = options["key"]
         self._headers: dict[str, str] = dict(options["headers"])
         self._timestamp: str | None = options["timestamp"]
-        self._id_begin = f"{version} ".encode() if options["record_id"] == "header" else None
+        self._id_begin = f"{version} " if options["record_id"] == "header" else None
         self.wants_ids = self._id_begin is not None
         self._check_columns(schema)
         given = tuple(options["columns"]) or tuple(name for name in schema.names if name not in self._headers.values())
@@ -138,19 +171,15 @@ class MessageMaker:
         values, unfit = self._values(rows.select(self._value_columns))
         for each in unfit:
             bad.setdefault(each.ordinal, each)
-        headers = self._header_lists(rows, ids)
         partitions = self._partitions(rows, names, known, keys, bad)
-        key_list = keys.to_pylist()
-        self._refuse(names, known, key_list, values, headers, bad)
         times = [0] * rows.num_rows if self._timestamp is None else _milliseconds(rows.column(self._timestamp))
+        named = None if self._id_begin is None or ids is None else [self._id_begin + id_ for id_ in ids]
+        headers = {header: self._bytes(rows.column(column)).to_pylist() for header, column in self._headers.items()}
+        made = Outgoing(names, partitions, keys.to_pylist(), values, times, named, headers)
+        self._refuse(made, known, bad)
         if not bad:
-            return Outgoing(names, partitions, key_list, values, times, headers), []
-        stay = [index for index in range(rows.num_rows) if index not in bad]
-        taken: list[Any] = [[each[index] for index in stay] for each in (names, key_list, values, times)]
-        kept = Outgoing(
-            taken[0], partitions[stay], taken[1], taken[2], taken[3], None if headers is None else [headers[index] for index in stay]
-        )
-        return kept, [bad[index] for index in sorted(bad)]
+            return made, []
+        return made.selected([index for index in range(rows.num_rows) if index not in bad]), [bad[index] for index in sorted(bad)]
 
     # --- topics ---
 
@@ -219,34 +248,12 @@ class MessageMaker:
             column = column.cast(pa.string())
         return column.cast(pa.binary())
 
-    def _header_lists(self, rows: pa.RecordBatch, ids: Sequence[str] | None) -> list[list[tuple[str, bytes | None]]] | None:
-        if self._id_begin is not None:
-            assert ids is not None
-            begin = self._id_begin
-            lists: list[list[tuple[str, bytes | None]]] = [[(ID_HEADER, begin + id_.encode())] for id_ in ids]
-        elif self._headers:
-            lists = [[] for _ in range(rows.num_rows)]
-        else:
-            return None
-        for header, column in self._headers.items():
-            for each, value in zip(lists, self._bytes(rows.column(column)).to_pylist(), strict=True):
-                each.append((header, value))
-        return lists
-
-    def _refuse(
-        self,
-        names: list[str],
-        known: Mapping[str, TargetTopic | str],
-        keys: list[bytes | None],
-        values: list[bytes | None],
-        headers: list[list[tuple[str, bytes | None]]] | None,
-        bad: dict[int, Bad],
-    ) -> None:
+    def _refuse(self, made: Outgoing, known: Mapping[str, TargetTopic | str], bad: dict[int, Bad]) -> None:
         """Messages that brokers would refuse."""
+        names, keys, values = made.topics, made.keys, made.values
         missing = {name for name, topic in known.items() if isinstance(topic, str) and topic}
         compacted = {name for name, topic in known.items() if not isinstance(topic, str) and topic.compacted}
         limits = {name: topic.max_bytes for name, topic in known.items() if not isinstance(topic, str)}
-        least = min(limits.values(), default=0)
         for index in range(len(values)) if missing else ():
             if names[index] in missing:
                 bad.setdefault(index, Bad(index, "no-topic", str(known[names[index]])))
@@ -254,14 +261,15 @@ class MessageMaker:
             if key is None and names[index] in compacted:
                 message = f"the topic {names[index]} is compacted, and the message has no key"
                 bad.setdefault(index, Bad(index, "no-key", message))
-        # no message can be too large where all of them together are not
-        if max(map(len, filter(None, values)), default=0) + max(map(len, filter(None, keys)), default=0) + 65536 * bool(headers) < least:
+        # what is longest of each cannot be too large together, in nearly all batches
+        parts: list[Sequence[bytes | str | None]] = [values, keys, made.ids or (), *made.headers.values()]
+        room = _MESSAGE_HEAD_BYTES + sum(len(header) + 16 for header in (ID_HEADER, *made.headers))
+        if room + sum(max(map(len, filter(None, part)), default=0) for part in parts) <= min(limits.values(), default=0):
             return
-        for index, value in enumerate(values):
-            of_headers = sum(len(name) + len(text or b"") + 8 for name, text in headers[index]) if headers else 0
-            size = len(value or b"") + len(keys[index] or b"") + of_headers + _MESSAGE_HEAD_BYTES
-            if index not in bad and size > limits[names[index]]:
-                message = f"the message has {size:,} bytes; the topic {names[index]} takes {limits[names[index]]:,}"
+        for index, name in enumerate(names):
+            size = room + sum(len(part[index] or b"") for part in parts if part)
+            if index not in bad and size > limits[name]:
+                message = f"the message has {size:,} bytes; the topic {name} takes {limits[name]:,}"
                 bad[index] = Bad(index, "too-large", message)
 
     def _wrong(self, what: str, remedy: str) -> SinkError:

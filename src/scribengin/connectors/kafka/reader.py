@@ -90,12 +90,20 @@ class KafkaReader:
         now_s = time.monotonic()
         if self._final is None and (final or now_s - self._looked_s >= _TOPICS_EVERY_S):
             self.look()
-        anew = {stream.place["topic"] for stream in self._losses}
-        pinned = self._place_new(anew)
-        self._last = self._cluster.last(self._partitions) if self._final is None else self._final
+        pinned: set[Partition] = set()
+        try:
+            pinned |= self._place_new({stream.place["topic"] for stream in self._losses})
+            self._find_ends()
+        except SourceError as error:
+            if error.code != "kafka-topic":
+                raise
+            # gone since the last look at the topics: told as any other loss
+            self.look()
+            self._partitions = [each for each in self._partitions if self._final is None or each in self._final]
+            pinned |= self._place_new({stream.place["topic"] for stream in self._losses})
+            self._find_ends()
         if final:
             self._final = self._last
-        self._check_against(self._last)
         waits = {partition: self._last[partition] - self._next[partition] for partition in self._partitions}
         if not final:
             self._see_ages(now_s, {partition for partition, rows in waits.items() if rows})
@@ -142,6 +150,10 @@ class KafkaReader:
                 checked.append(stream if (low, high) == (start, end) else _range(name, number, low, high, stream.place["id"]))
         return checked
 
+    def _find_ends(self) -> None:
+        self._last = self._cluster.last(self._partitions) if self._final is None else self._final
+        self._check_against(self._last)
+
     def backlog(self) -> Backlog:
         """Records behind what was handed out, at the last look, and how long the oldest of them has been there."""
         waits = sum(max(0, last - self._next.get(partition, last)) for partition, last in self._last.items())
@@ -169,7 +181,8 @@ class KafkaReader:
             ends[partition] = max(stream.place["end"], ends.get(partition, 0))
         try:
             if self._committer is None:
-                own = {"group.id": group, "enable.auto.commit": False}
+                # a commit that brokers refuse is waited for at the end, so long
+                own = {"group.id": group, "enable.auto.commit": False, "session.timeout.ms": 3000}
                 self._committer = Consumer(settings(self.options) | own, logger=SILENT)
             self._committer.commit(offsets=[TopicPartition(topic, number, end) for (topic, number), end in ends.items()], asynchronous=True)
         except Exception as error:

@@ -8,6 +8,7 @@ and a transactional.id.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors.kafka.avro_values import AvroValues
@@ -20,7 +21,7 @@ from scribengin.connectors.kafka.sink_unit import UnitMessages, UnitPlace
 from scribengin.connectors.kafka.topics import TopicBook
 from scribengin.connectors.kafka.transaction import Superseded, Transaction
 from scribengin.core import faults
-from scribengin.core.errors import FencedError, Refused, StateError
+from scribengin.core.errors import FencedError, Refused, StateError, Unreachable
 from scribengin.core.numbered_log import NumberedLog
 from scribengin.core.storage import names_in, remove_tree
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from scribengin.connectors.contract import BatchId, Decided, Place, Published
     from scribengin.core.types import Schema
 
+_COLUMN = re.compile(r"\\\{[^{}]*\\\}")
 _WHOLE = 0
 """the slot of Batches that commit as a whole, and of the claim"""
 
@@ -135,8 +137,9 @@ class KafkaSink:
         """A stream that commits by itself, in slot `unit` + 1."""
         slot = unit + 1
         mine = Marker(self._owner, batch.flow, self.node, batch.lineage, batch.number, input_hash, batch.term)
-        spool = StagedMessages(self.node, unit, attempt, self._folder / "slow" / batch.lineage, self._maker(schema, unit))
-        place = UnitPlace(self.node, slot, mine, behind["after"][str(slot)], float(self._options["transaction_timeout"]))
+        spool = self.stream(batch, unit, attempt, schema)
+        after, limit_s = behind["after"][str(slot)], float(self._options["transaction_timeout"])
+        place = UnitPlace(self.node, slot, mine, after, limit_s, self._folder / "a-unit-was-slower-than-its-transaction")
         return UnitMessages(place, self._markers, self._transaction(slot), spool)
 
     def publish(self, decided: Decided) -> None:
@@ -161,6 +164,13 @@ class KafkaSink:
                     newest = self._send(decided, transaction)
                     faults.reached("publish.record.after")
             except Superseded as error:
+                if error.overdue:
+                    raise Unreachable(
+                        f'sink "{self.node}": brokers have ended the transaction of batch {batch.number}, which took longer than '
+                        f"{self._options['transaction_timeout']:g} s; the next try looks whether it is there, or sends it ({error})",
+                        remedy="look at the brokers' load; or give it longer: transaction_timeout: 5m",
+                        node=self.node,
+                    ) from error
                 raise FencedError(
                     f'sink "{self.node}" cannot publish batch {batch.number}: another driver has begun to write ({error})',
                     remedy="stop this driver; the other one goes on",
@@ -245,12 +255,13 @@ class KafkaSink:
 
     def audit(self, *, lineage: str, decided: Iterable[Decided]) -> Iterator[Published]:
         """Count the messages again; see `sink_audit`."""
-        logs = {name: self._published(name) for name in names_in(self._folder)}
+        logs = {name: self._published(name) for name in names_in(self._folder) if (self._folder / name).is_dir()}
         flow = f"{self._flow}@" if self._options["record_id"] == "header" else None
         return TopicsAudit(self.node, self._options, flow, logs).run(lineage, decided)
 
     def clear(self, *, owner: str, flow: str, dry_run: bool = False) -> int:
-        """Messages cannot be taken back. Forgets the claim, so that the flow may begin anew; raises Refused where it is another's."""
+        """Forget the claim, so that the flow may begin anew. Messages cannot be taken back: raises Refused where some stand in the topics,
+        and where the claim is another's."""
         if not self._markers.exists():
             return 0
         newest = self._markers.newest(_WHOLE)
@@ -258,6 +269,13 @@ class KafkaSink:
             return 0
         if (newest.owner, newest.flow, newest.sink) != (owner, flow, self.node):
             raise self._foreign(newest)
+        pattern = _COLUMN.sub(".*", re.escape(self._options["topic"]))
+        if filled := [name for name in self._topics.filled(pattern) if name != self._markers.name]:
+            raise Refused(
+                f'sink "{self.node}": what stands in {", ".join(filled)} cannot be taken back',
+                remedy="delete them yourself, if nobody needs them, and say it again; or reset without --outputs, and write to others",
+                code="output-stays",
+            )
         if not dry_run:
             self._markers.delete()
         return 0

@@ -21,17 +21,15 @@ if TYPE_CHECKING:
     from scribengin.connectors.kafka.outgoing import MessageMaker
     from scribengin.formats.contract import Bad
 
-_HEADERS = pa.list_(pa.struct([pa.field("name", pa.string()), pa.field("value", pa.binary())]))
-_SCHEMA = pa.schema(
-    [
-        pa.field("topic", pa.dictionary(pa.int32(), pa.string())),
-        pa.field("partition", pa.int32()),
-        pa.field("key", pa.binary()),
-        pa.field("value", pa.binary()),
-        pa.field("time_ms", pa.int64()),
-        pa.field("headers", _HEADERS),
-    ]
-)
+_COLUMNS = [
+    pa.field("topic", pa.dictionary(pa.int32(), pa.string())),
+    pa.field("partition", pa.int32()),
+    pa.field("key", pa.binary()),
+    pa.field("value", pa.binary()),
+    pa.field("time_ms", pa.int64()),
+    pa.field("id", pa.string()),
+]
+"""of a staged file; a column for each other header stands behind"""
 
 
 class StagedMessages:
@@ -59,7 +57,8 @@ class StagedMessages:
         """Stage messages."""
         with explained(f'sink "{self._sink}" cannot stage in {self.folder}; nothing of the batch is visible, it is run again'):
             if len(messages):
-                self._begun().write_batch(_as_arrow(messages))
+                rows = _as_arrow(messages)
+                self._begun(rows.schema).write_batch(rows)
                 self.rows += len(messages)
 
     def close(self) -> Receipt:
@@ -83,11 +82,11 @@ class StagedMessages:
             self._path.unlink(missing_ok=True)
             self.folder.rmdir()
 
-    def _begun(self) -> Any:
+    def _begun(self, schema: pa.Schema) -> Any:
         if self._file is None:
             make_folder(self.folder)
             self._file = SummedFile(self._path)
-            self._writer = pa.ipc.new_stream(self._file, _SCHEMA, options=pa.ipc.IpcWriteOptions(emit_dictionary_deltas=True))
+            self._writer = pa.ipc.new_stream(self._file, schema, options=pa.ipc.IpcWriteOptions(emit_dictionary_deltas=True))
         return self._writer
 
 
@@ -110,28 +109,28 @@ def staged_messages(folder: Path, segment: Mapping[str, Any]) -> Iterator[Outgoi
 
 
 def _as_arrow(messages: Outgoing) -> pa.RecordBatch:
-    headers = None if messages.headers is None else [[{"name": n, "value": v} for n, v in each] for each in messages.headers]
+    fields = [*_COLUMNS, *(pa.field(name, pa.binary()) for name in messages.headers)]
     arrays = [
         pa.array(messages.topics, pa.string()).dictionary_encode(),
         pa.array(messages.partitions, pa.int32()),
         pa.array(messages.keys, pa.binary()),
         pa.array(messages.values, pa.binary()),
         pa.array(messages.times_ms, pa.int64()),
-        pa.nulls(len(messages), _HEADERS) if headers is None else pa.array(headers, _HEADERS),
+        pa.nulls(len(messages), pa.string()) if messages.ids is None else pa.array(messages.ids, pa.string()),
+        *(pa.array(values, pa.binary()) for values in messages.headers.values()),
     ]
-    return pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA)
+    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
 
 def _from_arrow(batch: pa.RecordBatch) -> Outgoing:
-    topics, partitions, keys, values, times, headers = batch.columns
-    lists = None
-    if headers.null_count < batch.num_rows:
-        lists = [[(each["name"], each["value"]) for each in listed] for listed in headers.to_pylist()]
+    topics, partitions, keys, values, times, ids, *headers = batch.columns
+    names = batch.schema.names[len(_COLUMNS) :]
     return Outgoing(
         topics.cast(pa.string()).to_pylist(),
         partitions.to_numpy(zero_copy_only=False).astype(np.int32),
         keys.to_pylist(),
         values.to_pylist(),
         times.to_pylist(),
-        lists,
+        None if ids.null_count else ids.to_pylist(),
+        {name: column.to_pylist() for name, column in zip(names, headers, strict=True)},
     )

@@ -16,6 +16,7 @@ from scribengin.core.storage import make_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
 
     import pyarrow as pa
 
@@ -28,18 +29,21 @@ if TYPE_CHECKING:
 _WAITING_ROWS = 16_384
 """messages that wait for the unit's end before its transaction begins: a slow unit should not keep readers waiting, nor time out"""
 _LOOK_S = 0.05
-_SLOW = "a-unit-was-slower-than-its-transaction"
+_PATIENT_S = 3600.0
+"""how long the flow's units are all taken for slow after one was"""
 
 
 @dataclass(frozen=True, slots=True)
 class UnitPlace:
-    """Which unit of which Batch: `mine` is its marker, without what it will say; `after` the number that the fence must find."""
+    """Which unit of which Batch: `mine` is its marker, without what it will say; `after` the number that the fence must find. A file at
+    `slow` says that a unit has taken longer than `limit_s`, the time-out of its transaction."""
 
     node: str
     slot: int
     mine: Marker
     after: int | None
     limit_s: float
+    slow: Path
 
 
 class UnitMessages:
@@ -60,7 +64,7 @@ class UnitMessages:
         self._bytes = 0
         self._begun_s = time.monotonic()
         self._sending_since_s: float | None = None
-        self._patient = (spool.folder / _SLOW).exists()
+        self._patient = place.slow.exists() and time.time() - place.slow.stat().st_mtime < _PATIENT_S
         self._failed: BaseException | None = None
         self._fence = threading.Thread(target=self._begin, name="fence", daemon=True)
         self._fence.start()
@@ -139,8 +143,8 @@ class UnitMessages:
         timed_out = self._sending_since_s is not None and time.monotonic() - self._sending_since_s > 0.8 * self._place.limit_s
         if timed_out:
             # most likely brokers have ended it, and nobody else is at work: the next attempt sends all at its end
-            make_folder(self._spool.folder)
-            (self._spool.folder / _SLOW).touch()
+            make_folder(self._place.slow.parent)
+            self._place.slow.touch()
         give_up_s = time.monotonic() + (1.0 if timed_out else self._place.limit_s)
         while time.monotonic() < give_up_s:
             newest = self._markers.newest(self._place.slot)

@@ -195,10 +195,10 @@ class MessageRows:
 
 
 def _as_rows(messages: Outgoing) -> pa.RecordBatch:
-    if messages.headers is None:
+    if messages.ids is None and not messages.headers:
         headers = pa.nulls(len(messages), _HEADERS)
     else:
-        headers = pa.array([[{"key": name, "value": value} for name, value in each] for each in messages.headers], _HEADERS)
+        headers = pa.array([[{"key": name, "value": _bytes(value)} for name, value in each] for each in messages.header_lists()], _HEADERS)
     arrays = [
         pa.array(messages.topics, pa.string()),
         pa.array(messages.partitions, pa.int32()),
@@ -207,3 +207,7 @@ def _as_rows(messages: Outgoing) -> pa.RecordBatch:
         headers,
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=_ROW)
+
+
+def _bytes(value: str | bytes | None) -> bytes | None:
+    return value.encode() if isinstance(value, str) else value

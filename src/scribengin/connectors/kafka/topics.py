@@ -70,6 +70,13 @@ class TopicBook:
             )
         return topic
 
+    def filled(self, pattern: str) -> list[str]:
+        """The topics with messages in them whose whole name the regular expression matches."""
+        there = self._cluster.topics(self._cluster.matching(pattern))
+        partitions = [(topic.name, number) for topic in there.values() for number in range(topic.partitions)]
+        first, last = self._cluster.first(partitions), self._cluster.last(partitions)
+        return sorted({place[0] for place in partitions if last[place] > first[place]})
+
     def _ask(self, name: str) -> TargetTopic | None:
         found = self._cluster.topics([name]).get(name)
         if found is None:

@@ -4,9 +4,10 @@ is the protocol's (`testing.kafka_model`)."""
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from scribengin.connectors.kafka.client import SILENT, client, code_of, fault, settings
+from scribengin.connectors.kafka.client import LOGIN, SILENT, client, code_of, fault, settings
 from scribengin.core import faults
 from scribengin.core.errors import ScribenginError, SinkError, Unreachable
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from scribengin.connectors.kafka.outgoing import Outgoing
 
 _FENCED = ("_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "INVALID_PRODUCER_ID_MAPPING")
+_CONSEQUENCES = ("_PURGE_QUEUE", "_STATE", "_FATAL")
+"""errors that only say that there was one before"""
 _TOO_LARGE = ("MSG_SIZE_TOO_LARGE", "RECORD_LIST_TOO_LARGE")
 _QUEUE = 200_000
 _QUEUE_KIB = 64 * 1024
@@ -30,7 +33,12 @@ now and then 510. With all brokers connected from the start it takes 10. Where a
 
 
 class Superseded(Exception):
-    """A newer producer has the same transactional.id: whatever this one still sends is refused."""
+    """A newer producer has the same transactional.id: whatever this one still sends is refused. `overdue`: brokers refuse what comes behind
+    their time-out just so, and it was over; most likely that is all."""
+
+    def __init__(self, text: str, *, overdue: bool) -> None:
+        super().__init__(text)
+        self.overdue = overdue
 
 
 class Transaction:
@@ -45,6 +53,7 @@ class Transaction:
         self._timeout_s = float(options["timeout"])
         self._transaction_s = float(options["transaction_timeout"])
         self._open = False
+        self._begun_s = 0.0
         self._told: Any = None
         self._failed: Any = None
         self._ends: dict[tuple[str, int], list[int]] = {}
@@ -61,7 +70,10 @@ class Transaction:
             "retry.backoff.ms": 20,
             "error_cb": self._hear,
         }
-        self._producer = self._kafka.Producer(_AT_ONCE | settings(options) | own, logger=SILENT)
+        try:
+            self._producer = self._kafka.Producer(_AT_ONCE | settings(options) | own, logger=SILENT)
+        except self._kafka.KafkaException as error:
+            raise self._explained(error) from error
 
     def fence(self) -> None:
         """From here on every older producer of the id is refused; what it had committed is complete, what it had open is aborted."""
@@ -71,20 +83,22 @@ class Transaction:
 
     def send(self, messages: Outgoing) -> None:
         """Hand messages to the client, which sends them by itself."""
+        self._begin()
+        self._send(messages)
+
+    def _begin(self) -> None:
         if not self._open:
             self._serve(self._producer.begin_transaction)
             self._open = True
-        self._send(messages)
+            self._begun_s = time.monotonic()
 
     def _send(self, messages: Outgoing) -> None:
         produce: Callable[..., None] = self._producer.produce
-        tells = messages.last_of_partitions()
-        for index, (topic, value, key, partition, time_ms, headers) in enumerate(messages.rows()):
-            tell = self._delivered if index in tells else None
+        for message in messages.rows(self._delivered):
             try:
-                produce(topic, value, key, partition, tell, None, time_ms, headers)
+                produce(*message)
             except BufferError:
-                self._make_room(topic, value, key, partition, tell, None, time_ms, headers)
+                self._make_room(*message)
             except self._kafka.KafkaException as error:
                 raise self._explained(error) from error
         for place, rows in messages.counts().items():
@@ -127,9 +141,7 @@ class Transaction:
 
         An error after which nobody knows how it ended is Unreachable like others: the next fence and a look at the marker tell.
         """
-        if not self._open:
-            self._serve(self._producer.begin_transaction)
-            self._open = True
+        self._begin()
         self._serve(self._producer.produce, topic, marker.encoded(), f"{slot}".encode(), slot)
         faults.reached("transaction.commit.before")
         self._until(self._producer.commit_transaction, self._transaction_s)
@@ -142,39 +154,50 @@ class Transaction:
             self._producer.purge()
             if self._open:
                 self._producer.abort_transaction(self._timeout_s)
-        except (self._kafka.KafkaException, ScribenginError):
+        except (self._kafka.KafkaException, SystemError, ScribenginError):
             pass
         self._open = False
+
+    def _until(self, act: Callable[[float], Any], limit_s: float) -> None:
+        """`act`, which may be done again by the same producer, until it is through."""
+        begun_s = time.monotonic()
+        while True:
+            passed_s = time.monotonic() - begun_s
+            try:
+                act(max(0.1, min(limit_s - passed_s, self._timeout_s)))
+                return
+            except (self._kafka.KafkaException, SystemError) as error:
+                found = self._of_client(error)
+                with suppress(self._kafka.KafkaException, SystemError):
+                    self._producer.poll(0)  # it tells nothing by itself
+                refused = self._told is not None and self._told.name() in LOGIN
+                if refused or not found.args[0].retriable() or time.monotonic() - begun_s > limit_s:
+                    raise self._explained(found) from error
 
     def _serve(self, act: Callable[..., Any], *given: Any) -> Any:
         """`act`, which may call back. What it raises is explained."""
         try:
             return act(*given)
-        except self._kafka.KafkaException as error:
-            raise self._explained(error) from error
-        except SystemError as error:
-            # the library raises a fatal error from within a callback, where Python trips over it or loses it
-            raise self._explained(error.__cause__ if isinstance(error.__cause__, Exception) else self._ask_why(error)) from error
+        except (self._kafka.KafkaException, SystemError) as error:
+            raise self._explained(self._of_client(error)) from error
 
-    def _ask_why(self, error: Exception) -> Exception:
-        """What a producer that cannot go on says of itself when it is to take all back."""
+    def _of_client(self, error: Exception) -> Any:
+        """What the client has said. It raises a fatal error out of the call that serves it; a delivery that is served in the same call
+        trips over the exception that is already set, and Python makes a SystemError of it, with or without the cause."""
+        if not isinstance(error, SystemError):
+            return error
+        reason = self._reason()
+        if reason is None:
+            raise error
+        return reason
+
+    def _reason(self) -> Any | None:
+        """Why the transaction cannot go on, where it cannot. The client has no question for that, but refuses another begin with it."""
         try:
-            self._producer.abort_transaction(self._timeout_s)
+            self._producer.begin_transaction()
         except self._kafka.KafkaException as told:
-            fatal: Exception = told
-            return fatal
-        return error
-
-    def _until(self, act: Callable[[float], Any], limit_s: float) -> None:
-        """`act`, which may be done again by the same producer, until it is through."""
-        give_up_s = time.monotonic() + limit_s
-        while True:
-            try:
-                act(max(0.1, min(give_up_s - time.monotonic(), limit_s)))
-                return
-            except self._kafka.KafkaException as error:
-                if not error.args[0].retriable() or time.monotonic() > give_up_s:
-                    raise self._explained(error) from error
+            return None if code_of(told) in ("_STATE", "_CONFLICT", "_PREV_IN_PROGRESS") else told
+        return None
 
     def _delivered(self, error: Any, message: Any) -> None:
         if error is not None:
@@ -183,7 +206,8 @@ class Transaction:
         self._ends.setdefault((message.topic(), message.partition()), []).append(message.offset())
 
     def _hear(self, error: Any) -> None:
-        self._told = self._told or error
+        if self._told is None or (error.name() in LOGIN and not self._told.fatal()):
+            self._told = error
 
     def _check(self) -> None:
         """Raises what the client has told of messages that did not arrive."""
@@ -192,11 +216,14 @@ class Transaction:
             raise self._explained(self._kafka.KafkaException(failed))
 
     def _explained(self, error: Exception) -> Exception:
+        if code_of(error) in _CONSEQUENCES:
+            error = self._reason() or error
         if error.args and hasattr(error.args[0], "fatal") and error.args[0].fatal():
             self._told = error.args[0]
         codes = {code_of(error)} | ({self._told.name()} if self._told is not None else set())
         if codes & set(_FENCED):
-            return Superseded(f"{self._id}: {error}")
+            overdue = self._open and time.monotonic() - self._begun_s >= self._transaction_s
+            return Superseded(f"{self._id}: {error}", overdue=overdue)
         if codes & set(_TOO_LARGE):
             return SinkError(
                 f'sink "{self._node}": a message is larger than its topic takes, though it was not when the topic was looked at: {error}',
@@ -204,7 +231,7 @@ class Transaction:
                 code="kafka-too-large",
                 node=self._node,
             )
-        if code_of(error) in ("", "_PURGE_QUEUE", "_STATE", "_FATAL", "_TIMED_OUT") and self._told is not None:
+        if code_of(error) in (*_CONSEQUENCES, "_TIMED_OUT") and self._told is not None:
             error = self._kafka.KafkaException(self._told)
         return fault(self._node, str(self._options["bootstrap"]), error, self._timeout_s, "sink")
 

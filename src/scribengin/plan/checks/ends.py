@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from scribengin.core.problems import did_you_mean
@@ -14,8 +15,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from scribengin.core.problems import Problem
+    from scribengin.spec.model import Sink
+    from scribengin.spec.places import Path
 
 _NEED_SCHEMA = ("json", "csv", "avro")
+_TEMPLATE = re.compile(r"\{([^{}]*)\}")
 _NESTED = ("ARRAY", "MAP", "STRUCT", "BINARY")
 
 
@@ -35,7 +39,7 @@ def options_fit_the_format(subject: Subject) -> Iterator[Problem]:
                     remedy = f"take it out; it belongs to {' and '.join(option.formats)}"
                     yield subject.problem_at_key("option-not-of-format", path_of(node, name), message, remedy)
     for sink in subject.flow.sinks.values():
-        if sink.options.get("compression") == "snappy" and sink.options.get("format") != "parquet":
+        if sink.type == "files" and sink.options.get("compression") == "snappy" and sink.options.get("format") != "parquet":
             message = f"{called(sink)}: snappy is a compression of parquet, not of {sink.options.get('format')}"
             yield subject.problem("option-not-of-format", path_of(sink, "compression"), message, "use gzip, zstd or none")
 
@@ -50,7 +54,8 @@ def schemas_are_known(subject: Subject) -> Iterator[Problem]:
                 message = f"{called(source)} reads {format_} and has no schema"
                 yield subject.problem_at_key("schema-missing", path_of(source), message, remedy)
             continue
-        if format_ == "text" and [str(field.type) for field in source.schema.fields.fields] != ["STRING"]:
+        beside = source.options.get("metadata") or {}
+        if format_ == "text" and [str(field.type) for field in source.schema.fields.fields if field.name not in beside] != ["STRING"]:
             message = f"{called(source)} reads text, whose records are one STRING each"
             yield subject.problem("schema-surplus", path_of(source, "schema"), message, "write schema: value STRING, or take it out")
         if source.type == "sequence":
@@ -141,7 +146,9 @@ def columns_fit_the_sink(subject: Subject) -> Iterator[Problem]:
         if folders and set(names) <= set(folders):
             message = f"{called(sink)} partitions by all of its columns: nothing is left for the files"
             yield subject.problem("partition-all", path_of(sink, "partition_by"), message, "leave out at least one")
-        rest = [column for column in columns if column.name not in folders]
+        yield from _message_columns(subject, sink, names)
+        beside = folders or _beside_the_value(sink, names)
+        rest = [column for column in columns if column.name not in beside]
         match sink.options.get("format"):
             case "text" if len(rest) != 1 or (rest[0].type is not None and rest[0].type.name != "STRING"):
                 shown = ", ".join(map(str, rest))
@@ -156,6 +163,35 @@ def columns_fit_the_sink(subject: Subject) -> Iterator[Problem]:
                         yield subject.problem("format-columns", path_of(sink, "format"), message, "use format: json, or turn it into text")
             case _:
                 pass
+
+
+def _named(sink: Sink) -> Iterator[tuple[Path, str]]:
+    """The columns that a sink of messages names, and where."""
+    options = sink.options
+    yield from ((("topic",), name) for name in _TEMPLATE.findall(options.get("topic", "")))
+    yield from (((option,), options[option]) for option in ("key", "timestamp") if options.get(option))
+    yield from ((("columns", index), name) for index, name in enumerate(options.get("columns") or ()))
+    yield from ((("headers", header), name) for header, name in (options.get("headers") or {}).items())
+
+
+def _message_columns(subject: Subject, sink: Sink, names: list[str]) -> Iterator[Problem]:
+    if "topic" not in sink.options:
+        return
+    for place, name in _named(sink):
+        if name not in names:
+            message = f'{called(sink)} has {place[0]} from column "{name}", which it does not get'
+            yield subject.problem("column-unknown", path_of(sink, *place), message, _known(name, names))
+
+
+def _beside_the_value(sink: Sink, names: list[str]) -> set[str]:
+    """The columns that a message's value does not hold (`connectors.kafka.outgoing`)."""
+    if "topic" not in sink.options:
+        return set()
+    if sink.options.get("columns"):
+        return set(names) - set(sink.options["columns"])
+    headers = set((sink.options.get("headers") or {}).values())
+    named = {name for _, name in _named(sink)} if sink.options.get("format") in ("text", "binary") else headers
+    return named if set(names) - named else headers
 
 
 def _known(name: str, names: list[str]) -> str:

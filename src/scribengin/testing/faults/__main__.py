@@ -8,12 +8,14 @@ import sys
 import threading
 import time
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from scribengin.testing.faults.archive import prepare_archive
+from scribengin.testing.faults.brokers import Brokers
 from scribengin.testing.faults.cells import Sample, count_open
 from scribengin.testing.faults.drivers import Ended
 from scribengin.testing.faults.lives import run_life
@@ -27,7 +29,9 @@ _LOOK_S = 0.2
 
 @click.command()
 @click.option("--minutes", type=float, default=30.0, show_default=True, help="No life is begun after this time; one that runs goes on.")
-@click.option("--only", default="", help="Strikes whose text holds this: publish, two@, parquet, kill@decide.before tail …")
+@click.option(
+    "--only", default="", help="Strikes whose text holds this: publish, two@, parquet, kafka, files-to-kafka, kill@decide.before tail …"
+)
 @click.option("--seed", type=int, help="Live the life with this seed again; an unknown one begins a row of new lives.")
 @click.option("--lives", type=click.IntRange(1), default=1, show_default=True, help="How many at once.")
 @click.option("--limit", "limit_s", type=float, default=300.0, show_default=True, help="Seconds for each start of a run.")
@@ -43,13 +47,14 @@ def main(*, minutes: float, only: str, seed: int | None, lives: int, limit_s: fl
         made = prepare_archive(folder, stop) if archive else None
     except Ended:
         sys.exit(130)
-    campaign = _Campaign(folder, only, limit_s, stop, made)
-    again = [outcome.life for outcome in campaign.outcomes if outcome.seed == seed]
-    first = seed if seed is not None else max((outcome.seed for outcome in campaign.outcomes), default=0) + 1
-    if again:
-        campaign.live_again(again[-1], first)
-    else:
-        campaign.go_on(first, deadline=time.monotonic() + minutes * 60, at_once=lives, once=bool(only))
+    with Brokers(folder / "brokers") as brokers:
+        campaign = _Campaign(folder, only, limit_s, stop, made, brokers)
+        again = [outcome.life for outcome in campaign.outcomes if outcome.seed == seed]
+        first = seed if seed is not None else max((outcome.seed for outcome in campaign.outcomes), default=0) + 1
+        if again:
+            campaign.live_again(again[-1], first)
+        else:
+            campaign.go_on(first, deadline=time.monotonic() + minutes * 60, at_once=lives, once=bool(only))
     if stop.is_set():
         click.echo("ended by a signal; the lives that ran are not counted", err=True)
         sys.exit(130)
@@ -59,7 +64,7 @@ def main(*, minutes: float, only: str, seed: int | None, lives: int, limit_s: fl
 
 
 class _Campaign:
-    def __init__(self, folder: Path, only: str, limit_s: float, stop: threading.Event, archive: Path | None) -> None:
+    def __init__(self, folder: Path, only: str, limit_s: float, stop: threading.Event, archive: Path | None, brokers: Brokers) -> None:
         self.outcomes = read_outcomes(folder)
         self.new: list[Outcome] = []
         self._folder = folder
@@ -67,6 +72,7 @@ class _Campaign:
         self._stop = stop
         self._sample = Sample(self.outcomes, only)
         self._archive = archive
+        self._brokers = brokers
 
     def live_again(self, life: Life, seed: int) -> None:
         """One life that was lived before."""
@@ -94,7 +100,8 @@ class _Campaign:
     def _begin(self, pool: ThreadPoolExecutor, life: Life, seed: int) -> Future[Outcome]:
         click.echo(f"  seed {seed}  {life} …", err=True)
         work = self._folder / "work" / f"{seed}-{len(self.outcomes)}"
-        return pool.submit(run_life, life, seed, work, limit_s=self._limit_s, archive=self._archive, stop=self._stop)
+        run = partial(run_life, limit_s=self._limit_s, archive=self._archive, brokers=self._brokers, stop=self._stop)
+        return pool.submit(run, life, seed, work)
 
     def _await(self, running: set[Future[Outcome]]) -> list[Outcome]:
         """Wait for one at least; what is over leaves the set, and is remembered and told."""

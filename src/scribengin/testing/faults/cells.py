@@ -1,6 +1,7 @@
 """Which aims there are, which are open, and which lives come next: a sample that goes on where it stopped.
 
 Done is what issue 3 asks: each way to strike at each point once per format, three times where a Batch is published or recovered.
+Over Kafka each way at each point once per route (`kafka_flows.ROUTES`), which stands where a flow over files has its format.
 Open ones come first; among them those whose pair with the kind of Query never met. When none is open, the sample goes on.
 """
 
@@ -10,14 +11,15 @@ import itertools
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
-from scribengin.core.faults import POINTS
-from scribengin.testing.faults.flows import FORMATS, KINDS
+from scribengin.core.faults import POINTS, TRANSACTION_POINTS
+from scribengin.testing.faults.flows import DECISIVE, FORMATS, KINDS
+from scribengin.testing.faults.kafka_flows import KAFKA_DECISIVE, KAFKA_KINDS, ROUTES
 from scribengin.testing.faults.outcomes import Aim, Life
-from scribengin.testing.faults.ways import DECISIVE, is_soft
+from scribengin.testing.faults.ways import SERIES, is_soft
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from scribengin.testing.faults.outcomes import Outcome
 
@@ -34,8 +36,44 @@ PLACES = {
     "moved": ("stage.after", "decide.after", "publish.record.after", "commit.before"),
     "edit": ("batch.entry", "stage.after", "decide.before", "decide.after", "publish.record.after"),
 }
-"""Way to strike → where."""
-AIMS = tuple(Aim(way, point) for way, points in PLACES.items() for point in points)
+"""Way to strike → where, over files."""
+_SINK_POINTS = (*(point for point in POINTS if point != "publish.renamed"), *TRANSACTION_POINTS)
+_WRITING = ("stage.mid_write", "decide.after", *TRANSACTION_POINTS)
+_READING = ("source.logged", "stage.before", "stage.mid_write", "decide.after")
+PLACES_KAFKA_SINK = {
+    "kill": _SINK_POINTS,
+    "die": _SINK_POINTS,
+    "recovery": ("lease.taken", *_RECOVERY, *TRANSACTION_POINTS),
+    "two": _SINK_POINTS,
+    "zombie": _SINK_POINTS,
+    "moved": ("decide.after", "transaction.commit.after"),
+    "broker": ("source.logged", *_WRITING),
+    "lost": _WRITING,
+    "lineage": ("decide.before", "publish.record.before", "publish.record.after", "commit.before", *_WRITING),
+    "slow": ("stage.before", "stage.mid_write", "fence.after", "transaction.sent", "transaction.commit.before"),
+    "speculation": ("stage.before", "stage.mid_write", "stage.closed", *TRANSACTION_POINTS),
+}
+"""… where the sink is Kafka."""
+PLACES_KAFKA_SOURCE = {
+    "kill": POINTS,
+    "die": POINTS,
+    "two": POINTS,
+    "zombie": POINTS,
+    "broker": _READING,
+    "lost": _READING,
+    "slow": ("stage.before", "stage.mid_write"),
+}
+"""… where only the source is."""
+PLACES_OF = {
+    **dict.fromkeys(FORMATS, PLACES),
+    **{route: PLACES_KAFKA_SOURCE if route == "kafka-to-files" else PLACES_KAFKA_SINK for route in ROUTES},
+}
+"""Format or route → way → where."""
+AIMS_OF = {format: tuple(Aim(way, point) for way, points in places.items() for point in points) for format, places in PLACES_OF.items()}
+_ALONE = frozenset({"full", "broker", "lost", "lineage", "slow", "speculation"})
+"""Ways that need a ground of their own for the whole life: a small disk, brokers, short time-outs, workers."""
+_BY_UNIT = ("tail", "filter")
+"""Kinds whose units commit to Kafka one by one: two attempts of a task meet there. And rows of several lineages can be told apart."""
 STRIKES = 12
 """In one life, at most; the kills that `recovery` needs come on top."""
 _OFTEN = 3
@@ -46,16 +84,21 @@ Target = tuple[Aim, str]
 """aim, format"""
 
 
-def wanted(aim: Aim) -> int:
-    """How many seeds an aim needs in each format."""
+def wanted(aim: Aim, format: str) -> int:
+    """How many seeds an aim needs in this format, or on this route."""
+    if format in ROUTES:
+        return 1
     return _OFTEN if aim.way == "recovery" or aim.point in (*_PUBLISH, *_RECOVERY) else 1
 
 
 def all_cells(only: str = "") -> Iterator[tuple[Aim, Flow]]:
     """Every aim with every flow, where the text of both holds `only` (`publish`, `two@`, `kill@decide.after tail parquet`, …)."""
-    for aim, kind, format, partitioned in itertools.product(AIMS, KINDS, FORMATS, (False, True)):
-        if only in f"{aim} {kind} {format}{' partitioned' if partitioned else ''}":
-            yield aim, (kind, format, partitioned)
+    flows = [*itertools.product(KINDS, FORMATS, (False, True)), *itertools.product(KAFKA_KINDS, ROUTES, (False,))]
+    for kind, format, partitioned in flows:
+        for aim in AIMS_OF[format]:
+            fits = aim.way not in ("lineage", "speculation") or kind in _BY_UNIT
+            if fits and only in f"{aim} {kind} {format}{' partitioned' if partitioned else ''}":
+                yield aim, (kind, format, partitioned)
 
 
 def latest(outcomes: Iterable[Outcome]) -> dict[tuple[Life, int], Outcome]:
@@ -73,9 +116,18 @@ def passed_seeds(outcomes: Iterable[Outcome]) -> defaultdict[Target, set[int]]:
 
 
 def count_open(outcomes: Iterable[Outcome]) -> int:
-    """Seeds that are still to pass, over all aims and formats."""
+    """Seeds that are still to pass, over all aims, formats and routes."""
     passed = passed_seeds(outcomes)
-    return sum(max(0, wanted(aim) - len(passed[aim, format])) for aim in AIMS for format in FORMATS)
+    return sum(max(0, wanted(aim, format) - len(passed[aim, format])) for aim, format in _targets())
+
+
+def count_wanted() -> int:
+    """Seeds that are wanted, over all of it."""
+    return sum(wanted(aim, format) for aim, format in _targets())
+
+
+def _targets() -> Iterator[Target]:
+    return ((aim, format) for format, aims in AIMS_OF.items() for aim in aims)
 
 
 class Sample:
@@ -109,7 +161,8 @@ class Sample:
             return None
         need = self._needs()
         flow = max(self._flows, key=lambda flow: (self._gain(flow, need), -self._lives[flow], rng.random()))
-        life = Life(*flow, tuple(_arranged(self._aims_of(flow, need, rng), rng)))
+        decisive = KAFKA_DECISIVE if PLACES_OF[flow[1]] is PLACES_KAFKA_SINK else DECISIVE
+        life = Life(*flow, tuple(_arranged(self._aims_of(flow, need, rng), rng, decisive)))
         self._note(life)
         self._running.append(life)
         return life
@@ -117,7 +170,7 @@ class Sample:
     def _needs(self) -> Counter[Target]:
         """Seeds that are open, running lives taken as passed."""
         passed = passed_seeds(self._outcomes)
-        need = Counter({(aim, format): wanted(aim) - len(passed[aim, format]) for aim in AIMS for format in FORMATS})
+        need = Counter({(aim, format): wanted(aim, format) - len(passed[aim, format]) for aim, format in _targets()})
         need.subtract((aim, life.format) for life in self._running for aim in set(life.aims))
         return need
 
@@ -135,7 +188,7 @@ class Sample:
         best = sorted(self._flows[flow], key=rank)
         if best[0].way == "full":  # a small disk is for the whole life
             return best[:1]
-        best = [aim for aim in best if aim.way != "full"]
+        best = [aim for aim in best if (aim.way == best[0].way if best[0].way in _ALONE else aim.way not in _ALONE)]
         still = [aim for aim in best if need[aim, format] > 0]
         return (still or best)[:STRIKES]
 
@@ -146,15 +199,15 @@ class Sample:
             self._met.update(((aim, life.kind), (aim, life.partitioned)))
 
 
-def _arranged(aims: list[Aim], rng: random.Random) -> Iterator[Aim]:
+def _arranged(aims: list[Aim], rng: random.Random, decisive: Sequence[str]) -> Iterator[Aim]:
     """In an order in which little is in vain: recoveries after a kill that leaves them work, takeovers one after the other."""
-    runs = [[aim for aim in aims if aim.way == way] for way in ("recovery", "two")]
+    runs = [[aim for aim in aims if aim.way == way] for way in ("recovery", *SERIES)]
     if runs[0]:
-        kills = [aim for aim in aims if aim.way == "kill" and aim.point in DECISIVE]
-        first = kills[0] if kills else Aim("kill", rng.choice(DECISIVE))
+        kills = [aim for aim in aims if aim.way == "kill" and aim.point in decisive]
+        first = kills[0] if kills else Aim("kill", rng.choice(decisive))
         aims = [aim for aim in aims if aim != first]
         runs[0].insert(0, first)
-    single = [[aim] for aim in aims if aim.way not in ("recovery", "two") and not is_soft(aim)]
+    single = [[aim] for aim in aims if aim.way not in ("recovery", *SERIES) and not is_soft(aim)]
     order = [run for run in (*runs, *single) if run]
     rng.shuffle(order)
     yield from (aim for aim in aims if is_soft(aim))

@@ -14,15 +14,19 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from scribengin.core.faults import VARIABLE
+from scribengin.core.faults import TRANSACTION_POINTS, VARIABLE
 
 if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Mapping, Sequence
 
-Act = Literal["kill", "die", "enospc", "hold"]
-IN_CHILDREN = frozenset({"stage.before", "stage.mid_write", "stage.closed", "source.logged"})
-"""Points that Spark's Python processes pass; they have process groups of their own."""
+Act = Literal["kill", "die", "enospc", "hold", "slow"]
+SLOW_S = 12
+"""how long what is struck by `slow` sleeps; more than the time-outs of flows that it is tried on"""
+IN_TASKS = frozenset({"stage.before", "stage.mid_write", "stage.closed"})
+"""Points that tasks pass: `die` and `enospc` cost one task there, not the driver."""
+IN_CHILDREN = IN_TASKS | {"source.logged", *TRANSACTION_POINTS}
+"""Points that Spark's Python processes pass, or may pass; they have process groups of their own."""
 _POLL_S = 0.02
 
 
@@ -39,7 +43,7 @@ class Strike:
     """What happens when the `nth` pass of `point` is reached, once in a run.
 
     `kill`: SIGKILL for the driver's process group, JVM included. `die`: for the one process that is there: the driver, a Python worker,
-    the planner. `enospc`: no space left, once. `hold`: it sleeps until `Driver.release`.
+    the planner. `enospc`: no space left, once. `hold`: it sleeps until `Driver.release`. `slow`: it sleeps `SLOW_S`, and goes on.
     """
 
     point: str
@@ -80,8 +84,13 @@ class Driver:
         return True
 
     def release(self) -> None:
-        """Wake what `hold` has put to sleep."""
+        """Wake what `hold` or `freeze` has put to sleep."""
         (self.work / "go").touch()
+        self._signal_all(signal.SIGCONT)
+
+    def freeze(self) -> None:
+        """SIGSTOP for all processes of its session, the JVM and its workers too: no thread of theirs runs until `release`."""
+        self._signal_all(signal.SIGSTOP)
 
     def was_hit_by(self, strike: Strike) -> bool:
         """True when its point was reached."""
@@ -109,9 +118,12 @@ class Driver:
 
     def sweep(self) -> None:
         """Kill what is left of its session: Spark's Python processes stand in groups of their own, and outlive a kill of the driver's."""
+        self._signal_all(signal.SIGKILL)
+
+    def _signal_all(self, number: signal.Signals) -> None:
         for pid in session_members(self.process.pid):
             with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+                os.kill(pid, number)
 
     def _kill_group(self) -> None:
         with suppress(ProcessLookupError):
@@ -142,26 +154,31 @@ def start_run(
     stop: threading.Event,
     java: Mapping[str, str],
     state: Path | None = None,
+    arguments: Sequence[str] = (),
     wrap: Callable[[Sequence[str]], list[str]] = list,
     path: Sequence[str] = (),
 ) -> Driver:
-    """Start `scribengin run FLOW --once`. `work` takes its output and the signs of its strikes, of which each has a point of its own;
-    `wrap` may put a command before it; `path` goes before PYTHONPATH; `java` are settings of module `java`; `stop` raises Ended where it
-    is waited for."""
+    """Start `scribengin run FLOW --once`, `arguments` behind it. `work` takes its output and the signs of its strikes, of which each has
+    a point of its own; `wrap` may put a command before it; `path` goes before PYTHONPATH; `java` are settings of module `java`; `stop`
+    raises Ended where it is waited for."""
     work.mkdir(parents=True)
     command = [sys.executable, "-m", "scribengin.cli", "run", str(flow), "--once", "--json", "--progress", "off"]
-    command += ["--spark-master", "local[2,4]", "--spark-memory", "512m"]
+    command += ["--spark-master", "local[2,4]", "--spark-memory", "512m", *arguments]
     if state is not None:
         command += ["--state", str(state)]
     environment = plain_environment(path) | dict(java)
     if strikes:
-        acts = (f"{strike.point}@{strike.nth}:{_act(strike, work)}" for strike in strikes)
-        environment[VARIABLE] = ",".join([f"once={work}", *acts])
+        environment[VARIABLE] = fault_variable(strikes, work)
     with (work / "stdout").open("wb") as out, (work / "stderr").open("wb") as err:
         process = subprocess.Popen(
             wrap(command), cwd=flow.parent, stdin=subprocess.DEVNULL, stdout=out, stderr=err, env=environment, start_new_session=True
         )
     return Driver(process, work, tuple(strikes), limit_s, stop)
+
+
+def fault_variable(strikes: Sequence[Strike], work: Path) -> str:
+    """The value of VARIABLE that arms them; `work` takes their signs."""
+    return ",".join([f"once={work}", *(f"{strike.point}@{strike.nth}:{_act(strike, work)}" for strike in strikes)])
 
 
 def run_audit(
@@ -204,4 +221,6 @@ def _act(strike: Strike, work: Path) -> str:
             return f"wait={work / 'never'}" if strike.point in IN_CHILDREN else "kill"
         case "hold":
             return f"wait={work / 'go'}"
+        case "slow":
+            return f"sleep={SLOW_S}"
     return strike.act

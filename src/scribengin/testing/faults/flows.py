@@ -13,21 +13,26 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from scribengin.testing.checker import Findings, Found, check_records, compare_rows, read_output
+from scribengin.testing.faults.reader import start_reader
 from scribengin.testing.records import SCHEMA, Key, make_record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from scribengin.testing.faults.reader import ReaderProcess
+
 KINDS = ("tail", "coins", "filter", "aggregate", "join", "dedupe")
 FORMATS = ("json", "csv", "text", "parquet")
+DECISIVE = ("decide.after", "publish.record.after", "publish.renamed", "commit.before")
+"""Where a kill leaves work to a recovery, and where a successor has decided already."""
 STATEFUL = frozenset({"aggregate", "join", "dedupe"})
 SLICE = timedelta(minutes=10)
 """of time that the records of one part spread over"""
 _START = datetime(2026, 1, 1, tzinfo=UTC)
 _LATE_FROM_PART, _LATE_BY, _LATE_EVERY = 3, timedelta(hours=5), 10
 _FAR = timedelta(hours=1000)
-_CLOSER_PART = 5000
+CLOSER_PART = 5000
 """Parts that hold one record each, far in the future: they push the watermark over all others."""
 
 
@@ -130,6 +135,8 @@ class FaultFlow:
     run: str = "run"
     parts: int = 0
     """input files that are there, closers aside"""
+    closers: int = 0
+    """how many of them are there"""
 
     @property
     def flow(self) -> Path:
@@ -170,7 +177,8 @@ class FaultFlow:
 
     def close(self) -> None:
         """Lay down what ends the input: records that push the watermark over all others."""
-        for part in range(_CLOSER_PART, _CLOSER_PART + self._kind.closers):
+        self.closers = self._kind.closers
+        for part in range(CLOSER_PART, CLOSER_PART + self.closers):
             self._add("data", part, self._part(part))
         if self._kind.labels:
             self._add("labels", self.parts, self._labels(self.parts - 1))
@@ -179,12 +187,12 @@ class FaultFlow:
     def text(self, *, edited: bool = False) -> str:
         """The flow file. `edited`: with a further step, which changes the plan and not the result."""
         kind = self._kind
-        pace = f"type: files, format: json, max_files: {kind.max_files}"
         mark = f', watermark: "ts {kind.watermark}"' if kind.watermark else ""
         text = "version: 1\nname: struck\nsources:\n"
-        text += f'  records: {{{pace}, path: data, schema: "{SCHEMA}, ts TIMESTAMP"{mark}}}\n'
+        text += f'  records: {{{self._input("data")}, schema: "{SCHEMA}, ts TIMESTAMP"{mark}}}\n'
         if kind.labels:
-            text += f'  labels: {{{pace}, path: labels, schema: "part INT, seq BIGINT, label STRING, at TIMESTAMP", watermark: "at 30m"}}\n'
+            schema = "part INT, seq BIGINT, label STRING, at TIMESTAMP"
+            text += f'  labels: {{{self._input("labels")}, schema: "{schema}", watermark: "at 30m"}}\n'
         last = kind.last
         text += "steps:\n" + kind.steps
         if edited:
@@ -198,8 +206,7 @@ class FaultFlow:
         for sink in self.sinks:
             branch = f".{sink}" if self.kind == "coins" else ""
             together = ", together: both" if self.kind == "coins" else ""
-            by = ", partition_by: [bucket]" if self.partitioned else ""
-            text += f"  {sink}: {{from: done{branch}, type: files, path: out/{sink}, format: {self.format}{by}{together}}}\n"
+            text += f"  {sink}: {{from: done{branch}, {self._output(sink)}{together}}}\n"
         return text
 
     def judge(self, *, ledger: dict[str, Any] | None = None, out: Path | None = None) -> Findings:
@@ -207,7 +214,7 @@ class FaultFlow:
         `out`: where they are seen from this process, if elsewhere."""
         out = out or self.out
         torn: list[str] = []
-        found = [Found(f"{sink}/{each.group}", each.row) for sink in self.sinks for each in read_output(out / sink, self.format, torn=torn)]
+        found = self._found(out, torn)
         if self.kind == "aggregate":
             findings = compare_rows(self._windows(), [_window(each.row) for each in found])
         else:
@@ -216,6 +223,7 @@ class FaultFlow:
                 each.row for each in found if self.kind == "join" and each.row.get("label") != _label(each.row["part"], each.row["seq"])
             ]
             findings.invented += [Key(row["run"], int(row["part"]), int(row["seq"])) for row in wrong]
+            findings.reordered += self._out_of_order(found)
         findings.torn += torn
         if ledger is not None:
             findings.imbalance += [
@@ -231,6 +239,32 @@ class FaultFlow:
         return sum(_is_late(row) for part in range(self.parts) for row in self._part(part)) if self.kind in STATEFUL else 0
 
     @property
+    def decisive(self) -> tuple[str, ...]:
+        """Points where a kill leaves work to a recovery, and where a successor has decided already."""
+        return DECISIVE
+
+    def watch(self, out: Path) -> ReaderProcess:
+        """Start a foreign reader of the output of one sink; `out` is where its folder is for this process."""
+        return start_reader(out, self.format, records=self.has_records)
+
+    def _input(self, folder: str) -> str:
+        """What the flow file says of where a source is read, `max_files` files a Batch."""
+        return f"type: files, format: json, max_files: {self._kind.max_files}, path: {folder}"
+
+    def _output(self, sink: str) -> str:
+        """What it says of where a sink writes."""
+        by = ", partition_by: [bucket]" if self.partitioned else ""
+        return f"type: files, path: out/{sink}, format: {self.format}{by}"
+
+    def _found(self, out: Path, torn: list[str]) -> list[Found]:
+        """Every row of every sink, in the order in which it is to be read."""
+        return [Found(f"{sink}/{each.group}", each.row) for sink in self.sinks for each in read_output(out / sink, self.format, torn=torn)]
+
+    def _out_of_order(self, found: list[Found]) -> list[Key]:  # noqa: ARG002
+        """Records that stand before those of an earlier part, where parts have an order: files have none."""
+        return []
+
+    @property
     def _kind(self) -> FlowKind:
         return _KINDS[self.kind]
 
@@ -240,7 +274,7 @@ class FaultFlow:
 
     def _part(self, part: int) -> list[dict[str, Any]]:
         """A file's rows, in order; for `dedupe` with those of the part before once more."""
-        if part >= _CLOSER_PART:
+        if part >= CLOSER_PART:
             return [self._row(part, 0)]
         rows = [self._row(part, seq) for seq in range(self._kind.rows)]
         if self.kind == "dedupe" and part:
@@ -248,13 +282,13 @@ class FaultFlow:
         return rows
 
     def _row(self, part: int, seq: int) -> dict[str, Any]:
-        ts = _START + _FAR if part >= _CLOSER_PART else _START + part * SLICE + seq * SLICE / self._kind.rows
-        if _LATE_FROM_PART <= part < _CLOSER_PART and seq % _LATE_EVERY == _LATE_EVERY - 1 and self.kind in STATEFUL:
+        ts = _START + _FAR if part >= CLOSER_PART else _START + part * SLICE + seq * SLICE / self._kind.rows
+        if _LATE_FROM_PART <= part < CLOSER_PART and seq % _LATE_EVERY == _LATE_EVERY - 1 and self.kind in STATEFUL:
             ts -= _LATE_BY
         return make_record(Key(self.run, part, seq)) | {"ts": ts}
 
     def _timely(self) -> Iterator[dict[str, Any]]:
-        parts = (*range(self.parts), *range(_CLOSER_PART, _CLOSER_PART + self._kind.closers))
+        parts = (*range(self.parts), *range(CLOSER_PART, CLOSER_PART + self.closers))
         return (row for part in parts for row in self._part(part) if not _is_late(row))
 
     def _labels(self, part: int) -> list[dict[str, Any]]:
@@ -278,7 +312,7 @@ class FaultFlow:
             case "filter":
                 return {key for key in keys if key.seq % 3}
             case "join":
-                return {key for key in keys if key.seq % 2 == 0 and key.part < _CLOSER_PART}
+                return {key for key in keys if key.seq % 2 == 0 and key.part < CLOSER_PART}
         return keys
 
     def _windows(self) -> list[dict[str, Any]]:
@@ -286,7 +320,7 @@ class FaultFlow:
         totals: Counter[tuple[int, str]] = Counter()
         for row in self._timely():
             at = int(row["ts"].timestamp()) // int(SLICE.total_seconds()) * int(SLICE.total_seconds())
-            if row["part"] < _CLOSER_PART:
+            if row["part"] < CLOSER_PART:
                 rows[at, row["bucket"] or ""] += 1
                 totals[at, row["bucket"] or ""] += row["seq"]
         return [{"at": at, "bucket": bucket, "n": n, "total": totals[at, bucket]} for (at, bucket), n in rows.items()]
@@ -301,4 +335,4 @@ def _label(part: Any, seq: Any) -> str:
 
 
 def _is_late(row: dict[str, Any]) -> bool:
-    return bool(row["ts"] < _START + (row["part"] - 1) * SLICE) if row["part"] < _CLOSER_PART else False
+    return bool(row["ts"] < _START + (row["part"] - 1) * SLICE) if row["part"] < CLOSER_PART else False

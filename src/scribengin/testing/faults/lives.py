@@ -12,20 +12,34 @@ import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
+from scribengin.testing.faults.brokers import Brokers
 from scribengin.testing.faults.drivers import Hung
 from scribengin.testing.faults.flows import FaultFlow
+from scribengin.testing.faults.kafka_flows import LONG_S, ROUTES, SHORT_S, KafkaFlow
+from scribengin.testing.faults.kafka_ways import STRIKING_BROKERS
 from scribengin.testing.faults.outcomes import Life, Outcome
 from scribengin.testing.faults.running import RunningLife
 from scribengin.testing.faults.ways import strike_all
+from scribengin.testing.faults.workers import Workers
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from scribengin.embedded.kafka import KafkaCluster
+
 
 def run_life(
-    life: Life, seed: int, folder: Path, *, limit_s: float = 300.0, archive: Path | None = None, stop: threading.Event | None = None
+    life: Life,
+    seed: int,
+    folder: Path,
+    *,
+    limit_s: float = 300.0,
+    archive: Path | None = None,
+    brokers: Brokers | None = None,
+    stop: threading.Event | None = None,
 ) -> Outcome:
-    """Run it in `folder`, which is made anew, and removed unless the life fails. `limit_s` is for each start.
+    """Run it in `folder`, which is made anew, and removed unless the life fails. `limit_s` is for each start. `brokers` are those that
+    lives over Kafka share; without them a life has its own.
 
     Raises Ended when `stop` is set; no process is left then.
     """
@@ -33,8 +47,10 @@ def run_life(
     began = time.monotonic()
     shutil.rmtree(folder, ignore_errors=True)  # of a life that was ended from outside
     with ExitStack() as stack:
-        flow = FaultFlow(folder.resolve(), life.kind, life.format, life.partitioned)
-        running = RunningLife(flow, outcome, stack, limit_s, archive, stop or threading.Event())
+        flow, cluster = _on_its_ground(life, folder.resolve(), brokers, stack)
+        speculates = any(aim.way == "speculation" for aim in life.aims)
+        workers = stack.enter_context(Workers(flow.folder / "workers")) if speculates else None
+        running = RunningLife(flow, outcome, stack, limit_s, archive, stop or threading.Event(), cluster, workers)
         try:
             running.run(strike_all)
         except Hung as error:
@@ -43,3 +59,26 @@ def run_life(
     if outcome.verdict != "failed":
         shutil.rmtree(folder, ignore_errors=True)
     return outcome
+
+
+def _on_its_ground(life: Life, folder: Path, brokers: Brokers | None, stack: ExitStack) -> tuple[FaultFlow, KafkaCluster | None]:
+    if life.format not in ROUTES:
+        return FaultFlow(folder, life.kind, life.format, life.partitioned), None
+    ways = {aim.way for aim in life.aims}
+    if brokers is None or ways & STRIKING_BROKERS:
+        brokers = stack.enter_context(Brokers(folder / "brokers", count=3 if "lost" in ways else 1))
+    cluster = brokers.cluster()
+    flow = KafkaFlow(
+        folder,
+        life.kind,
+        "json",
+        life.partitioned,
+        route=life.format,
+        bootstrap=cluster.bootstrap,
+        brokers=brokers.count,
+        transaction_timeout_s=SHORT_S if "slow" in ways else LONG_S,
+        may_repeat="lineage" in ways,
+    )
+    flow.make()
+    stack.callback(flow.remove)
+    return flow, cluster

@@ -20,9 +20,10 @@ from typing import Any
 import msgspec
 
 from scribengin.testing.checker import visible_files
-from scribengin.testing.records import checksum
+from scribengin.testing.records import Key, checksum
 
 _POLL_S = 0.1
+_FINISH_S = 120.0
 _DATASET_EVERY = 10
 _FIELDS = ("run", "part", "seq", "body", "crc")
 
@@ -51,7 +52,7 @@ class ForeignReader:
         self._format = format
         self._records = records
         self._seen: dict[Path, tuple[int, int]] = {}
-        self._keys: dict[tuple[Any, ...], Path] = {}
+        self._keys: dict[Key, Path] = {}
         self._rows_before = 0
 
     def look(self) -> None:
@@ -110,14 +111,7 @@ class ForeignReader:
     def _check(self, row: dict[str, Any], path: Path) -> None:
         if not self._records:
             return
-        missing = [name for name in _FIELDS if row.get(name) is None and name != "body"]
-        if missing:
-            raise ValueError(f"a record without {missing}: {row}")
-        if "bucket" in row:  # else it is in the folder's name, and the checker compares it at the end
-            plain = {**row, "part": int(row["part"]), "seq": int(row["seq"])}
-            if checksum(plain) != int(row["crc"]):
-                raise ValueError(f"a torn record: {row}")
-        key = (row["run"], int(row["part"]), int(row["seq"]))
+        key = whole_key(row)
         other = self._keys.setdefault(key, path)
         if other != path:
             self.sight.complain(f"{key} stands in {other.name} and in {path.name}")
@@ -140,6 +134,18 @@ class ForeignReader:
         self._rows_before = rows
 
 
+def whole_key(row: dict[str, Any]) -> Key:
+    """What names a record that was read. Raises ValueError where something of it is missing, or its checksum is wrong."""
+    missing = [name for name in _FIELDS if row.get(name) is None and name != "body"]
+    if missing:
+        raise ValueError(f"a record without {missing}: {row}")
+    key = Key(row["run"], int(row["part"]), int(row["seq"]))
+    # where `bucket` is in the folder's name, the checker compares it at the end
+    if "bucket" in row and checksum({**row, "part": key.part, "seq": key.seq}) != int(row["crc"]):
+        raise ValueError(f"a torn record: {row}")
+    return key
+
+
 @dataclass(slots=True)
 class ReaderProcess:
     """A foreign reader in a process of its own."""
@@ -148,20 +154,30 @@ class ReaderProcess:
 
     def finish(self) -> Sight:
         """End it; what it saw."""
-        out, _ = self.process.communicate(timeout=60)
+        out, _ = self.process.communicate(timeout=_FINISH_S)
         return Sight(**msgspec.json.decode(out)) if out else Sight(wrong=[f"the reader ended with {self.process.returncode}"])
 
 
 def start_reader(folder: Path, format: str, *, records: bool) -> ReaderProcess:
     """Start one; `folder` need not be there yet."""
-    command = [sys.executable, "-m", __name__, str(folder), format, *(["records"] if records else [])]
+    return start_reader_program(__name__, str(folder), format, *(["records"] if records else []))
+
+
+def start_reader_program(module: str, *arguments: str) -> ReaderProcess:
+    """Start `python -m MODULE ARGUMENTS`, which looks until its standard input closes, and then prints a Sight."""
+    command = [sys.executable, "-m", module, *arguments]
     return ReaderProcess(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True))
+
+
+def told_to_end(within_s: float) -> bool:
+    """Wait so long for the end of standard input."""
+    return bool(select.select([sys.stdin], [], [], within_s)[0])
 
 
 def main() -> None:
     """See the module."""
     reader = ForeignReader(Path(sys.argv[1]), sys.argv[2], records="records" in sys.argv[3:])
-    while not select.select([sys.stdin], [], [], _POLL_S)[0]:
+    while not told_to_end(_POLL_S):
         reader.look()
     reader.sight.looks += -reader.sight.looks % _DATASET_EVERY  # the last look is a full one
     reader.sight.looks -= 1

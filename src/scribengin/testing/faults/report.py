@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from scribengin.testing.faults.cells import AIMS, PLACES, count_open, latest, passed_seeds, wanted
+from scribengin.testing.faults.cells import AIMS_OF, PLACES_OF, count_open, count_wanted, latest, passed_seeds, wanted
 from scribengin.testing.faults.flows import FORMATS, KINDS
+from scribengin.testing.faults.kafka_flows import KAFKA_KINDS, ROUTES
 from scribengin.testing.faults.outcomes import Aim, Life, Outcome
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def _summary(outcomes: Sequence[Outcome]) -> list[str]:
     lines.append(
         f"{len(outcomes)} lives: {', '.join(f'{count} {verdict}' for verdict, count in verdicts.items() if count)}. "
         f"{sum(sum(outcome.reached) for outcome in outcomes):,} strikes. "
-        f"Open: {count_open(outcomes)} seeds of {sum(map(wanted, AIMS)) * len(FORMATS)}. "
+        f"Open: {count_open(outcomes)} seeds of {count_wanted()}. "
         f"{sum(outcome.rows for outcome in passed):,} rows checked; "
         f"foreign readers looked {sum(outcome.looks for outcome in passed):,} times."
     )
@@ -77,22 +78,31 @@ def _summary(outcomes: Sequence[Outcome]) -> list[str]:
 def _table(outcomes: Sequence[Outcome]) -> list[str]:
     passed = passed_seeds(outcomes)
     failed = {(aim, outcome.life.format) for outcome in latest(outcomes).values() if outcome.wrong for aim in outcome.life.aims}
+
+    def mark(aim: Aim, format: str) -> str:
+        if aim not in AIMS_OF[format]:
+            return ""
+        found = len(passed[aim, format])
+        return (f"{found}/{wanted(aim, format)}" if found else "open") + (" ✗" if (aim, format) in failed else "")
+
     lines = ["## Covered and open", "", "Seeds that passed of those wanted; ✗ where a life fails that was to strike there.", ""]
-    lines += [f"| way | point | {' | '.join(FORMATS)} |", f"|---|---|{'---|' * len(FORMATS)}"]
-    for aim in AIMS:
-        marks = []
-        for format in FORMATS:
-            found = len(passed[aim, format])
-            marks.append((f"{found}/{wanted(aim)}" if found else "open") + (" ✗" if (aim, format) in failed else ""))
-        lines.append(f"| {aim.way} | {aim.point} | {' | '.join(marks)} |")
-    return [*lines, ""]
+    for formats in (FORMATS, ROUTES):
+        lines += [f"| way | point | {' | '.join(formats)} |", f"|---|---|{'---|' * len(formats)}"]
+        aims = dict.fromkeys(aim for format in formats for aim in AIMS_OF[format])
+        lines += [f"| {aim.way} | {aim.point} | {' | '.join(mark(aim, format) for format in formats)} |" for aim in aims]
+        lines.append("")
+    return lines
 
 
 def _kinds(outcomes: Sequence[Outcome]) -> list[str]:
-    lines = ["## Kinds of Query", "", "Strikes in lives that passed.", "", f"| | {' | '.join(PLACES)} |", f"|---|{'---|' * len(PLACES)}"]
-    for kind in KINDS:
-        counts = Counter(aim.way for outcome in outcomes if outcome.life.kind == kind for aim in outcome.covered)
-        lines.append(f"| {kind} | {' | '.join(str(counts[way]) for way in PLACES)} |")
+    lines = ["## Kinds of Query", "", "Strikes in lives that passed."]
+    for title, formats, kinds in (("files", FORMATS, KINDS), ("Kafka", ROUTES, KAFKA_KINDS)):
+        ways = list(dict.fromkeys(way for format in formats for way in PLACES_OF[format]))
+        lines += ["", f"| {title} | {' | '.join(ways)} |", f"|---|{'---|' * len(ways)}"]
+        for kind in kinds:
+            covered = [outcome.covered for outcome in outcomes if outcome.life.kind == kind and outcome.life.format in formats]
+            counts = Counter(aim.way for aims in covered for aim in aims)
+            lines.append(f"| {kind} | {' | '.join(str(counts[way]) for way in ways)} |")
     return [*lines, ""]
 
 

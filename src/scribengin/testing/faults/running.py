@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from scribengin.testing.faults.drivers import Driver, Strike, run_audit, start_run
 from scribengin.testing.faults.java import java_settings
-from scribengin.testing.faults.reader import start_reader
 from scribengin.testing.faults.small_disk import SmallDisk, no_small_disk
 
 if TYPE_CHECKING:
@@ -17,10 +16,12 @@ if TYPE_CHECKING:
     from contextlib import ExitStack
     from pathlib import Path
 
+    from scribengin.embedded.kafka import KafkaCluster
     from scribengin.testing.checker import Findings
     from scribengin.testing.faults.flows import FaultFlow
     from scribengin.testing.faults.outcomes import Aim, Outcome
     from scribengin.testing.faults.reader import ReaderProcess
+    from scribengin.testing.faults.workers import Workers
 
 _SMALL_CHUNK = "from scribengin.core import numbered_log\n\nnumbered_log.CHUNK = 2\n"
 _MAX_RESTARTS = 3
@@ -30,18 +31,28 @@ class RunningLife:
     """What the ways of striking work with: the flow, its starts, and where its state is."""
 
     def __init__(
-        self, flow: FaultFlow, outcome: Outcome, stack: ExitStack, limit_s: float, archive: Path | None, stop: threading.Event
+        self,
+        flow: FaultFlow,
+        outcome: Outcome,
+        stack: ExitStack,
+        limit_s: float,
+        archive: Path | None,
+        stop: threading.Event,
+        cluster: KafkaCluster | None = None,
+        workers: Workers | None = None,
     ) -> None:
         self.flow = flow
         self.outcome = outcome
         self.disk: SmallDisk | None = None
+        self.cluster = cluster
+        self._workers = workers
         self.state = flow.folder / ".scribengin"
         """the state folder that the next start uses"""
         self._stack = stack
         self._limit_s = limit_s
         self._java = java_settings(archive)
         self._stop = stop
-        self._starts = 0
+        self._drivers: list[Driver] = []
         self._path: list[str] = []
         self._edited = False
 
@@ -56,12 +67,14 @@ class RunningLife:
                 self.outcome.skipped = reason
                 return
             self.disk = self._stack.enter_context(SmallDisk(self._small_folder(aims[0]), "24k" if aims[0].point == "out" else "8k"))
-        readers = [start_reader(self._seen(sink), self.flow.format, records=self.flow.has_records) for sink in self.flow.sinks]
+        readers = [self.flow.watch(self._seen(sink)) for sink in self.flow.sinks]
         try:
             self.flow.grow(1)
             strike_all(self)
             self.flow.close()
             result = self._finish()
+            # whatever becomes of a driver, it must know what has happened to it
+            self.outcome.wrong += [f"start {nth}: {each.explain()}" for nth, each in enumerate(self._drivers, 1) if "bug" in each.codes]
         finally:
             self._end(readers)
         if result is not None:
@@ -71,13 +84,15 @@ class RunningLife:
         """What the seed says of the aim at this place."""
         return random.Random(f"{self.outcome.seed}/{place}")
 
-    def start(self, strikes: Sequence[Strike] = (), *, state: Path | None = None) -> Driver:
-        """A run, with input enough for its strikes; ended with the life, at the latest."""
-        self._starts += 1
+    def start(self, strikes: Sequence[Strike] = (), *, state: Path | None = None, arguments: Sequence[str] = ()) -> Driver:
+        """A run, with input enough for its strikes; ended with the life, at the latest. `arguments` are further ones of `run`. Where a life
+        has workers of its own, strikes are for tasks on them only."""
         batches = max((4 if strike.point.startswith("fold.") else strike.nth for strike in strikes), default=0)
         self.flow.grow(batches)
         self.outcome.schedule.append(" and ".join(map(str, strikes)) or "undisturbed")
-        work = self.flow.folder / "starts" / f"{self._starts}"
+        work = self.flow.folder / "starts" / f"{len(self._drivers) + 1}"
+        if self._workers is not None:
+            strikes, arguments = (), [*arguments, *self._workers.arguments(strikes, work)]
         driver = start_run(
             self.flow.flow,
             strikes,
@@ -86,9 +101,11 @@ class RunningLife:
             stop=self._stop,
             java=self._java,
             state=state or self.state,
+            arguments=arguments,
             wrap=self._wrap,
             path=self._path,
         )
+        self._drivers.append(driver)
         return self._stack.enter_context(driver)
 
     def note(self, text: str) -> None:

@@ -6,8 +6,10 @@ import shutil
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from scribengin.testing.faults.drivers import Strike
+from scribengin.core.faults import TRANSACTION_POINTS
+from scribengin.testing.faults.drivers import IN_TASKS, Strike
 from scribengin.testing.faults.flows import STATEFUL
+from scribengin.testing.faults.kafka_ways import strike_over_kafka
 
 if TYPE_CHECKING:
     import random
@@ -16,10 +18,8 @@ if TYPE_CHECKING:
     from scribengin.testing.faults.outcomes import Aim
     from scribengin.testing.faults.running import RunningLife
 
-DECISIVE = ("decide.after", "publish.record.after", "publish.renamed", "commit.before")
-"""Where a kill leaves work to a recovery, and where a successor has decided already."""
-SOFT_POINTS = frozenset({"stage.before", "stage.mid_write", "stage.closed"})
-"""Where `die` and `enospc` cost one task, not the driver: such strikes share a start with a harder one."""
+SERIES = ("two", "zombie")
+"""Ways whose aims are struck one behind the other, each driver by its successor's start."""
 _RIDERS = 2
 _ONCE_A_RUN = frozenset({"lease.taken", "recovery.before", "recovery.mid", "recovery.after", "fold.before", "fold.written", "fold.after"})
 _HIGHEST_PASS = 2
@@ -31,8 +31,8 @@ Placed = tuple[int, "Aim"]
 
 
 def is_soft(aim: Aim) -> bool:
-    """True where the strike can share a start with another."""
-    return aim.way in ("die", "enospc") and aim.point in SOFT_POINTS
+    """True where the strike costs one task, not the driver: it can share a start with another."""
+    return aim.way in ("die", "enospc") and aim.point in IN_TASKS
 
 
 def strike_all(life: RunningLife) -> None:
@@ -41,7 +41,7 @@ def strike_all(life: RunningLife) -> None:
     striker = _Striker(life, [each for each in placed if is_soft(each[1])])
     hard = [each for each in placed if not is_soft(each[1])]
     while hard:
-        run = [each for each in hard if each[1].way == "two"] if hard[0][1].way == "two" else hard[:1]
+        run = [each for each in hard if each[1].way == hard[0][1].way] if hard[0][1].way in SERIES else hard[:1]
         hard = [each for each in hard if each not in run]
         striker.strike(run)
     while striker.soft:
@@ -63,8 +63,10 @@ class _Striker:
                 self.struck((place, aim), act=aim.way)
             case "recovery":
                 self._recovery(place, aim)
-            case "two":
+            case "two" | "zombie":
                 self._two(run)
+            case "broker" | "lost" | "lineage" | "slow" | "speculation":
+                strike_over_kafka(self.life, place, aim)
             case "copy":
                 self._copy(place, aim)
             case "moved":
@@ -89,7 +91,7 @@ class _Striker:
             self.life.outcome.reached[place] = driver.was_hit_by(strike)
         hit = hard is not None and self.life.outcome.reached[hard[0]]
         killed = hit and act in ("kill", "die")
-        self.pending = killed and hard is not None and (hard[1].way == "recovery" or hard[1].point in DECISIVE)
+        self.pending = killed and hard is not None and (hard[1].way == "recovery" or hard[1].point in self.life.flow.decisive)
         return hit
 
     def _run(self, strikes: list[Strike]) -> Driver:
@@ -105,7 +107,7 @@ class _Striker:
     def _riders(self, *, taken: str, alone: bool) -> list[Placed]:
         """What can ride along: no two at one point, none in a run that is killed before it stages."""
         riders: list[Placed] = []
-        if taken and not alone and taken in (*_ONCE_A_RUN, "source.logged", "batch.entry", *SOFT_POINTS):
+        if taken and not alone and taken in (*_ONCE_A_RUN, "source.logged", "batch.entry", *IN_TASKS, *TRANSACTION_POINTS):
             return riders
         for each in self.soft:
             if len(riders) < _RIDERS and each[1].point not in [aim.point for _, aim in riders]:
@@ -115,7 +117,7 @@ class _Striker:
 
     def _strike_at(self, point: str, act: Act, rng: random.Random, *, once: bool = False) -> Strike:
         nth = rng.randint(1, _HIGHEST_PASS)
-        return Strike(point, act, 1 if once or point in _ONCE_A_RUN or point in SOFT_POINTS else nth)
+        return Strike(point, act, 1 if once or point in _ONCE_A_RUN or point in IN_TASKS else nth)
 
     def _rng(self, place: int) -> random.Random:
         return self.life.random(place)
@@ -125,7 +127,7 @@ class _Striker:
     def _recovery(self, place: int, aim: Aim) -> None:
         """Killed while that is done which an earlier kill has left."""
         if not self.pending:
-            driver = self._run([self._strike_at(self._rng(place).choice(DECISIVE), "kill", self._rng(place), once=True)])
+            driver = self._run([self._strike_at(self._rng(place).choice(self.life.flow.decisive), "kill", self._rng(place), once=True)])
             if driver.process.returncode == 0:
                 return
         self.struck((place, aim))
@@ -133,7 +135,7 @@ class _Striker:
     def _two(self, run: list[Placed]) -> None:
         """Each sleeps at its point, its lock is taken away, its successor sleeps at the next point; then it wakes, and so on.
 
-        The last one sleeps where it has decided, or not at all.
+        The last one sleeps where it has decided, or not at all. A zombie has no thread that runs meanwhile, in none of its processes.
         """
         older: Driver | None = None
         for place, aim in run:
@@ -143,11 +145,13 @@ class _Striker:
             self._wake(older)
             if hit:
                 older = self._superseded(newer, self._rng(place))
+                if aim.way == "zombie":
+                    older.freeze()
             else:
                 older = None
                 self.life.note(f"exit {newer.wait()}, not reached")
         if older is not None:
-            until = self._rng(run[-1][0]).choice((None, *DECISIVE))
+            until = self._rng(run[-1][0]).choice((None, *self.life.flow.decisive))
             last = [self._strike_at(until, "hold", self._rng(run[-1][0]))] if until else []
             newer = self.life.start(last)
             if last:

@@ -1,0 +1,1 @@
+../tweets/steps.py

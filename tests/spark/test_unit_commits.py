@@ -1,0 +1,90 @@
+"""Whether units commit one by one is agreed on before anything runs, by all drivers of a lineage."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from scribengin.connectors.contract import BatchId, SourceStream
+from scribengin.core.errors import Refused, StateError
+from scribengin.spark.compiled import Compiled, Tail
+from scribengin.spark.program import Program, StreamsEntry
+from scribengin.spark.unit_commits import OtherIntent, UnitCommits
+from scribengin.state.contract import Decision, SourceRange
+from scribengin.state.decisions import Decisions
+from scribengin.state.intents import Intents
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from scribengin.connectors.contract import UnitSink
+
+BATCH = BatchId("f", "q", "l", 0, 1)
+ONE, TWO = (SourceRange("a", 0, 1),), (SourceRange("a", 0, 2),)
+STREAMS = {"a": (SourceStream("a-0", {}, rows=10), SourceStream("a-1", {}, rows=10))}
+
+
+class _Sink:
+    units = 32
+
+
+@pytest.fixture
+def commits(tmp_path: Path) -> UnitCommits:
+    sink = cast("UnitSink", _Sink())
+    return UnitCommits(cast("Any", None), Intents(tmp_path / "intents"), Decisions(tmp_path / "decisions"), 2, sink)
+
+
+def compiled(*, python_before_native: bool = False) -> Compiled:
+    program = Program(0, StreamsEntry({}), (), cast("Any", None), cast("Any", None))
+    return Compiled((Tail(cast("Any", None), program),), (), {}, (), python_before_native)
+
+
+def test_what_was_agreed_on_is_found_again(commits: UnitCommits) -> None:
+    intent = commits.agreed(compiled(), BATCH, ONE, STREAMS)
+    assert (intent.units, intent.sources) == (2, ONE)
+    assert commits.agreed(compiled(), replace(BATCH, term=2), ONE, STREAMS) == intent
+    assert commits.begun(0) == ONE
+
+
+def test_a_driver_that_reads_more_under_the_same_number_is_told_what_the_other_reads(commits: UnitCommits) -> None:
+    commits.agreed(compiled(), BATCH, ONE, STREAMS)
+    with pytest.raises(OtherIntent) as other:
+        commits.agreed(compiled(), BATCH, TWO, STREAMS)
+    assert other.value.sources == ONE
+
+
+def test_streams_that_changed_under_a_batch_that_has_begun_stop_it(commits: UnitCommits) -> None:
+    commits.agreed(compiled(), BATCH, ONE, STREAMS)
+    with pytest.raises(StateError, match="begun over other streams"):
+        commits.agreed(compiled(), BATCH, ONE, {"a": STREAMS["a"][:1]})
+
+
+def test_a_batch_that_was_decided_meanwhile_is_not_begun_again(commits: UnitCommits) -> None:
+    commits.agreed(compiled(), BATCH, ONE, STREAMS)
+    commits.decisions.decide(Decision(BATCH, "h", "p", ONE, ()))
+    commits.drop(1)
+    with pytest.raises(StateError, match="decided by another driver"):
+        commits.agreed(compiled(), BATCH, TWO, STREAMS)
+
+
+def test_a_changed_flow_may_finish_whole_what_began_whole_and_by_units_only_what_began_so(commits: UnitCommits) -> None:
+    whole = commits.agreed(compiled(python_before_native=True), BATCH, ONE, STREAMS)
+    assert whole.units == 0
+    assert commits.agreed(compiled(), BATCH, ONE, STREAMS) == whole
+    second = replace(BATCH, number=1)
+    assert commits.agreed(compiled(), second, ONE, STREAMS).units == 2
+    with pytest.raises(Refused, match="has begun to commit unit by unit") as refused:
+        commits.agreed(compiled(python_before_native=True), second, ONE, STREAMS)
+    assert "run --once" in refused.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("streams", "rows", "units"),
+    [(4, 10, 4), (5, 10, 0), (5, 10_000, 5), (33, 1_000_000, 0)],
+    ids=["two a core", "many small ones", "many large ones", "more than slots"],
+)
+def test_units_pay_where_they_are_few_or_large(commits: UnitCommits, streams: int, rows: int, units: int) -> None:
+    given = {"a": tuple(SourceStream(f"a-{index}", {}, rows=rows) for index in range(streams))}
+    assert commits.agreed(compiled(), BATCH, ONE, given).units == units
