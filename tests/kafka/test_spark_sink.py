@@ -391,6 +391,16 @@ def test_a_delivery_is_not_changed_under_a_batch_that_is_half_through(topics: To
     lax.recover(Decided(batch, "h"), lineage="l1", before=3)
 
 
+def test_outputs_are_not_said_to_be_deleted_while_they_stand(topics: Topics, tmp_path: Path) -> None:
+    topic = topics.make()
+    given = {"bootstrap": topics.bootstrap, "topic": topic, "format": "json", "timeout": 30.0}
+    sink = SparkKafkaSink(Place("out", tmp_path, given))
+    assert sink.clear(owner="o", flow="f") == 0
+    topics.write(topic, range(1))
+    with pytest.raises(Refused, match=f"what stands in {topic} cannot be taken back"):
+        sink.clear(owner="o", flow="f", dry_run=True)
+
+
 def test_what_brokers_said_to_spark_is_told_in_our_words() -> None:
     sink = SparkKafkaSink(Place("out", Path(), SINK.filled({"bootstrap": "b:9092", "topic": "t", "format": "json"})))
     away = sink.fault("Job aborted\norg.apache.kafka.common.errors.TimeoutException: Topic t not present in metadata after 60000 ms.\n at")
