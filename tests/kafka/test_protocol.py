@@ -23,6 +23,7 @@ from scribengin.connectors.kafka.sink import KafkaSink
 from scribengin.connectors.kafka.transaction import Superseded, Transaction
 from scribengin.core.errors import FencedError, SinkError, Unreachable
 from scribengin.testing.broker_proxy import ADD_PARTITIONS, END_TXN, INIT_PRODUCER_ID, PRODUCE, WRITE_TXN_MARKERS, Rule
+from tests.kafka.guarded import Beside
 from tests.kafka.test_sink import ROWS, claimed, decided, read
 
 if TYPE_CHECKING:
@@ -101,29 +102,6 @@ def end(unit: Unit) -> None:
     unit.guarded.proxy.lift_all()
     for each in unit.begun:
         each.abort()
-
-
-@dataclass
-class Beside:
-    """Something that goes on in a thread; `result` waits for what it came to."""
-
-    act: Callable[[], Any]
-    found: list[Any] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.thread = threading.Thread(target=self._run, daemon=True)
-        self.thread.start()
-
-    def _run(self) -> None:
-        try:
-            self.found.append(self.act())
-        except Exception as error:
-            self.found.append(error)
-
-    def result(self) -> Any:
-        self.thread.join(90)
-        assert self.found, "it has not ended"
-        return self.found[0]
 
 
 # --- what the broker must do ---
