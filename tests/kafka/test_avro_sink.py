@@ -12,7 +12,6 @@ import pyarrow as pa
 import pytest
 
 from scribengin.connectors.contract import BatchId, Place
-from scribengin.connectors.kafka import avro_values
 from scribengin.connectors.kafka import registry as registry_module
 from scribengin.connectors.kafka.sink import KafkaSink
 from scribengin.connectors.kafka.spark_sink import SparkKafkaSink
@@ -52,7 +51,6 @@ def registry() -> Iterator[RegistryServer]:
     for client in registry_module._clients.values():
         client.close()
     registry_module._clients.clear()
-    avro_values._ids.clear()
 
 
 @pytest.fixture

@@ -15,9 +15,6 @@ if TYPE_CHECKING:
 
     from scribengin.core.types import Schema
 
-_ids: dict[tuple[str, str, str], int] = {}
-"""(registry, subject, schema) → its id there, in this process: an id never changes its meaning"""
-
 
 class AvroValues:
     """Of one sink. `options` are its filled ones. Picklable: the file is read in the driver, and its text travels; each process asks the
@@ -71,12 +68,9 @@ class AvroValues:
         """The schema's id, None where values are plain Avro."""
         if not self._options["registry"]:
             return None
-        key = (str(self._options["registry"]), self._subject, text)
-        if key not in _ids:
-            from scribengin.connectors.kafka.registry import Registry
+        from scribengin.connectors.kafka.registry import Registry
 
-            _ids[key] = Registry(self._node, self._options, "sink").register(self._subject, text)
-        return _ids[key]
+        return Registry(self._node, self._options, "sink").register(self._subject, text)
 
     def _wrong(self, what: str, remedy: str) -> SinkError:
         return SinkError(f'sink "{self._node}" {what}', remedy=remedy, code="kafka-avro", node=self._node)

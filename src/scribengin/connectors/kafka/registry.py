@@ -92,8 +92,8 @@ class Registry:
         return found.schema_id, self.schema(found.schema_id)
 
     def register(self, subject: str, text: str) -> int:
-        """The id of an Avro schema (JSON) in a subject; it is added where it is not there. Raises as `schema`, and SourceError for a schema
-        that the registry refuses beside the older ones."""
+        """The id of an Avro schema (JSON) in a subject; it is added where it is not there. Asks once in a process for each. Raises as
+        `schema`, and SourceError (SinkError) for a schema that the registry refuses beside the older ones."""
         schema = import_module("confluent_kafka.schema_registry").Schema(text, "AVRO")
         try:
             return int(self.client.register_schema(subject, schema))

@@ -8,7 +8,6 @@ and a transactional.id.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors.kafka.avro_values import AvroValues
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
     from scribengin.connectors.contract import BatchId, Decided, Place, Published
     from scribengin.core.types import Schema
 
-_COLUMN = re.compile(r"\\\{[^{}]*\\\}")
 _OPENING_TRIES = 5
 """against a driver of an older lineage that wakes at the same time; each of its tasks fences once"""
 _WHOLE = 0
@@ -284,13 +282,7 @@ class KafkaSink:
             return 0
         if (newest.owner, newest.flow, newest.sink) != (owner, flow, self.node):
             raise self._foreign(newest)
-        pattern = _COLUMN.sub(".*", re.escape(self._options["topic"]))
-        if filled := [name for name in self._topics.filled(pattern) if name != self._markers.name]:
-            raise Refused(
-                f'sink "{self.node}": what stands in {", ".join(filled)} cannot be taken back',
-                remedy="delete them yourself, if nobody needs them, and say it again; or reset without --outputs, and write to others",
-                code="output-stays",
-            )
+        self._topics.refuse_filled(besides=self._markers.name)
         if not dry_run:
             self._markers.delete()
         return 0

@@ -120,7 +120,8 @@ class SparkKafkaSink:
             yield Published(each.batch.number, sum(receipt.rows for receipt in each.receipts))
 
     def clear(self, *, owner: str, flow: str, dry_run: bool = False) -> int:  # noqa: ARG002 (the contract's)
-        """Messages cannot be taken back."""
+        """Messages cannot be taken back. Raises Refused where some stand in the topics: nothing tells whose they are."""
+        self._topics.refuse_filled()
         return 0
 
     def fault(self, text: str) -> ScribenginError | None:

@@ -8,13 +8,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors.kafka.client import Cluster
-from scribengin.core.errors import SinkError
+from scribengin.core.errors import Refused, SinkError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _FRESH_S = 30.0
 """how long what is known of a topic is believed: a topic may be widened at any time"""
+_COLUMN = re.compile(r"\\\{[^{}]*\\\}")
+"""in a template whose signs are escaped"""
 _NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 _known: dict[tuple[str, str], tuple[float, TargetTopic | None]] = {}
@@ -70,7 +72,17 @@ class TopicBook:
             )
         return topic
 
-    def filled(self, pattern: str) -> list[str]:
+    def refuse_filled(self, *, besides: str = "") -> None:
+        """Raises Refused where messages stand in topics that the sink writes to: they cannot be taken back."""
+        pattern = _COLUMN.sub(".*", re.escape(self._options["topic"]))
+        if filled := [name for name in self._filled(pattern) if name != besides]:
+            raise Refused(
+                f'sink "{self._node}": what stands in {", ".join(filled)} cannot be taken back',
+                remedy="delete them yourself, if nobody needs them, and say it again; or reset without --outputs, and write to others",
+                code="output-stays",
+            )
+
+    def _filled(self, pattern: str) -> list[str]:
         """The topics with messages in them whose whole name the regular expression matches."""
         there = self._cluster.topics(self._cluster.matching(pattern))
         partitions = [(topic.name, number) for topic in there.values() for number in range(topic.partitions)]
