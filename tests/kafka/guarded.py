@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import subprocess
+import threading
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import IsolationLevel, TopicPartition
@@ -137,3 +138,26 @@ def start_guarded(folder: Path, make_topics: Callable[[str, Any], Topics]) -> It
         with KafkaCluster(folder / "kafka", properties=properties) as cluster:
             topics = make_topics(bootstrap, AdminClient({"bootstrap.servers": bootstrap, "log_level": 0}))
             yield Guarded(cluster, proxy, topics, f"{HOST}:{proxied}", f"{HOST}:{users}", f"{HOST}:{tls}", ca)
+
+
+@dataclass
+class Beside:
+    """Something that goes on in a thread; `result` waits for what it came to."""
+
+    act: Callable[[], Any]
+    found: list[Any] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.thread = threading.Thread(target=self._run, daemon=True)
+        self.thread.start()
+
+    def _run(self) -> None:
+        try:
+            self.found.append(self.act())
+        except Exception as error:
+            self.found.append(error)
+
+    def result(self) -> Any:
+        self.thread.join(90)
+        assert self.found, "it has not ended"
+        return self.found[0]

@@ -107,6 +107,8 @@ def test_the_right_sink_outlives_the_trial_of(name: str, guarded: Guarded, job: 
     outcome = trial(guarded, job, kafka_driver)
     assert outcome.clean, str(outcome)
     assert campaign.BUG not in outcome.statuses, str(outcome)
+    if trial is not with_lost_lineage:
+        assert campaign.audit(job, kafka_driver) == ()
 
 
 @pytest.mark.parametrize("name", UNITS)
@@ -119,6 +121,8 @@ def test_the_checker_catches_in_units_that_commit_one_by_one(name: str, guarded:
 @pytest.mark.parametrize("name", UNITS)
 def test_units_that_commit_one_by_one_outlive_the_trial_of(name: str, guarded: Guarded, job: KafkaJob) -> None:
     trial, _ = UNITS[name]
-    outcome = trial(guarded, replace(job, one_by_one=True, transaction_timeout_s=10.0), kafka_driver)
+    job = replace(job, one_by_one=True, transaction_timeout_s=10.0)
+    outcome = trial(guarded, job, kafka_driver)
     assert outcome.clean, str(outcome)
     assert campaign.BUG not in outcome.statuses, str(outcome)
+    assert campaign.audit(job, kafka_driver) == ()

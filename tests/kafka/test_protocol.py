@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from confluent_kafka import KafkaException
 
 from scribengin.connectors.contract import Place
+from scribengin.connectors.kafka.client import code_of
 from scribengin.connectors.kafka.markers import Marker, MarkerTopic
 from scribengin.connectors.kafka.options import SINK
 from scribengin.connectors.kafka.outgoing import Outgoing
@@ -21,6 +23,7 @@ from scribengin.connectors.kafka.sink import KafkaSink
 from scribengin.connectors.kafka.transaction import Superseded, Transaction
 from scribengin.core.errors import FencedError, SinkError, Unreachable
 from scribengin.testing.broker_proxy import ADD_PARTITIONS, END_TXN, INIT_PRODUCER_ID, PRODUCE, WRITE_TXN_MARKERS, Rule
+from tests.kafka.guarded import Beside
 from tests.kafka.test_sink import ROWS, claimed, decided, read
 
 if TYPE_CHECKING:
@@ -101,29 +104,6 @@ def end(unit: Unit) -> None:
         each.abort()
 
 
-@dataclass
-class Beside:
-    """Something that goes on in a thread; `result` waits for what it came to."""
-
-    act: Callable[[], Any]
-    found: list[Any] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.thread = threading.Thread(target=self._run, daemon=True)
-        self.thread.start()
-
-    def _run(self) -> None:
-        try:
-            self.found.append(self.act())
-        except Exception as error:
-            self.found.append(error)
-
-    def result(self) -> Any:
-        self.thread.join(90)
-        assert self.found, "it has not ended"
-        return self.found[0]
-
-
 # --- what the broker must do ---
 
 
@@ -163,6 +143,25 @@ def test_rows_that_arrive_behind_the_fence_are_refused(unit: Unit, guarded: Guar
     unit.transaction().fence()
     assert unit.rows() == [2]
     assert guarded.end(unit.name) == 3, "the older one's abort, a row, its commit, and nothing that was late"
+
+
+def test_a_producer_whose_commit_was_not_answered_can_begin_nothing_else(unit: Unit, guarded: Guarded) -> None:
+    """Why `broken_kafka` has no sink with one session for all attempts: the library does not let it go wrong."""
+    kept = unit.transaction(bootstrap=guarded.proxied, transaction_timeout=1.0)
+    kept.fence()
+    kept.send(unit.messages(1))
+    kept.flush()
+    unanswered = unit.rule("mute", END_TXN)
+    with pytest.raises(Unreachable):
+        unit.commit(kept, 0)
+    assert unanswered.struck
+    for again in (kept._producer.begin_transaction, lambda: kept._producer.produce(unit.name, b"2", partition=0)):
+        with pytest.raises(KafkaException) as caught:
+            again()
+        assert code_of(caught.value) in ("_STATE", "_CONFLICT")
+    guarded.proxy.lift(unanswered)
+    unit.transaction().fence()
+    assert (unit.newest(), unit.rows()) == (0, [1])
 
 
 # --- the coordinator's time-out ---

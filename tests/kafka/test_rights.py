@@ -74,7 +74,7 @@ def test_tls_with_a_password_passes_through(guarded: Guarded, topic: str, sink: 
     complete(guarded, out)
     assert len(read(guarded.topics, topic)) == len(ROWS)
     with pytest.raises(SinkError, match="do not let this user in") as caught:
-        claimed(sink(bootstrap=guarded.tls, config=login, timeout=3.0))
+        claimed(sink(bootstrap=guarded.tls, config=login, timeout=1.0))
     assert caught.value.code == "kafka-login"
 
 
@@ -129,9 +129,9 @@ def test_a_right_that_is_lost_before_the_commit_leaves_nothing(guarded: Guarded,
 @pytest.mark.parametrize("protocol", ["SASL_PLAINTEXT", "SASL_SSL"])
 def test_a_wrong_password_is_told_and_not_shown(protocol: str, guarded: Guarded, topic: str, sink: Callable[..., KafkaSink]) -> None:
     login = guarded.login() | {"security.protocol": protocol, "ssl.ca.location": str(guarded.ca)}
-    place = {"bootstrap": guarded.tls if protocol == "SASL_SSL" else guarded.users, "timeout": 3.0}
+    place = {"bootstrap": guarded.tls if protocol == "SASL_SSL" else guarded.users}
     right = claimed(sink(**place, config=login))
-    wrong = sink(**place, config=login | {"sasl.password": Secret(WRONG, "${secret:env/PASSWORD}")})
+    wrong = sink(**place, timeout=1.0, config=login | {"sasl.password": Secret(WRONG, "${secret:env/PASSWORD}")})
     said = []
     for act in (lambda: claimed(wrong), lambda: wrong._transaction(0).fence()):
         with pytest.raises(SinkError, match="do not let this user in") as caught:

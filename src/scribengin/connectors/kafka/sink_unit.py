@@ -63,7 +63,7 @@ class UnitMessages:
         self._rows = 0
         self._bytes = 0
         self._begun_s = time.monotonic()
-        self._sending_since_s: float | None = None
+        self._sending = False
         self._patient = place.slow.exists() and time.time() - place.slow.stat().st_mtime < _PATIENT_S
         self._failed: BaseException | None = None
         self._fence = threading.Thread(target=self._begin, name="fence", daemon=True)
@@ -78,7 +78,7 @@ class UnitMessages:
         else:
             self._waiting.append(messages)
             self._waiting_rows += len(messages)
-            if self._sending_since_s is not None or self._waiting_rows >= _WAITING_ROWS:
+            if self._sending or self._waiting_rows >= _WAITING_ROWS:
                 self._guarded(self._send_waiting)
         faults.reached("stage.mid_write")
         return bad
@@ -140,12 +140,11 @@ class UnitMessages:
 
     def _wait_for_the_other(self, error: Superseded) -> None:
         """Step 5: never fence again. Raises AlreadyCommitted, FencedError, or, when it takes too long, Unreachable."""
-        timed_out = self._sending_since_s is not None and time.monotonic() - self._sending_since_s > 0.8 * self._place.limit_s
-        if timed_out:
-            # most likely brokers have ended it, and nobody else is at work: the next attempt sends all at its end
+        if error.overdue:
+            # brokers have ended it, and nobody else need be at work: the next attempt sends all at its end
             make_folder(self._place.slow.parent)
             self._place.slow.touch()
-        give_up_s = time.monotonic() + (1.0 if timed_out else self._place.limit_s)
+        give_up_s = time.monotonic() + (1.0 if error.overdue else self._place.limit_s)
         while time.monotonic() < give_up_s:
             newest = self._markers.newest(self._place.slot)
             if newest is not None or self._place.after is not None:
@@ -164,7 +163,7 @@ class UnitMessages:
         """True where the first rows took so long that the rest, at that pace, might not come before the transaction's time-out; or where
         that has happened to a unit before."""
         late = time.monotonic() - self._begun_s > self._place.limit_s / 10
-        return self._sending_since_s is None and (self._patient or late)
+        return not self._sending and (self._patient or late)
 
     def _keep(self, messages: Outgoing) -> None:
         waiting, self._waiting, self._waiting_rows = [*self._waiting, messages], [], 0
@@ -172,7 +171,7 @@ class UnitMessages:
             self._spool.keep(each)
 
     def _send_waiting(self) -> None:
-        self._sending_since_s = self._sending_since_s or time.monotonic()
+        self._sending = True
         waiting, self._waiting, self._waiting_rows = self._waiting, [], 0
         for messages in waiting:
             self._send(messages)
