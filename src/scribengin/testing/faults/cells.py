@@ -47,6 +47,7 @@ PLACES_KAFKA_SINK = {
     "two": _SINK_POINTS,
     "zombie": _SINK_POINTS,
     "moved": ("decide.after", "transaction.commit.after"),
+    "edit": ("stage.mid_write", "decide.after", "transaction.commit.after"),
     "broker": ("source.logged", *_WRITING),
     "lost": _WRITING,
     "lineage": ("decide.before", "publish.record.before", "publish.record.after", "commit.before", *_WRITING),
