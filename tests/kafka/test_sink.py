@@ -70,6 +70,7 @@ def read(topics: Topics, topic: str) -> list[Any]:
             "enable.auto.commit": False,
             "enable.partition.eof": True,
             "isolation.level": "read_committed",
+            "fetch.wait.max.ms": 10,
         }
     )
     messages = []
@@ -212,7 +213,7 @@ def test_a_topic_of_markers_that_was_deleted_is_told_before_anything_is_doubled(
     out.publish(first)
     topics.delete(f"{topic}-markers")
     with pytest.raises(StateError, match="no marker: the topic was made anew"):
-        claimed(sink(topic))
+        claimed(sink(topic, timeout=1.0))
     assert len(read(topics, topic)) == 1
 
 

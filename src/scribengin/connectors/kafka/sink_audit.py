@@ -151,6 +151,7 @@ _READING = {
     "enable.auto.offset.store": False,
     "auto.offset.reset": "error",
     "enable.partition.eof": True,
+    "fetch.wait.max.ms": 50,
     "isolation.level": "read_committed",
 }
 
