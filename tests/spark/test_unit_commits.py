@@ -12,13 +12,15 @@ from scribengin.connectors.contract import BatchId, SourceStream
 from scribengin.core.errors import Refused, StateError
 from scribengin.spark.compiled import Compiled, Tail
 from scribengin.spark.program import Program, StreamsEntry
-from scribengin.spark.unit_commits import OtherIntent, UnitCommits, plan_of
+from scribengin.spark.unit_commits import OtherIntent, UnitCommits, _stays_in_its_task, plan_of
 from scribengin.state.contract import Decision, SourceRange
 from scribengin.state.decisions import Decisions
 from scribengin.state.intents import Intents
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from pyspark.sql import SparkSession
 
     from scribengin.connectors.contract import UnitSink
 
@@ -97,3 +99,34 @@ def test_a_decision_over_units_of_two_plans_names_both(commits: UnitCommits) -> 
     assert plan_of("plan", intent) == plan_of("plan", None) == "plan"
     assert plan_of("edited", intent) == "plan+edited"
     assert plan_of("edited", replace(intent, units=0)) == "edited"
+
+
+def test_units_whose_sources_change_places_are_refused(commits: UnitCommits) -> None:
+    streams = {"a": STREAMS["a"][:1], "b": STREAMS["a"][1:]}
+
+    def read_in_order(*sources: str) -> Compiled:
+        program = replace(compiled().tails[0].program, entry=StreamsEntry({}, tuple((source, 0) for source in sources)))
+        return Compiled((Tail(cast("Any", None), program),), (), {})
+
+    ranges = (SourceRange("a", 0, 1), SourceRange("b", 0, 1))
+    assert commits.agreed(read_in_order("a", "b"), BATCH, ranges, streams).order == ("a", "b")
+    with pytest.raises(Refused, match="no such units any more"):
+        commits.agreed(read_in_order("b", "a"), BATCH, ranges, streams)
+
+
+def test_rows_stay_in_the_task_of_their_stream_in_narrow_plans_only(spark: SparkSession) -> None:
+    rows, table = spark.range(0, 9, 1, 3), spark.range(0, 9, 1, 3)
+    narrow = rows.where("id % 2 = 1").selectExpr("id", "explode(array(1, 2)) AS n")
+    assert _stays_in_its_task(narrow)
+    for wide in (
+        narrow.distinct(),
+        narrow.unionByName(narrow),
+        narrow.join(table, "id"),
+        narrow.join(table.hint("broadcast"), "id"),
+        narrow.where("rand() < 0.5"),
+        narrow.where("id IN (SELECT max(id) FROM range(3))"),
+        narrow.coalesce(1),
+        narrow.limit(2),
+        narrow.orderBy("id"),
+    ):
+        assert not _stays_in_its_task(wide), wide._jdf.queryExecution().executedPlan().toString()

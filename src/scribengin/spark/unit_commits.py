@@ -1,8 +1,8 @@
 """Whether a Batch's units commit one by one on the executors, or the Batch as a whole from what they staged.
 
-One by one needs a sink that can, alone in its Query, and units that are the same whenever the Batch runs: no state, no exchange of rows
-between tasks in the plan that is executed, no random step before native ones (its second run would feed the tail with other rows than
-the report, which is committed with the first, says).
+One by one needs a sink that can, alone in its Query, and units that are the same whenever the Batch runs: no state; in the plan that is
+executed each task has one stream and keeps its rows; no random step before native ones (its second run would feed the tail with other
+rows than the report, which is committed with the first, says).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from scribengin.connectors.contract import UnitSink, commits_units, is_chained
 from scribengin.core.errors import Refused, StateError
-from scribengin.spark.program import RowsEntry, SinkNode, UnitCommit
+from scribengin.spark.program import RowsEntry, SinkNode, StreamsEntry, UnitCommit
 from scribengin.state.decisions import input_hash
 from scribengin.state.intents import Intent, Intents
 
@@ -28,7 +28,10 @@ if TYPE_CHECKING:
     from scribengin.state.contract import SourceRange
     from scribengin.state.decisions import Decisions
 
-_EXCHANGE = re.compile(r"(?<!Broadcast)Exchange\b")
+_OPERATOR = re.compile(r"^[\s:+-]*(?:\*\(\d+\) )?(\w+)", re.MULTILINE)
+_NARROW = frozenset({"Project", "Filter", "Generate", "MapInArrow", "Range"})
+"""Spark's operators that leave each row in the task of its stream. No joins: which of its two sides is read where they meet depends on
+their sizes, and Spark takes ours for the small one."""
 _ROWS_A_UNIT = 10_000
 _BYTES_A_ROW = 200
 """a guess, for streams that know only their bytes"""
@@ -72,9 +75,9 @@ class UnitCommits:
         one by one, and the flow was changed so that they cannot any more."""
         hash_ = input_hash(batch, ranges, streams, "")
         units = sum(len(each) for each in streams.values())
-        can = self._can(compiled, units)
-        plan = self.parts.query.fingerprint
-        mine = Intent(batch.number, ranges, units if can and self._pays(units, streams) else 0, hash_, plan)
+        can = self._can(compiled, units, len(streams))
+        order = _order(compiled) if can else ()
+        mine = Intent(batch.number, ranges, units if can and self._pays(units, streams) else 0, hash_, self.parts.query.fingerprint, order)
         stored = self.intents.put(mine)
         if self.decisions.read(batch.number) is not None:
             raise StateError(
@@ -88,10 +91,10 @@ class UnitCommits:
                 f"batch {batch.number} of {batch.query} was begun over other streams than the logs of its sources name now",
                 remedy="restore the state folder as a whole; its parts belong together",
             )
-        if stored.units and not can:
+        if stored.units and (not can or stored.order != order):
             raise Refused(
-                f"query {batch.query}: batch {batch.number} has begun to commit unit by unit, and the flow was changed so that rows pass "
-                f"between tasks: some of it may stand there",
+                f"query {batch.query}: batch {batch.number} has begun to commit unit by unit, and the flow was changed so that it has no "
+                f"such units any more: some of it may stand there",
                 remedy="run the flow once as it was before (run --once), then change it",
                 code="batch-begun",
             )
@@ -101,11 +104,11 @@ class UnitCommits:
         """Batch `number` is decided: earlier intents are of no use."""
         self.intents.drop(number)
 
-    def _can(self, compiled: Compiled, units: int) -> bool:
+    def _can(self, compiled: Compiled, units: int, sources: int) -> bool:
         if len(compiled.tails) != 1 or compiled.python_before_native or not 0 < units <= self.sink.units:
             return False
         tail = compiled.tails[0]
-        return not isinstance(tail.program.entry, RowsEntry) or _stays_in_its_task(tail.frame)
+        return not isinstance(tail.program.entry, RowsEntry) or (sources == 1 and _stays_in_its_task(tail.frame))
 
     def _pays(self, units: int, streams: Mapping[str, tuple[SourceStream, ...]]) -> bool:
         """A fence for each of many small units costs more than one way over the disk."""
@@ -135,6 +138,14 @@ def behind_of(parts: QueryParts, units: int) -> dict[str, Mapping[str, Any]]:
 
 
 def _stays_in_its_task(frame: DataFrame) -> bool:
-    """True where the executed plan hands no row to another task, and is the same for the same rows."""
+    """True where the executed plan hands no row to another task, has a task for each stream, and is the same for the same rows."""
     execution: Any = frame._jdf.queryExecution()
-    return bool(execution.analyzed().deterministic()) and _EXCHANGE.search(execution.executedPlan().toString()) is None
+    operators = _OPERATOR.findall(execution.executedPlan().toString())
+    return bool(execution.analyzed().deterministic()) and set(operators) <= _NARROW and operators.count("Range") == 1
+
+
+def _order(compiled: Compiled) -> tuple[str, ...]:
+    """The sources in the order in which units are numbered."""
+    entry = compiled.tails[0].program.entry
+    order = tuple(dict.fromkeys(source for source, _ in entry.units)) if isinstance(entry, StreamsEntry) else ()
+    return order if len(order) > 1 else ()

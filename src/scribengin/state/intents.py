@@ -24,13 +24,15 @@ _KIND, _FORMAT = "intent", 1
 @dataclass(frozen=True, slots=True)
 class Intent:
     """`units`: how many commit one by one; 0 where the Batch commits as a whole. `input_hash` covers what is read, not the plan: a unit
-    that is committed counts also after the flow was changed, and the others run with the new one. `plan` is the one that began."""
+    that is committed counts also after the flow was changed, and the others run with the new one. `plan` is the one that began; `order`
+    the sources in the order in which their streams are the Batch's units, empty where there is only one."""
 
     number: int
     sources: tuple[SourceRange, ...]
     units: int
     input_hash: str
     plan: str
+    order: tuple[str, ...] = ()
 
 
 class Intents:
@@ -61,9 +63,8 @@ class Intents:
         if data is None:
             return None
         body = unseal(data, _KIND, _FORMAT, self._path(number))
-        return Intent(
-            body["number"], tuple(SourceRange(**each) for each in body["sources"]), body["units"], body["input_hash"], body["plan"]
-        )
+        sources = tuple(SourceRange(**each) for each in body["sources"])
+        return Intent(body["number"], sources, body["units"], body["input_hash"], body["plan"], tuple(body["order"]))
 
     def drop(self, before: int) -> None:
         """Forget those of Batches below `before`, which are decided."""
