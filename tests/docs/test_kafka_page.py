@@ -47,16 +47,22 @@ def test_the_messages_on_the_page_are_those_of_the_code() -> None:
 
 
 @pytest.mark.parametrize(
-    ("row", "module", "dictionary"),
-    [("fixed, for readers", "source", "own"), ("fixed, for writers", "transaction", "own"), ("preset, may be changed", "client", "return")],
+    ("row", "dictionaries"),
+    [
+        ("fixed, for readers", [("client", "READER"), ("source", r"READER \|")]),
+        ("fixed, for writers", [("transaction", "own")]),
+        ("preset, may be changed", [("client", "return")]),
+    ],
 )
-def test_the_settings_on_the_page_are_those_of_the_code(row: str, module: str, dictionary: str) -> None:
+def test_the_settings_on_the_page_are_those_of_the_code(row: str, dictionaries: list[tuple[str, str]]) -> None:
     told = re.search(rf"^\| {row} \| (.+?) \|", (ROOT / PAGE).read_text(), re.MULTILINE)
     assert told
-    code = (ROOT / f"src/scribengin/connectors/kafka/{module}.py").read_text()
-    (body,) = re.findall(rf'{dictionary} (?:= )?\{{\n(\s+"[a-z]+\.[a-z].*?)\}}', code, re.DOTALL)
-    given = set(re.findall(r'^\s+"([a-z._]+)":', body, re.MULTILINE)) - {"error_cb", "bootstrap.servers"}
-    if module == "client":
+    given = set()
+    for module, dictionary in dictionaries:
+        code = (ROOT / f"src/scribengin/connectors/kafka/{module}.py").read_text()
+        (body,) = re.findall(rf'{dictionary} (?:= )?\{{\n(\s+"[a-z]+\.[a-z].*?)\}}', code, re.DOTALL)
+        given |= set(re.findall(r'^\s+"([a-z._]+)":', body, re.MULTILINE)) - {"error_cb", "bootstrap.servers"}
+    if row == "preset, may be changed":
         given.add("enable.sparse.connections")
     assert set(re.findall(r"`([a-z._]+)`", told[1])) == given
 

@@ -78,6 +78,16 @@ def settings(options: Mapping[str, Any]) -> dict[str, Any]:
     } | given
 
 
+READER = {
+    "group.id": "scribengin",  # asked for by the library; nothing is committed under it
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "auto.offset.reset": "error",
+    "enable.partition.eof": True,
+}
+"""what every consumer has that reads from offsets which it is told, up to the end that it finds"""
+
+
 class Cluster:
     """Questions to the brokers. `role` and `node` are for messages; each call takes at most the node's `timeout`.
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from scribengin.connectors.kafka.client import SILENT, Cluster, client, fault, passes, settings
+from scribengin.connectors.kafka.client import READER, SILENT, Cluster, client, fault, passes, settings
 from scribengin.core.errors import Refused, SinkError, Unreachable
 
 if TYPE_CHECKING:
@@ -183,15 +183,7 @@ class MarkerTopic:
         return fault(self._node, str(self._options["bootstrap"]), error, self._timeout_s, "sink")
 
     def _reader(self, kafka: Any) -> Any:
-        given = settings(self._options) | {
-            "group.id": "scribengin",  # asked for by the library; nothing is committed under it
-            "enable.auto.commit": False,
-            "enable.auto.offset.store": False,
-            "auto.offset.reset": "error",
-            "enable.partition.eof": True,
-            "isolation.level": "read_committed",
-            "fetch.wait.max.ms": 5,
-        }
+        given = settings(self._options) | READER | {"isolation.level": "read_committed", "fetch.wait.max.ms": 5}
         key = tuple(sorted((name, str(value)) for name, value in given.items()))
         if key not in _readers:
             _readers[key] = kafka.Consumer(given, logger=SILENT)

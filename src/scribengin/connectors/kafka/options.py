@@ -15,6 +15,22 @@ _CONNECTION = (
     ),
 )
 
+_CSV = (
+    Option("delimiter", "text", "csv: what stands between two cells", ",", example=",", formats=("csv",)),
+    Option("null", "text", "csv: the cell that means null", "", example="NA", formats=("csv",)),
+)
+_REGISTRY_CONFIG = Option(
+    "registry_config",
+    "map",
+    "avro: further settings of the registry's client, such as `basic.auth.user.info`; secrets as `${secret:env/NAME}`",
+    {},
+    example="{ssl.ca.location: ca.pem}",
+    formats=("avro",),
+    secret=True,
+    pace=True,
+)
+_TIMEOUT = Option("timeout", "duration", "how long brokers may be silent", 5.0, example="30s", low=0.1, pace=True)
+
 SOURCE = NodeType(
     type="kafka",
     role="source",
@@ -31,8 +47,7 @@ SOURCE = NodeType(
         ),
         Option("assign", "map", "topic → its partitions to read, with commas", {}, example='{tweets: "0,1"}'),
         Option("format", "choice", "how a value is read", REQUIRED, ("json", "csv", "text", "binary", "avro"), example="json"),
-        Option("delimiter", "text", "csv: what stands between two cells", ",", example=",", formats=("csv",)),
-        Option("null", "text", "csv: the cell that means null", "", example="NA", formats=("csv",)),
+        *_CSV,
         Option(
             "registry",
             "text",
@@ -42,16 +57,7 @@ SOURCE = NodeType(
             formats=("avro",),
             pace=True,
         ),
-        Option(
-            "registry_config",
-            "map",
-            "avro: further settings of the registry's client, such as `basic.auth.user.info`; secrets as `${secret:env/NAME}`",
-            {},
-            example="{ssl.ca.location: ca.pem}",
-            formats=("avro",),
-            secret=True,
-            pace=True,
-        ),
+        _REGISTRY_CONFIG,
         Option(
             "avro_schemas",
             "map",
@@ -112,7 +118,7 @@ SOURCE = NodeType(
             example="tweets-counter",
             pace=True,
         ),
-        Option("timeout", "duration", "how long brokers may be silent", 5.0, example="30s", low=0.1, pace=True),
+        _TIMEOUT,
     ),
     abilities=frozenset({"replayable", "bounded"}),
 )
@@ -128,8 +134,7 @@ SINK = NodeType(
         *_CONNECTION,
         Option("topic", "text", "the topic; `{column}` in it is filled in from the row", REQUIRED, example='"tweets-{country}"'),
         Option("format", "choice", "how a value is written", REQUIRED, ("json", "csv", "text", "binary", "avro"), example="json"),
-        Option("delimiter", "text", "csv: what stands between two cells", ",", example=",", formats=("csv",)),
-        Option("null", "text", "csv: the cell that means null", "", example="NA", formats=("csv",)),
+        *_CSV,
         Option(
             "registry",
             "text",
@@ -139,16 +144,7 @@ SINK = NodeType(
             formats=("avro",),
             pace=True,
         ),
-        Option(
-            "registry_config",
-            "map",
-            "avro: further settings of the registry's client, such as `basic.auth.user.info`; secrets as `${secret:env/NAME}`",
-            {},
-            example="{ssl.ca.location: ca.pem}",
-            formats=("avro",),
-            secret=True,
-            pace=True,
-        ),
+        _REGISTRY_CONFIG,
         Option(
             "subject",
             "text",
@@ -242,7 +238,7 @@ SINK = NodeType(
             pace=True,
             deliveries=_EXACTLY,
         ),
-        Option("timeout", "duration", "how long brokers may be silent", 5.0, example="30s", low=0.1, pace=True),
+        _TIMEOUT,
     ),
     abilities=frozenset({"exactly_once", "append", "spark_writes"}),
 )

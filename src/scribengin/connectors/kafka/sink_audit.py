@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors.contract import Published
-from scribengin.connectors.kafka.client import SILENT, client, fault, passes, settings
+from scribengin.connectors.kafka.client import READER, SILENT, client, fault, passes, settings
 from scribengin.connectors.kafka.outgoing import ID_HEADER
 from scribengin.core.errors import Unreachable
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from scribengin.core.numbered_log import NumberedLog
 
 _SHOWN = 5
+_READING = {"isolation.level": "read_committed", "fetch.wait.max.ms": 50}
 
 
 @dataclass(slots=True)
@@ -82,7 +83,7 @@ class TopicsAudit:
     def _scan(self, topic: str, partition: int, ranges: list[_Range]) -> None:
         """Count the messages of each range."""
         kafka = client()
-        consumer = kafka.Consumer(settings(self.options) | _READING, logger=SILENT)
+        consumer = kafka.Consumer(settings(self.options) | READER | _READING, logger=SILENT)
         try:
             place = kafka.TopicPartition(topic, partition)
             low, end = self._bounds(consumer, place, ranges[-1].last)
@@ -143,17 +144,6 @@ class TopicsAudit:
     @property
     def _timeout_s(self) -> float:
         return float(self.options["timeout"])
-
-
-_READING = {
-    "group.id": "scribengin",  # asked for by the library; nothing is committed under it
-    "enable.auto.commit": False,
-    "enable.auto.offset.store": False,
-    "auto.offset.reset": "error",
-    "enable.partition.eof": True,
-    "fetch.wait.max.ms": 50,
-    "isolation.level": "read_committed",
-}
 
 
 def _compare(decided: Decided, hash_: str | None, ranges: list[tuple[str, int, _Range]]) -> Published:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from scribengin.connectors.kafka.client import SILENT, client, fault, passes, settings
+from scribengin.connectors.kafka.client import READER, SILENT, client, fault, passes, settings
 from scribengin.connectors.kafka.options import SOURCE
 from scribengin.core.errors import SourceError, Unreachable
 from scribengin.formats.messages import PARTS, MessageBlock, MessageDecoder
@@ -153,12 +153,7 @@ class KafkaSource:
         return [message for message in messages if message.error() is None], reached
 
     def _consumer(self, kafka: Any) -> Any:
-        own = {
-            "group.id": "scribengin",  # asked for by the library; nothing is committed under it
-            "enable.auto.commit": False,
-            "enable.auto.offset.store": False,
-            "auto.offset.reset": "error",
-            "enable.partition.eof": True,
+        own = READER | {
             "isolation.level": self._options["isolation"],
             "check.crcs": True,
             "fetch.wait.max.ms": 50,
