@@ -157,6 +157,8 @@ class KafkaSource:
             "isolation.level": self._options["isolation"],
             "check.crcs": True,
             "fetch.wait.max.ms": 50,
+            # full queues stop the fetching; by default for a second, in which they run empty, and the task waits
+            "fetch.queue.backoff.ms": 20,
         }
         given = settings(self._options) | own
         key = tuple(sorted(given.items()))
