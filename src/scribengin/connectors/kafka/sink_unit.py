@@ -54,6 +54,7 @@ class UnitMessages:
 
     def __init__(self, place: UnitPlace, markers: MarkerTopic, transaction: Transaction, spool: StagedMessages) -> None:
         self.wants_ids = spool.wants_ids
+        self.json_needs = spool.json_needs
         self._place = place
         self._markers = markers
         self._transaction = transaction
@@ -71,7 +72,13 @@ class UnitMessages:
 
     def write(self, batch: pa.RecordBatch, ids: Sequence[str] | None = None) -> Sequence[Bad]:
         """Send the rows' messages; the first ones wait."""
-        messages, bad = self._spool.make(batch, ids)
+        return self._taken(*self._spool.make(batch, ids))
+
+    def write_json(self, lines: bytes, rows: int, columns: Mapping[str, pa.Array], ids: Sequence[str] | None = None) -> Sequence[Bad]:
+        """The same, of rows that are JSON."""
+        return self._taken(*self._spool.make_json(lines, rows, columns, ids))
+
+    def _taken(self, messages: Outgoing, bad: Sequence[Bad]) -> Sequence[Bad]:
         self._rows += len(messages)
         if self._spool.rows or self._is_slow():
             self._keep(messages)
