@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 _WAITING_ROWS = 16_384
 """messages that wait for the unit's end before its transaction begins: a slow unit should not keep readers waiting, nor time out"""
 _LOOK_S = 0.05
+_OVERDUE_S = 1.0
+"""for a look at whether somebody else has committed a unit whose time was over: most likely nobody has"""
 _PATIENT_S = 3600.0
 """how long the flow's units are all taken for slow after one was"""
 
@@ -151,7 +153,8 @@ class UnitMessages:
             # brokers have ended it, and nobody else need be at work: the next attempt sends all at its end
             make_folder(self._place.slow.parent)
             self._place.slow.touch()
-        give_up_s = time.monotonic() + (1.0 if error.overdue else self._place.limit_s)
+        patience_s = _OVERDUE_S if error.overdue else self._place.limit_s
+        give_up_s = time.monotonic() + patience_s
         while time.monotonic() < give_up_s:
             newest = self._markers.newest(self._place.slot)
             if newest is not None or self._place.after is not None:
@@ -159,7 +162,7 @@ class UnitMessages:
             time.sleep(_LOOK_S)
         raise Unreachable(
             f'sink "{self._place.node}": brokers have refused unit {self._place.slot - 1} of batch {self._place.mine.number}, and no other '
-            f"attempt has committed it within {self._place.limit_s:g} s ({error})",
+            f"attempt has committed it within {patience_s:g} s ({error})",
             remedy="it is tried again; a unit that took longer than transaction_timeout then sends all of its messages at its end",
             node=self._place.node,
         )
