@@ -51,14 +51,14 @@ class Outgoing:
     def __len__(self) -> int:
         return len(self.values)
 
-    def rows(self, tell: Any) -> Iterator[tuple[str, bytes | None, bytes | None, int, Any, None, int, Any]]:
-        """What `Producer.produce` is given for each. `tell` hears of the first and the last message of each partition of each topic."""
-        tells: list[Any] = [None] * len(self)
-        for index in self._ends():
-            tells[index] = tell
+    def rows(self, tells: Mapping[int, Any]) -> Iterator[tuple[str, bytes | None, bytes | None, int, Any, None, int, Any]]:
+        """What `Producer.produce` is given for each. `tells`: index → who hears of that message."""
+        heard: list[Any] = [None] * len(self)
+        for index, tell in tells.items():
+            heard[index] = tell
         none: Any = repeat(None)
         headers = none if self.ids is None and not self.headers else self.header_lists()
-        columns = (self.topics, self.values, self.keys, self.partitions.tolist(), tells, none, self.times_ms, headers)
+        columns = (self.topics, self.values, self.keys, self.partitions.tolist(), heard, none, self.times_ms, headers)
         return zip(*columns, strict=False)
 
     def header_lists(self) -> Iterator[list[tuple[str, Any]]]:
@@ -90,18 +90,16 @@ class Outgoing:
         """Of keys and values."""
         return sum(map(len, filter(None, self.values))) + sum(map(len, filter(None, self.keys)))
 
-    def _ends(self) -> set[int]:
-        """The indexes of the first and the last message of each partition of each topic."""
-        codes, _ = self._codes()
-        _, first = np.unique(codes, return_index=True)
-        _, last = np.unique(codes[::-1], return_index=True)
-        return {*first.tolist(), *(len(codes) - 1 - last).tolist()}
-
-    def counts(self) -> dict[tuple[str, int], int]:
-        """(topic, partition) → messages."""
+    def spread(self) -> dict[tuple[str, int], tuple[int, int, int]]:
+        """(topic, partition) → index of its first message, of its last one, how many there are."""
         codes, names = self._codes()
-        found, sizes = np.unique(codes, return_counts=True)
-        return {(names[code >> 32], code & 0xFFFFFFFF): size for code, size in zip(found.tolist(), sizes.tolist(), strict=True)}
+        if not len(codes):
+            return {}
+        order = np.argsort(codes, kind="stable")
+        starts = np.flatnonzero(np.diff(codes[order], prepend=codes[order[0]] - 1))
+        ends = np.append(starts[1:], len(codes))
+        parts = zip(codes[order[starts]].tolist(), order[starts].tolist(), order[ends - 1].tolist(), (ends - starts).tolist(), strict=True)
+        return {(names[code >> 32], code & 0xFFFFFFFF): (first, last, size) for code, first, last, size in parts}
 
     def _codes(self) -> tuple[NDArray[np.int64], list[str]]:
         names = list(dict.fromkeys(self.topics))
