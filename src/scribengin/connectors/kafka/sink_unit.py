@@ -66,7 +66,8 @@ class UnitMessages:
         self._rows = 0
         self._bytes = 0
         self._begun_s = time.monotonic()
-        self._sending = False
+        self.sending = False
+        """True from when its transaction is open"""
         self._patient = place.slow.exists() and time.time() - place.slow.stat().st_mtime < _PATIENT_S
         self._failed: BaseException | None = None
         self._fence = threading.Thread(target=self._begin, name="fence", daemon=True)
@@ -87,7 +88,7 @@ class UnitMessages:
         else:
             self._waiting.append(messages)
             self._waiting_rows += len(messages)
-            if self._sending or self._waiting_rows >= _WAITING_ROWS:
+            if self.sending or self._waiting_rows >= _WAITING_ROWS:
                 self._guarded(self._send_waiting)
         faults.reached("stage.mid_write")
         return bad
@@ -173,7 +174,7 @@ class UnitMessages:
         """True where the first rows took so long that the rest, at that pace, might not come before the transaction's time-out; or where
         that has happened to a unit before."""
         late = time.monotonic() - self._begun_s > self._place.limit_s / 10
-        return not self._sending and (self._patient or late)
+        return not self.sending and (self._patient or late)
 
     def _keep(self, messages: Outgoing) -> None:
         waiting, self._waiting, self._waiting_rows = [*self._waiting, messages], [], 0
@@ -181,7 +182,7 @@ class UnitMessages:
             self._spool.keep(each)
 
     def _send_waiting(self) -> None:
-        self._sending = True
+        self.sending = True
         waiting, self._waiting, self._waiting_rows = self._waiting, [], 0
         for messages in waiting:
             self._send(messages)
