@@ -112,12 +112,13 @@ def watermark_text(query: QueryView) -> str:
 
 
 def under_way(query: QueryView) -> str:
-    """`Batch 4: 3 of 8 tasks, slow: nothing has moved for 45s`; empty where there is nothing to tell of one."""
+    """`Batch 4: 3 of 8 tasks, slow: nothing has moved for 1m30s`; empty where there is nothing to tell of one."""
     parts = []
     if query.tasks is not None:
         parts.append(f"{query.tasks[0]:,} of {query.tasks[1]:,} task{'s' * (query.tasks[1] != 1)}")
     if query.still_s >= SLOW_S:
-        parts.append(f"slow: nothing has moved for {show_duration(query.still_s)}")
+        # in steps: a log should not get a line a second
+        parts.append(f"slow: nothing has moved for {show_duration(query.still_s // SLOW_S * SLOW_S)}")
     return f"Batch {query.batches + 1}: {', '.join(parts)}" if parts else ""
 
 
