@@ -8,14 +8,16 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
 
+from scribengin.testing.faults.java import java_settings
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
-    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
@@ -25,11 +27,40 @@ settings.register_profile("scribengin", deadline=None, derandomize="CI" in os.en
 settings.load_profile("scribengin")
 
 
+_LONGEST = (
+    "faults/test_faults.py",
+    "kafka/test_broken.py",
+    "kafka/test_spark_sink.py",
+    "faults/test_kafka_faults.py",
+    "kafka/test_demo.py",
+    "kafka/test_flows.py",
+)
+"""files of minutes; the others take up to one"""
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Where processes share the tests, file by file, the longest files come first: one that began last would run on alone."""
+    if hasattr(config, "workerinput"):
+        tests = Path(__file__).parent
+        ranks = {tests / name: rank for rank, name in enumerate(_LONGEST)}
+        items.sort(key=lambda item: ranks.get(item.path, len(ranks)))
+
+
 @pytest.fixture(autouse=True)
 def _no_settings_of_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in os.environ:
         if name.startswith("SCRIBENGIN_"):
             monkeypatch.delenv(name)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _java_that_starts_fast() -> Iterator[None]:
+    """For every Spark that a test starts, here or in other processes: most live for seconds, and a second compiler doubles their start."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in java_settings().items():
+            patch.setenv(name, value)
+        yield
 
 
 @pytest.fixture(scope="session")
