@@ -4,6 +4,7 @@ PYTHON ?= $(shell for python in python3.13 python3.12 python3.11 python3.14 pyth
 	$$python -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && { echo $$python; break; }; done)
 SIZE ?= 1000000
 MINUTES ?= 30
+WORKERS ?= 2
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
@@ -29,8 +30,9 @@ demo: setup ## the main job on a million tweets: make demo [SIZE=1000000]
 demo-kafka: setup ## the same from topic to topic, killed in the middle: make demo-kafka [SIZE=1000000]
 	@$(BIN)/python examples/tweets-kafka/demo.py --size $(or $(ROWS),$(SIZE))
 
-test: setup ## all tests, about 10 minutes on 2 cores: make test [ARGS="-k filter"]
-	@$(BIN)/python -m pytest $(ARGS)
+# much of the time is waiting, so two files at once; the tests of one stay in one process and in their order, for they share fixtures
+test: setup ## all tests, two files at a time: make test [ARGS="-k filter -n0"]
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 check: setup ## format, rules, types, floors
 	@$(BIN)/ruff format --check .

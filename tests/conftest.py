@@ -7,15 +7,19 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
 
+from scribengin.testing.faults.java import java_settings
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
-    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
@@ -25,11 +29,68 @@ settings.register_profile("scribengin", deadline=None, derandomize="CI" in os.en
 settings.load_profile("scribengin")
 
 
+_LONGEST = (
+    "faults/test_faults.py",
+    "kafka/test_broken.py",
+    "kafka/test_spark_sink.py",
+    "faults/test_kafka_faults.py",
+    "kafka/test_demo.py",
+    "kafka/test_flows.py",
+)
+"""files of minutes; the others take up to one"""
+_MANY = 1000
+"""tests, of which so many start Spark that an archive of its classes, half a minute of one core, pays"""
+_MAKE_ARCHIVE = """
+import signal, sys, threading
+from contextlib import suppress
+from pathlib import Path
+from scribengin.testing.faults.archive import prepare_archive
+from scribengin.testing.faults.drivers import Ended
+
+archive, ending = Path(sys.argv[1]), threading.Event()
+signal.signal(signal.SIGTERM, lambda *_: ending.set())
+with suppress(Ended):
+    if made := prepare_archive(archive.parent / "archive", ending):
+        made.rename(archive)
+"""
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Where processes share the tests, file by file, the longest files come first: one that began last would run on alone."""
+    if hasattr(config, "workerinput"):
+        tests = Path(__file__).parent
+        ranks = {tests / name: rank for rank, name in enumerate(_LONGEST)}
+        items.sort(key=lambda item: ranks.get(item.path, len(ranks)))
+
+
 @pytest.fixture(autouse=True)
 def _no_settings_of_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in os.environ:
         if name.startswith("SCRIBENGIN_"):
             monkeypatch.delenv(name)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _java_that_starts_fast(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """For every Spark that a test starts, here or in other processes: most live for seconds, and a second compiler doubles their start.
+
+    An archive of Spark's classes halves it once more. Where processes share many tests, one of them has it made beside these; a Java that
+    starts before it is there does without.
+    """
+    worker: dict[str, Any] = getattr(request.config, "workerinput", {})
+    archive = tmp_path_factory.getbasetemp().parent / "spark.jsa"  # in the folder of all processes of this run
+    many = bool(worker) and request.session.testscollected >= _MANY
+    making = None
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in java_settings(archive if many else None).items():
+            patch.setenv(name, value)
+        if many and worker["workerid"] == "gw0":
+            making = subprocess.Popen([sys.executable, "-c", _MAKE_ARCHIVE, str(archive)])
+        yield
+    if making is not None:
+        making.terminate()
+        making.wait(120)
 
 
 @pytest.fixture(scope="session")

@@ -9,14 +9,17 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from scribengin.connectors.contract import Limits, Place, SourceStream
+from scribengin.connectors.kafka import registry as registry_module
 from scribengin.connectors.kafka.source import KafkaSource
 from scribengin.core.types import parse_schema
 from scribengin.embedded.kafka import KafkaCluster
 from tests.kafka.guarded import start_guarded
+from tests.kafka.processes import within
+from tests.kafka.registry_server import RegistryServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -49,6 +52,19 @@ class Topics:
         for future in self.admin.delete_topics([name]).values():
             future.result(30)
 
+    def make_anew(self, name: str) -> None:
+        """Delete it, and make another one of one partition under its name."""
+        self.delete(name)
+
+        def made() -> bool:
+            try:
+                self.make(name=name)
+            except KafkaException:  # it is not gone yet
+                return False
+            return True
+
+        within(60, made)
+
     def widen(self, name: str, partitions: int) -> None:
         for future in self.admin.create_partitions([NewPartitions(name, partitions)]).values():
             future.result(30)
@@ -77,7 +93,12 @@ class Topics:
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
-    with KafkaCluster(tmp_path_factory.mktemp("kafka"), properties={"auto.create.topics.enable": "false"}) as started:
+    properties = {
+        "auto.create.topics.enable": "false",
+        # transactions that have come to their time-out are looked for so often, not every ten seconds
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms": "50",
+    }
+    with KafkaCluster(tmp_path_factory.mktemp("kafka"), properties=properties) as started:
         yield started
 
 
@@ -90,6 +111,16 @@ def topics(cluster: KafkaCluster) -> Topics:
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
     with start_guarded(tmp_path_factory.mktemp("guarded"), Topics) as started:
         yield started
+
+
+@pytest.fixture
+def registry() -> Iterator[RegistryServer]:
+    with RegistryServer() as started:
+        yield started
+    registry_module._schemas.clear()
+    for client in registry_module._clients.values():
+        client.close()
+    registry_module._clients.clear()
 
 
 @dataclass

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Producer
 
 from scribengin.connectors.kafka.ages import POINTS, Ages
-from tests.kafka.test_source import within
+from tests.kafka.processes import within
 
 P = ("t", 0)
 

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-import os
-import signal
 import socket
-import subprocess
 import sys
 import time
 from typing import TYPE_CHECKING, Any
@@ -17,22 +14,21 @@ import pytest
 from confluent_kafka import Producer
 
 from scribengin.connectors.contract import Place
-from scribengin.connectors.kafka import registry as registry_module
 from scribengin.connectors.kafka.registry import Registry
 from scribengin.connectors.kafka.source import KafkaSource
 from scribengin.core.errors import EnvironmentFault, SourceError, Unreachable
 from scribengin.core.secret import Secret
 from scribengin.core.types import parse_schema
 from scribengin.formats.messages import MessageBlock
-from tests.kafka.registry_server import LOGIN, RegistryServer
-from tests.kafka.test_source import within
+from tests.kafka.processes import SCRIBENGIN, rows_in, said, scribengin, started, within
+from tests.kafka.registry_server import LOGIN
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from scribengin.embedded.kafka import KafkaCluster
     from scribengin.formats.messages import MessageDecoder
+    from tests.kafka.registry_server import RegistryServer
 
 ORDER = json.dumps(
     {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}, {"name": "user", "type": ["null", "string"]}]}
@@ -51,16 +47,6 @@ def wire(schema_id: int, body: bytes) -> bytes:
 
 def block(*values: bytes) -> MessageBlock:
     return MessageBlock("orders", 0, values, range(len(values)))
-
-
-@pytest.fixture
-def registry() -> Iterator[RegistryServer]:
-    with RegistryServer() as started:
-        yield started
-    registry_module._schemas.clear()
-    for client in registry_module._clients.values():
-        client.close()
-    registry_module._clients.clear()
 
 
 @pytest.fixture
@@ -253,32 +239,17 @@ def test_a_flow_reads_the_wire_format_and_stops_for_a_registry_that_is_away(
     (tmp_path / "flow.yaml").write_text(text)
 
     registry.broken = 503
-    running = started(tmp_path, "run", "flow.yaml", "--once")
-    try:
+    with started(tmp_path, *SCRIBENGIN, "run", "flow.yaml", "--once") as running:
         log = tmp_path / ".scribengin/orders/main/tmp/run.log"
         within(180, lambda: running.poll() is not None or (log.exists() and "does not answer" in log.read_text()))
         registry.broken = 0
         assert running.wait(300) == 0, said(tmp_path)
-    finally:
-        if running.poll() is None:
-            os.killpg(running.pid, signal.SIGKILL)
-            running.wait(30)
 
-    rows = [json.loads(line) for part in sorted((tmp_path / "out/kept").glob("part-*")) for line in part.read_text().splitlines()]
+    rows = rows_in(tmp_path / "out/kept")
     assert sorted((row["id"], row["user"]) for row in rows) == [(id_, f"u{id_}" if id_ % 3 else None) for id_ in range(0, 200, 2)]
-    assert started(tmp_path, "dead", "list", "flow.yaml", "--json").wait(120) == 0
-    told = said(tmp_path)
-    assert '"malformed"' in told
-    assert '"unknown-schema"' in told
-    assert started(tmp_path, "audit", "flow.yaml").wait(120) == 0, said(tmp_path)
-
-
-def started(folder: Path, *arguments: str) -> subprocess.Popen[bytes]:
-    """What it says goes to `said.txt`."""
-    command = [sys.executable, "-c", "from scribengin.cli.main import main; main()", *arguments]
-    with (folder / "said.txt").open("wb") as said_:
-        return subprocess.Popen(command, cwd=folder, stdout=said_, stderr=said_, start_new_session=True)
-
-
-def said(folder: Path) -> str:
-    return (folder / "said.txt").read_text()
+    listed = scribengin(tmp_path, "dead", "list", "flow.yaml", "--json")
+    assert listed.returncode == 0, listed.stdout
+    assert '"malformed"' in listed.stdout
+    assert '"unknown-schema"' in listed.stdout
+    audited = scribengin(tmp_path, "audit", "flow.yaml")
+    assert audited.returncode == 0, audited.stdout

@@ -12,19 +12,18 @@ import pyarrow as pa
 import pytest
 
 from scribengin.connectors.contract import BatchId, Place
-from scribengin.connectors.kafka import registry as registry_module
 from scribengin.connectors.kafka.sink import KafkaSink
 from scribengin.connectors.kafka.spark_sink import SparkKafkaSink
 from scribengin.core.errors import SinkError, Unreachable
 from scribengin.core.types import arrow_schema, parse_schema
-from tests.kafka.registry_server import RegistryServer
 from tests.kafka.test_sink import decided, read
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from tests.kafka.conftest import Topics
+    from tests.kafka.registry_server import RegistryServer
 
 BATCH = BatchId("f", "q", "l1", 0, 1)
 COLUMNS = "id BIGINT NOT NULL, user STRING, amount DECIMAL(9,2), day DATE, at TIMESTAMP, tags ARRAY<STRING>, raw BINARY"
@@ -41,16 +40,6 @@ ROWS: list[dict[str, Any]] = [
     {"id": 2, "user": None, "amount": None, "day": None, "at": None, "tags": None, "raw": None},
 ]
 SMALL = json.dumps({"type": "record", "name": "Small", "fields": [{"name": "id", "type": "int"}, {"name": "user", "type": "string"}]})
-
-
-@pytest.fixture
-def registry() -> Iterator[RegistryServer]:
-    with RegistryServer() as started:
-        yield started
-    registry_module._schemas.clear()
-    for client in registry_module._clients.values():
-        client.close()
-    registry_module._clients.clear()
 
 
 @pytest.fixture

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import os
 import signal
-import subprocess
-import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.kafka.test_source import within
+from tests.kafka.processes import SCRIBENGIN, kill, rows_in, said, scribengin, started, within
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,13 +44,6 @@ def slow(row):
 """
 
 
-def scribengin(folder: Path, *arguments: str) -> subprocess.Popen[bytes]:
-    """What it says goes to `said.txt`."""
-    command = [sys.executable, "-c", "from scribengin.cli.main import main; main()", *arguments]
-    with (folder / "said.txt").open("wb") as said:
-        return subprocess.Popen(command, cwd=folder, stdout=said, stderr=said, start_new_session=True)
-
-
 def committed(folder: Path) -> int:
     return len(list((folder / "out/kept/_scribengin").glob("*/batches/*")))
 
@@ -71,32 +60,23 @@ def test_a_flow_that_is_killed_and_whose_broker_dies_finds_every_record_once(flo
     folder, topic = flow
     for partition in range(3):
         topics.write(topic, range(partition, 3000, 3), partition)
-    running = scribengin(folder, "run", "flow.yaml")
-    try:
+    with started(folder, *SCRIBENGIN, "run", "flow.yaml") as running:
         within(120, lambda: committed(folder) >= 2)
-        os.killpg(running.pid, signal.SIGKILL)
-        running.wait(30)
-        running = scribengin(folder, "run", "flow.yaml")
+        kill(running)
+    with started(folder, *SCRIBENGIN, "run", "flow.yaml") as running:
         before = committed(folder)
         within(120, lambda: committed(folder) > before)
         cluster.kill(1)
         cluster.restart(1)
         topics.write(topic, range(3000, 3100))
-        within(180, lambda: len(kept(folder)) >= 3100)
+        within(180, lambda: len(rows_in(folder / "out/kept")) >= 3100)
         running.send_signal(signal.SIGINT)
-        assert running.wait(120) == 0, (folder / "said.txt").read_text()
-    finally:
-        if running.poll() is None:
-            os.killpg(running.pid, signal.SIGKILL)
-            running.wait(30)
+        assert running.wait(120) == 0, said(folder)
 
-    rows = kept(folder)
+    rows = rows_in(folder / "out/kept")
     assert sorted(row["id"] for row in rows) == list(range(3100))
     for partition in range(3):
         offsets = [row["o"] for row in rows if row["p"] == partition]
         assert offsets == list(range(len(offsets)))
-    assert scribengin(folder, "audit", "flow.yaml").wait(120) == 0, (folder / "said.txt").read_text()
-
-
-def kept(folder: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for part in sorted((folder / "out/kept").glob("part-*")) for line in part.read_text().splitlines()]
+    audited = scribengin(folder, "audit", "flow.yaml")
+    assert audited.returncode == 0, audited.stdout

@@ -13,7 +13,6 @@ from scribengin.connectors.contract import Limits, SourceStream
 from scribengin.core.errors import SourceError
 from scribengin.local.prepare import open_sources, prepare
 from scribengin.state.source_log import SourceLog
-from tests.kafka.test_source import within
 
 if TYPE_CHECKING:
     from tests.conftest import FlowFolder
@@ -48,21 +47,6 @@ def logged(streams: list[SourceStream]) -> list[SourceStream]:
 
 def lost(streams: list[SourceStream]) -> list[tuple[int | None, str]]:
     return [(stream.rows, stream.lost) for stream in streams if stream.lost]
-
-
-def make_anew(topics: Any, name: str) -> None:
-    topics.delete(name)
-
-    def made() -> bool:
-        try:
-            topics.make(name=name)
-        except Exception:
-            return False
-        return True
-
-    within(60, made)
-    # a broker knows a moment later what its controller has made
-    within(60, lambda: name in topics.admin.list_topics(timeout=10).topics)
 
 
 def test_what_retention_took_stands_in_the_log_once(topics: Any, open_source: Any) -> None:
@@ -106,7 +90,7 @@ def test_a_topic_made_anew_is_told_once_for_each_time(topics: Any, open_source: 
     name = topics.make()
     topics.write(name, range(3))
     log = [logged(open_source(name).take())]
-    make_anew(topics, name)
+    topics.make_anew(name)
     for _ in range(2):
         going_on = open_source(name, on_data_loss="continue")
         going_on.reader.restore(log)
@@ -116,7 +100,7 @@ def test_a_topic_made_anew_is_told_once_for_each_time(topics: Any, open_source: 
         (None, f"topic {name} was deleted and made again; what the flow had not read of it is lost (it had read {name}-0 up to 3)")
     ]
     assert lost(log[2]) == []
-    make_anew(topics, name)
+    topics.make_anew(name)
     topics.write(name, [7])
     going_on = open_source(name, on_data_loss="continue")
     going_on.reader.restore(log)
@@ -164,7 +148,7 @@ def test_what_was_logged_and_is_gone_before_it_is_read_is_lost_too(topics: Any, 
     careful, going_on = open_source(name, anew), open_source(name, anew, on_data_loss="continue")
     assert careful.reader.recheck(entry) == entry
     topics.forget(name, 0, 7)
-    make_anew(topics, anew)
+    topics.make_anew(anew)
     topics.write(anew, range(50, 60))
     with pytest.raises(SourceError, match="which were logged and not yet read") as caught:
         careful.reader.recheck(entry)

@@ -11,21 +11,11 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from scribengin.core.errors import SourceError, Unreachable
+from tests.kafka.processes import within
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from scribengin.connectors.contract import SourceStream
     from scribengin.embedded.kafka import KafkaCluster
-
-
-def within(seconds: float, look: Callable[[], Any]) -> Any:
-    """What `look` gives, as soon as it gives something."""
-    until = time.monotonic() + seconds
-    while not (found := look()):
-        assert time.monotonic() < until
-        time.sleep(0.05)
-    return found
 
 
 def test_each_partition_is_read_once_in_its_order_and_again_from_its_record(topics: Any, open_source: Any) -> None:
@@ -205,16 +195,7 @@ def test_a_topic_made_anew_stops_the_flow_even_where_it_is_longer_than_before(to
     topics.write(name, range(3))
     reading = open_source(name)
     first = reading.take()
-    topics.delete(name)
-
-    def made() -> bool:
-        try:
-            topics.make(name=name)
-        except Exception:
-            return False
-        return True
-
-    within(60, made)
+    topics.make_anew(name)
     topics.write(name, range(50, 60))
     again = open_source(name)
     again.reader.restore([first])

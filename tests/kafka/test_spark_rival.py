@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
 import sys
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from scribengin.embedded.process import within
 from scribengin.testing.checker import check_records
 from scribengin.testing.kafka_protocol import read_topic
 from scribengin.testing.records import SCHEMA, Records
+from tests.kafka.processes import said, started, within
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from tests.kafka.guarded import Guarded
@@ -45,28 +40,16 @@ SLEEPING_KEY = "CAST(IF(part = 1, reflect('java.lang.Thread', 'sleep', 600000L),
 """the rows of one task are through when those of the other are still on the way"""
 
 
-@contextmanager
-def running(folder: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
-    with (folder / "said.txt").open("wb") as said:
-        command = [sys.executable, "-c", QUERY, str(folder), *arguments]
-        child = subprocess.Popen(command, stdout=said, stderr=said, start_new_session=True)
-    try:
-        yield child
-    finally:
-        if child.poll() is None:
-            os.killpg(child.pid, signal.SIGKILL)
-            child.wait(30)
-
-
 def test_the_checker_finds_what_sparks_own_sink_doubles_when_it_is_killed(guarded: Guarded, tmp_path: Path) -> None:
     records, topic = Records("rival", 2, 50), guarded.topics.make()
     records.write(tmp_path / "in")
-    with running(tmp_path, guarded.bootstrap, topic, SLEEPING_KEY) as killed:
-        assert within(180, lambda: guarded.end(topic) >= records.rows or killed.poll() is not None)
-        assert killed.poll() is None, (tmp_path / "said.txt").read_text()
+    query = (sys.executable, "-c", QUERY, str(tmp_path), guarded.bootstrap, topic)
+    with started(tmp_path, *query, SLEEPING_KEY) as killed:
+        within(180, lambda: guarded.end(topic) >= records.rows or killed.poll() is not None)
+        assert killed.poll() is None, said(tmp_path)
     assert not list((tmp_path / "checkpoint/commits").glob("[0-9]*"))
-    with running(tmp_path, guarded.bootstrap, topic, KEY) as again:
-        assert again.wait(180) == 0, (tmp_path / "said.txt").read_text()
+    with started(tmp_path, *query, KEY) as again:
+        assert again.wait(180) == 0, said(tmp_path)
     torn: list[str] = []
     findings = check_records(records.keys(), read_topic(guarded.bootstrap, topic, torn), ordered=False)
     assert not torn

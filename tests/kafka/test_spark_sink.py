@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
-import subprocess
-import sys
 import urllib.request
 from collections import Counter
 from contextlib import closing, suppress
@@ -15,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka.admin import AclOperation, ResourceType
 
 from scribengin.connectors.contract import BatchId, Decided, Place
 from scribengin.connectors.kafka.java_client import java_settings
@@ -25,16 +22,17 @@ from scribengin.connectors.kafka.spark_sink import SparkKafkaSink
 from scribengin.core.errors import Refused, SinkError, Unreachable
 from scribengin.core.secret import Secret
 from scribengin.embedded.java_server import free_ports
-from scribengin.embedded.kafka import KafkaCluster
 from scribengin.spark.session import _REDACTED, redactions
 from tests.embedded.test_jars import _NOWHERE
+from tests.kafka.guarded import PASSWORD
+from tests.kafka.processes import SCRIBENGIN, said, scribengin, started, within
 from tests.kafka.test_sink import read
-from tests.kafka.test_source import within
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.kafka.conftest import Topics
+    from tests.kafka.guarded import Guarded
 
 FLOW = """
 version: 1
@@ -69,13 +67,6 @@ def last(row):
     return row["id"] != 20
 """
 KEPT = sorted(set(range(0, 1000, 2)) - {10, 20, 30})
-
-
-def scribengin(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "scribengin.cli", *arguments]
-    # of its own session: what kills a run kills all of its process group
-    settings: dict[str, Any] = {"cwd": folder, "env": os.environ | environment, "start_new_session": True}
-    return subprocess.run(command, **settings, capture_output=True, text=True, timeout=400, check=False)
 
 
 def test_a_killed_flow_loses_nothing_and_what_it_doubles_has_the_same_id(topics: Topics, tmp_path: Path) -> None:
@@ -176,7 +167,6 @@ def test_without_the_jars_a_run_says_which_before_spark_starts_and_a_check_needs
 
 # --- secrets ---
 
-PASSWORD = "hunter2-never-to-be-seen"
 INNER = "MIIEvQ-never-to-be-seen"
 KEY = f"-----BEGIN PRIVATE KEY-----\n{INNER}\n-----END PRIVATE KEY-----\n"
 """handed on to the client, which needs none here: Spark itself would show it, for its name and value say nothing of a secret"""
@@ -193,23 +183,12 @@ logger.kafka.level = debug
 
 
 @pytest.fixture
-def locked(tmp_path: Path) -> Iterator[str]:
-    """The address at which a broker asks for a login."""
-    (login_port,) = free_ports(1)
-    folder = tmp_path / "locked"
-    folder.mkdir()
-    cluster = KafkaCluster(folder)
-    (node,) = cluster._cluster.nodes
-    module = "org.apache.kafka.common.security.plain.PlainLoginModule"
-    properties = {
-        "auto.create.topics.enable": "false",
-        "listeners": f"PLAINTEXT://127.0.0.1:{node.port},CONTROLLER://127.0.0.1:{node.controller_port},SASL_PLAINTEXT://127.0.0.1:{login_port}",
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT",
-        "sasl.enabled.mechanisms": "PLAIN",
-        "listener.name.sasl_plaintext.plain.sasl.jaas.config": f'{module} required user_writer="{PASSWORD}";',
-    }
-    with KafkaCluster(folder, properties=properties):
-        yield f"127.0.0.1:{login_port}"
+def locked(guarded: Guarded) -> Iterator[str]:
+    """The address at which a broker asks for a login, and lets "writer" make the topic locked-out, and write to it."""
+    rights = (AclOperation.CREATE, AclOperation.WRITE, AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS)
+    guarded.grant(ResourceType.TOPIC, "locked-out", *rights)
+    yield guarded.users
+    guarded.withdraw(ResourceType.ANY, None)
 
 
 def pages(port: int) -> Iterator[tuple[str, str]]:
@@ -253,7 +232,6 @@ def test_a_secret_stands_in_no_plan_log_page_or_command_line(locked: str, tmp_pa
     (tmp_path / "events").mkdir()
     (page_port,) = free_ports(1)
     login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "writer", "sasl.password": PASSWORD}
-    Producer({"bootstrap.servers": locked, **login}).list_topics(timeout=60)
     flow = {
         "version": 1,
         "name": "locked",
@@ -280,24 +258,17 @@ def test_a_secret_stands_in_no_plan_log_page_or_command_line(locked: str, tmp_pa
         "spark.eventLog.dir": f"file://{tmp_path}/events",
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{tmp_path}/log4j2.properties",
     }
-    said = scribengin(tmp_path, "plan", "flow.yaml")
-    assert said.returncode == 0, said.stderr
-    shown = {"plan": said.stdout + said.stderr}
+    planned = scribengin(tmp_path, "plan", "flow.yaml")
+    assert planned.returncode == 0, planned.stderr
+    shown = {"plan": planned.stdout + planned.stderr}
     arguments = [f"--spark-conf={name}={value}" for name, value in conf.items()]
-    with (tmp_path / "said.txt").open("wb") as file:
-        command = [sys.executable, "-m", "scribengin.cli", "run", "flow.yaml", *arguments]
-        running = subprocess.Popen(command, cwd=tmp_path, stdout=file, stderr=file, start_new_session=True)
-    try:
+    with started(tmp_path, *SCRIBENGIN, "run", "flow.yaml", *arguments) as running:
         within(300, lambda: written(page_port) or running.poll() is not None)
-        assert running.poll() is None, (tmp_path / "said.txt").read_text()
+        assert running.poll() is None, said(tmp_path)
         shown |= dict(pages(page_port))
         shown["command lines"] = command_lines()
         running.send_signal(signal.SIGINT)
-        assert running.wait(200) == 0, (tmp_path / "said.txt").read_text()
-    finally:
-        if running.poll() is None:
-            os.killpg(running.pid, signal.SIGKILL)
-            running.wait(30)
+        assert running.wait(200) == 0, said(tmp_path)
     state = [path for path in (tmp_path / ".scribengin").rglob("*") if path.is_file() and path.suffix != ".jar"]
     for path in [*state, *(tmp_path / "events").rglob("*"), tmp_path / "said.txt"]:
         if path.is_file():

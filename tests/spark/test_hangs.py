@@ -112,3 +112,11 @@ Current thread 0x00007f2c26a0eb80 (most recent call first):
     fault, fate = classify(Exception(text))
     assert (fault.code, fate) == (code, "transient")
     assert fault.message.startswith(told)
+
+
+def test_a_worker_that_does_not_start_in_time_is_tried_again() -> None:
+    """Spark gives it ten seconds, which cannot be changed; on a machine that does much else that is not always enough."""
+    text = "[STREAM_FAILED] Query [id = 71b2db73] terminated with exception: Python worker failed to connect back. SQLSTATE: XXKST"
+    fault, fate = classify(Exception(text))
+    assert fate == "transient"
+    assert "failed to connect back" in fault.message
