@@ -72,6 +72,9 @@ def made():
 @example([{"id": 1, NAME: Text("t")}])
 @example([{"id": 1, "amount": 10**400}])
 @example([{"id": True}])
+@example([{"id": 1, "at": "2026-01-01T00:00:00Z"}])
+@example([{"id": 1, "at": dt.datetime(2026, 1, 1)}])
+@example([{"id": 1, "at": dt.datetime(2026, 1, 1, tzinfo=dt.timezone(dt.timedelta(hours=2)))}])
 @example([Row(id=1, amount=5, at=dt.datetime(2026, 1, 1, tzinfo=dt.UTC))])
 @given(rows_of)
 def test_what_is_written_is_what_arrow_would_have_written(rows):
