@@ -61,8 +61,24 @@ def test_a_driver_that_reads_more_under_the_same_number_is_told_what_the_other_r
 
 def test_streams_that_changed_under_a_batch_that_has_begun_stop_it(commits: UnitCommits) -> None:
     commits.agreed(compiled(), BATCH, ONE, STREAMS)
-    with pytest.raises(StateError, match="begun over other streams"):
+    with pytest.raises(StateError, match="over other streams"):
         commits.agreed(compiled(), BATCH, ONE, {"a": STREAMS["a"][:1]})
+
+
+def test_a_batch_goes_on_with_streams_that_have_lost_some_of_what_they_had(commits: UnitCommits) -> None:
+    begun = commits.agreed(compiled(), BATCH, ONE, STREAMS)
+    less = {"a": (replace(STREAMS["a"][0], rows=3), STREAMS["a"][1])}
+    with pytest.raises(StateError, match="over other streams"):
+        commits.agreed(compiled(), BATCH, ONE, less)
+    assert commits.agreed(compiled(), BATCH, ONE, less, lost=True) == begun
+    with pytest.raises(StateError, match="over other streams"):
+        commits.agreed(compiled(), BATCH, ONE, {"a": less["a"][:1]}, lost=True)
+
+
+def test_a_batch_that_commits_as_a_whole_may_find_other_streams(commits: UnitCommits) -> None:
+    begun = commits.agreed(compiled(python_before_native=True), BATCH, ONE, STREAMS)
+    assert begun.units == 0
+    assert commits.agreed(compiled(python_before_native=True), BATCH, ONE, {"a": STREAMS["a"][:1]}) == begun
 
 
 def test_a_batch_that_was_decided_meanwhile_is_not_begun_again(commits: UnitCommits) -> None:

@@ -163,7 +163,9 @@ class BatchRunner:
         begun = time.perf_counter()
         fingerprint = self.parts.query.fingerprint
         compiled, reports = self._frames(batch, streams, df)
-        intent = None if self.units is None else self.units.agreed(compiled, batch, ranges, streams)
+        losses = {each.source: self.logs[each.source].lost(each.start, each.end) for each in ranges}
+        lost = any(losses.values())
+        intent = None if self.units is None else self.units.agreed(compiled, batch, ranges, streams, lost=lost)
         behind = behind_of(self.parts, 0 if intent is None else intent.units)
         compiled = self._committing(compiled, intent, behind)
         compiling = time.perf_counter() - begun
@@ -184,7 +186,7 @@ class BatchRunner:
             del reports.value[key]
         self._check_whole(compiled, tail_reports)
         counts = gather_counts(compiled, skip, tail_reports, middle)
-        add_losses(counts, {each.source: self.logs[each.source].lost(each.start, each.end) for each in ranges})
+        add_losses(counts, losses)
         dead = [DeadSegment(**report["dead"]) for report in (*tail_reports, *middle) if report["dead"] is not None]
         plan = plan_of(fingerprint, intent)
         decision = Decision(

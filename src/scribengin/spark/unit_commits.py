@@ -69,10 +69,17 @@ class UnitCommits:
         return None if intent is None else intent.sources
 
     def agreed(
-        self, compiled: Compiled, batch: BatchId, ranges: tuple[SourceRange, ...], streams: Mapping[str, tuple[SourceStream, ...]]
+        self,
+        compiled: Compiled,
+        batch: BatchId,
+        ranges: tuple[SourceRange, ...],
+        streams: Mapping[str, tuple[SourceStream, ...]],
+        *,
+        lost: bool = False,
     ) -> Intent:
-        """What all drivers of the lineage hold to for this Batch, durably. Raises OtherIntent; Refused where its units began to commit
-        one by one, and the flow was changed so that they cannot any more."""
+        """What all drivers of the lineage hold to for this Batch, durably. `lost`: some of it was gone before it was read, so that streams
+        may hold less than when it began; a unit that is committed stands with all that it had. Raises OtherIntent; Refused where its
+        units began to commit one by one, and the flow was changed so that they cannot any more."""
         hash_ = input_hash(batch, ranges, streams, "")
         units = sum(len(each) for each in streams.values())
         can = self._can(compiled, units, len(streams))
@@ -86,10 +93,11 @@ class UnitCommits:
             )
         if stored.sources != ranges:
             raise OtherIntent(stored.sources)
-        if stored.input_hash != hash_:
+        if stored.units and stored.input_hash != hash_ and not (lost and stored.units == units):
             raise StateError(
-                f"batch {batch.number} of {batch.query} was begun over other streams than the logs of its sources name now",
-                remedy="restore the state folder as a whole; its parts belong together",
+                f"batch {batch.number} of {batch.query} was begun unit by unit over other streams than the logs of its sources name now",
+                remedy="was the state folder restored, restore it as a whole; was a stream skipped (source skip), go on in a new lineage "
+                "(source set): what some units have committed is written again",
             )
         if stored.units and (not can or stored.order != order):
             raise Refused(

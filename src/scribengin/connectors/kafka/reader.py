@@ -148,8 +148,8 @@ class KafkaReader:
                     what = f"offsets {begin} to {until - 1} of {name}-{number} are gone, which were logged and not yet read"
                     checked.append(_lost_range(name, number, begin, until, stream.place["id"], what))
                     self._refuse(what)
-            if low < high or start == end:
-                checked.append(stream if (low, high) == (start, end) else _range(name, number, low, high, stream.place["id"]))
+            # also where nothing is left: a Batch that has begun to commit unit by unit knows its streams by their numbers
+            checked.append(stream if (low, high) == (start, end) else _range(name, number, low, high, stream.place["id"]))
         return checked
 
     def _find_ends(self) -> None:
