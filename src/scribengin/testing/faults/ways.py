@@ -20,9 +20,12 @@ if TYPE_CHECKING:
 
 SERIES = ("two", "zombie")
 """Ways whose aims are struck one behind the other, each driver by its successor's start."""
-_RIDERS = 2
+_RIDERS = 3
+"""a task that dies a fourth time is tried no more"""
 _ONCE_A_RUN = frozenset({"lease.taken", "recovery.before", "recovery.mid", "recovery.after", "fold.before", "fold.written", "fold.after"})
 _HIGHEST_PASS = 2
+_WAKES_S = 5.0
+"""how long the one that wakes is waited for: it may have to wait for what its successor commits, which sleeps"""
 _EDITED = 0.3
 """of the takeovers, where the flow has no state: the newer driver runs another plan"""
 
@@ -30,16 +33,17 @@ Placed = tuple[int, "Aim"]
 """an aim, and its place in the life"""
 
 
-def is_soft(aim: Aim) -> bool:
-    """True where the strike costs one task, not the driver: it can share a start with another."""
-    return aim.way in ("die", "enospc") and aim.point in IN_TASKS
+def is_soft(aim: Aim, *, by_unit: bool) -> bool:
+    """True where the strike costs one task, not the driver: it can share a start with another. `by_unit`: tasks commit by themselves."""
+    return aim.way in ("die", "enospc") and (aim.point in IN_TASKS or (by_unit and aim.point in TRANSACTION_POINTS))
 
 
 def strike_all(life: RunningLife) -> None:
     """Every aim of the life, in order; what is soft rides along, and what is left of it gets a start of its own."""
     placed = list(enumerate(life.outcome.life.aims))
-    striker = _Striker(life, [each for each in placed if is_soft(each[1])])
-    hard = [each for each in placed if not is_soft(each[1])]
+    by_unit = life.flow.by_unit
+    striker = _Striker(life, [each for each in placed if is_soft(each[1], by_unit=by_unit)])
+    hard = [each for each in placed if not is_soft(each[1], by_unit=by_unit)]
     while hard:
         run = [each for each in hard if each[1].way == hard[0][1].way] if hard[0][1].way in SERIES else hard[:1]
         hard = [each for each in hard if each not in run]
@@ -136,13 +140,15 @@ class _Striker:
         """Each sleeps at its point, its lock is taken away, its successor sleeps at the next point; then it wakes, and so on.
 
         The last one sleeps where it has decided, or not at all. A zombie has no thread that runs meanwhile, in none of its processes.
+        One that has not come to its end soon after it woke stays awake beside the next ones.
         """
         older: Driver | None = None
+        awake: list[Driver] = []
         for place, aim in run:
             strike = self._strike_at(aim.point, "hold", self._rng(place))
             newer = self.life.start([strike])
             hit = self.life.outcome.reached[place] = newer.wait_until_hit_by(strike)
-            self._wake(older)
+            self._wake(older, awake)
             if hit:
                 older = self._superseded(newer, self._rng(place))
                 if aim.way == "zombie":
@@ -158,9 +164,11 @@ class _Striker:
                 newer.wait_until_hit_by(last[0])
             else:
                 self.life.note(f"exit {newer.wait()}, the older one wakes")
-            self._wake(older)
+            self._wake(older, awake)
             newer.release()
             self.life.outcome.schedule.append(f"the newest one → exit {newer.wait()}: {newer.explain()[:200]}")
+        for driver in awake:
+            self._tell_end(driver, driver.wait())
         self.pending = False
 
     def _superseded(self, driver: Driver, rng: random.Random) -> Driver:
@@ -170,10 +178,18 @@ class _Striker:
             self.life.edit()
         return driver
 
-    def _wake(self, older: Driver | None) -> None:
-        if older is not None:
-            older.release()
-            self.life.outcome.schedule.append(f"the older one wakes → exit {older.wait()}: {older.explain()[:200]}")
+    def _wake(self, older: Driver | None, awake: list[Driver]) -> None:
+        if older is None:
+            return
+        older.release()
+        status = older.wait_for(_WAKES_S)
+        if status is None:
+            awake.append(older)
+        else:
+            self._tell_end(older, status)
+
+    def _tell_end(self, older: Driver, status: int) -> None:
+        self.life.outcome.schedule.append(f"the older one wakes → exit {status}: {older.explain()[:200]}")
 
     def _copy(self, place: int, aim: Aim) -> None:
         """The state folder is copied after a kill, and the copy started beside the original."""
