@@ -201,7 +201,7 @@ class Sample:
 
 def _arranged(aims: list[Aim], rng: random.Random, decisive: Sequence[str], *, by_unit: bool) -> Iterator[Aim]:
     """In an order in which little is in vain: recoveries after a kill that leaves them work, takeovers one after the other."""
-    runs = [[aim for aim in aims if aim.way == way] for way in ("recovery", *SERIES)]
+    runs = [[aim for aim in aims if aim.way in ways] for ways in (("recovery",), SERIES)]
     if runs[0]:
         kills = [aim for aim in aims if aim.way == "kill" and aim.point in decisive]
         first = kills[0] if kills else Aim("kill", rng.choice(decisive))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from scribengin.testing.faults.running import RunningLife
 
 SERIES = ("two", "zombie")
-"""Ways whose aims are struck one behind the other, each driver by its successor's start."""
+"""Ways whose aims are struck one behind the other, each driver by its successor's start. The last successor may be one that is killed."""
 _RIDERS = 3
 """a task that dies a fourth time is tried no more"""
 _ONCE_A_RUN = frozenset({"lease.taken", "recovery.before", "recovery.mid", "recovery.after", "fold.before", "fold.written", "fold.after"})
@@ -45,11 +45,19 @@ def strike_all(life: RunningLife) -> None:
     striker = _Striker(life, [each for each in placed if is_soft(each[1], by_unit=by_unit)])
     hard = [each for each in placed if not is_soft(each[1], by_unit=by_unit)]
     while hard:
-        run = [each for each in hard if each[1].way == hard[0][1].way] if hard[0][1].way in SERIES else hard[:1]
+        run = [each for each in hard if each[1].way in SERIES] if hard[0][1].way in SERIES else hard[:1]
         hard = [each for each in hard if each not in run]
-        striker.strike(run)
+        kills = _kills_alone(hard) if run[0][1].way in SERIES else []
+        hard = [each for each in hard if each not in kills[:1]]
+        striker.strike([*run, *kills[:1]])
     while striker.soft:
         striker.struck(None)
+
+
+def _kills_alone(hard: list[Placed]) -> list[Placed]:
+    """The kills on which no recovery waits."""
+    pairs = zip(hard, [*hard[1:], None], strict=True)
+    return [each for each, behind in pairs if each[1].way == "kill" and (behind is None or behind[1].way != "recovery")]
 
 
 @dataclass(slots=True)
@@ -60,7 +68,7 @@ class _Striker:
     """the last start was killed where it left work to a recovery"""
 
     def strike(self, run: list[Placed]) -> None:
-        """One aim; of the way `two` all, one after the other."""
+        """One aim; of SERIES all, one after the other, and the kill of the last successor, where one follows."""
         ((place, aim), *_) = run
         match aim.way:
             case "kill" | "die" | "enospc":
@@ -139,12 +147,13 @@ class _Striker:
     def _two(self, run: list[Placed]) -> None:
         """Each sleeps at its point, its lock is taken away, its successor sleeps at the next point; then it wakes, and so on.
 
-        The last one sleeps where it has decided, or not at all. A zombie has no thread that runs meanwhile, in none of its processes.
-        One that has not come to its end soon after it woke stays awake beside the next ones.
+        The last one is killed, or sleeps where it has decided, or not at all. A zombie has no thread that runs meanwhile, in none of its
+        processes. One that has not come to its end soon after it woke stays awake beside the next ones.
         """
         older: Driver | None = None
         awake: list[Driver] = []
-        for place, aim in run:
+        *_, end = run
+        for place, aim in run[:-1] if end[1].way == "kill" else run:
             strike = self._strike_at(aim.point, "hold", self._rng(place))
             newer = self.life.start([strike])
             hit = self.life.outcome.reached[place] = newer.wait_until_hit_by(strike)
@@ -156,9 +165,12 @@ class _Striker:
             else:
                 older = None
                 self.life.note(f"exit {newer.wait()}, not reached")
-        if older is not None:
-            until = self._rng(run[-1][0]).choice((None, *self.life.flow.decisive))
-            last = [self._strike_at(until, "hold", self._rng(run[-1][0]))] if until else []
+        if end[1].way == "kill":
+            self.struck(end)
+            self._wake(older, awake)
+        elif older is not None:
+            until = self._rng(end[0]).choice((None, *self.life.flow.decisive))
+            last = [self._strike_at(until, "hold", self._rng(end[0]))] if until else []
             newer = self.life.start(last)
             if last:
                 newer.wait_until_hit_by(last[0])
