@@ -97,7 +97,7 @@ class _Striker:
             strikes[hard[0]] = self._strike_at(hard[1].point, act, self._rng(hard[0]), once=hard[1].way == "recovery")
         riders = self._riders(taken=hard[1].point if hard is not None else "", alone=hard is None)
         for place, aim in riders:
-            strikes[place] = self._strike_at(aim.point, aim.way, self._rng(place))  # type: ignore[arg-type]
+            strikes[place] = self._strike_at(aim.point, aim.way, self._rng(place), once=True)  # type: ignore[arg-type]
         driver = self._run(list(strikes.values()))
         for place, strike in strikes.items():
             self.life.outcome.reached[place] = driver.was_hit_by(strike)
