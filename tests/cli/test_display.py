@@ -51,6 +51,16 @@ def test_the_batch_under_way_is_shown_before_any_is_through():
     assert "Batch 1: 2 of 8 tasks" in "\n".join(rendered(replace(VIEW, queries=(view,)), height=40))
 
 
+def test_a_batch_of_which_nothing_moves_is_called_slow_and_not_failed():
+    view = QueryView("kept", "running", tasks=(2, 8), still_s=45.0)
+    assert "Batch 1: 2 of 8 tasks, slow: nothing has moved for 30s" in plain_line(replace(VIEW, queries=(view,)))
+    publishing = QueryView("kept", "running", batches=3, still_s=100.0)
+    line = "Batch 4: slow: nothing has moved for 1m30s"
+    assert line in plain_line(replace(VIEW, queries=(publishing,)))
+    assert line in "\n".join(rendered(replace(VIEW, queries=(publishing,)), height=40))
+    assert "slow" not in plain_line(replace(VIEW, queries=(replace(view, still_s=29.0),)))
+
+
 def test_plain_lines_come_at_most_once_a_second_and_only_when_something_changed(capfd, clock):
     display = Plain(now=clock)
     display.show(VIEW)

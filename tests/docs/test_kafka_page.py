@@ -63,7 +63,7 @@ def test_the_settings_on_the_page_are_those_of_the_code(row: str, dictionaries: 
         (body,) = re.findall(rf'{dictionary} (?:= )?\{{\n(\s+"[a-z]+\.[a-z].*?)\}}', code, re.DOTALL)
         given |= set(re.findall(r'^\s+"([a-z._]+)":', body, re.MULTILINE)) - {"error_cb", "bootstrap.servers"}
     if row == "preset, may be changed":
-        given.add("enable.sparse.connections")
+        given |= {"enable.sparse.connections", "fetch.queue.backoff.ms"}
     assert set(re.findall(r"`([a-z._]+)`", told[1])) == given
 
 

@@ -158,6 +158,20 @@ def test_new_partitions_and_new_topics_of_a_pattern_are_taken_up_from_their_begi
     assert any("pattern-b" in notice for notice in reading.reader.notices())
 
 
+def test_a_pattern_that_matches_nothing_says_so_once_and_misses_no_record_of_what_comes(topics: Any, open_source: Any) -> None:
+    reading = open_source(pattern="lonely-.*", topics=(), start="latest")
+    assert reading.ids(reading.take(final=False)) == []
+    told = reading.reader.notices()
+    assert [notice for notice in told if "no topic matches lonely-.* yet" in notice] == told != []
+    reading.reader.look()
+    assert reading.reader.notices() == []
+    topics.make(name="lonely-a")
+    topics.write("lonely-a", [7])
+    found: list[int] = []
+    within(60, lambda: found.extend(reading.ids(reading.take(final=False))) or found)
+    assert found == [7]
+
+
 def test_some_partitions_alone_are_read_where_the_flow_says_so(topics: Any, open_source: Any) -> None:
     name = topics.make(3)
     for partition in range(3):

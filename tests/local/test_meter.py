@@ -122,6 +122,35 @@ def test_the_bar_moves_inside_a_batch():
     assert meter.view("q", run).done == 0.75
 
 
+def test_a_batch_of_which_nothing_moves_tells_for_how_long():
+    now = [0.0]
+    meter = Meter(("rows",), ("kept",), now=lambda: now[0])
+    run, batch = look(files=4), committed(files=3, rows=300)
+    still = []
+
+    def look_at(moment_s, tasks=None):
+        now[0], run.progress.tasks = moment_s, tasks
+        still.append(meter.view("q", run).still_s)
+
+    look_at(5.0)
+    meter.begun(batch.streams)
+    look_at(7.0)
+    look_at(8.0, (0, 4))
+    look_at(50.0, (0, 4))
+    look_at(51.0, (1, 4))
+    look_at(60.0)
+    look_at(95.0)
+    meter.committed(batch)
+    look_at(96.0)
+    assert still == [0.0, 2.0, 0.0, 42.0, 0.0, 0.0, 35.0, 0.0]
+    meter.begun(batch.streams)
+    run.state = "recovering"
+    look_at(200.0)
+    run.state = "running"
+    look_at(201.0)
+    assert still[-2:] == [0.0, 0.0]
+
+
 def test_the_input_that_holds_the_watermark_back_is_named():
     run = look(files=0)
     run.progress.gated = ("events", "pays")

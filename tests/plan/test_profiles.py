@@ -22,12 +22,12 @@ DEFAULTS
 sources:
   a: {type: kafka, bootstrap: "b:1", topics: [t], format: json, schema: id BIGINT}
 sinks:
-  out: {from: a, type: kafka, bootstrap: "b:1", topic: o, format: json}
+  out: {from: a, type: kafka, bootstrap: "b:1", format: json, SINK}
 """
 
 
-def planned(defaults: str) -> Plan:
-    text = FLOW.replace("DEFAULTS", defaults)
+def planned(defaults: str, *, sink: str = "") -> Plan:
+    text = FLOW.replace("DEFAULTS", defaults).replace("SINK", sink if "topic" in sink else f"topic: o, {sink}".rstrip(", "))
     parsed = parse_flow(text, "flow.yaml", folder=Path(), environment={}, source_types=source_types(), sink_types=sink_types())
     assert parsed.flow is not None, parsed.problems
     return build_plan(parsed.flow)
@@ -52,6 +52,14 @@ def test_what_a_flow_says_itself_is_stronger_than_its_profile() -> None:
 
 def test_another_profile_changes_no_fingerprint() -> None:
     assert planned("").queries[0].fingerprint == planned("defaults: {profile: latency}").queries[0].fingerprint
+
+
+@pytest.mark.parametrize(
+    ("option", "changes"), [("linger: 1s", False), ("compression: zstd", False), ("record_id: none", True), ("topic: other", True)]
+)
+def test_how_fast_a_sink_writes_is_no_change_of_the_flow_and_what_it_writes_is(option: str, changes: bool) -> None:
+    before, after = planned(""), planned("", sink=option)
+    assert (before.queries[0].fingerprint != after.queries[0].fingerprint) is changes
 
 
 @pytest.mark.parametrize("defaults", ["{profile: latency}", "{profile: throughput}", "{profile: throughput, trigger: 0s}"])

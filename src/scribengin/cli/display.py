@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from scribengin.state.contract import Counts
 
 
+SLOW_S = 30.0
+"""a Batch of which nothing has ended for so long is called slow: it goes on, and has not failed"""
+
+
 class Display(Protocol):
     """Called by one thread."""
 
@@ -87,8 +91,8 @@ def _query(query: QueryView) -> str:
         parts.append(f"lag {lag}")
         if (soon := catch_up_text(query)) and (query.falls_behind or not query.eta_s):
             parts.append(soon)
-    if query.tasks is not None:
-        parts.append(under_way(query))
+    if batch := under_way(query):
+        parts.append(batch)
     if query.done is not None:
         parts.append(f"{query.done:.0%}")
     if moving and query.eta_s:
@@ -108,12 +112,14 @@ def watermark_text(query: QueryView) -> str:
 
 
 def under_way(query: QueryView) -> str:
-    """`Batch 4: 3 of 8 tasks`; empty where none is."""
-    return (
-        ""
-        if query.tasks is None
-        else f"Batch {query.batches + 1}: {query.tasks[0]:,} of {query.tasks[1]:,} task{'s' * (query.tasks[1] != 1)}"
-    )
+    """`Batch 4: 3 of 8 tasks, slow: nothing has moved for 1m30s`; empty where there is nothing to tell of one."""
+    parts = []
+    if query.tasks is not None:
+        parts.append(f"{query.tasks[0]:,} of {query.tasks[1]:,} task{'s' * (query.tasks[1] != 1)}")
+    if query.still_s >= SLOW_S:
+        # in steps: a log should not get a line a second
+        parts.append(f"slow: nothing has moved for {show_duration(query.still_s // SLOW_S * SLOW_S)}")
+    return f"Batch {query.batches + 1}: {', '.join(parts)}" if parts else ""
 
 
 def lost_text(of: QueryView | Counts) -> str:

@@ -197,6 +197,17 @@ class SinkStream(Protocol):
         """Remove what was staged; called when the task fails. Never raises."""
 
 
+class JsonStream(SinkStream, Protocol):
+    """A SinkStream that writes JSON: rows that are no Arrow yet are given to it as JSON, which costs a third. Must take Arrow all the
+    same, for other rows, and write the same of them."""
+
+    json_needs: Sequence[str] | None
+    """which columns it is to be given as Arrow beside; None where it takes Arrow alone"""
+
+    def write_json(self, lines: bytes, rows: int, columns: Mapping[str, pa.Array], ids: Sequence[str] | None = None) -> Sequence[Bad]:
+        """As `write`. `lines`: each row as an object with all columns in the schema's order, ended by a line feed (none is inside)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Decided:
     """What a decision record says of one sink: enough to publish, from any process, without running anything."""
@@ -322,6 +333,11 @@ def is_written_by_spark(sink: Sink) -> TypeGuard[SparkSink]:
 def gives_rows(stream: SinkStream) -> TypeGuard[RowStream]:
     """True for a RowStream."""
     return hasattr(stream, "take")
+
+
+def takes_json(stream: SinkStream) -> TypeGuard[JsonStream]:
+    """True for a JsonStream."""
+    return getattr(stream, "json_needs", None) is not None
 
 
 def is_chained(sink: Sink) -> TypeGuard[ChainedSink]:

@@ -46,6 +46,10 @@ class JsonEncoder:
         """Append the rows."""
         self._file.write(json_lines(batch))
 
+    def write_lines(self, lines: bytes) -> None:
+        """Append rows that are JSON already."""
+        self._file.write(lines)
+
     def close(self) -> None:
         """End the compression."""
         self._end()

@@ -7,7 +7,6 @@ which msgspec stopped, or else some lines at a time: a bad record costs its neig
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -17,7 +16,7 @@ from scribengin.formats.contract import Bad, Columns, Rows, Structs
 from scribengin.formats.json_columns import QuickColumns
 from scribengin.formats.json_pieces import REFUSED, lines_of, pieces
 from scribengin.formats.json_shapes import Dicts, FlatStructs
-from scribengin.formats.json_types import MisfitError, field_mender
+from scribengin.formats.json_types import MisfitError, field_mender, has_plain_names
 from scribengin.formats.json_words import invalid, malformed, misfit_message
 
 if TYPE_CHECKING:
@@ -32,8 +31,6 @@ _LINES = 64
 _BAD_LINES = 8
 """bad lines of a piece around which the others are taken in one go"""
 _BLANK = b" \t\r"
-_PLAIN_NAME = re.compile(r'[^"\\\x00-\x1f]*\Z')
-"""names that a Struct's field can have"""
 
 
 class JsonDecoder:
@@ -43,7 +40,7 @@ class JsonDecoder:
         self.schema = schema
         self._dicts = Dicts(schema)
         mended = any(field_mender(field) is not None for field in schema.fields if field.type.name != "TIMESTAMP")
-        flat = not mended and all(_PLAIN_NAME.match(name) for name in schema.names)
+        flat = not mended and has_plain_names(schema)
         self._flat = FlatStructs(schema) if flat else None
         self._quick = QuickColumns(schema) if flat else None
         self.structs = self._structs if flat else None

@@ -8,6 +8,7 @@ fields that a nested object lacks become None.
 from __future__ import annotations
 
 import datetime as dt
+import re
 import struct
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Annotated, Any, Required, TypedDict
@@ -31,6 +32,7 @@ _SIMPLE: dict[str, Any] = {
     "TIMESTAMP": dt.datetime,
     "DECIMAL": msgspec.Raw,
 }
+_PLAIN_NAME = re.compile(r'[^"\\\x00-\x1f]*\Z')
 _KEYS = frozenset({"STRING", "DATE", "TIMESTAMP", *INTEGER_BITS})
 
 
@@ -50,14 +52,19 @@ def row_type(schema: Schema) -> Any:
     return _typed_dict(schema.fields)
 
 
-def struct_type(schema: Schema, *, texts: frozenset[str]) -> Any:
-    """A Struct with the fields `f0`, `f1`, …: quicker to decode. The columns of `texts` are left as text."""
+def has_plain_names(schema: Schema) -> bool:
+    """True where a Struct's fields can have the columns' names."""
+    return all(map(_PLAIN_NAME.match, schema.names))
+
+
+def struct_type(schema: Schema, *, texts: frozenset[str], strict: bool = False) -> Any:
+    """A Struct with the fields `f0`, `f1`, …: quicker to decode. The columns of `texts` are left as text; `strict` takes no others."""
     fields: list[Any] = []
     for index, field in enumerate(schema.fields):
         asked = str if field.name in texts else value_type(field.type, field.name)
         fields.append((f"f{index}", _or_none(asked), None) if field.nullable else (f"f{index}", asked))
     rename = {f"f{index}": field.name for index, field in enumerate(schema.fields)}
-    return msgspec.defstruct("Record", fields, rename=rename, kw_only=True, gc=False)
+    return msgspec.defstruct("Record", fields, rename=rename, kw_only=True, gc=False, forbid_unknown_fields=strict)
 
 
 def value_type(type_: Type, column: str) -> Any:

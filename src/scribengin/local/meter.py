@@ -46,6 +46,8 @@ class Meter:
         self._phases_total: defaultdict[str, float] = defaultdict(float)
         self._done = dict(_NOTHING)
         self._under_way = _NOTHING
+        self._moved: float | None = None
+        self._tasks: tuple[int, int] | None = None
         self._looked: Mapping[str, Mapping[str, Any]] = {}
         self._done_at_look = dict(self._done)
         self._looked_at = self._begun
@@ -59,6 +61,7 @@ class Meter:
         """A Batch reads these from now on."""
         with self._lock:
             self._under_way = _amount(streams)
+            self._moved = self._now()
 
     def committed(self, batch: Committed) -> None:
         """Count a Batch that is through, once: one that was through before this process is published again, and counts nothing."""
@@ -67,6 +70,7 @@ class Meter:
             for phase, spent in batch.phases_s.items():
                 self._phases_total[phase] += spent
             self._under_way = _NOTHING
+            self._moved = None
             for origin, newest_us in batch.newest_us.items():
                 self._newest_us[origin] = max(newest_us, self._newest_us.get(origin, newest_us))
             if batch.decision.batch.number <= self.last:
@@ -99,6 +103,7 @@ class Meter:
             backlog = {} if run is None else self._backlog(run.progress.backlog, at)
             catch_up_s = None if run is None else self._level_in(run.state, backlog, at)
             tasks = run.progress.tasks if run is not None and run.state in ("running", "stopping") else None
+            still_s = self._still(run, tasks, at)
             left, done_part = self._left(backlog, 0.0 if tasks is None else tasks[0] / tasks[1])
             eta = None if left is None or done_part is None or done_part <= 0 else (now - self._begun) * left / done_part
             return QueryView(
@@ -117,6 +122,7 @@ class Meter:
                 phases_s=dict(self._phases),
                 phases_total_s=dict(self._phases_total),
                 tasks=tasks,
+                still_s=still_s,
                 restarts=0 if run is None else run.restarts,
                 lag_rows=backlog.get("rows"),
                 lag_files=backlog.get("files"),
@@ -130,6 +136,16 @@ class Meter:
                 held_back_by="" if run is None or not self.batches else self._slowest(run.progress.gated),
                 message="" if run is None else run.message,
             )
+
+    def _still(self, run: QueryRun | None, tasks: tuple[int, int] | None, now: float) -> float:
+        """Since when nothing of the Batch under way has moved."""
+        if run is None or run.state not in ("running", "stopping"):
+            self._moved = None
+        if self._moved is None:
+            return 0.0
+        if tasks != self._tasks:
+            self._tasks, self._moved = tasks, now
+        return now - self._moved
 
     def _slowest(self, origins: Sequence[str]) -> str:
         """Of several the node whose watermark rules; one that has brought no rows since the start holds all back, as Spark counts it."""

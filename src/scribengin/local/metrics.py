@@ -92,6 +92,7 @@ _GAUGES: tuple[tuple[str, str, Callable[[QueryView], float | None]], ...] = (
     ("scribengin_lag_files", "Files that wait.", lambda query: query.lag_files),
     ("scribengin_lag_bytes", "Bytes that wait.", lambda query: query.lag_bytes),
     ("scribengin_lag_seconds", "Age of the oldest thing that waits.", lambda query: query.lag_s),
+    ("scribengin_batch_still_seconds", "Time in which nothing of the Batch under way has moved.", lambda query: query.still_s),
     (
         "scribengin_catch_up_seconds",
         "Time until nothing waits, as things go; +Inf where more arrives than is read.",

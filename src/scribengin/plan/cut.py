@@ -57,7 +57,7 @@ def _query(graph: Graph, resolved: Resolved, forms: dict[str, Form], name: str, 
     sources = tuple(sorted(id_ for id_ in members if id_ in flow.sources and not flow.sources[id_].static))
     ids = tuple(sink.id for sink in sinks)
     source_types, sink_types = catalog.source_types(), catalog.sink_types()
-    parts = node_fingerprints(flow, graph, members, source_types)
+    parts = node_fingerprints(flow, graph, members, source_types, sink_types)
     return QueryPlan(
         name=name,
         nodes=nodes,

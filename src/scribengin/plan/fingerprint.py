@@ -23,10 +23,13 @@ if TYPE_CHECKING:
     from scribengin.spec.model import Flow
 
 
-def node_fingerprints(flow: Flow, graph: Graph, members: Iterable[str], source_types: Mapping[str, NodeType]) -> dict[str, str]:
+def node_fingerprints(
+    flow: Flow, graph: Graph, members: Iterable[str], source_types: Mapping[str, NodeType], sink_types: Mapping[str, NodeType]
+) -> dict[str, str]:
     """Node → fingerprint of its definition, the text of the user's modules included.
 
-    How fast a source is read and how often are left out: what a Batch takes is logged before it is read.
+    How fast a source is read and how often are left out, for what a Batch takes is logged before it is read; and so is how fast a sink
+    writes.
     """
     parts: dict[str, Any] = {}
     for id_ in members:
@@ -37,11 +40,12 @@ def node_fingerprints(flow: Flow, graph: Graph, members: Iterable[str], source_t
             case Step():
                 parts[id_] = [_plain(node), flow.on_error(node), *_python_texts(flow, node)]
             case Sink():
-                parts[id_] = [_plain(node) | {"trigger_s": None}, node.delivery or flow.defaults.delivery]
+                own = {"options": _plain(_without_pace(node, sink_types)), "trigger_s": None}
+                parts[id_] = [_plain(node) | own, node.delivery or flow.defaults.delivery]
     return {id_: _digest(part) for id_, part in parts.items()}
 
 
-def _without_pace(node: Source, types: Mapping[str, NodeType]) -> dict[str, Any]:
+def _without_pace(node: Source | Sink, types: Mapping[str, NodeType]) -> dict[str, Any]:
     """The options but those that say only how much at once or how fast."""
     pace = {option.name for option in types[node.type].options if option.pace} if node.type in types else set()
     return {name: value for name, value in node.options.items() if name not in pace}

@@ -15,10 +15,11 @@ from scribengin.formats.messages import MessageBlock
 from scribengin.formats.rows import batch_to_rows, rows_to_batch
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from scribengin.core.types import Schema
     from scribengin.formats.contract import Bad, Block
+    from scribengin.formats.json_rows import JsonRows
     from scribengin.formats.structs import StructForm
 
 
@@ -191,6 +192,14 @@ def together(chunks: Sequence[Chunk], schema: Schema) -> tuple[pa.RecordBatch, l
         return form.batch([struct for chunk in chunks for struct in chunk.structs(schema) or ()]), []
     rows = [row for chunk in chunks for row in chunk.rows]
     return rows_to_batch(rows, schema, range(len(rows)))
+
+
+def json_together(chunks: Sequence[Chunk], made: JsonRows) -> tuple[bytes, Mapping[str, pa.Array]] | None:
+    """The rows of chunks that are not Arrow as JSON, and what is needed beside; None where they have to be Arrow first."""
+    forms = {chunk.form for chunk in chunks}
+    if len(forms) == 1 and (form := forms.pop()) is not None and form.schema == made.schema:
+        return made.of_structs([struct for chunk in chunks for struct in chunk.structs(made.schema) or ()])
+    return made.of_rows([row for chunk in chunks for row in chunk.rows])
 
 
 def _fitted(batch: pa.RecordBatch, schema: Schema) -> pa.RecordBatch:

@@ -20,6 +20,9 @@ LOADED = (
     "scribengin.spark.arrow_functions",
 )
 
+COLLECT_EVERY = 100_000
+"""objects that can hold others, made and not yet freed, for a look for cycles; where a step leaves some, that is tens of MB at most"""
+
 
 def leave_zips() -> None:
     """Take Spark's copies of PySpark off the path where PySpark is installed: each worker reads the directory of each such zip anew,
@@ -39,6 +42,8 @@ if __name__ == "__main__":
     for name in LOADED:
         import_module(name)
     import_module("scribengin.connectors.catalog").source_types()  # looks through the installed packages, once for all workers
+    # rows are many objects, and no cycles: by default every 700th of them makes Python look for some, a sixth of all that a worker does
+    gc.set_threshold(COLLECT_EVERY)
     # what is there now lives for ever: a worker's first collection must not walk through it, and so copy it, page by page
     gc.freeze()
     import_module("scribengin.spark.hangs").watch_workers()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from scribengin.connectors.contract import gives_rows
-from scribengin.spark.chunk import together
+from scribengin.connectors.contract import gives_rows, takes_json
+from scribengin.formats.json_rows import json_rows
+from scribengin.spark.chunk import json_together, together
 from scribengin.spark.program import AT, BRANCH
 from scribengin.spark.sieve import compiled
 
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from scribengin.connectors.contract import Receipt, SinkStream
     from scribengin.core.types import Schema
     from scribengin.formats.contract import Bad
+    from scribengin.formats.json_rows import JsonRows
     from scribengin.spark.chunk import Chunk
     from scribengin.spark.letters import Letters
     from scribengin.spark.program import ExitNode, SinkNode
@@ -26,46 +29,73 @@ _ROWS = 16_384
 _CHUNKS = 64  # blocks held back at most: a selective filter keeps a row of each, and a row keeps its block
 
 
-class _Typed:
-    """Gathers chunks until they are worth a conversion to Arrow; a row that does not fit is a dead letter of the step it left."""
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """What came of one chunk: so many rows stayed, these ones where some did not."""
 
-    def __init__(self, schema: Schema, step: str | None, counts: dict[str, Counts], letters: Letters) -> None:
+    chunk: Chunk
+    size: int
+    stayed: list[int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Ready:
+    """Rows of some chunks, in their order: Arrow, or JSON with the columns that the sink needs beside."""
+
+    parts: list[_Part]
+    batch: pa.RecordBatch | None = None
+    json: tuple[bytes, Mapping[str, pa.Array]] | None = None
+
+    @property
+    def size(self) -> int:
+        return sum(part.size for part in self.parts)
+
+
+class _Typed:
+    """Gathers chunks until they are worth a conversion; a row that does not fit is a dead letter of the step it left. `as_json`: how
+    rows that are Python's become JSON, where the sink takes that."""
+
+    def __init__(
+        self, schema: Schema, step: str | None, counts: dict[str, Counts], letters: Letters, as_json: JsonRows | None = None
+    ) -> None:
         self.schema = schema
         self._step = step
         self._counts = counts
         self._letters = letters
+        self._as_json = as_json
         self._waiting: list[Chunk] = []
         self._rows = 0
 
-    def take(self, chunk: Chunk) -> list[tuple[pa.RecordBatch, Chunk, list[int] | None]]:
-        """What is ready now: (rows, their chunk, indexes of the rows that stayed where some did not)."""
+    def take(self, chunk: Chunk) -> list[_Ready]:
+        """What is ready now."""
         if chunk.is_arrow:
-            return [*self.rest(), (chunk.batch(self.schema)[0], chunk, None)]
+            return [*self.rest(), _Ready([_Part(chunk, len(chunk))], chunk.batch(self.schema)[0])]
         self._waiting.append(chunk)
         self._rows += len(chunk)
         return self.rest() if self._rows >= _ROWS or len(self._waiting) >= _CHUNKS else []
 
-    def rest(self) -> list[tuple[pa.RecordBatch, Chunk, list[int] | None]]:
+    def rest(self) -> list[_Ready]:
         """What waited."""
         waiting, self._waiting, self._rows = self._waiting, [], 0
         if not waiting:
             return []
+        whole = [_Part(chunk, len(chunk)) for chunk in waiting]
+        if self._as_json is not None and (json := json_together(waiting, self._as_json)) is not None:
+            return [_Ready(whole, json=json)]
         batch, bad = together(waiting, self.schema)
-        if not bad and len(waiting) == 1:
-            return [(batch, waiting[0], None)]
+        if not bad:
+            return [_Ready(whole, batch)]
         failed = {each.ordinal: each for each in bad}
-        ready: list[tuple[pa.RecordBatch, Chunk, list[int] | None]] = []
-        first = done = 0
+        parts: list[_Part] = []
+        first = 0
         for chunk in waiting:
-            stayed = [index for index in range(len(chunk)) if first + index not in failed] if failed else None
-            for index in range(len(chunk)) if failed else ():
+            stayed = [index for index in range(len(chunk)) if first + index not in failed]
+            for index in range(len(chunk)):
                 if first + index in failed:
                     self._bury(chunk, index, failed[first + index].reason, failed[first + index].message)
-            size = len(chunk) if stayed is None else len(stayed)
-            ready.append((batch.slice(done, size), chunk, stayed))
+            parts.append(_Part(chunk, len(stayed), stayed))
             first += len(chunk)
-            done += size
-        return ready
+        return [_Ready(parts, batch)]
 
     def _bury(self, chunk: Chunk, index: int, reason: str, message: str) -> None:
         assert self._step is not None, "rows that no step touched were typed by their decoder"
@@ -95,48 +125,57 @@ class SinkExit:
         self._unit = unit
         self._counts = counts
         self._letters = letters
-        self._typed = _Typed(node.schema, step, all_counts, letters)
+        as_json = json_rows(node.schema, stream.json_needs or ()) if takes_json(stream) else None
+        self._typed = _Typed(node.schema, step, all_counts, letters, as_json)
 
     def __call__(self, chunk: Chunk, way: str = "") -> None:
         """Take a chunk, which came by the input `way`; it may wait for others."""
         if self._several:
             chunk.way = way
-        self._write(self._typed.take(chunk))
+        for ready in self._typed.take(chunk):
+            self._write(ready)
 
     def flush(self) -> None:
         """Write what waited."""
-        self._write(self._typed.rest())
+        for ready in self._typed.rest():
+            self._write(ready)
 
-    def _write(self, ready: list[tuple[pa.RecordBatch, Chunk, list[int] | None]]) -> None:
-        ready = [each for each in ready if each[0].num_rows]
-        if not ready:
+    def _write(self, ready: _Ready) -> None:
+        size = ready.size
+        if not size:
             return
-        rows = pa.concat_batches([batch for batch, _, _ in ready]) if len(ready) > 1 else ready[0][0]
-        bad = self._stream.write(rows, self._ids(ready) if self._stream.wants_ids else None)
+        ids = self._ids(ready) if self._stream.wants_ids else None
+        if ready.json is None:
+            bad = self._stream.write(ready.batch, ids)
+        else:
+            stream: Any = self._stream
+            lines, columns = ready.json
+            bad = stream.write_json(lines, size, columns, ids)
         for each in bad:
             self._bury(ready, each)
-        self._counts.rows_in += rows.num_rows
-        self._counts.out += rows.num_rows - len(bad)
+        self._counts.rows_in += size
+        self._counts.out += size - len(bad)
         self._counts.dead += len(bad)
 
-    def _ids(self, ready: list[tuple[pa.RecordBatch, Chunk, list[int] | None]]) -> list[str]:
+    def _ids(self, ready: _Ready) -> list[str]:
         ids: list[str] = []
-        for batch, chunk, stayed in ready:
-            known = chunk.ids()
+        for part in ready.parts:
+            known = part.chunk.ids()
             if known is None:
                 first = self._counts.rows_in + len(ids)
-                ids += [f"{self._unit}/{first + index}" for index in range(batch.num_rows)]
+                ids += [f"{self._unit}/{first + index}" for index in range(part.size)]
             else:
-                ids += known if stayed is None else [known[index] for index in stayed]
+                ids += known if part.stayed is None else [known[index] for index in part.stayed]
         return ids
 
-    def _bury(self, ready: list[tuple[pa.RecordBatch, Chunk, list[int] | None]], bad: Bad) -> None:
+    def _bury(self, ready: _Ready, bad: Bad) -> None:
         index = bad.ordinal
-        for batch, chunk, stayed in ready:
-            if index < batch.num_rows:
-                self._letters.bury(self._node, chunk, index if stayed is None else stayed[index], bad.reason, bad.message)
+        for part in ready.parts:
+            if index < part.size:
+                at = index if part.stayed is None else part.stayed[index]
+                self._letters.bury(self._node, part.chunk, at, bad.reason, bad.message)
                 return
-            index -= batch.num_rows
+            index -= part.size
 
     def take(self) -> Sequence[pa.RecordBatch]:
         """What Spark's own sink is to write, where that writes."""
@@ -185,19 +224,21 @@ class ArrowExit:
         """Give what waited."""
         self._give(self._typed.rest())
 
-    def _give(self, ready: list[tuple[pa.RecordBatch, Chunk, list[int] | None]]) -> None:
-        for batch, chunk, stayed in ready:
-            if batch.num_rows:
-                self._counts.out += batch.num_rows
-                rows = self._with_at(batch, chunk, stayed) if self._at else batch
-                self._out.append(rows if self._branch is None else rows.append_column(BRANCH, pa.repeat(self._branch, rows.num_rows)))
+    def _give(self, several: list[_Ready]) -> None:
+        for ready in several:
+            rows = ready.batch
+            if rows is None or not rows.num_rows:
+                continue
+            self._counts.out += rows.num_rows
+            if self._at:
+                rows = rows.append_column(AT, pa.concat_arrays([_ats(part) for part in ready.parts]))
+            self._out.append(rows if self._branch is None else rows.append_column(BRANCH, pa.repeat(self._branch, rows.num_rows)))
 
-    @staticmethod
-    def _with_at(batch: pa.RecordBatch, chunk: Chunk, stayed: list[int] | None) -> pa.RecordBatch:
-        if chunk.ordinals is None:
-            ats = pa.nulls(batch.num_rows, pa.int64())
-        else:
-            ordinals = chunk.ordinals if stayed is None else [chunk.ordinals[index] for index in stayed]
-            first = chunk.origin.first_at
-            ats = pa.array([first + ordinal for ordinal in ordinals], pa.int64())
-        return batch.append_column(AT, ats)
+
+def _ats(part: _Part) -> pa.Array:
+    chunk = part.chunk
+    if chunk.ordinals is None:
+        return pa.nulls(part.size, pa.int64())
+    ordinals = chunk.ordinals if part.stayed is None else [chunk.ordinals[index] for index in part.stayed]
+    first = chunk.origin.first_at
+    return pa.array([first + ordinal for ordinal in ordinals], pa.int64())

@@ -23,6 +23,7 @@ _KINDS = {kind.__name__: kind for kind in (SourceError, SinkError, Unreachable, 
 # Error conditions of Spark that a later try may not meet (docs/guarantees.md lists them).
 _TRANSIENT = (
     "Python worker exited unexpectedly",
+    "Python worker failed to connect back",
     "Connection reset",
     "Connection refused",
     "java.net.SocketTimeoutException",

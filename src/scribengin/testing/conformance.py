@@ -15,15 +15,17 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from scribengin.connectors.contract import BatchId, Decided, Limits, Receipt, SourceStream, is_chained
+from scribengin.connectors.contract import BatchId, Decided, Limits, Receipt, SourceStream, is_chained, takes_json
 from scribengin.core.errors import FencedError, Refused, StateError
 from scribengin.core.types import arrow_schema
+from scribengin.formats.json_rows import json_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from scribengin.connectors.contract import Sink, Source
+    from scribengin.connectors.contract import Sink, SinkStream, Source
     from scribengin.core.types import Schema
+    from scribengin.formats.contract import Bad
 
 _OWNER, _LINEAGE = "conformance", "lineage-1"
 
@@ -118,12 +120,19 @@ class _SinkTrial:
         stream = copy.stream(BatchId("flow", "query", _LINEAGE, number, term), unit, f"{attempt}-{unit}", self._schema)
         if rows:
             ids = [f"source/a+{index}" for index in range(len(rows))] if stream.wants_ids else None
-            refused = stream.write(pa.RecordBatch.from_pylist([dict(row) for row in rows], schema=arrow_schema(self._schema)), ids)
+            refused = self._write(stream, [dict(row) for row in rows], ids, as_json=bool(unit or number))
             _check(not refused, f"rows that fit the schema are taken: {refused}")
         if abort:
             stream.abort()
             return Receipt("", unit, 0, 0)
         return stream.close()
+
+    def _write(self, stream: SinkStream, rows: list[dict[str, Any]], ids: list[str] | None, *, as_json: bool) -> Sequence[Bad]:
+        if as_json and takes_json(stream):
+            plain = json_rows(self._schema, stream.json_needs or ())
+            if plain is not None and (json := plain.of_rows(rows)) is not None:
+                return stream.write_json(json[0], len(rows), json[1], ids)
+        return stream.write(pa.RecordBatch.from_pylist(rows, schema=arrow_schema(self._schema)), ids)
 
     def decided(self, sink: Sink, number: int, units: Sequence[Sequence[Mapping[str, Any]]], *, attempt: str, term: int = 1) -> Decided:
         receipts = [self.stage(sink, number, rows, attempt=attempt, unit=unit, term=term) for unit, rows in enumerate(units)]

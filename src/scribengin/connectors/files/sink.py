@@ -88,7 +88,7 @@ class FilesSink:
         """A stream for one unit; it makes no file before its first row."""
         folder = self._of(batch.lineage).staged / f"{batch.number:010d}"
         place = StagedPlace(self.node, batch.lineage, batch.number, unit, attempt, folder)
-        return FilesSinkStream(place, schema, self._encoders, self._partition_by)
+        return FilesSinkStream(place, schema, self._encoders, self._partition_by, json=self.format == "json")
 
     def publish(self, decided: Decided) -> None:
         """Put the commit record, then rename. Raises FencedError or StateError; see the contract."""

@@ -11,9 +11,10 @@ from scribengin.connectors.contract import Receipt
 from scribengin.connectors.files.sink_partition import Partitions
 from scribengin.core import faults
 from scribengin.core.storage import SummedFile, explained, make_folder, sync_folder
+from scribengin.formats.encoders import JsonEncoder
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     import pyarrow as pa
@@ -59,7 +60,9 @@ class FilesSinkStream:
 
     wants_ids = False
 
-    def __init__(self, place: StagedPlace, schema: Schema, encoders: EncoderFactory, partition_by: tuple[str, ...]) -> None:
+    def __init__(self, place: StagedPlace, schema: Schema, encoders: EncoderFactory, partition_by: tuple[str, ...], *, json: bool) -> None:
+        """`json`: the encoders write JSON, and take it too."""
+        self.json_needs: tuple[str, ...] | None = () if json and not partition_by else None
         self._place = place
         self._encoders = encoders
         self._partitions = Partitions(schema, partition_by) if partition_by else None
@@ -78,6 +81,20 @@ class FilesSinkStream:
             else:
                 for folder, rows in self._partitions.split(batch):
                     self._segment(folder).write(rows)
+            faults.reached("stage.mid_write")
+        return ()
+
+    def write_json(
+        self,
+        lines: bytes,
+        rows: int,
+        columns: Mapping[str, pa.Array],  # noqa: ARG002 (none is asked for)
+        ids: Sequence[str] | None = None,  # noqa: ARG002 (the contract's)
+    ) -> Sequence[Bad]:
+        """Stage rows that are JSON."""
+        with explained(self._place.doing):
+            if rows:
+                self._segment("").write_json(lines, rows)
             faults.reached("stage.mid_write")
         return ()
 
@@ -139,6 +156,11 @@ class _Segment:
     def write(self, batch: pa.RecordBatch) -> None:
         self._encoder.write(batch)
         self._rows += batch.num_rows
+
+    def write_json(self, lines: bytes, rows: int) -> None:
+        assert isinstance(self._encoder, JsonEncoder)
+        self._encoder.write_lines(lines)
+        self._rows += rows
 
     def finish(self) -> dict[str, Any]:
         self._encoder.close()

@@ -51,14 +51,14 @@ class Outgoing:
     def __len__(self) -> int:
         return len(self.values)
 
-    def rows(self, tell: Any) -> Iterator[tuple[str, bytes | None, bytes | None, int, Any, None, int, Any]]:
-        """What `Producer.produce` is given for each. `tell` hears of the first and the last message of each partition of each topic."""
-        tells: list[Any] = [None] * len(self)
-        for index in self._ends():
-            tells[index] = tell
+    def rows(self, tells: Mapping[int, Any]) -> Iterator[tuple[str, bytes | None, bytes | None, int, Any, None, int, Any]]:
+        """What `Producer.produce` is given for each. `tells`: index → who hears of that message."""
+        heard: list[Any] = [None] * len(self)
+        for index, tell in tells.items():
+            heard[index] = tell
         none: Any = repeat(None)
         headers = none if self.ids is None and not self.headers else self.header_lists()
-        columns = (self.topics, self.values, self.keys, self.partitions.tolist(), tells, none, self.times_ms, headers)
+        columns = (self.topics, self.values, self.keys, self.partitions.tolist(), heard, none, self.times_ms, headers)
         return zip(*columns, strict=False)
 
     def header_lists(self) -> Iterator[list[tuple[str, Any]]]:
@@ -90,18 +90,16 @@ class Outgoing:
         """Of keys and values."""
         return sum(map(len, filter(None, self.values))) + sum(map(len, filter(None, self.keys)))
 
-    def _ends(self) -> set[int]:
-        """The indexes of the first and the last message of each partition of each topic."""
-        codes, _ = self._codes()
-        _, first = np.unique(codes, return_index=True)
-        _, last = np.unique(codes[::-1], return_index=True)
-        return {*first.tolist(), *(len(codes) - 1 - last).tolist()}
-
-    def counts(self) -> dict[tuple[str, int], int]:
-        """(topic, partition) → messages."""
+    def spread(self) -> dict[tuple[str, int], tuple[int, int, int]]:
+        """(topic, partition) → index of its first message, of its last one, how many there are."""
         codes, names = self._codes()
-        found, sizes = np.unique(codes, return_counts=True)
-        return {(names[code >> 32], code & 0xFFFFFFFF): size for code, size in zip(found.tolist(), sizes.tolist(), strict=True)}
+        if not len(codes):
+            return {}
+        order = np.argsort(codes, kind="stable")
+        starts = np.flatnonzero(np.diff(codes[order], prepend=codes[order[0]] - 1))
+        ends = np.append(starts[1:], len(codes))
+        parts = zip(codes[order[starts]].tolist(), order[starts].tolist(), order[ends - 1].tolist(), (ends - starts).tolist(), strict=True)
+        return {(names[code >> 32], code & 0xFFFFFFFF): (first, last, size) for code, first, last, size in parts}
 
     def _codes(self) -> tuple[NDArray[np.int64], list[str]]:
         names = list(dict.fromkeys(self.topics))
@@ -145,6 +143,10 @@ class MessageMaker:
         except (ValueError, KeyError) as error:
             raise self._wrong(f"{error}", "name the value's columns: columns: [NAME]") from error
         self._partition = None if options["partition"] is None else PartitionExpression(node, options["partition"], schema)
+        plain = options["format"] == "json" and self._partition is None and list(given) == list(schema.names)
+        beside = [*self._named, *self._headers.values(), *filter(None, (self._key, self._timestamp))]
+        self.json_needs: list[str] | None = list(dict.fromkeys(beside)) if plain else None
+        """see the contract's JsonStream; an expression wants all columns"""
         self._fixed = None if self._named else topics.get(self._template)
 
     def _check_columns(self, schema: Schema) -> None:
@@ -164,37 +166,54 @@ class MessageMaker:
 
     def make(self, rows: pa.RecordBatch, ids: Sequence[str] | None) -> tuple[Outgoing, list[Bad]]:
         """The messages of the rows that can be sent, and what is wrong with the others, by their index."""
-        bad: dict[int, Bad] = {}
-        names = self._topic_names(rows, bad)
-        known = {name: self._find(name) for name in set(names)} if self._fixed is None else {self._template: self._fixed}
-        keys = self._bytes(rows.column(self._key)) if self._key is not None else pa.nulls(rows.num_rows, pa.binary())
         values, unfit = self._values(rows.select(self._value_columns))
+        numbers = None if self._partition is None else self._partition(rows)
+        return self._made(dict(zip(rows.schema.names, rows.columns, strict=True)), values, unfit, numbers, ids)
+
+    def make_json(self, lines: bytes, rows: int, columns: Mapping[str, pa.Array], ids: Sequence[str] | None) -> tuple[Outgoing, list[Bad]]:
+        """The same of rows that are JSON already, one a line; `columns` are those of `json_needs`."""
+        values: list[bytes | None] = list(lines.split(b"\n"))
+        return self._made(columns, values[:rows], (), None, ids)
+
+    def _made(
+        self,
+        columns: Mapping[str, pa.Array],
+        values: list[bytes | None],
+        unfit: Sequence[Bad],
+        numbers: list[int | None] | None,
+        ids: Sequence[str] | None,
+    ) -> tuple[Outgoing, list[Bad]]:
+        rows = len(values)
+        bad: dict[int, Bad] = {}
+        names = self._topic_names(columns, rows, bad)
+        known = {name: self._find(name) for name in set(names)} if self._fixed is None else {self._template: self._fixed}
+        keys = self._bytes(columns[self._key]) if self._key is not None else pa.nulls(rows, pa.binary())
         for each in unfit:
             bad.setdefault(each.ordinal, each)
-        partitions = self._partitions(rows, names, known, keys, bad)
-        times = [0] * rows.num_rows if self._timestamp is None else _milliseconds(rows.column(self._timestamp))
+        partitions = self._partitions(numbers, names, known, keys, bad)
+        times = [0] * rows if self._timestamp is None else _milliseconds(columns[self._timestamp])
         named = None if self._id_begin is None or ids is None else [self._id_begin + id_ for id_ in ids]
-        headers = {header: self._bytes(rows.column(column)).to_pylist() for header, column in self._headers.items()}
+        headers = {header: self._bytes(columns[column]).to_pylist() for header, column in self._headers.items()}
         made = Outgoing(names, partitions, keys.to_pylist(), values, times, named, headers)
         self._refuse(made, known, bad)
         if not bad:
             return made, []
-        return made.selected([index for index in range(rows.num_rows) if index not in bad]), [bad[index] for index in sorted(bad)]
+        return made.selected([index for index in range(rows) if index not in bad]), [bad[index] for index in sorted(bad)]
 
     # --- topics ---
 
-    def _topic_names(self, rows: pa.RecordBatch, bad: dict[int, Bad]) -> list[str]:
+    def _topic_names(self, columns: Mapping[str, pa.Array], rows: int, bad: dict[int, Bad]) -> list[str]:
         if self._fixed is not None:
-            return [self._template] * rows.num_rows
+            return [self._template] * rows
         parts: list[Any] = []
         rest = self._template
         for name in self._named:
             before, _, rest = rest.partition("{" + name + "}")
-            parts += [before, rows.column(name).cast(pa.string())]
+            parts += [before, columns[name].cast(pa.string())]
         names = pc.binary_join_element_wise(*parts, rest, "").to_pylist()
         for index, name in enumerate(names):
             if name is None:
-                column = next(each for each in self._named if rows.column(each)[index].as_py() is None)
+                column = next(each for each in self._named if columns[each][index].as_py() is None)
                 bad[index] = Bad(index, "no-topic", f'the topic is "{self._template}", and "{column}" is null')
                 names[index] = ""
         return names  # type: ignore[no-any-return]
@@ -212,16 +231,16 @@ class MessageMaker:
 
     def _partitions(
         self,
-        rows: pa.RecordBatch,
+        numbers: list[int | None] | None,
         names: list[str],
         known: Mapping[str, TargetTopic | str],
         keys: pa.Array,
         bad: dict[int, Bad],
     ) -> NDArray[np.int32]:
+        """`numbers` are those that the expression gives, where there is one."""
         counts = {name: topic.partitions for name, topic in known.items() if not isinstance(topic, str)}
         width: Any = counts[self._template] if self._fixed is not None else np.array([counts.get(name, 1) for name in names], np.int64)
-        if self._partition is not None:
-            numbers = self._partition(rows)
+        if numbers is not None:
             for index, number in enumerate(numbers):
                 most = int(width if self._fixed is not None else width[index])
                 if number is None or not 0 <= number < most:
@@ -230,13 +249,13 @@ class MessageMaker:
                     numbers[index] = 0
             return np.array(numbers, np.int32)
         # rows without a key stay together, in their order: a partition for each unit
-        alone = np.full(rows.num_rows, self._unit % width, np.int32) if self._fixed is not None else (self._unit % width).astype(np.int32)
+        alone = np.full(len(names), self._unit % width, np.int32) if self._fixed is not None else (self._unit % width).astype(np.int32)
         if self._key is None:
             return alone
         if self._fixed is not None:
             hashed = partitions_of(keys, int(width))
         else:
-            hashed = np.zeros(rows.num_rows, np.int32)
+            hashed = np.zeros(len(names), np.int32)
             for count in set(counts.values()):
                 hashed = np.where(width == count, partitions_of(keys, count), hashed)
         return hashed if not keys.null_count else np.where(keys.is_valid().to_numpy(zero_copy_only=False), hashed, alone).astype(np.int32)

@@ -44,6 +44,8 @@ class KafkaReader:
     _partitions: list[Partition] = field(default_factory=list)
     _waits_since_s: float | None = None
     _begun: bool = False
+    _lonely: bool = False
+    """no topic matched `pattern`, which was told"""
     _notices: list[str] = field(default_factory=list)
     _losses: list[SourceStream] = field(default_factory=list)
     """what is lost and not yet in an entry"""
@@ -197,6 +199,8 @@ class KafkaReader:
         names = list(assigned or self.options["topics"])
         if self.options["pattern"]:
             names = sorted({*self._cluster.matching(self.options["pattern"]), *self._ids})
+            if not names:
+                self._find_none()
         topics = self._cluster.topics(names)
         for name in names:
             topic = topics.get(name)
@@ -215,6 +219,13 @@ class KafkaReader:
                 remedy="partitions count from 0",
                 node=self.node,
             )
+
+    def _find_none(self) -> None:
+        """No topic matches the pattern yet. What comes later is all new to the flow, also where it starts with what is new."""
+        if not self._lonely:
+            self._notices.append(f"{self.node}: no topic matches {self.options['pattern']} yet; it is looked for again")
+        self._lonely = True
+        self._begun = self._begun or self._start == "latest"
 
     def _missing(self, name: str) -> None:
         if name in self._ids:

@@ -40,7 +40,9 @@ class StagedMessages:
         self._sink = sink
         self._unit = unit
         self.folder = folder
+        self.json_needs = maker.json_needs
         self.make = maker.make
+        self.make_json = maker.make_json
         self.rows = 0
         self._path = folder / f"{unit:05d}-{attempt}"
         self._file: SummedFile | None = None
@@ -48,7 +50,13 @@ class StagedMessages:
 
     def write(self, batch: pa.RecordBatch, ids: Sequence[str] | None = None) -> Sequence[Bad]:
         """Stage the rows' messages."""
-        messages, bad = self.make(batch, ids)
+        return self._kept(*self.make(batch, ids))
+
+    def write_json(self, lines: bytes, rows: int, columns: Mapping[str, pa.Array], ids: Sequence[str] | None = None) -> Sequence[Bad]:
+        """The same, of rows that are JSON."""
+        return self._kept(*self.make_json(lines, rows, columns, ids))
+
+    def _kept(self, messages: Outgoing, bad: Sequence[Bad]) -> Sequence[Bad]:
         self.keep(messages)
         faults.reached("stage.mid_write")
         return bad

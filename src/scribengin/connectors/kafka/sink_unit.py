@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 _WAITING_ROWS = 16_384
 """messages that wait for the unit's end before its transaction begins: a slow unit should not keep readers waiting, nor time out"""
 _LOOK_S = 0.05
+_OVERDUE_S = 1.0
+"""for a look at whether somebody else has committed a unit whose time was over: most likely nobody has"""
 _PATIENT_S = 3600.0
 """how long the flow's units are all taken for slow after one was"""
 
@@ -54,6 +56,7 @@ class UnitMessages:
 
     def __init__(self, place: UnitPlace, markers: MarkerTopic, transaction: Transaction, spool: StagedMessages) -> None:
         self.wants_ids = spool.wants_ids
+        self.json_needs = spool.json_needs
         self._place = place
         self._markers = markers
         self._transaction = transaction
@@ -63,7 +66,8 @@ class UnitMessages:
         self._rows = 0
         self._bytes = 0
         self._begun_s = time.monotonic()
-        self._sending = False
+        self.sending = False
+        """True from when its transaction is open"""
         self._patient = place.slow.exists() and time.time() - place.slow.stat().st_mtime < _PATIENT_S
         self._failed: BaseException | None = None
         self._fence = threading.Thread(target=self._begin, name="fence", daemon=True)
@@ -71,14 +75,20 @@ class UnitMessages:
 
     def write(self, batch: pa.RecordBatch, ids: Sequence[str] | None = None) -> Sequence[Bad]:
         """Send the rows' messages; the first ones wait."""
-        messages, bad = self._spool.make(batch, ids)
+        return self._taken(*self._spool.make(batch, ids))
+
+    def write_json(self, lines: bytes, rows: int, columns: Mapping[str, pa.Array], ids: Sequence[str] | None = None) -> Sequence[Bad]:
+        """The same, of rows that are JSON."""
+        return self._taken(*self._spool.make_json(lines, rows, columns, ids))
+
+    def _taken(self, messages: Outgoing, bad: Sequence[Bad]) -> Sequence[Bad]:
         self._rows += len(messages)
         if self._spool.rows or self._is_slow():
             self._keep(messages)
         else:
             self._waiting.append(messages)
             self._waiting_rows += len(messages)
-            if self._sending or self._waiting_rows >= _WAITING_ROWS:
+            if self.sending or self._waiting_rows >= _WAITING_ROWS:
                 self._guarded(self._send_waiting)
         faults.reached("stage.mid_write")
         return bad
@@ -144,7 +154,8 @@ class UnitMessages:
             # brokers have ended it, and nobody else need be at work: the next attempt sends all at its end
             make_folder(self._place.slow.parent)
             self._place.slow.touch()
-        give_up_s = time.monotonic() + (1.0 if error.overdue else self._place.limit_s)
+        patience_s = _OVERDUE_S if error.overdue else self._place.limit_s
+        give_up_s = time.monotonic() + patience_s
         while time.monotonic() < give_up_s:
             newest = self._markers.newest(self._place.slot)
             if newest is not None or self._place.after is not None:
@@ -152,7 +163,7 @@ class UnitMessages:
             time.sleep(_LOOK_S)
         raise Unreachable(
             f'sink "{self._place.node}": brokers have refused unit {self._place.slot - 1} of batch {self._place.mine.number}, and no other '
-            f"attempt has committed it within {self._place.limit_s:g} s ({error})",
+            f"attempt has committed it within {patience_s:g} s ({error})",
             remedy="it is tried again; a unit that took longer than transaction_timeout then sends all of its messages at its end",
             node=self._place.node,
         )
@@ -163,7 +174,7 @@ class UnitMessages:
         """True where the first rows took so long that the rest, at that pace, might not come before the transaction's time-out; or where
         that has happened to a unit before."""
         late = time.monotonic() - self._begun_s > self._place.limit_s / 10
-        return not self._sending and (self._patient or late)
+        return not self.sending and (self._patient or late)
 
     def _keep(self, messages: Outgoing) -> None:
         waiting, self._waiting, self._waiting_rows = [*self._waiting, messages], [], 0
@@ -171,7 +182,7 @@ class UnitMessages:
             self._spool.keep(each)
 
     def _send_waiting(self) -> None:
-        self._sending = True
+        self.sending = True
         waiting, self._waiting, self._waiting_rows = self._waiting, [], 0
         for messages in waiting:
             self._send(messages)

@@ -25,6 +25,9 @@ _MESSAGES = 1024
 _WAIT_S = 0.05
 """for a block to fill: where transactions have left marks in the log, fewer messages come than there are offsets"""
 
+_AHEAD = {"fetch.queue.backoff.ms": 20}
+"""full queues stop the fetching: by default for a second, in which they run empty, and the task waits"""
+
 _consumers: dict[tuple[tuple[str, Any], ...], Any] = {}
 """settings → this worker's consumer: connecting anew for every task costs more than reading a small Batch"""
 
@@ -158,7 +161,7 @@ class KafkaSource:
             "check.crcs": True,
             "fetch.wait.max.ms": 50,
         }
-        given = settings(self._options) | own
+        given = _AHEAD | settings(self._options) | own
         key = tuple(sorted(given.items()))
         if key not in _consumers:
             _consumers[key] = kafka.Consumer(given, logger=SILENT)

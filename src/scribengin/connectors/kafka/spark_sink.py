@@ -22,7 +22,7 @@ from scribengin.core.errors import Refused, SinkError, Unreachable
 from scribengin.core.numbered_log import NumberedLog
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from scribengin.connectors.contract import BatchId, Decided, Place
     from scribengin.connectors.kafka.outgoing import Outgoing
@@ -165,6 +165,7 @@ class MessageRows:
 
     def __init__(self, sink: str, unit: int, maker: MessageMaker) -> None:
         self.wants_ids = maker.wants_ids
+        self.json_needs = maker.json_needs
         self._sink = sink
         self._unit = unit
         self._maker = maker
@@ -174,7 +175,13 @@ class MessageRows:
 
     def write(self, batch: pa.RecordBatch, ids: Sequence[str] | None = None) -> Sequence[Bad]:
         """Make the rows' messages."""
-        messages, bad = self._maker.make(batch, ids)
+        return self._kept(*self._maker.make(batch, ids))
+
+    def write_json(self, lines: bytes, rows: int, columns: Mapping[str, pa.Array], ids: Sequence[str] | None = None) -> Sequence[Bad]:
+        """The same, of rows that are JSON."""
+        return self._kept(*self._maker.make_json(lines, rows, columns, ids))
+
+    def _kept(self, messages: Outgoing, bad: Sequence[Bad]) -> Sequence[Bad]:
         if len(messages):
             self._made.append(_as_rows(messages))
             self._rows += len(messages)

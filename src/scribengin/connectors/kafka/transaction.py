@@ -94,14 +94,16 @@ class Transaction:
 
     def _send(self, messages: Outgoing) -> None:
         produce: Callable[..., None] = self._producer.produce
-        for message in messages.rows(self._delivered):
+        spread = messages.spread()
+        ends = {index: self._delivered for first, last, _ in spread.values() for index in (first, last)}
+        for message in messages.rows(ends):
             try:
                 produce(*message)
             except BufferError:
                 self._make_room(*message)
             except self._kafka.KafkaException as error:
                 raise self._explained(error) from error
-        for place, rows in messages.counts().items():
+        for place, (_, _, rows) in spread.items():
             self._rows[place] = self._rows.get(place, 0) + rows
         self._serve(self._producer.poll, 0)
         self._check()
