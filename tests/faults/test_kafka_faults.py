@@ -1,6 +1,6 @@
 """The campaign over Kafka: does its judge see what must not be, and do two of its lives pass? `make faults ONLY=kafka` takes the others."""
 
-from contextlib import closing
+from contextlib import closing, suppress
 
 import pytest
 from confluent_kafka import Producer
@@ -13,6 +13,7 @@ from scribengin.testing.faults.lives import run_life
 from scribengin.testing.faults.outcomes import Aim, Life
 from scribengin.testing.faults.reader import Sight
 from scribengin.testing.faults.topics import Message, TopicReader, Topics, TopicWatch, watch_topic
+from scribengin.testing.faults.ways import kills_alone
 from scribengin.testing.records import Key, Records, as_line
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(1800)]
@@ -133,6 +134,28 @@ def test_a_reader_in_a_process_of_its_own_reads_to_the_end_before_it_tells(flow)
     sight = reader.finish()
     assert (sight.rows, sight.wrong) == (60, [])
     assert isinstance(sight, Sight)
+
+
+def test_brokers_to_strike_are_lent_to_one_life_at_a_time_and_to_later_ones_unless_the_life_came_to_no_end(tmp_path):
+    with Brokers(tmp_path / "brokers") as own:
+        with own.apart(3) as three, own.apart(3) as other, own.apart(1) as one:
+            assert [each.count for each in (three, other, one)] == [3, 3, 1]
+            assert three is not other
+        with own.apart(3) as again:
+            assert again in (three, other)
+        with suppress(RuntimeError), own.apart(1) as broken:
+            assert broken is one
+            raise RuntimeError
+        with own.apart(1) as new:
+            assert new is not broken
+
+
+def test_the_last_of_a_row_of_drivers_is_killed_where_no_recovery_waits_for_that_kill():
+    aims = [Aim("kill", "decide.after"), Aim("recovery", "recovery.mid"), Aim("die", "stage.after"), Aim("kill", "commit.before")]
+    placed = list(enumerate(aims))
+    assert kills_alone(placed) == [placed[3]]
+    assert kills_alone(placed[:1]) == [placed[0]]
+    assert kills_alone(placed[:3]) == []
 
 
 @pytest.mark.parametrize("way", ["kill", "die", "two", "zombie"])

@@ -47,14 +47,14 @@ def strike_all(life: RunningLife) -> None:
     while hard:
         run = [each for each in hard if each[1].way in SERIES] if hard[0][1].way in SERIES else hard[:1]
         hard = [each for each in hard if each not in run]
-        kills = _kills_alone(hard) if run[0][1].way in SERIES else []
+        kills = kills_alone(hard) if run[0][1].way in SERIES else []
         hard = [each for each in hard if each not in kills[:1]]
         striker.strike([*run, *kills[:1]])
     while striker.soft:
         striker.struck(None)
 
 
-def _kills_alone(hard: list[Placed]) -> list[Placed]:
+def kills_alone(hard: list[Placed]) -> list[Placed]:
     """The kills on which no recovery waits."""
     pairs = zip(hard, [*hard[1:], None], strict=True)
     return [each for each, behind in pairs if each[1].way == "kill" and (behind is None or behind[1].way != "recovery")]
