@@ -1,5 +1,6 @@
 """The campaign over Kafka: does its judge see what must not be, and do two of its lives pass? `make faults ONLY=kafka` takes the others."""
 
+import random
 from contextlib import closing, suppress
 
 import pytest
@@ -167,6 +168,9 @@ def test_every_way_and_point_over_kafka_finds_a_flow_that_can_take_it():
     for route in ROUTES:
         assert {aim for aim, flow in all_cells(route)} == set(AIMS_OF[route])
     assert Sample([], "lineage@transaction.sent coins").choose(None) is None
+    assert Sample([], "kill@marker.read coins kafka-to-kafka").choose(None) is None
+    assert Sample([], "kill@publish.record.after tail kafka-to-kafka").choose(None) is None
+    assert Sample([], "kill@publish.record.after tail kafka-to-files").choose(random.Random(1)) is not None
 
 
 def test_a_driver_killed_within_its_transaction_and_a_zombie_at_its_commit_lose_and_double_nothing(brokers, tmp_path):

@@ -50,7 +50,7 @@ PLACES_KAFKA_SINK = {
     "edit": ("stage.mid_write", "decide.after", "transaction.commit.after"),
     "broker": ("source.logged", *_WRITING),
     "lost": _WRITING,
-    "lineage": ("decide.before", "publish.record.before", "publish.record.after", "commit.before", *_WRITING),
+    "lineage": ("decide.before", "commit.before", *_WRITING),
     "slow": ("stage.before", "stage.mid_write", "fence.after", "transaction.sent", "transaction.commit.before"),
     "speculation": ("stage.before", "stage.mid_write", "stage.closed", *TRANSACTION_POINTS),
 }
@@ -95,9 +95,17 @@ def all_cells(only: str = "") -> Iterator[tuple[Aim, Flow]]:
     flows = [*itertools.product(KINDS, FORMATS, (False, True)), *itertools.product(KAFKA_KINDS, ROUTES, (False,))]
     for kind, format, partitioned in flows:
         for aim in AIMS_OF[format]:
-            fits = aim.way not in ("lineage", "speculation") or kind in BY_UNIT
-            if fits and only in f"{aim} {kind} {format}{' partitioned' if partitioned else ''}":
+            if _fits(aim, kind, format) and only in f"{aim} {kind} {format}{' partitioned' if partitioned else ''}":
                 yield aim, (kind, format, partitioned)
+
+
+def _fits(aim: Aim, kind: str, format: str) -> bool:
+    """False where a flow of that kind never comes by: units look at their markers, and their Batch has no record of its own."""
+    if PLACES_OF[format] is not PLACES_KAFKA_SINK:
+        return True
+    if aim.way in ("lineage", "speculation") or aim.point == "marker.read":
+        return kind in BY_UNIT
+    return kind not in BY_UNIT or not aim.point.startswith("publish.record.")
 
 
 def latest(outcomes: Iterable[Outcome]) -> dict[tuple[Life, int], Outcome]:
