@@ -157,6 +157,7 @@ def test_the_last_of_a_row_of_drivers_is_killed_where_no_recovery_waits_for_that
     assert kills_alone(placed) == [placed[3]]
     assert kills_alone(placed[:1]) == [placed[0]]
     assert kills_alone(placed[:3]) == []
+    assert kills_alone([]) == []
 
 
 @pytest.mark.parametrize("way", ["kill", "die", "two", "zombie"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from scribengin.core.faults import TRANSACTION_POINTS
@@ -56,8 +57,8 @@ def strike_all(life: RunningLife) -> None:
 
 def kills_alone(hard: list[Placed]) -> list[Placed]:
     """The kills on which no recovery waits."""
-    pairs = zip(hard, [*hard[1:], None], strict=True)
-    return [each for each, behind in pairs if each[1].way == "kill" and (behind is None or behind[1].way != "recovery")]
+    followed = zip_longest(hard, hard[1:])
+    return [each for each, behind in followed if each[1].way == "kill" and (behind is None or behind[1].way != "recovery")]
 
 
 @dataclass(slots=True)
