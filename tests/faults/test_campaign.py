@@ -15,11 +15,12 @@ import pytest
 
 from scribengin.core.faults import POINTS, VARIABLE
 from scribengin.testing.faults.cells import PLACES, STRIKES, Sample, all_cells, count_open, count_wanted, wanted
-from scribengin.testing.faults.drivers import Driver, session_members
+from scribengin.testing.faults.drivers import Driver, Hung, session_members
 from scribengin.testing.faults.flows import FORMATS, KINDS, FaultFlow
 from scribengin.testing.faults.outcomes import Aim, Life, Outcome
 from scribengin.testing.faults.reader import ForeignReader, start_reader
 from scribengin.testing.faults.report import append_outcome, read_outcomes, write_report
+from scribengin.testing.faults.ways import is_soft
 from scribengin.testing.records import Records
 
 ROWS = Records("run", 1, 6).of(0)
@@ -134,6 +135,13 @@ def test_a_recovery_comes_after_a_kill_that_leaves_it_work(seed):
     assert len(life.aims) <= STRIKES + 1
 
 
+def test_a_death_at_a_transaction_costs_one_task_only_where_tasks_commit():
+    aim = Aim("die", "transaction.sent")
+    assert is_soft(aim, by_unit=True)
+    assert not is_soft(aim, by_unit=False)
+    assert not is_soft(Aim("kill", "transaction.sent"), by_unit=True)
+
+
 def test_every_point_is_killed():
     assert PLACES["kill"] == POINTS
     assert not list(all_cells("no such thing"))
@@ -175,6 +183,19 @@ def test_a_driver_that_is_frozen_runs_nowhere_in_its_session_until_it_is_release
         until(lambda: "T" not in {state_of(pid) for pid in session_members(process.pid)})
         assert (tmp_path / "go").exists()
     until(lambda: not session_members(process.pid))
+
+
+def test_a_driver_that_woke_is_waited_for_a_while_and_has_its_whole_limit_again(tmp_path):
+    for name in ("stdout", "stderr"):
+        (tmp_path / name).touch()
+    with Driver(subprocess.Popen(["sleep", "600"], start_new_session=True), tmp_path, (), 30, threading.Event()) as driver:
+        driver.began -= 60
+        with pytest.raises(Hung):
+            driver.wait_for(0.1)
+        driver.release()
+        assert driver.wait_for(0.1) is None
+        driver.process.kill()
+        assert driver.wait_for(20) == -9
 
 
 def state_of(pid):

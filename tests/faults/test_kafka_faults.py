@@ -1,6 +1,7 @@
 """The campaign over Kafka: does its judge see what must not be, and do two of its lives pass? `make faults ONLY=kafka` takes the others."""
 
-from contextlib import closing
+import random
+from contextlib import closing, suppress
 
 import pytest
 from confluent_kafka import Producer
@@ -13,6 +14,7 @@ from scribengin.testing.faults.lives import run_life
 from scribengin.testing.faults.outcomes import Aim, Life
 from scribengin.testing.faults.reader import Sight
 from scribengin.testing.faults.topics import Message, TopicReader, Topics, TopicWatch, watch_topic
+from scribengin.testing.faults.ways import kills_alone
 from scribengin.testing.records import Key, Records, as_line
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(1800)]
@@ -135,6 +137,29 @@ def test_a_reader_in_a_process_of_its_own_reads_to_the_end_before_it_tells(flow)
     assert isinstance(sight, Sight)
 
 
+def test_brokers_to_strike_are_lent_to_one_life_at_a_time_and_to_later_ones_unless_the_life_came_to_no_end(tmp_path):
+    with Brokers(tmp_path / "brokers") as own:
+        with own.apart(3) as three, own.apart(3) as other, own.apart(1) as one:
+            assert [each.count for each in (three, other, one)] == [3, 3, 1]
+            assert three is not other
+        with own.apart(3) as again:
+            assert again in (three, other)
+        with suppress(RuntimeError), own.apart(1) as broken:
+            assert broken is one
+            raise RuntimeError
+        with own.apart(1) as new:
+            assert new is not broken
+
+
+def test_the_last_of_a_row_of_drivers_is_killed_where_no_recovery_waits_for_that_kill():
+    aims = [Aim("kill", "decide.after"), Aim("recovery", "recovery.mid"), Aim("die", "stage.after"), Aim("kill", "commit.before")]
+    placed = list(enumerate(aims))
+    assert kills_alone(placed) == [placed[3]]
+    assert kills_alone(placed[:1]) == [placed[0]]
+    assert kills_alone(placed[:3]) == []
+    assert kills_alone([]) == []
+
+
 @pytest.mark.parametrize("way", ["kill", "die", "two", "zombie"])
 def test_every_point_of_a_kafka_sink_is_struck(way):
     assert set(PLACES_KAFKA_SINK[way]) == {*POINTS, *TRANSACTION_POINTS} - {"publish.renamed"}  # it renames nothing
@@ -144,6 +169,9 @@ def test_every_way_and_point_over_kafka_finds_a_flow_that_can_take_it():
     for route in ROUTES:
         assert {aim for aim, flow in all_cells(route)} == set(AIMS_OF[route])
     assert Sample([], "lineage@transaction.sent coins").choose(None) is None
+    assert Sample([], "kill@marker.read coins kafka-to-kafka").choose(None) is None
+    assert Sample([], "kill@publish.record.after tail kafka-to-kafka").choose(None) is None
+    assert Sample([], "kill@publish.record.after tail kafka-to-files").choose(random.Random(1)) is not None
 
 
 def test_a_driver_killed_within_its_transaction_and_a_zombie_at_its_commit_lose_and_double_nothing(brokers, tmp_path):

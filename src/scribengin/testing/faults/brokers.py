@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import shutil
 import threading
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from scribengin.embedded.kafka import KafkaCluster
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
     from types import TracebackType
 
@@ -20,13 +22,15 @@ _PROPERTIES = {
 
 
 class Brokers:
-    """One broker, or three; a context manager, after which they are gone. `folder` is made anew."""
+    """One broker, or three; a context manager, after which they are gone, and with them those that it has lent. `folder` is made anew."""
 
     def __init__(self, folder: Path, *, count: int = 1) -> None:
         self.count = count
         self._folder = folder
         self._cluster: KafkaCluster | None = None
         self._one_at_a_time = threading.Lock()
+        self._lent: list[Brokers] = []
+        self._free: list[Brokers] = []
 
     def cluster(self) -> KafkaCluster:
         """The cluster, up."""
@@ -37,9 +41,31 @@ class Brokers:
                 self._cluster.start()
             return self._cluster
 
+    @contextmanager
+    def apart(self, count: int) -> Iterator[Brokers]:
+        """Others, for a life that strikes them, and mends them: those that an earlier one has left, or new ones."""
+        with self._one_at_a_time:
+            found = next((brokers for brokers in self._free if brokers.count == count), None)
+            if found is None:
+                found = Brokers(self._folder.with_name(f"{self._folder.name}-{len(self._lent) + 1}"), count=count)
+                self._lent.append(found)
+            else:
+                self._free.remove(found)
+        yield found
+        # not where the life was ended, or came upon an error
+        self._free.append(found)
+
+    def mend(self) -> None:
+        """Start again what a life has left dead."""
+        cluster = self.cluster()
+        for broker in set(range(1, self.count + 1)) - cluster.brokers_up.keys():
+            cluster.restart(broker)
+
     def __enter__(self) -> Brokers:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        for lent in self._lent:
+            lent.__exit__(kind, error, trace)
         if self._cluster is not None:
             self._cluster.stop()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from scribengin.core.faults import POINTS, TRANSACTION_POINTS
 from scribengin.testing.faults.flows import DECISIVE, FORMATS, KINDS
-from scribengin.testing.faults.kafka_flows import KAFKA_DECISIVE, KAFKA_KINDS, ROUTES
+from scribengin.testing.faults.kafka_flows import BY_UNIT, KAFKA_DECISIVE, KAFKA_KINDS, ROUTES
 from scribengin.testing.faults.outcomes import Aim, Life
 from scribengin.testing.faults.ways import SERIES, is_soft
 
@@ -50,7 +50,7 @@ PLACES_KAFKA_SINK = {
     "edit": ("stage.mid_write", "decide.after", "transaction.commit.after"),
     "broker": ("source.logged", *_WRITING),
     "lost": _WRITING,
-    "lineage": ("decide.before", "publish.record.before", "publish.record.after", "commit.before", *_WRITING),
+    "lineage": ("decide.before", "commit.before", *_WRITING),
     "slow": ("stage.before", "stage.mid_write", "fence.after", "transaction.sent", "transaction.commit.before"),
     "speculation": ("stage.before", "stage.mid_write", "stage.closed", *TRANSACTION_POINTS),
 }
@@ -73,8 +73,6 @@ PLACES_OF = {
 AIMS_OF = {format: tuple(Aim(way, point) for way, points in places.items() for point in points) for format, places in PLACES_OF.items()}
 _ALONE = frozenset({"full", "broker", "lost", "lineage", "slow", "speculation"})
 """Ways that need a ground of their own for the whole life: a small disk, brokers, short time-outs, workers."""
-_BY_UNIT = ("tail", "filter")
-"""Kinds whose units commit to Kafka one by one: two attempts of a task meet there. And rows of several lineages can be told apart."""
 STRIKES = 12
 """In one life, at most; the kills that `recovery` needs come on top."""
 _OFTEN = 3
@@ -97,9 +95,17 @@ def all_cells(only: str = "") -> Iterator[tuple[Aim, Flow]]:
     flows = [*itertools.product(KINDS, FORMATS, (False, True)), *itertools.product(KAFKA_KINDS, ROUTES, (False,))]
     for kind, format, partitioned in flows:
         for aim in AIMS_OF[format]:
-            fits = aim.way not in ("lineage", "speculation") or kind in _BY_UNIT
-            if fits and only in f"{aim} {kind} {format}{' partitioned' if partitioned else ''}":
+            if _fits(aim, kind, format) and only in f"{aim} {kind} {format}{' partitioned' if partitioned else ''}":
                 yield aim, (kind, format, partitioned)
+
+
+def _fits(aim: Aim, kind: str, format: str) -> bool:
+    """False where a flow of that kind never comes by: units look at their markers, and their Batch has no record of its own."""
+    if PLACES_OF[format] is not PLACES_KAFKA_SINK:
+        return True
+    if aim.way in ("lineage", "speculation") or aim.point == "marker.read":
+        return kind in BY_UNIT
+    return kind not in BY_UNIT or not aim.point.startswith("publish.record.")
 
 
 def latest(outcomes: Iterable[Outcome]) -> dict[tuple[Life, int], Outcome]:
@@ -162,8 +168,9 @@ class Sample:
             return None
         need = self._needs()
         flow = max(self._flows, key=lambda flow: (self._gain(flow, need), -self._lives[flow], rng.random()))
-        decisive = KAFKA_DECISIVE if PLACES_OF[flow[1]] is PLACES_KAFKA_SINK else DECISIVE
-        life = Life(*flow, tuple(_arranged(self._aims_of(flow, need, rng), rng, decisive)))
+        to_kafka = PLACES_OF[flow[1]] is PLACES_KAFKA_SINK
+        decisive, by_unit = (KAFKA_DECISIVE, flow[0] in BY_UNIT) if to_kafka else (DECISIVE, False)
+        life = Life(*flow, tuple(_arranged(self._aims_of(flow, need, rng), rng, decisive, by_unit=by_unit)))
         self._note(life)
         self._running.append(life)
         return life
@@ -200,17 +207,17 @@ class Sample:
             self._met.update(((aim, life.kind), (aim, life.partitioned)))
 
 
-def _arranged(aims: list[Aim], rng: random.Random, decisive: Sequence[str]) -> Iterator[Aim]:
+def _arranged(aims: list[Aim], rng: random.Random, decisive: Sequence[str], *, by_unit: bool) -> Iterator[Aim]:
     """In an order in which little is in vain: recoveries after a kill that leaves them work, takeovers one after the other."""
-    runs = [[aim for aim in aims if aim.way == way] for way in ("recovery", *SERIES)]
+    runs = [[aim for aim in aims if aim.way in ways] for ways in (("recovery",), SERIES)]
     if runs[0]:
         kills = [aim for aim in aims if aim.way == "kill" and aim.point in decisive]
         first = kills[0] if kills else Aim("kill", rng.choice(decisive))
         aims = [aim for aim in aims if aim != first]
         runs[0].insert(0, first)
-    single = [[aim] for aim in aims if aim.way not in ("recovery", *SERIES) and not is_soft(aim)]
+    single = [[aim] for aim in aims if aim.way not in ("recovery", *SERIES) and not is_soft(aim, by_unit=by_unit)]
     order = [run for run in (*runs, *single) if run]
     rng.shuffle(order)
-    yield from (aim for aim in aims if is_soft(aim))
+    yield from (aim for aim in aims if is_soft(aim, by_unit=by_unit))
     for run in order:
         yield from run

@@ -74,6 +74,14 @@ class Driver:
             time.sleep(_POLL_S)
         return status
 
+    def wait_for(self, within_s: float) -> int | None:
+        """As `wait`, but so long at most: None where it still runs then."""
+        give_up_s = time.monotonic() + within_s
+        while (status := self.process.poll()) is None and time.monotonic() < give_up_s:
+            self._check_limit("end")
+            time.sleep(_POLL_S)
+        return status
+
     def wait_until_hit_by(self, strike: Strike) -> bool:
         """Until its point is reached, or the process has ended: then False. Raises Hung."""
         while not self.was_hit_by(strike):
@@ -84,7 +92,8 @@ class Driver:
         return True
 
     def release(self) -> None:
-        """Wake what `hold` or `freeze` has put to sleep."""
+        """Wake what `hold` or `freeze` has put to sleep; its limit begins anew."""
+        self.began = time.monotonic()
         (self.work / "go").touch()
         self._signal_all(signal.SIGCONT)
 

@@ -154,6 +154,11 @@ class FaultFlow:
         return ("heads", "tails") if self.kind == "coins" else ("kept",)
 
     @property
+    def by_unit(self) -> bool:
+        """True where tasks commit by themselves, each its unit: never over files."""
+        return False
+
+    @property
     def has_records(self) -> bool:
         """True where the output holds the input's records, each with its checksum."""
         return self.kind != "aggregate"

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 ROUTES = ("kafka-to-kafka", "kafka-to-files", "files-to-kafka")
 """They stand where a flow over files has its format."""
 KAFKA_KINDS = ("tail", "coins", "filter", "aggregate", "dedupe")
+BY_UNIT = ("tail", "filter")
+"""Kinds whose units commit to Kafka one by one: two attempts of a task meet there. And rows of several lineages can be told apart."""
 KAFKA_DECISIVE = ("decide.after", "transaction.sent", "transaction.commit.before", "transaction.commit.after", "commit.before")
 _PARTITIONS = 3
 SHORT_S, LONG_S = 5, 60
@@ -71,6 +73,11 @@ class KafkaFlow(FaultFlow):
     def writes_kafka(self) -> bool:
         """True where its sinks are topics."""
         return self.route != "kafka-to-files"
+
+    @property
+    def by_unit(self) -> bool:
+        """True where tasks commit by themselves, each its unit: then they pass the points of a transaction."""
+        return self.writes_kafka and self.kind in BY_UNIT
 
     @property
     def decisive(self) -> tuple[str, ...]:

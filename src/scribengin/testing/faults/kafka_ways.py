@@ -18,6 +18,8 @@ STRIKING_BROKERS = frozenset({"broker", "lost"})
 _ANEW = ("--append-new-lineage",)
 _OPENING = (1, 2)
 """commits of the sink after which some of its slots know of a new lineage, and others do not"""
+_OPENED_TWICE, _AGAIN = 0.3, 0.2
+"""how often the opening is killed and done again; how often one that came through is told once more to begin anew"""
 
 
 def strike_over_kafka(life: RunningLife, place: int, aim: Aim) -> None:
@@ -81,7 +83,7 @@ def _lineage(life: RunningLife, place: int, aim: Aim) -> None:
         life.state = life.flow.folder / f"state-{place}"
     else:
         life.tier_folder.parent.rename(life.flow.folder / f"lost-{place}")
-    opened = rng.choice((None, None, *_OPENING))
+    opened = rng.choice(_OPENING) if rng.random() < _OPENED_TWICE else None
     if opened is not None:
         killed = life.start([Strike("transaction.commit.after", "kill", opened)], arguments=_ANEW)
         life.note(f"exit {killed.wait()} while it opened the new lineage")
@@ -102,7 +104,10 @@ def _lineage(life: RunningLife, place: int, aim: Aim) -> None:
     elif after != before:
         life.outcome.wrong.append(f"the driver of the lost lineage has written {after - before} messages after the new one began")
     newer.release()
-    life.outcome.schedule.append(f"the new lineage's driver → exit {newer.wait()}: {newer.explain()[:200]}")
+    status = newer.wait()
+    life.outcome.schedule.append(f"the new lineage's driver → exit {status}: {newer.explain()[:200]}")
+    if status == 0 and rng.random() > _AGAIN:
+        return
     again = life.start(arguments=_ANEW)
     status = again.wait()
     life.note(f"exit {status}, told once more to begin anew")

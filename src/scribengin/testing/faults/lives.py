@@ -65,8 +65,10 @@ def _on_its_ground(life: Life, folder: Path, brokers: Brokers | None, stack: Exi
     if life.format not in ROUTES:
         return FaultFlow(folder, life.kind, life.format, life.partitioned), None
     ways = {aim.way for aim in life.aims}
-    if brokers is None or ways & STRIKING_BROKERS:
-        brokers = stack.enter_context(Brokers(folder / "brokers", count=3 if "lost" in ways else 1))
+    if brokers is None:
+        brokers = stack.enter_context(Brokers(folder / "brokers"))
+    if ways & STRIKING_BROKERS:
+        brokers = stack.enter_context(brokers.apart(3 if "lost" in ways else 1))
     cluster = brokers.cluster()
     flow = KafkaFlow(
         folder,
@@ -81,4 +83,5 @@ def _on_its_ground(life: Life, folder: Path, brokers: Brokers | None, stack: Exi
     )
     flow.make()
     stack.callback(flow.remove)
+    stack.callback(brokers.mend)
     return flow, cluster

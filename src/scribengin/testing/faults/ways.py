@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from scribengin.core.faults import TRANSACTION_POINTS
@@ -19,10 +20,13 @@ if TYPE_CHECKING:
     from scribengin.testing.faults.running import RunningLife
 
 SERIES = ("two", "zombie")
-"""Ways whose aims are struck one behind the other, each driver by its successor's start."""
-_RIDERS = 2
+"""Ways whose aims are struck one behind the other, each driver by its successor's start. The last successor may be one that is killed."""
+_RIDERS = 3
+"""a task that dies a fourth time is tried no more"""
 _ONCE_A_RUN = frozenset({"lease.taken", "recovery.before", "recovery.mid", "recovery.after", "fold.before", "fold.written", "fold.after"})
 _HIGHEST_PASS = 2
+_WAKES_S = 5.0
+"""how long the one that wakes is waited for: it may have to wait for what its successor commits, which sleeps"""
 _EDITED = 0.3
 """of the takeovers, where the flow has no state: the newer driver runs another plan"""
 
@@ -30,22 +34,31 @@ Placed = tuple[int, "Aim"]
 """an aim, and its place in the life"""
 
 
-def is_soft(aim: Aim) -> bool:
-    """True where the strike costs one task, not the driver: it can share a start with another."""
-    return aim.way in ("die", "enospc") and aim.point in IN_TASKS
+def is_soft(aim: Aim, *, by_unit: bool) -> bool:
+    """True where the strike costs one task, not the driver: it can share a start with another. `by_unit`: tasks commit by themselves."""
+    return aim.way in ("die", "enospc") and (aim.point in IN_TASKS or (by_unit and aim.point in TRANSACTION_POINTS))
 
 
 def strike_all(life: RunningLife) -> None:
     """Every aim of the life, in order; what is soft rides along, and what is left of it gets a start of its own."""
     placed = list(enumerate(life.outcome.life.aims))
-    striker = _Striker(life, [each for each in placed if is_soft(each[1])])
-    hard = [each for each in placed if not is_soft(each[1])]
+    by_unit = life.flow.by_unit
+    striker = _Striker(life, [each for each in placed if is_soft(each[1], by_unit=by_unit)])
+    hard = [each for each in placed if not is_soft(each[1], by_unit=by_unit)]
     while hard:
-        run = [each for each in hard if each[1].way == hard[0][1].way] if hard[0][1].way in SERIES else hard[:1]
+        run = [each for each in hard if each[1].way in SERIES] if hard[0][1].way in SERIES else hard[:1]
         hard = [each for each in hard if each not in run]
-        striker.strike(run)
+        kills = kills_alone(hard) if run[0][1].way in SERIES else []
+        hard = [each for each in hard if each not in kills[:1]]
+        striker.strike([*run, *kills[:1]])
     while striker.soft:
         striker.struck(None)
+
+
+def kills_alone(hard: list[Placed]) -> list[Placed]:
+    """The kills on which no recovery waits."""
+    followed = zip_longest(hard, hard[1:])
+    return [each for each, behind in followed if each[1].way == "kill" and (behind is None or behind[1].way != "recovery")]
 
 
 @dataclass(slots=True)
@@ -56,7 +69,7 @@ class _Striker:
     """the last start was killed where it left work to a recovery"""
 
     def strike(self, run: list[Placed]) -> None:
-        """One aim; of the way `two` all, one after the other."""
+        """One aim; of SERIES all, one after the other, and the kill of the last successor, where one follows."""
         ((place, aim), *_) = run
         match aim.way:
             case "kill" | "die" | "enospc":
@@ -85,7 +98,7 @@ class _Striker:
             strikes[hard[0]] = self._strike_at(hard[1].point, act, self._rng(hard[0]), once=hard[1].way == "recovery")
         riders = self._riders(taken=hard[1].point if hard is not None else "", alone=hard is None)
         for place, aim in riders:
-            strikes[place] = self._strike_at(aim.point, aim.way, self._rng(place))  # type: ignore[arg-type]
+            strikes[place] = self._strike_at(aim.point, aim.way, self._rng(place), once=True)  # type: ignore[arg-type]
         driver = self._run(list(strikes.values()))
         for place, strike in strikes.items():
             self.life.outcome.reached[place] = driver.was_hit_by(strike)
@@ -135,14 +148,17 @@ class _Striker:
     def _two(self, run: list[Placed]) -> None:
         """Each sleeps at its point, its lock is taken away, its successor sleeps at the next point; then it wakes, and so on.
 
-        The last one sleeps where it has decided, or not at all. A zombie has no thread that runs meanwhile, in none of its processes.
+        The last one is killed, or sleeps where it has decided, or not at all. A zombie has no thread that runs meanwhile, in none of its
+        processes. One that has not come to its end soon after it woke stays awake beside the next ones.
         """
         older: Driver | None = None
-        for place, aim in run:
+        awake: list[Driver] = []
+        *_, end = run
+        for place, aim in run[:-1] if end[1].way == "kill" else run:
             strike = self._strike_at(aim.point, "hold", self._rng(place))
             newer = self.life.start([strike])
             hit = self.life.outcome.reached[place] = newer.wait_until_hit_by(strike)
-            self._wake(older)
+            self._wake(older, awake)
             if hit:
                 older = self._superseded(newer, self._rng(place))
                 if aim.way == "zombie":
@@ -150,17 +166,22 @@ class _Striker:
             else:
                 older = None
                 self.life.note(f"exit {newer.wait()}, not reached")
-        if older is not None:
-            until = self._rng(run[-1][0]).choice((None, *self.life.flow.decisive))
-            last = [self._strike_at(until, "hold", self._rng(run[-1][0]))] if until else []
+        if end[1].way == "kill":
+            self.struck(end)
+            self._wake(older, awake)
+        elif older is not None:
+            until = self._rng(end[0]).choice((None, *self.life.flow.decisive))
+            last = [self._strike_at(until, "hold", self._rng(end[0]))] if until else []
             newer = self.life.start(last)
             if last:
                 newer.wait_until_hit_by(last[0])
             else:
                 self.life.note(f"exit {newer.wait()}, the older one wakes")
-            self._wake(older)
+            self._wake(older, awake)
             newer.release()
             self.life.outcome.schedule.append(f"the newest one → exit {newer.wait()}: {newer.explain()[:200]}")
+        for driver in awake:
+            self._tell_end(driver, driver.wait())
         self.pending = False
 
     def _superseded(self, driver: Driver, rng: random.Random) -> Driver:
@@ -170,10 +191,18 @@ class _Striker:
             self.life.edit()
         return driver
 
-    def _wake(self, older: Driver | None) -> None:
-        if older is not None:
-            older.release()
-            self.life.outcome.schedule.append(f"the older one wakes → exit {older.wait()}: {older.explain()[:200]}")
+    def _wake(self, older: Driver | None, awake: list[Driver]) -> None:
+        if older is None:
+            return
+        older.release()
+        status = older.wait_for(_WAKES_S)
+        if status is None:
+            awake.append(older)
+        else:
+            self._tell_end(older, status)
+
+    def _tell_end(self, older: Driver, status: int) -> None:
+        self.life.outcome.schedule.append(f"the older one wakes → exit {status}: {older.explain()[:200]}")
 
     def _copy(self, place: int, aim: Aim) -> None:
         """The state folder is copied after a kill, and the copy started beside the original."""
