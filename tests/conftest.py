@@ -71,6 +71,16 @@ def _no_settings_of_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
             monkeypatch.delenv(name)
 
 
+@pytest.fixture
+def public_path(tmp_path: Path) -> Path:
+    """The same, which every user may enter: pytest's folders are its user's alone, two of them, three where processes share the tests."""
+    for folder in (tmp_path, *tmp_path.parents[:3]):
+        mode = folder.stat().st_mode
+        if mode & 0o055 != 0o055:
+            folder.chmod(mode | 0o055)
+    return tmp_path
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _java_that_starts_fast(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """For every Spark that a test starts, here or in other processes: most live for seconds, and a second compiler doubles their start.

@@ -124,16 +124,16 @@ except ScribenginError as error:
 """
 
 
-def test_a_folder_without_permission_is_told_with_the_remedy(tmp_path):
-    (tmp_path / "flow.yaml").write_text(FLOW)
-    (tmp_path / "data").mkdir()
-    for folder in (tmp_path, *tmp_path.parents[:2]):
-        folder.chmod(folder.stat().st_mode | 0o055)
-    (tmp_path / "data").chmod(0)
+def test_a_folder_without_permission_is_told_with_the_remedy(public_path):
+    (public_path / "flow.yaml").write_text(FLOW)
+    (public_path / "data").mkdir()
+    (public_path / "data").chmod(0)
     try:
-        ended = subprocess.run([sys.executable, "-c", AS_NOBODY, str(tmp_path / "flow.yaml")], capture_output=True, text=True, check=False)
+        ended = subprocess.run(
+            [sys.executable, "-c", AS_NOBODY, str(public_path / "flow.yaml")], capture_output=True, text=True, check=False
+        )
     finally:
-        (tmp_path / "data").chmod(0o755)
+        (public_path / "data").chmod(0o755)
     assert "may not be read by this user | give the right to read it: chmod a+rx" in ended.stdout, ended.stderr
 
 

@@ -195,19 +195,17 @@ except SourceError as error:
 
 
 @pytest.mark.parametrize(("what", "remedy"), [("data", "chmod a+rx"), ("data/a.jsonl", "chmod a+r")])
-def test_a_folder_or_file_without_permission_is_told_with_the_remedy(tmp_path: Path, what: str, remedy: str) -> None:
-    (tmp_path / "data").mkdir()
-    (tmp_path / "data/a.jsonl").write_bytes(b'{"id":1}\n')
-    for folder in (tmp_path, *tmp_path.parents[:2]):  # so that only `what` is in the way of a child without root's rights
-        folder.chmod(folder.stat().st_mode | 0o055)
-    (tmp_path / what).chmod(0)
+def test_a_folder_or_file_without_permission_is_told_with_the_remedy(public_path: Path, what: str, remedy: str) -> None:
+    (public_path / "data").mkdir()
+    (public_path / "data/a.jsonl").write_bytes(b'{"id":1}\n')
+    (public_path / what).chmod(0)  # only that is in the way of a child without root's rights
     try:
         here = str(Path(__file__).parent)
         run = subprocess.run(
-            [sys.executable, "-c", _WITHOUT_RIGHTS, here, str(tmp_path / "data")], capture_output=True, text=True, check=False
+            [sys.executable, "-c", _WITHOUT_RIGHTS, here, str(public_path / "data")], capture_output=True, text=True, check=False
         )
     finally:
-        (tmp_path / what).chmod(0o755)
+        (public_path / what).chmod(0o755)
     assert f"{what} may not be read by this user | give the right to read it: {remedy}" in run.stdout, run.stderr
 
 
