@@ -312,6 +312,8 @@ _PASSING = (
     "_ALL_BROKERS_DOWN",
     "_RESOLVE",
     "_TIMED_OUT",
+    # a broker has left the cluster: the client drops it, with what it was asked; the partition's next leader will know
+    "_DESTROY_BROKER",
     # the library asks for the coordinator of a group that readers here name, because they must, and do not use
     "GROUP_AUTHORIZATION_FAILED",
 )
