@@ -39,6 +39,126 @@ class SchemaSpec:
     evolve: Literal["strict"] = "strict"
 
 
+Codec = Literal["none", "gzip", "lz4", "snappy", "zstd"]
+Durability = Literal["end_to_end", "store_on_failure", "best_effort"]
+Ordering = Literal["key", "none"]
+ChannelKind = Literal["kafka", "folder"]
+
+
+@dataclass(frozen=True, slots=True)
+class Channel:
+    """Where the hand-off of a cut edge lies. What is None the planner chooses: Kafka where the flow knows one cluster, else a folder."""
+
+    type: ChannelKind | None = None
+    topic: str | None = None
+    path: str | None = None
+    bootstrap: str | None = None
+    config: Mapping[str, Any] = field(default_factory=dict)
+    partitions: int | None = None
+    replication: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Pack:
+    """How many rows travel as one: at most so many, of at most so many bytes before compression; a Batch waits `linger_s` for them."""
+
+    rows: int | None = None
+    bytes: int | None = None
+    linger_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Encryption:
+    """AES-GCM. Either `keyring`, the path of a file with a line `ID BASE64` a key, whose last line is the one that writes; or `keys` (id →
+    BASE64), of which `use` writes. `none` takes back what `defaults.edge` says."""
+
+    keyring: str | None = None
+    keys: Mapping[str, Any] = field(default_factory=dict)
+    use: str | None = None
+    none: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """At most so much a second."""
+
+    rows: int | None = None
+    bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Depth:
+    """How much waits in a channel: rows, bytes, seconds since the oldest was written. What is None is not looked at."""
+
+    rows: int | None = None
+    bytes: int | None = None
+    age_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """Properties of an arrow that is cut. What is None `defaults.edge` says, and then the planner."""
+
+    channel: Channel | None = None
+    compression: Codec | None = None
+    encryption: Encryption | None = None
+    pack: Pack | None = None
+    ordering: Ordering | None = None
+    key: tuple[str, ...] = ()
+    """the columns whose equal values keep their order, with `ordering: key`"""
+    retention_s: float | None = None
+    """how long the channel keeps at least what its readers have read"""
+    limit: Rate | None = None
+    high_water: Depth | None = None
+    low_water: Depth | None = None
+    capacity: Depth | None = None
+    """where the feeder pauses"""
+    durability: Durability | None = None
+    spill: int | None = None
+    """bytes that `store_on_failure` keeps at most"""
+    to: str | None = None
+    """a group, or `group.member`"""
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """What a tier gets where it runs."""
+
+    cores: int | None = None
+    memory: int | None = None
+    """bytes"""
+
+
+@dataclass(frozen=True, slots=True)
+class Tier:
+    """A part of the graph that runs as one process. `steps` are ids of nodes; the planner places the others."""
+
+    id: str
+    steps: tuple[str, ...]
+    group: str | None = None
+    resources: Resources = field(default_factory=Resources)
+    trigger_s: float | None = None
+    acknowledge: Literal["checkpoint", "state"] = "checkpoint"
+    """when what a stateful step has taken counts as through: once the checkpoint holds it, or once it has left the state"""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One of several that can stand for each other: a host, or the place of an endpoint. The lowest cost is taken first."""
+
+    at: str
+    name: str
+    cost: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Equivalent members, in the file's order."""
+
+    id: str
+    members: tuple[Member, ...]
+
+
 Profile = Literal["throughput", "balanced", "latency"]
 PROFILE_TRIGGER_S: Mapping[Profile, float] = {"throughput": 5.0, "balanced": 0.0, "latency": 0.0}
 
@@ -54,6 +174,9 @@ class Defaults:
     """how long dead letters are kept; None: for ever"""
     profile: Profile = "balanced"
     """names defaults of everything that says only how much at once or how fast"""
+    edge: Edge = field(default_factory=Edge)
+    trace: float = 0.0
+    """the share of records, 0 to 1, whose way is kept; that of dead letters always is"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,6 +353,10 @@ class Flow:
     sinks: Mapping[str, Sink]
     about: str = ""
     defaults: Defaults = field(default_factory=Defaults)
+    tiers: Mapping[str, Tier] = field(default_factory=dict)
+    edges: Mapping[str, Edge] = field(default_factory=dict)
+    """`a -> b` (`r.branch -> b`), written so → its properties"""
+    groups: Mapping[str, Group] = field(default_factory=dict)
     version: int = 1
     folder: Path = field(default=Path(), compare=False)
     calls: Mapping[str, Place] = field(default_factory=dict, compare=False, repr=False)

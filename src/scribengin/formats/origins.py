@@ -1,0 +1,79 @@
+"""Where rows came from: the first coordinates of each, for a batch of rows at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """One stop on a record's way: the Batch of which tier's Query took it in, on which host, when (milliseconds since 1970), and by
+    which member of a group it came, where it came by one."""
+
+    tier: str
+    query: str
+    batch: int
+    host: str
+    time_ms: int
+    member: str = ""
+
+
+Trail = tuple[Hop, ...]
+"""first to last"""
+
+
+@dataclass(frozen=True, slots=True)
+class Origins:
+    """Row i is record `sequences[i]` of the stream `labels[streams[i]]`, and the `nth[i]`-th row that was made of that record, from 0.
+
+    A label ends in the sign that parts it from the number: `tweets/a.jsonl[0:4096]+`, `tweets/topic-0@`. It is the same, and so is the
+    number, whenever the row is made again. `trails[streams[i]]` is the way by which the record came: one label stands once for each.
+    """
+
+    labels: Sequence[str]
+    streams: NDArray[np.int32]
+    sequences: NDArray[np.int64]
+    nth: NDArray[np.int32]
+    trails: Sequence[Trail]
+
+    def __len__(self) -> int:
+        return len(self.streams)
+
+    def ids(self) -> list[str]:
+        """What each row is called: `tweets/topic-0@17`, `tweets/topic-0@17.1`."""
+        labels = self.labels
+        ids = [f"{labels[stream]}{sequence}" for stream, sequence in zip(self.streams.tolist(), self.sequences.tolist(), strict=True)]
+        for index in np.flatnonzero(self.nth).tolist():
+            ids[index] = f"{ids[index]}.{self.nth[index]}"
+        return ids
+
+    def taken(self, stay: Sequence[int] | NDArray[np.int64]) -> Origins:
+        """Those of the rows with these indexes."""
+        at = np.asarray(stay, np.int64)
+        return Origins(self.labels, self.streams[at], self.sequences[at], self.nth[at], self.trails)
+
+    @staticmethod
+    def joined(parts: Sequence[Origins]) -> Origins:
+        """Those of several batches of rows (at least one), one behind the other."""
+        if len(parts) == 1:
+            return parts[0]
+        numbers: dict[tuple[str, Trail], int] = {}
+        streams = []
+        for part in parts:
+            own = [numbers.setdefault(known, len(numbers)) for known in zip(part.labels, part.trails, strict=True)]
+            streams.append(np.array(own, np.int32)[part.streams])
+        return Origins(
+            [label for label, _ in numbers],
+            np.concatenate(streams),
+            np.concatenate([part.sequences for part in parts]),
+            np.concatenate([part.nth for part in parts]),
+            [trail for _, trail in numbers],
+        )
