@@ -152,8 +152,10 @@ def _shortened(name: str, longest: int) -> str:
 
 
 def _merged(*values: Any) -> Any:
-    """The first that says it, of each field; one of them is given at least."""
+    """The first that says it, of each field; None where nothing is given."""
     given = [value for value in values if value is not None]
+    if not given:
+        return None
     found: dict[str, Any] = {}
     for each in fields(given[0]):
         said = [value for one in given if (value := getattr(one, each.name)) not in (None, {})]

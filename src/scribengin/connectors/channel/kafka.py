@@ -16,7 +16,6 @@ from scribengin.connectors.kafka.partitioner import partitions_of
 from scribengin.connectors.kafka.sink import KafkaSink
 from scribengin.connectors.kafka.source import KafkaSource
 from scribengin.connectors.kafka.topics import TopicBook
-from scribengin.formats.contract import Bad, RecordPlace
 from scribengin.formats.pack_decoder import PackDecoder
 
 if TYPE_CHECKING:
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from scribengin.connectors.kafka.reader import KafkaReader
     from scribengin.connectors.kafka.topics import TargetTopic
     from scribengin.core.types import Schema
+    from scribengin.formats.contract import Bad, RecordPlace
     from scribengin.formats.messages import MessageBlock
     from scribengin.formats.origins import Origins
     from scribengin.formats.packs import PackBlock, Packed, PackMaker
@@ -73,7 +73,9 @@ class PackMessages:
     def make(self, rows: pa.RecordBatch, ids: Sequence[str] | None, origins: Origins | None = None) -> tuple[Outgoing, list[Bad]]:  # noqa: ARG002 (the coordinates say more)
         """The packs of the rows, and what is wrong with those that are in none."""
         assert origins is not None
-        made, partitions, bad = list[Packed](), list[int](), list[Bad]()
+        made: list[Packed] = []
+        partitions: list[int] = []
+        bad: list[Bad] = []
         if not self._key:
             made, bad = self._packs.make(rows, origins)
             partitions = [(self._next + index) % self._topic.partitions for index in range(len(made))]
