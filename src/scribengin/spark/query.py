@@ -268,8 +268,7 @@ class QueryRun:
     def _looked(self, backlog: dict[str, dict[str, Any]], notices: list[str], waits: bool) -> None:
         self.progress.backlog = backlog
         self.progress.notices += notices
-        if waits:
-            self._keep_up()
+        self._keep_up()
         self.state = "waiting" if waits else "running"
 
     def _keep_up(self) -> None:
