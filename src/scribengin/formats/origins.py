@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
+from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,6 +30,11 @@ class Hop:
 
 Trail = tuple[Hop, ...]
 """first to last"""
+
+_SEQUENCE, _NTH = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD6E8FEB86659FD93)
+"""odd, so that no two sequences of one label, and no two rows of one record, come to the same number"""
+_ROUNDS = ((np.uint64(30), np.uint64(0xBF58476D1CE4E5B9)), (np.uint64(27), np.uint64(0x94D049BB133111EB)))
+_LAST_SHIFT = np.uint64(31)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +67,25 @@ class Origins:
         at = np.asarray(stay, np.int64)
         return Origins(self.labels, self.streams[at], self.sequences[at], self.nth[at], self.trails)
 
+    def digest(self) -> int:
+        """A number, 0 to 2^64 - 1, that stands for the set of these coordinates.
+
+        It is the sum, modulo 2^64, of one number a row, so that it does not know the rows' order, and the digest of a whole is the sum of
+        its parts' however they are cut. Trails do not count. It finds losses and doubles, not forgeries.
+        """
+        labels = np.array([_hashed(label) for label in self.labels], np.uint64)
+        # wrapping arithmetic of unsigned arrays; the finalizer is splitmix64's
+        mixed = self.sequences.astype(np.uint64)
+        mixed *= _SEQUENCE
+        mixed += labels[0] if len(labels) == 1 else labels[self.streams]
+        if self.nth.any():
+            mixed += self.nth.astype(np.uint64) * _NTH
+        for shift, factor in _ROUNDS:
+            mixed ^= mixed >> shift
+            mixed *= factor
+        mixed ^= mixed >> _LAST_SHIFT
+        return int(mixed.sum(dtype=np.uint64))
+
     @staticmethod
     def joined(parts: Sequence[Origins]) -> Origins:
         """Those of several batches of rows (at least one), one behind the other."""
@@ -77,3 +103,8 @@ class Origins:
             np.concatenate([part.nth for part in parts]),
             [trail for _, trail in numbers],
         )
+
+
+@lru_cache(maxsize=4096)
+def _hashed(label: str) -> int:
+    return int.from_bytes(blake2b(label.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
