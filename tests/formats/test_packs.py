@@ -570,6 +570,14 @@ def test_a_body_with_any_bytes_under_a_right_checksum_never_raises(at: int, piec
         block.place(ordinal)
 
 
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("more", [-8, -1, 1, 8, 4096])
+def test_a_size_before_compression_that_is_not_that_of_the_body_is_noticed(codec: str, more: int) -> None:
+    value = one_pack(codec=codec)
+    size = disclose(value).header.raw_bytes
+    assert told(read_pack(forged(value, raw_bytes=size + more), None, AT))[0] == "damaged"
+
+
 @pytest.mark.parametrize("codec", CODECS[1:])
 def test_a_bomb_is_refused_without_its_size_in_memory(codec: str) -> None:
     bomb = compress(codec, pa.py_buffer(bytes(RAW_BYTES + 8))).to_pybytes()
