@@ -25,9 +25,18 @@ def source(type: str, *, id: str | None = None, **keys: Any) -> Stream:
     return make_source(type, id=id, **keys)
 
 
-def Flow(name: str, *sinks: Output, about: str = "", defaults: Mapping[str, Any] | None = None) -> model.Flow:  # noqa: N802
+def Flow(  # noqa: N802
+    name: str,
+    *sinks: Output,
+    about: str = "",
+    defaults: Mapping[str, Any] | None = None,
+    tiers: Mapping[str, Any] | None = None,
+    edges: Mapping[str, Any] | None = None,
+    groups: Mapping[str, Any] | None = None,
+) -> model.Flow:
     """The flow that ends in `sinks`, each made by `.to(…)`; a flow file in Python sets it to its variable `flow`.
 
+    `defaults`, `tiers`, `edges` and `groups` hold what stands under these keys in a flow file.
     Raises InputError that holds every mistake, each at the line of its call.
     """
     import os
@@ -40,6 +49,9 @@ def Flow(name: str, *sinks: Output, about: str = "", defaults: Mapping[str, Any]
         *sinks,
         about=about,
         defaults=defaults,
+        tiers=tiers,
+        edges=edges,
+        groups=groups,
         source_types=source_types(),
         sink_types=sink_types(),
         environment=os.environ,

@@ -10,7 +10,7 @@ import scribengin.plan
 from scribengin.plan.problem_catalog import CATALOG
 from scribengin.plan.validate import validate_file
 from scribengin.spec import problems as spec_problems
-from scribengin.spec.problems import Entry, example_flow
+from scribengin.spec.problem_entry import Entry, example_flow
 
 
 @pytest.mark.parametrize("entry", [entry for entry in CATALOG if entry.example], ids=lambda entry: entry.code)

@@ -10,7 +10,8 @@ from scribengin.core.errors import InputError
 from scribengin.spec.dump import dump_flow
 from scribengin.spec.fmt import format_text
 from scribengin.spec.parse import Parsed, parse_flow
-from scribengin.spec.problems import CATALOG, example_flow
+from scribengin.spec.problem_entry import example_flow
+from scribengin.spec.problems import CATALOG
 from tests.design_flow import TWEETS
 
 TYPES = {"source_types": source_types(), "sink_types": sink_types()}

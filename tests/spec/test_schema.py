@@ -10,7 +10,8 @@ from ruamel.yaml import YAML
 
 from scribengin.connectors.catalog import sink_types, source_types
 from scribengin.spec.dump import flow_data
-from scribengin.spec.problems import CATALOG, Entry, example_flow
+from scribengin.spec.problem_entry import Entry, example_flow
+from scribengin.spec.problems import CATALOG
 from scribengin.spec.schema import flow_schema
 from tests.design_flow import TWEETS
 

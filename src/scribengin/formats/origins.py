@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from hashlib import blake2b
 from typing import TYPE_CHECKING
@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
+
+
+_CHILD, _LARGEST = 1 << 16, 0x7FFFFFFF
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,27 @@ class Origins:
         for index in np.flatnonzero(self.nth).tolist():
             ids[index] = f"{ids[index]}.{self.nth[index]}"
         return ids
+
+    @staticmethod
+    def of(label: str, sequences: NDArray[np.int64]) -> Origins:
+        """Records of one stream that came no way yet, a row of each."""
+        return Origins([label], np.zeros(len(sequences), np.int32), sequences, np.zeros(len(sequences), np.int32), [()])
+
+    def numbered(self, made_of: Sequence[int]) -> Origins:
+        """With a number of its own for each row but the first of those that lie side by side and were made of the same record.
+
+        `made_of`: which record. A row that was one of several before keeps that apart: the new number stands in the lower half.
+        """
+        same = np.asarray(made_of)
+        again = np.flatnonzero(same[1:] == same[:-1]) + 1
+        if not len(again):
+            return self
+        # a run's first row is the last one before it that is not `again`
+        first = np.arange(len(same))
+        first[again] = 0
+        nth = self.nth.astype(np.int64)
+        nth[again] = ((nth[again] + 1) * _CHILD + (again - np.maximum.accumulate(first)[again])) & _LARGEST
+        return replace(self, nth=nth.astype(np.int32))
 
     def taken(self, stay: Sequence[int] | NDArray[np.int64]) -> Origins:
         """Those of the rows with these indexes."""

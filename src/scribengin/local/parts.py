@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from scribengin.local.prepare import Prepared
     from scribengin.plan.model import Plan, QueryPlan
     from scribengin.spark.commit import Committed
+    from scribengin.spark.hold import Pressure
     from scribengin.spark.user_code import UserCode
     from scribengin.spec.model import Source, Step
     from scribengin.state.folder import QueryFolder
@@ -56,6 +57,8 @@ class QueryBench:
         on_begin: Callable[[Mapping[str, tuple[SourceStream, ...]]], None],
         on_commit: Callable[[Committed], None],
         log: FilteringBoundLogger,
+        fed: Callable[[], bool] = lambda: True,
+        pressure: Pressure | None = None,
     ) -> QueryRun:
         """A run of it in this process."""
         return QueryRun(
@@ -72,6 +75,8 @@ class QueryBench:
             on_commit,
             log,
             self.starts,
+            fed,
+            pressure,
         )
 
     def totals(self) -> Totals:

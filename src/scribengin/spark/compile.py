@@ -27,16 +27,14 @@ from scribengin.spark.program import (
     BRANCH,
     EXIT,
     ExitNode,
-    ParseNode,
     Program,
     PythonNode,
     RowsEntry,
     SinkNode,
     StreamsEntry,
-    UnionNode,
 )
 from scribengin.spark.sieve import sieve_of
-from scribengin.spec.functions import form_of
+from scribengin.spark.step_nodes import step_node
 from scribengin.spec.model import Dedupe, Filter, Merge, Parse, Python, Route, Select, Source, Step
 
 if TYPE_CHECKING:
@@ -62,13 +60,18 @@ class Compiler:
         self._spark = spark
         self._parts = parts
         self._layout = Layout(parts.plan, parts.query)
+        self.sink_schemas: Mapping[str, Schema] = {}
+        """sink → the columns that it is given, as compiled last"""
 
     def compile(self, inputs: Inputs, reports: Accumulator[dict[Any, Any]]) -> Compiled:
         """Frames over `inputs`; middle stages add to `reports`: (Batch number, stage index, key) → report.
 
         Raises StepError for what Spark cannot take.
         """
-        return _Walk(self._spark, self._parts, self._layout, inputs, reports).compiled()
+        walk = _Walk(self._spark, self._parts, self._layout, inputs, reports)
+        compiled = walk.compiled()
+        self.sink_schemas = {sink: walk.sink_schema(sink) for sink in self._parts.sinks}
+        return compiled
 
 
 class _Walk:
@@ -347,30 +350,13 @@ class _Walk:
         if only in inputs:
             inputs = tuple(input_ for input_ in inputs if input_ == only or self._layout.in_tail(input_))
         if node.stage == "sink":
-            return SinkNode(
-                node.id, inputs, self._parts.sinks[node.id], native.union_schema(node.id, [(id_, self._schema(id_)) for id_ in node.inputs])
-            )
-        step = self._layout.step(node.id)
-        schema_in = self._schema(node.inputs[0])
-        match step.action:
-            case Python() as action:
-                form = form_of(action.function or self._parts.code.load(action.reference))
-                return PythonNode(
-                    node.id,
-                    inputs,
-                    action.reference,
-                    "batch" if form == "batch" else "record",
-                    schema_in,
-                    self._schema(node.id),
-                    action.branches,
-                    action.time_limit_s,
-                )
-            case Parse(column, format_, fields, delimiter, null):
-                options = {"delimiter": delimiter, "null": null}
-                return ParseNode(node.id, inputs, column, format_, fields, schema_in, self._schema(node.id), options)
-            case Merge():
-                return UnionNode(node.id, inputs)
-        raise StepError(f'step "{node.id}" cannot run in a Python stage: {type(step.action).__name__}')
+            return SinkNode(node.id, inputs, self._parts.sinks[node.id], self.sink_schema(node.id))
+        return step_node(self._layout.step(node.id), inputs, self._parts.code, self._schema)
+
+    def sink_schema(self, id_: str) -> Schema:
+        """The columns that all inputs of a sink give."""
+        inputs = self._parts.query.node(id_).inputs
+        return native.union_schema(id_, [(input_, self._schema(input_)) for input_ in inputs])
 
     def _schema(self, id_: str) -> Schema:
         """The columns that `id_` gives: of the frame where there is one, else from declaration and inputs."""

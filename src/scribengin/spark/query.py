@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from scribengin.connectors.contract import keeps_batches
 from scribengin.core.errors import Refused, ScribenginError
 from scribengin.spark.accumulate import new_reports
 from scribengin.spark.commit import BatchRunner, Committed
@@ -15,6 +16,7 @@ from scribengin.spark.compile import Compiler
 from scribengin.spark.compiled import StreamInputs
 from scribengin.spark.failures import classify, is_stop
 from scribengin.spark.feed import Feed, recheck
+from scribengin.spark.hold import Hold
 from scribengin.spark.offsets import OffsetConfig, clock, read_offsets
 from scribengin.spark.ranges import LATENCY_POLL_S, POLL_S, Exhausted, FedRanges, OffsetRanges, Ranges, StopRequested
 from scribengin.spark.tasks import tasks_under_way
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 
     from scribengin.connectors.contract import Limits, SourceStream
     from scribengin.spark.compiled import Compiled, QueryParts
+    from scribengin.spark.hold import Pressure
     from scribengin.state.folder import QueryFolder
     from scribengin.state.lease import Lease
 
@@ -78,6 +81,10 @@ class QueryRun:
     log: FilteringBoundLogger
     starts: Mapping[str, int] = field(default_factory=dict)
     """source → where the lineage begins; 0 for others"""
+    fed: Callable[[], bool] = field(default=lambda: True)
+    """under `once`: True when nothing more will come from tiers that run beside this one; until then it goes on as without `once`"""
+    pressure: Pressure | None = None
+    """of a Query that feeds channels"""
     state: str = "starting"
     error: ScribenginError | None = None
     message: str = ""
@@ -85,6 +92,8 @@ class QueryRun:
     progress: Progress = field(default_factory=Progress)
     _busy: threading.Lock = field(default_factory=threading.Lock)
     _exhausted: bool = False
+    _ends_by_itself: bool = False
+    """a Query with state that was started when it was fed: it ends when all is through"""
     _raised: Exception | None = None
     """what the Batch that ended the Query has raised in this process"""
     _came_through: bool = False
@@ -97,7 +106,8 @@ class QueryRun:
         while True:
             self._raised, self._came_through = None, False
             try:
-                self._run_once()
+                if not self._ran():
+                    continue
                 self.log.info(f"query {self.state}")
                 return
             except Exception as caught:
@@ -122,8 +132,13 @@ class QueryRun:
                 self.state, self.message = "stopped", ""
                 return
 
-    def _run_once(self) -> None:
+    def _final(self) -> bool:
+        return self.once and self.fed()
+
+    def _ran(self) -> bool:
+        """Start, and run to the end; False where it has to start again, as the one that ends by itself."""
         self._exhausted = False
+        self._ends_by_itself = self._final()
         query = self._start()
         self.state, self.message = "running", ""
         try:
@@ -131,15 +146,27 @@ class QueryRun:
             while not query.awaitTermination(_POLL_S):  # type: ignore[arg-type]  # a float is taken, in seconds
                 self._observe(query)
                 looks += 1
+                if looks % _TASKS_EVERY == 0 and self.parts.query.stateful and self._busy.acquire(blocking=False):
+                    try:
+                        self._keep_up()
+                    finally:
+                        self._busy.release()
                 if looks % _TASKS_EVERY == 0:
                     self.progress.tasks = tasks_under_way(self.spark, str(query.runId)) if self._busy.locked() else None
-                if self.stop.is_set():
+                if self.stop.is_set() or self._has_been_fed():
                     self._end(query)
         except Exception as error:
             if not self._exhausted and not (self.stop.is_set() and _asked_to_stop(self._raised or error)):
                 raise
         self._observe(query)
+        if not self.stop.is_set() and self._has_been_fed():
+            return False
         self.state, self.message = "stopped" if self.stop.is_set() and not self._exhausted else "finished", ""
+        return True
+
+    def _has_been_fed(self) -> bool:
+        """True where a Query with state must start again, so that it ends: its trigger cannot be changed while it runs."""
+        return self.parts.query.stateful and not self._ends_by_itself and self._final()
 
     def _end(self, query: StreamingQuery) -> None:
         """Stop between two Batches: the flag ends a Batch that opens, the lock tells when the one under way is through."""
@@ -170,6 +197,8 @@ class QueryRun:
             self._came_through = True
             self.progress.tasks = None
             ranges.committed(batch.streams)
+            if self.pressure is not None and not batch.replayed:
+                self.pressure.committed(batch)
             self.on_commit(batch)
 
         decisions = Decisions(self.folder.decisions)
@@ -187,6 +216,7 @@ class QueryRun:
             committed,
             self.static,
             self.starts,
+            None if self.pressure is None else Hold(self.pressure, self.stop, self._held),
             UnitCommits.of(self.parts, Intents(self.folder.intents / self.lineage), decisions, session.sparkContext.defaultParallelism),
             compiled,
             reports,
@@ -211,7 +241,7 @@ class QueryRun:
         df = clock(session) if compiled is None else compiled.tails[0].frame
         writer = df.writeStream.queryName(self.parts.full_name).foreachBatch(batch)
         writer = writer.option("checkpointLocation", str(self.folder.checkpoint)).outputMode(output_mode(self.parts))
-        if self.once and stateful:
+        if self._ends_by_itself and stateful:
             return writer.trigger(availableNow=True).start()
         trigger_s = max(POLL_S, self.parts.query.trigger_s) if stateful else 0.0
         return writer.trigger(processingTime=f"{round(trigger_s * 1000)} milliseconds").start()
@@ -225,14 +255,28 @@ class QueryRun:
     def _fed_ranges(self) -> FedRanges:
         query = self.parts.query
         name, log = self.parts.full_name, self.folder.sources
-        feeds = [Feed(self.parts.sources[id_], log, self.limits[id_], query=name, final=self.once) for id_ in query.sources]
+        feeds = [Feed(self.parts.sources[id_], log, self.limits[id_], query=name) for id_ in query.sources]
         poll_s = LATENCY_POLL_S if self.parts.plan.flow.defaults.profile == "latency" else POLL_S
-        return FedRanges(feeds, query.trigger_s, self.once, self.stop, self._looked, self.starts, poll_s)
+        return FedRanges(feeds, query.trigger_s, self._final, self.stop, self._looked, self.starts, poll_s)
+
+    def _held(self, why: str, paused: bool) -> None:
+        if why or self.state == "paused":
+            self.state, self.message = "paused" if paused else "running", why
+        elif self.state == "running":
+            self.message = ""
 
     def _looked(self, backlog: dict[str, dict[str, Any]], notices: list[str], waits: bool) -> None:
         self.progress.backlog = backlog
         self.progress.notices += notices
+        if waits:
+            self._keep_up()
         self.state = "waiting" if waits else "running"
+
+    def _keep_up(self) -> None:
+        """Between Batches: what sinks have kept goes over, if it can."""
+        for sink in self.parts.sinks.values():
+            if keeps_batches(sink):
+                self.progress.notices += sink.upkeep()
 
     def _observe(self, query: StreamingQuery) -> None:
         last = query.lastProgress

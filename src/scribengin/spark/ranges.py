@@ -44,6 +44,9 @@ class Ranges(Protocol):
     def take(self, df: DataFrame, last: Decision | None) -> tuple[SourceRange, ...]:
         """The ranges of the Batch that is open. Raises StopRequested or Exhausted."""
 
+    def share(self, share: float) -> None:
+        """How much of its limits the next Batch may take, 0 to 1."""
+
     def committed(self, streams: Mapping[str, tuple[SourceStream, ...]]) -> None:
         """A Batch that read these is through: sources that tell the outside world are told."""
 
@@ -61,6 +64,9 @@ class OffsetRanges:
         starts, ends = batch_offsets(self.spark, str(query_id))
         return tuple(SourceRange(source, starts.get(source, 0), ends.get(source, starts.get(source, 0))) for source in self.sources)
 
+    def share(self, share: float) -> None:
+        """Nothing: how much a Batch takes Spark has fixed before it opens it."""
+
     def committed(self, streams: Mapping[str, tuple[SourceStream, ...]]) -> None:
         """Nothing: Spark tells the readers in its planner process (OffsetReader.commit)."""
 
@@ -71,7 +77,8 @@ class FedRanges:
 
     feeds: Sequence[Feed]
     trigger_s: float
-    once: bool
+    final: Callable[[], bool]
+    """True where what is there now is all there will be (`--once`); once true it stays so"""
     stop: threading.Event
     on_look: Callable[[dict[str, dict[str, Any]], list[str], bool], None]
     starts: Mapping[str, int]
@@ -83,22 +90,28 @@ class FedRanges:
     def take(self, df: DataFrame, last: Decision | None) -> tuple[SourceRange, ...]:  # noqa: ARG002
         """Wait for something new, and for the trigger."""
         starts = {each.source: each.end for each in last.sources} if last is not None else dict(self.starts)
-        if self.once and not self._filled:
-            for feed in self.feeds:
-                feed.fill()
-            self._filled = True
-        elif not self.once:
+        if not self.final():
             self.stop.wait(max(0.0, self._begun + self.trigger_s - time.monotonic()))
         while True:
             if self.stop.is_set():
                 raise StopRequested
+            final = self.final()
+            if final and not self._filled:
+                for feed in self.feeds:
+                    feed.fill()
+                self._filled = True
             ranges = self.look(starts)
             if any(each.end > each.start for each in ranges):
                 self._begun = time.monotonic()
                 return ranges
-            if self.once and all(feed.exhausted(starts.get(feed.node, 0)) for feed in self.feeds):
+            if final and all(feed.exhausted(starts.get(feed.node, 0)) for feed in self.feeds):
                 raise Exhausted
-            self.stop.wait(max(self.poll_s, self.trigger_s) if not self.once else POLL_S)
+            self.stop.wait(POLL_S if final else max(self.poll_s, self.trigger_s))
+
+    def share(self, share: float) -> None:
+        """Of what is not yet in a source's log."""
+        for feed in self.feeds:
+            feed.share(share)
 
     def committed(self, streams: Mapping[str, tuple[SourceStream, ...]]) -> None:
         """Each source hears of its own streams."""

@@ -216,7 +216,11 @@ def _merge(reader: Reader, value: Read, _read: Read, owner: Owner) -> Action | N
                 reader.error("merge-union", value.given[name][0], message, f"take {name} out, or write how: intersect")
     elif "key" not in value.given:
         reader.error("missing-key", owner.start, f"{owner.called} has no `merge.key`, which intersect needs", "add key: [id]")
-    return Merge(how, value.values.get("key", ()), value.values.get("time"), value.values.get("within"))
+    if how != "union" and "origin" in value.given:
+        message = f"`merge.origin` of {owner.called} means nothing: a row of an intersection came by every input"
+        reader.error("key-misplaced", value.given["origin"][0], message, "take it out, or write how: union")
+    values = value.values
+    return Merge(how, values.get("key", ()), values.get("time"), values.get("within"), values.get("origin"))
 
 
 def _both(reader: Reader, value: Read, owner: Owner, name: str) -> None:

@@ -161,10 +161,11 @@ class Stream:
         key: Texts | None = None,
         time: str | None = None,
         within: str | timedelta | None = None,
+        origin: str | None = None,
         **common: Unpack[Common],
     ) -> Stream:
         """The union by name with other streams, or the rows whose key all of them have (`how="intersect"`)."""
-        return self._step("merge", _given(how=how or "union", key=key, time=time, within=within), common, others=others)
+        return self._step("merge", _given(how=how or "union", key=key, time=time, within=within, origin=origin), common, others=others)
 
     def group_by(self, *columns: str) -> Grouped:
         """Begin an aggregation: `.group_by("user").window("ts", size="1h").agg(n="count(*)")`."""
@@ -178,10 +179,11 @@ class Stream:
         together: str | None = None,
         trigger: str | timedelta | None = None,
         delivery: str | None = None,
+        to: str | None = None,
         **options: Any,
     ) -> Output:
         """Write the rows (with those of `others`, as a union) to a sink of that type; hand the result to `Flow(…)`."""
-        data = {"type": type, **options, **_given(together=together, trigger=trigger, delivery=delivery)}
+        data = {"type": type, **options, **_given(together=together, trigger=trigger, delivery=delivery, to=to)}
         inputs = (self, *others)
         node = _Node("sinks", id or f"{self._node.id}_{type}", data, inputs, self._node.names, caller())
         for stream in inputs:
@@ -243,6 +245,9 @@ def build_flow(
     *sinks: Output,
     about: str = "",
     defaults: Mapping[str, Any] | None = None,
+    tiers: Mapping[str, Any] | None = None,
+    edges: Mapping[str, Any] | None = None,
+    groups: Mapping[str, Any] | None = None,
     source_types: Mapping[str, NodeType],
     sink_types: Mapping[str, NodeType],
     environment: Mapping[str, str],
@@ -257,6 +262,7 @@ def build_flow(
     for section in ("sources", "steps", "sinks"):
         members = {node.id: _data(node) for node in nodes if node.section == section}
         data |= {section: members} if members else {}
+    data |= _given(tiers=tiers or None, edges=edges or None, groups=groups or None)
     text = write_yaml(plain(data))
     folder = Path(place.file).resolve().parent if Path(place.file).exists() else Path.cwd()
     parsed = parse_flow(text, place.file, folder=folder, source_types=source_types, sink_types=sink_types, environment=environment)
@@ -323,7 +329,7 @@ def _left_out(nodes: list[_Node]) -> list[Problem]:
 def _at_call(problem: Problem, parsed: Parsed, nodes: list[_Node], whole: Place) -> Problem:
     """The problem at the call that made the node in which it stands in the written flow file."""
     starts = sorted((parsed.places.key((node.section, node.id)).line, index) for index, node in enumerate(nodes))
-    sections = {parsed.places.key((section,)).line for section in ("sources", "steps", "sinks")}
+    sections = {parsed.places.key((section,)).line for section in ("sources", "steps", "sinks", "tiers", "edges", "groups")}
     above = [(line, index) for line, index in starts if line <= problem.place.line]
     inside = above and not any(above[-1][0] < line <= problem.place.line for line in sections)
     return replace(problem, place=nodes[above[-1][1]].place if inside else whole)

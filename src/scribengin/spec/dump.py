@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, assert_never
 from scribengin.core.secret import Secret
 from scribengin.core.zones import UTC
 from scribengin.spec.model import PROFILE_TRIGGER_S, Aggregate, Dedupe, Filter, Join, Merge, Parse, Python, Route, Select, Sql
+from scribengin.spec.tier_data import edge_data, parts_data
 from scribengin.spec.units_text import show_bytes_exactly, show_duration_exactly
-from scribengin.spec.yaml_text import write_yaml
+from scribengin.spec.yaml_text import escaped, names_data, write_yaml
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,7 +29,7 @@ def flow_data(
     """The flow as the plain data that its file holds: mappings, lists, texts, numbers, booleans."""
     data: dict[str, Any] = {"version": flow.version, "name": flow.name}
     if flow.about:
-        data["about"] = _text(flow.about)
+        data["about"] = escaped(flow.about)
     defaults = _defaults(flow, resolved=resolved)
     if defaults:
         data["defaults"] = defaults
@@ -38,7 +39,7 @@ def flow_data(
     if flow.steps:
         data["steps"] = {step.id: _step(step, flow if resolved else None) for step in flow.steps.values()}
     data["sinks"] = {sink.id: _sink(sink, sink_types.get(sink.type), flow if resolved else None) for sink in flow.sinks.values()}
-    return data
+    return data | parts_data(flow, resolved=resolved)
 
 
 def _defaults(flow: Flow, *, resolved: bool) -> dict[str, Any]:
@@ -55,6 +56,10 @@ def _defaults(flow: Flow, *, resolved: bool) -> dict[str, Any]:
         data["trigger"] = show_duration_exactly(given.trigger_s)
     if given.retain_s is not None:
         data["retain"] = show_duration_exactly(given.retain_s)
+    if given.edge != plain.edge:
+        data["edge"] = edge_data(given.edge)
+    if resolved or given.trace != plain.trace:
+        data["trace"] = given.trace
     return data
 
 
@@ -73,23 +78,26 @@ def _source(source: Source, declared: NodeType | None, filled_from: Flow | None)
 
 
 def _sink(sink: Sink, declared: NodeType | None, filled_from: Flow | None) -> dict[str, Any]:
-    data: dict[str, Any] = {"from": _names(sink.inputs), "type": sink.type}
+    data: dict[str, Any] = {"from": names_data(sink.inputs), "type": sink.type}
     data |= _options(sink.options, declared, filled_from)
     if sink.together:
         data["together"] = sink.together
     trigger_s, delivery = sink.trigger_s, sink.delivery
     if filled_from:
-        trigger_s = filled_from.defaults.trigger_s if trigger_s is None else trigger_s
+        paced = any(tier.trigger_s is not None for tier in filled_from.tiers.values())  # then a sink's trigger is that of its tier
+        trigger_s = filled_from.defaults.trigger_s if trigger_s is None and not paced else trigger_s
         delivery = delivery or filled_from.defaults.delivery
     if trigger_s is not None:
         data["trigger"] = show_duration_exactly(trigger_s)
     if delivery:
         data["delivery"] = delivery
+    if sink.to:
+        data["to"] = sink.to
     return data
 
 
 def _step(step: Step, filled_from: Flow | None) -> dict[str, Any]:
-    data: dict[str, Any] = {"from": _names(step.inputs), **_action(step.action, resolved=filled_from is not None)}
+    data: dict[str, Any] = {"from": names_data(step.inputs), **_action(step.action, resolved=filled_from is not None)}
     if step.require:
         data["require"] = _pairs(step.require)
     on_error = filled_from.on_error(step) if filled_from else step.on_error
@@ -107,37 +115,37 @@ def _step(step: Step, filled_from: Flow | None) -> dict[str, Any]:
 def _action(action: Action, *, resolved: bool) -> dict[str, Any]:
     match action:
         case Filter(predicate):
-            return {"filter": _text(predicate)}
+            return {"filter": escaped(predicate)}
         case Select(columns):
             return {"select": _pairs(columns)}
         case Sql(text):
-            return {"sql": _text(text)}
+            return {"sql": escaped(text)}
         case Aggregate(by, columns, window):
-            data: dict[str, Any] = {"by": _names(by)} if by else {}
+            data: dict[str, Any] = {"by": names_data(by)} if by else {}
             if window:
-                data["window"] = {"time": _text(window.time), "size": show_duration_exactly(window.size_s)}
+                data["window"] = {"time": escaped(window.time), "size": show_duration_exactly(window.size_s)}
                 if resolved or window.slide_s != window.size_s:
                     data["window"]["slide"] = show_duration_exactly(window.slide_s)
                 if resolved or window.time_zone != UTC:
-                    data["window"]["time_zone"] = _text(window.time_zone)
+                    data["window"]["time_zone"] = escaped(window.time_zone)
             return {"aggregate": data | {"columns": _pairs(columns)}}
         case Join(key, how, time, within_s):
-            data = {"key": _names(key), "how": how} | ({"time": _pairs(time)} if time else {})
+            data = {"key": names_data(key), "how": how} | ({"time": _pairs(time)} if time else {})
             return {"join": data | _within(within_s)}
         case Parse(column, format_, schema, delimiter, null):
-            data = {"column": _text(column), "format": format_, "schema": _text(str(schema))}
+            data = {"column": escaped(column), "format": format_, "schema": escaped(str(schema))}
             plain = {"delimiter": ",", "null": ""}
-            cells = {name: _text(text) for name, text in (("delimiter", delimiter), ("null", null)) if resolved or text != plain[name]}
+            cells = {name: escaped(text) for name, text in (("delimiter", delimiter), ("null", null)) if resolved or text != plain[name]}
             return {"parse": data | (cells if format_ == "csv" else {})}
         case Route(cases, otherwise):
             return {"route": _pairs(cases) | ({"otherwise": otherwise} if otherwise else {})}
         case Python():
             return {"python": _python(action, resolved=resolved)}
         case Dedupe(key, time_, within_s):
-            return {"dedupe": {"key": _names(key)} | ({"time": _text(time_)} if time_ else {}) | _within(within_s)}
-        case Merge(how, key, time_, within_s):
-            data = {"how": how} | ({"key": _names(key)} if key else {})
-            return {"merge": data | ({"time": _text(time_)} if time_ else {}) | _within(within_s)}
+            return {"dedupe": {"key": names_data(key)} | ({"time": escaped(time_)} if time_ else {}) | _within(within_s)}
+        case Merge(how, key, time_, within_s, origin):
+            data = {"how": how} | ({"key": names_data(key)} if key else {}) | ({"origin": escaped(origin)} if origin else {})
+            return {"merge": data | ({"time": escaped(time_)} if time_ else {}) | _within(within_s)}
         case _:
             assert_never(action)
 
@@ -183,32 +191,23 @@ def _option(value: Any, kind: OptionKind) -> Any:
         case "bytes":
             return show_bytes_exactly(value)
         case "list":
-            return [_text(item) for item in value]
+            return [escaped(item) for item in value]
         case "map":
             return {name: _option(item, "text") for name, item in value.items()}
         case "int" | "float" | "bool":
             return value
         case _:
-            return _text(str(value))
+            return escaped(str(value))
 
 
 def _schema(schema: SchemaSpec) -> str:
-    return _text(str(schema.fields))
+    return escaped(str(schema.fields))
 
 
 def _watermark(watermark: Watermark) -> str:
     column = watermark.column if watermark.column.split() == [watermark.column] else f"`{watermark.column}`"
-    return _text(f"{column} {show_duration_exactly(watermark.delay_s)}")
-
-
-def _names(names: tuple[str, ...]) -> Any:
-    return _text(names[0]) if len(names) == 1 else [_text(name) for name in names]
+    return escaped(f"{column} {show_duration_exactly(watermark.delay_s)}")
 
 
 def _pairs(pairs: tuple[tuple[str, str], ...]) -> dict[str, str]:
-    return {name: _text(text) for name, text in pairs}
-
-
-def _text(text: str) -> str:
-    """`${` is a reference in a flow file; a plain one is written `$${`."""
-    return text.replace("${", "$${")
+    return {name: escaped(text) for name, text in pairs}

@@ -5,73 +5,11 @@ The options of a source or sink type are declared by its connector (`core.option
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import get_args
 
+from scribengin.spec import tier_keys
+from scribengin.spec.key import Key, Section
 from scribengin.spec.model import Delivery, Emit, OnError, Profile
-
-KeyKind = Literal[
-    "text",
-    "raw",
-    "int",
-    "bool",
-    "choice",
-    "duration",
-    "name",
-    "column",
-    "columns",
-    "inputs",
-    "expression",
-    "expressions",
-    "selection",
-    "cases",
-    "times",
-    "names",
-    "watermark",
-    "schema",
-    "function",
-    "section",
-    "nodes",
-]
-"""What a value is. `raw` is text that may be blank in quotes; `expression` SQL text; `expressions` a mapping of name to SQL;
-`selection` that or a list; `cases` the branches of a route; `times` a mapping of input to column; `names` a list of branch names;
-`columns` one column or a list; `inputs` one id or a list; `function` `module:name` or a section; `nodes` a mapping of id to section."""
-
-
-@dataclass(frozen=True, slots=True)
-class Key:
-    """One key. `doc` is a sentence part for people, `example` YAML text."""
-
-    name: str
-    kind: KeyKind
-    doc: str
-    example: str
-    required: bool = False
-    choices: tuple[str, ...] = ()
-    default: str = ""
-    section: Section | None = None
-    low: float | None = None
-    later: Literal["", "warning", "error"] = ""
-    """set for a key that a later version runs: what its use is now"""
-
-
-@dataclass(frozen=True, slots=True)
-class Section:
-    """A mapping with declared keys. `called` is how messages name it."""
-
-    called: str
-    doc: str
-    keys: tuple[Key, ...] = field(default=())
-
-    def key(self, name: str) -> Key | None:
-        """The declaration of that key, or None."""
-        return next((key for key in self.keys if key.name == name), None)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The keys that this version reads."""
-        return tuple(key.name for key in self.keys if not key.later)
-
 
 _ON_ERROR = Key(
     "on_error",
@@ -195,6 +133,7 @@ MERGE = Section(
         Key("key", "columns", "intersect: the columns that must be equal", "[id]"),
         _TIME,
         _WITHIN,
+        Key("origin", "column", "union: a STRING column, added at the end, that says by which input a row came", "came_by"),
     ),
 )
 
@@ -263,6 +202,7 @@ SINK = Section(
         Key("together", "name", "sinks of the same name commit together, in one Query of that name", "both"),
         _TRIGGER,
         _DELIVERY,
+        tier_keys.TO,
     ),
 )
 
@@ -282,6 +222,10 @@ DEFAULTS = Section(
         ),
         Key("trigger", "duration", _TRIGGER.doc, "1s", default="0s"),
         Key("retain", "duration", "how long dead letters are kept; their number stays in the ledger", "30d", default="for ever", low=1.0),
+        Key(
+            "edge", "section", "what holds for every cut edge that says nothing else", "{compression: zstd}", section=tier_keys.DEFAULT_EDGE
+        ),
+        tier_keys.TRACE,
     ),
 )
 
@@ -296,13 +240,21 @@ FLOW = Section(
         Key("sources", "nodes", "id → source", "{tweets: {…}}", required=True, section=SOURCE),
         Key("steps", "nodes", "id → step", "{known: {…}}", section=STEP),
         Key("sinks", "nodes", "id → sink", "{kept: {…}}", required=True, section=SINK),
+        Key("tiers", "nodes", "id → tier: where the flow is cut", "{edge: {steps: [known]}}", section=tier_keys.TIER),
+        Key(
+            "edges",
+            "nodes",
+            "`a -> b` → properties of an arrow that is cut",
+            '{"known -> hot": {compression: zstd}}',
+            section=tier_keys.EDGE,
+        ),
+        Key("groups", "nodes", "id → group of hosts or endpoints", "{hosts_a: {members: [{at: host1}]}}", section=tier_keys.GROUP),
         Key("tests", "text", "examples of input and output", "[]", later="warning"),
-        Key("tiers", "text", "where the flow is cut", "{}", later="warning"),
-        Key("edges", "text", "properties of arrows", "{}", later="warning"),
     ),
 )
 
-SECTIONS: tuple[Section, ...] = (FLOW, DEFAULTS, SOURCE, STEP, SINK, SCHEMA, AGGREGATE, WINDOW, JOIN, PARSE, PYTHON, DEDUPE, MERGE)
+_OWN = (FLOW, DEFAULTS, SOURCE, STEP, SINK, SCHEMA, AGGREGATE, WINDOW, JOIN, PARSE, PYTHON, DEDUPE, MERGE)
+SECTIONS: tuple[Section, ...] = (*_OWN, *tier_keys.SECTIONS)
 
 
 def operation_names() -> tuple[str, ...]:

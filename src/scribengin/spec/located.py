@@ -22,14 +22,16 @@ class DocumentPlaces:
     document: Document
     filled: dict[int, Filled] = field(default_factory=dict)
     """id of a scalar with `${…}` → what became of it"""
+    spelled: dict[str, str] = field(default_factory=dict)
+    """name of an edge (`a -> b`) → how the document writes it"""
 
     def key(self, path: Path) -> Place:
         """Where the key itself stands; for an item of a list where the item begins."""
         start = 0
         node = self.document.root
         for part in path:
-            if isinstance(node, Mapping) and part in node.entries:
-                key, node = node.entries[str(part)]
+            if isinstance(node, Mapping) and (written := self._written(node, part)) in node.entries:
+                key, node = node.entries[written]
                 start = key.start
             elif isinstance(node, Sequence) and isinstance(part, int) and part < len(node.items):
                 node = node.items[part]
@@ -58,10 +60,14 @@ class DocumentPlaces:
     def _nearest(self, path: Path) -> Node | None:
         node = self.document.root
         for part in path:
-            if isinstance(node, Mapping) and part in node.entries:
-                node = node.entries[str(part)][1]
+            if isinstance(node, Mapping) and (written := self._written(node, part)) in node.entries:
+                node = node.entries[written][1]
             elif isinstance(node, Sequence) and isinstance(part, int) and part < len(node.items):
                 node = node.items[part]
             else:
                 break
         return node
+
+    def _written(self, node: Mapping, part: str | int) -> str:
+        name = str(part)
+        return name if name in node.entries else self.spelled.get(name, name)

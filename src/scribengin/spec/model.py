@@ -203,6 +203,8 @@ class Sink:
     together: str | None = None
     trigger_s: float | None = None
     delivery: Delivery | None = None
+    to: str | None = None
+    """a group, or `group.member`"""
 
     @property
     def place(self) -> str:
@@ -314,12 +316,14 @@ class Dedupe:
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """`merge: {how: union | intersect, key, time, within}`: a bare `from: [a, b]` is a union by name."""
+    """`merge: {how: union | intersect, key, time, within, origin}`: a bare `from: [a, b]` is a union by name."""
 
     how: Literal["union", "intersect"] = "union"
     key: tuple[str, ...] = ()
     time: str | None = None
     within_s: float | None = None
+    origin: str | None = None
+    """of a union: the STRING column, last and never null, that names the input of a row as `from:` does: `a`, `r.big`"""
 
 
 Action = Filter | Select | Sql | Aggregate | Join | Parse | Route | Python | Dedupe | Merge

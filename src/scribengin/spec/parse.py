@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, Literal
 from scribengin.spec import keys
 from scribengin.spec.actions import read_action
 from scribengin.spec.document import Document
-from scribengin.spec.model import PROFILE_TRIGGER_S, Defaults, Flow, Sink, Source, Step
+from scribengin.spec.model import PROFILE_TRIGGER_S, Defaults, Edge, Flow, Sink, Source, Step
 from scribengin.spec.nodes import Mapping, Node, kind_of
 from scribengin.spec.reader import Reader
 from scribengin.spec.sections import Owner, Read, Sections
+from scribengin.spec.tiers import read_default_edge, read_parts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping as Mapping_
@@ -40,6 +41,8 @@ class Parsed:
     unresolved: tuple[str, ...] = ()
     """the references of `${…}` for which there is no value here: `env:NAME`, `secret:env/NAME`, `secret:file/PATH`"""
     broken: frozenset[str] = frozenset()
+    unread: frozenset[str] = frozenset()
+    """those of `tiers`, `edges`, `groups`, `defaults` in which there is an error"""
 
     @property
     def ok(self) -> bool:
@@ -59,15 +62,15 @@ def parse_flow(
     """Read a flow file. `file` is what problems call it; `folder` is where its paths and modules start."""
     document = Document(text, file)
     reader = Reader(document, environment, folder)
-    flow, broken = None, frozenset[str]()
+    flow, broken, unread = None, frozenset[str](), frozenset[str]()
     if isinstance(document.root, Mapping):
-        flow, broken = _FlowReader(reader, Sections(reader, source_types, sink_types)).read(document.root)
+        flow, broken, unread = _FlowReader(reader, Sections(reader, source_types, sink_types)).read(document.root)
     elif not document.problems:
         found = kind_of(document.root) if document.root else "empty"
         remedy = "write version: 1, name, sources and sinks; `scribengin init` makes an example"
         document.problem("wrong-kind", document.root.start if document.root else 0, f"the flow file is {found}, not a mapping", remedy)
     problems = sorted(document.problems, key=lambda problem: problem.place)
-    return Parsed(flow, tuple(problems), reader.places, tuple(reader.unresolved), broken)
+    return Parsed(flow, tuple(problems), reader.places, tuple(reader.unresolved), broken, unread)
 
 
 class _FlowReader:
@@ -79,25 +82,49 @@ class _FlowReader:
         self._broken: set[str] = set()
         self._ids: dict[str, str] = {}
 
-    def read(self, root: Mapping) -> tuple[Flow, frozenset[str]]:
+    def read(self, root: Mapping) -> tuple[Flow, frozenset[str], frozenset[str]]:
         read = self._sections.read(keys.FLOW, root, Owner("the flow", root.start))
         assert read is not None
         self._check_version(read)
         sources = self._nodes(read, "sources", self._source)
         steps = self._nodes(read, "steps", self._step)
         sinks = self._nodes(read, "sinks", self._sink)
-        defaults = read.values.get("defaults")
+        defaults, sound = self._defaults(read)
+        parts = read_parts(self._reader, self._sections, read, defaults.edge)
         flow = Flow(
             name=read.values.get("name", "flow"),
             sources=sources,
             steps=steps,
             sinks=sinks,
             about=read.values.get("about", ""),
-            defaults=_defaults(defaults) if defaults else Defaults(),
+            defaults=defaults,
+            tiers=parts.tiers,
+            edges=parts.edges,
+            groups=parts.groups,
             version=_VERSION,
             folder=self._reader.folder,
         )
-        return flow, frozenset(self._broken)
+        return flow, frozenset(self._broken), parts.unread if sound else parts.unread | {"defaults"}
+
+    def _defaults(self, read: Read) -> tuple[Defaults, bool]:
+        """(what they say, whether there is no error in them)."""
+        given: Read | None = read.values.get("defaults")
+        if given is None:
+            return Defaults(), "defaults" not in read.given
+        values, before = given.values, self._reader.errors
+        edge: Read | None = values.get("edge")
+        owner = Owner("the flow", read.given["defaults"][0].start, "defaults.edge.")
+        plain = Defaults(profile=values.get("profile", "balanced"))
+        defaults = Defaults(
+            values.get("delivery", plain.delivery),
+            values.get("on_error", plain.on_error),
+            values.get("trigger", PROFILE_TRIGGER_S[plain.profile]),
+            values.get("retain"),
+            plain.profile,
+            read_default_edge(self._reader, edge, owner) if edge else Edge(),
+            values.get("trace", 0.0),
+        )
+        return defaults, given.sound and self._reader.errors == before
 
     def _check_version(self, read: Read) -> None:
         version = read.values.get("version", _VERSION)
@@ -150,7 +177,16 @@ class _FlowReader:
         if read is None or type_ is None or "from" not in read.values:
             return None
         values = read.values
-        return Sink(id_, values["from"], type_, read.options, values.get("together"), values.get("trigger"), values.get("delivery"))
+        return Sink(
+            id_,
+            values["from"],
+            type_,
+            read.options,
+            values.get("together"),
+            values.get("trigger"),
+            values.get("delivery"),
+            values.get("to"),
+        )
 
     def _step(self, id_: str, node: Node, owner: Owner) -> Step | None:
         read = self._sections.read(keys.STEP, node, owner)
@@ -186,15 +222,3 @@ class _FlowReader:
                 self._reader.error("twice", read.given["emit"][0], message, "keep one of the two")
             return inner.values.get("emit", "append")
         return read.values.get("emit", "append")
-
-
-def _defaults(read: Read) -> Defaults:
-    values = read.values
-    plain = Defaults(profile=values.get("profile", "balanced"))
-    return Defaults(
-        values.get("delivery", plain.delivery),
-        values.get("on_error", plain.on_error),
-        values.get("trigger", PROFILE_TRIGGER_S[plain.profile]),
-        values.get("retain"),
-        plain.profile,
-    )

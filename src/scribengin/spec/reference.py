@@ -4,25 +4,38 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scribengin.spec import keys
-from scribengin.spec.problems import CATALOG, Entry, Slot
-from scribengin.spec.reference_prose import EDITORS, HEAD, PYTHON, SCHEMAS, TIME
+from scribengin.spec import keys, tier_keys
+from scribengin.spec.key import Section
+from scribengin.spec.problems import CATALOG
+from scribengin.spec.reference_prose import EDITORS, HEAD, PYTHON, SCHEMAS, TIERS, TIME
 from scribengin.spec.units_text import show_bound, show_bytes_exactly, show_duration_exactly
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from scribengin.core.options import NodeType, Option
-    from scribengin.spec.keys import Key, Section
+    from scribengin.spec.key import Key
+    from scribengin.spec.problem_entry import Entry, Slot
 
 _SLOTS: dict[Slot, str] = {"source": "sources", "step": "steps", "sink": "sinks"}
 _KINDS = {"path": "text", "raw": "text", "bytes": "size", "list": "list of texts", "map": "mapping of texts"}
+_HEAD = ("key", "value", "meaning", "default", "example")
+_KEY_KINDS = {
+    "expression": "SQL",
+    "nodes": "mapping",
+    "inputs": "id or list",
+    "bytes": "size",
+    "float": "number",
+    "secrets": "mapping of texts",
+    "sections": "list of mappings",
+    "group": "`group` or `group.member`",
+}
 
 
 def flow_file_page(source_types: Mapping[str, NodeType], sink_types: Mapping[str, NodeType]) -> str:
     """docs/flow-file.md."""
     parts = [HEAD, _top(), _ends("Sources", keys.SOURCE, source_types), _steps(), _ends("Sinks", keys.SINK, sink_types)]
-    return "\n".join([*parts, SCHEMAS, TIME, PYTHON, EDITORS])
+    return "\n".join([*parts, _tiers(), SCHEMAS, TIME, PYTHON, EDITORS])
 
 
 def problems_page(more: Iterable[Entry] = ()) -> str:
@@ -77,12 +90,23 @@ def _ends(title: str, section: Section, types: Mapping[str, NodeType]) -> str:
 
 def _steps() -> str:
     operations = {key.name for key in keys.OPERATIONS}
-    common = keys.Section("step", keys.STEP.doc, tuple(key for key in keys.STEP.keys if key.name not in operations))
+    common = Section("step", keys.STEP.doc, tuple(key for key in keys.STEP.keys if key.name not in operations))
     parts = [_part("## Steps", common)]
     for key in keys.OPERATIONS:
         parts.append(f"### `{key.name}`\n\n{_capital(key.doc)}.\n\n```yaml\n{_step_example(key)}\n```\n")
         for section, title in _sections(key.section, key.name):
-            parts.append(_table(("key", "value", "meaning", "default", "example"), [_key_row(inner, title) for inner in section.keys]))
+            parts.append(_table(_HEAD, [_key_row(inner, title) for inner in section.keys]))
+    return "\n".join(parts)
+
+
+def _tiers() -> str:
+    parts = [TIERS]
+    for title, section in (("Tiers", tier_keys.TIER), ("Edges", tier_keys.EDGE), ("Groups", tier_keys.GROUP)):
+        parts.append(_part(f"### {title}", section))
+        for inner in dict.fromkeys(key.section for key in section.keys if key.section):
+            homes = [key.name for key in section.keys if key.section is inner]
+            rows = [_key_row(one, f"{homes[0]}." if len(homes) == 1 else "") for one in inner.keys]
+            parts.append(f"{', '.join(f'`{name}`' for name in homes)}: {inner.doc}\n\n{_table(_HEAD, rows)}")
     return "\n".join(parts)
 
 
@@ -102,11 +126,12 @@ def _step_example(key: Key) -> str:
 
 def _part(title: str, section: Section) -> str:
     rows = [_key_row(key) for key in section.keys if not key.later]
-    return f"{title}\n\n{section.doc}\n\n{_table(('key', 'value', 'meaning', 'default', 'example'), rows)}"
+    return f"{title}\n\n{section.doc}\n\n{_table(_HEAD, rows)}"
 
 
 def _key_row(key: Key, prefix: str = "") -> tuple[str, ...]:
-    value = ", ".join(f"`{choice}`" for choice in key.choices) or {"expression": "SQL", "nodes": "mapping"}.get(key.kind, key.kind)
+    value = ", ".join(f"`{choice}`" for choice in key.choices) or _KEY_KINDS.get(key.kind, key.kind)
+    value += " or section" * (key.kind == "word_or_section")
     example = "" if key.kind in ("section", "nodes") else f"`{key.example}`"
     return f"`{prefix}{key.name}`", value, key.doc, "must be given" if key.required else _default(key.default), example
 

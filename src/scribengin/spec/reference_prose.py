@@ -130,6 +130,45 @@ schemas by their ids from there), `avro_schemas: {"7": FILE}` (the same format, 
 `avro_schema: FILE` (plain Avro, all values by one schema).
 """
 
+TIERS = """\
+## Tiers, edges and groups
+
+What a flow does and where it is cut are two things. Without `tiers` all of it runs as one; with them each tier runs by
+itself, and what one hands to another goes through a *channel*: a topic of Kafka or a folder. The result is the same.
+
+```yaml
+tiers:
+  near: {steps: [known, hot], group: hosts_a, resources: {cores: 2, memory: 2GiB}, trigger: 1s}
+  core: {steps: [tagged, by_hour], acknowledge: state}
+
+edges:
+  "hot -> tagged":
+    channel: {type: kafka, bootstrap: "broker1:9092"}
+    compression: zstd
+    encryption: {keyring: secrets/channel.keys}
+    pack: {rows: 1000, bytes: 256KiB, linger: 50ms}
+    ordering: key
+    key: [user]
+    high_water: {rows: 100000, bytes: 1GiB, age: 5m}
+    low_water: {rows: 50000}
+    capacity: {rows: 1000000}
+
+groups:
+  hosts_a: {members: [{at: host1, cost: 1}, {at: host2, name: second, cost: 2}]}
+```
+
+Cut where one part shall not wait for another: between a cheap step beside the source and a dear one elsewhere, before a
+sink that is often away, or where several flows' rows come together. A cut costs a write and a read of every row that
+crosses it, so filters belong before it.
+
+- An edge is the arrow from a node, or from `route.branch`, to a node that reads it; blanks around `->` are free. Edges
+  may stay in the file when `tiers` are taken out: the same flow then runs as one, and they say nothing.
+- A source is read by each tier that needs it; it has a channel only where `steps` puts it into another tier than its
+  reader.
+- What an edge does not say, `defaults: {edge: …}` says for all, but for `to` and the channel's `topic` and `path`.
+- Several edges from one node into one tier are one channel, and must say the same.
+"""
+
 TIME = """\
 ## Time
 
@@ -223,8 +262,9 @@ flow = Flow(
 | `route` | `r = a.route({"big": "amount > 100"}, otherwise="small")`, then `r["big"]` |
 | `python` | `.map(f)`, `.python(f, branches=["late"], time_limit="5s")`; `f` is a function, a class, or `"module:name"` |
 | `dedupe` | `.dedupe("id", time="ts", within="10m")` |
-| `merge` | `.merge(b, c)`, `.merge(b, how="intersect", key="id")` |
+| `merge` | `.merge(b, c)`, `.merge(b, how="intersect", key="id")`, `.merge(b, origin="came_by")` |
 | a sink | `.to("files", path=…, format=…)`; hand every sink to `Flow(…)` |
+| `tiers`, `edges`, `groups` | `Flow(…, tiers={"near": {"steps": ["known"]}}, edges={"known -> hot": {"compression": "zstd"}})` |
 
 Every step takes `id`, `require`, `on_error` and `watermark`. Without `id` it is named after its source and operation.
 Texts mean what they mean in the YAML form. A mistake is told at the line of its call. `validate` never runs code of

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, assert_never
 
-from scribengin.spec import keys
+from scribengin.spec import keys, tier_keys
 from scribengin.spec.reader import NAME
+from scribengin.spec.tiers import ARROW
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from scribengin.core.options import NodeType, Option
-    from scribengin.spec.keys import Key, Section
+    from scribengin.spec.key import Key, Section
 
 Json = dict[str, Any]
 
@@ -24,6 +25,8 @@ _NAME: Json = {"type": "string", "pattern": "^" + NAME.pattern.removesuffix(r"\Z
 _DURATION: Json = {"type": "string", "pattern": r"^\s*\d+(\.\d+)?\s*(ms|s|m|min|h|d)\s*$|\$\{"}
 _BYTES: Json = {"type": "string", "pattern": r"^\s*\d+(\.\d+)?\s*(B|[kMGT]B|[KMGT]iB)\s*$|\$\{"}
 _WATERMARK: Json = {"type": "string", "pattern": r"^\s*(`[^`]+`|\S+)\s+\d+(\.\d+)?\s*(ms|s|m|min|h|d)\s*$|\$\{"}
+_GROUP: Json = {"type": "string", "pattern": r"^[a-z][a-z0-9_]{0,62}(\.[a-z][a-z0-9_]{0,62})?$|\$\{"}
+_ARROW = "^" + ARROW.pattern.removesuffix(r"\Z") + "$"
 _FREE = {"^x-": True}
 
 
@@ -33,14 +36,15 @@ def flow_schema(source_types: Mapping[str, NodeType], sink_types: Mapping[str, N
     flow["properties"]["sources"] = _nodes(_typed(keys.SOURCE, source_types))
     flow["properties"]["steps"] = _nodes(_step())
     flow["properties"]["sinks"] = _nodes(_typed(keys.SINK, sink_types))
+    flow["properties"]["edges"] = _nodes(_section(tier_keys.EDGE), _ARROW)
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Scribengin flow", **flow}
 
 
-def _nodes(node: Json) -> Json:
+def _nodes(node: Json, pattern: str = _NAME["pattern"]) -> Json:
     return {
         "type": "object",
         "minProperties": 1,
-        "patternProperties": {**_FREE, _NAME["pattern"]: node},
+        "patternProperties": {**_FREE, pattern: node},
         "additionalProperties": False,
     }
 
@@ -54,7 +58,7 @@ def _section(section: Section) -> Json:
         "required": [key.name for key in section.keys if key.required],
         "patternProperties": _FREE,
         "additionalProperties": False,
-    }
+    } | ({"minProperties": 1} if section.filled else {})
 
 
 def _typed(section: Section, types: Mapping[str, NodeType]) -> Json:
@@ -91,8 +95,15 @@ def _value(key: Key) -> Json:
     match key.kind:
         case "text" | "raw" | "expression" | "column":
             return _TEXT if not key.later else {}
-        case "int":
-            return {"anyOf": [{"type": "integer"}, _REFERENCE]}
+        case "int" | "float":
+            bounds = {name: bound for name, bound in (("minimum", key.low), ("maximum", key.high)) if bound is not None}
+            return {"anyOf": [{"type": "integer" if key.kind == "int" else "number", **bounds}, _REFERENCE]}
+        case "bytes":
+            return _BYTES
+        case "secrets":
+            return {"type": "object", "additionalProperties": _TEXT}
+        case "group":
+            return _GROUP
         case "bool":
             return {"anyOf": [{"type": "boolean"}, _REFERENCE]}
         case "choice":
@@ -120,8 +131,14 @@ def _value(key: Key) -> Json:
         case "section":
             assert key.section
             return _section(key.section)
+        case "word_or_section":
+            assert key.section
+            return {"anyOf": [{"enum": list(key.choices)}, _section(key.section), _REFERENCE]}
+        case "sections":
+            assert key.section
+            return {"type": "array", "items": _section(key.section), "minItems": 1}
         case "nodes":
-            return {"type": "object"}
+            return _nodes(_section(key.section)) if key.section else {"type": "object"}
         case _:
             assert_never(key.kind)
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, assert_never
 
 from scribengin.core.problems import did_you_mean
-from scribengin.spec import keys
+from scribengin.spec import keys, tier_keys
 from scribengin.spec.model import SchemaSpec
 from scribengin.spec.nodes import Mapping, Node, Scalar, shorten
 from scribengin.spec.old_words import translate
@@ -15,7 +15,10 @@ from scribengin.spec.values import (
     Bounds,
     comma_trouble,
     read_bool,
+    read_bytes,
     read_duration,
+    read_float,
+    read_group,
     read_int,
     read_names,
     read_option,
@@ -23,6 +26,7 @@ from scribengin.spec.values import (
     read_schema,
     read_selection,
     read_texts,
+    read_texts_by_name,
     read_watermark,
 )
 
@@ -30,10 +34,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping as Mapping_
 
     from scribengin.core.options import NodeType
-    from scribengin.spec.keys import Key, Section
+    from scribengin.spec.key import Key, Section
     from scribengin.spec.reader import Reader
 
-_NODES = (keys.SOURCE, keys.STEP, keys.SINK)
+_NODES = (keys.SOURCE, keys.STEP, keys.SINK, tier_keys.TIER, tier_keys.EDGE, tier_keys.GROUP)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +64,8 @@ class Read:
     values: dict[str, Any] = field(default_factory=dict)
     options: dict[str, Any] = field(default_factory=dict)
     given: dict[str, tuple[Scalar, Node]] = field(default_factory=dict)
+    sound: bool = True
+    """False where there is an error in it"""
 
 
 class Sections:
@@ -77,6 +83,9 @@ class Sections:
         if mapping is None:
             return None
         read = Read()
+        before = self.reader.errors
+        if section.filled and all(name.startswith("x-") for name in mapping.entries):
+            self.reader.error("wrong-kind", mapping, f"{called} is empty", f"write {{{first.name}: {first.example}, …}}, or take it out")
         for name, (key_node, value) in mapping.entries.items():
             key = section.key(name)
             option = of_type.option(name) if of_type else None
@@ -99,6 +108,7 @@ class Sections:
             elif not comma_trouble(self.reader, mapping, key_node, value, called):
                 self._unknown(name, key_node, section, owner, of_type)
         self._missing(section, read, owner, of_type)
+        read.sound = self.reader.errors == before
         return read
 
     def type_of(self, role: str, node: Node, owner: Owner) -> tuple[str | None, NodeType | None]:
@@ -126,13 +136,17 @@ class Sections:
             case "raw":
                 return reader.raw_text(node, what, key.example)
             case "int":
-                return read_int(reader, node, what, key.example, Bounds(key.kind, key.low))
+                return read_int(reader, node, what, key.example, Bounds(key.kind, key.low, key.high))
+            case "float":
+                return read_float(reader, node, what, key.example, Bounds(key.kind, key.low, key.high))
+            case "bytes":
+                return read_bytes(reader, node, what, key.example, Bounds(key.kind, key.low, key.high))
             case "bool":
                 return read_bool(reader, node, what)
             case "choice":
                 return reader.choice(node, what, key.choices, key.example)
             case "duration":
-                return read_duration(reader, node, what, key.example, Bounds(key.kind, key.low))
+                return read_duration(reader, node, what, key.example, Bounds(key.kind, key.low, key.high))
             case "name":
                 # a type is looked up, and told, before the section is read
                 return self.reader.name(node, what, key.example) if key.name != "type" else "type"
@@ -152,7 +166,18 @@ class Sections:
                 return self.read(key.section, node, owner.inner(key.name, key_node.start))
             case "function":
                 return reader.text(node, what, key.example)
-            case "section":
+            case "secrets":
+                return read_texts_by_name(reader, node, what, key.example, secret=True)
+            case "group":
+                return read_group(reader, node, what, key.example)
+            case "word_or_section" if not isinstance(node, Mapping):
+                return reader.choice(node, what, key.choices, key.example)
+            case "sections":
+                assert key.section
+                items = reader.items(node, what, key.example)
+                inner = owner.inner(key.name, key_node.start)
+                return None if items is None else [self.read(key.section, item, replace(inner, start=item.start)) for item in items]
+            case "section" | "word_or_section":
                 assert key.section
                 return self.read(key.section, node, owner.inner(key.name, key_node.start))
             case "nodes":
@@ -185,6 +210,10 @@ class Sections:
         self.reader.document.problem("not-yet", at.start, message, remedy, warning=warning)
 
     def _unknown(self, name: str, at: Scalar, section: Section, owner: Owner, of_type: NodeType | None) -> None:
+        why = dict(section.misplaced).get(name)
+        if why:
+            self.reader.error("key-misplaced", at, f"{owner.key(name)} {why}", "write it under `edges`")
+            return
         known = [*section.names, *(option.name for option in (of_type.options if of_type else ()))]
         if of_type:
             message = f'{owner.called} (type {of_type.type}) has no option "{name}"'
@@ -196,8 +225,9 @@ class Sections:
 
     def _elsewhere(self, name: str, section: Section) -> str:
         """Where a key belongs that means something, but not here."""
-        others = [other for other in keys.SECTIONS if other is not section and name in other.names]
-        homes = [f"a {other.called}" if other in _NODES else f"`{other.called}`" for other in others]
+        sections = [other for other in keys.SECTIONS if other not in tier_keys.PARTS or section in tier_keys.SECTIONS]
+        others = [other for other in sections if other is not section and name in other.names]
+        homes = [f"a{'n' * (other.called[0] in 'ae')} {other.called}" if other in _NODES else f"`{other.called}`" for other in others]
         homes += [
             f"a {role} of type {declared.type}"
             for role, types in self._types.items()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from math import isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, assert_never
 
 from scribengin.core.problems import did_you_mean
@@ -11,6 +12,7 @@ from scribengin.core.units import parse_bytes, parse_duration_s
 from scribengin.spec.model import Watermark
 from scribengin.spec.nodes import Mapping, Node, Scalar, kind_of, shorten
 from scribengin.spec.old_words import UNITS
+from scribengin.spec.reader import NAME
 from scribengin.spec.units_text import show_bound
 
 if TYPE_CHECKING:
@@ -57,13 +59,13 @@ def read_option(reader: Reader, option: Option, node: Node, what: str) -> Any:
         case "int":
             return read_int(reader, node, what, option.example or "100", bounds_of(option))
         case "float":
-            return _float(reader, node, what, option)
+            return read_float(reader, node, what, option.example or "0.5", bounds_of(option))
         case "bool":
             return read_bool(reader, node, what)
         case "duration":
             return read_duration(reader, node, what, option.example or "30s", bounds_of(option))
         case "bytes":
-            return _bytes(reader, node, what, option)
+            return read_bytes(reader, node, what, option.example or "64MiB", bounds_of(option))
         case "choice":
             return reader.choice(node, what, option.choices, option.example)
         case "list":
@@ -71,7 +73,7 @@ def read_option(reader: Reader, option: Option, node: Node, what: str) -> Any:
         case "schema":
             return read_schema(reader, node, what)
         case "map":
-            return _texts_by_name(reader, node, what, option)
+            return read_texts_by_name(reader, node, what, option.example or "{name: value}", secret=option.secret)
         case _:
             assert_never(option.kind)
 
@@ -106,6 +108,44 @@ def read_duration(reader: Reader, node: Node, what: str, example: str, bounds: B
     text = reader.text(node, what, example)
     seconds = None if text is None else _with_unit(reader, node, 0, text, what, parse_duration_s)
     return seconds if seconds is not None and _within(reader, node, what, seconds, bounds) else None
+
+
+def read_float(reader: Reader, node: Node, what: str, example: str, bounds: Bounds) -> float | None:
+    """A finite number within the bounds."""
+    value = reader.typed(node, what, example)
+    if value is None:
+        return None
+    if isinstance(value, (bool, str)) or not isfinite(value):
+        reader.error("bad-value", node, f"{what} is {kind_of(node)}, not a number", f"write {example}")
+        return None
+    return float(value) if _within(reader, node, what, value, bounds) else None
+
+
+def read_bytes(reader: Reader, node: Node, what: str, example: str, bounds: Bounds) -> int | None:
+    """Bytes."""
+    text = reader.text(node, what, example)
+    count = None if text is None else _with_unit(reader, node, 0, text, what, parse_bytes)
+    return count if count is not None and _within(reader, node, what, count, bounds) else None
+
+
+def read_texts_by_name(reader: Reader, node: Node, what: str, example: str, *, secret: bool) -> dict[str, str | Secret] | None:
+    """A mapping of texts; with `secret` those that hold `${secret:…}` are Secrets."""
+    mapping = reader.mapping(node, what, example)
+    if mapping is None:
+        return None
+    read = reader.secret if secret else reader.raw_text
+    texts = {name: read(value, f'"{name}" in {what}', "value") for name, (_, value) in mapping.entries.items()}
+    given = {name: text for name, text in texts.items() if text is not None}
+    return given if len(given) == len(texts) else None
+
+
+def read_group(reader: Reader, node: Node, what: str, example: str) -> str | None:
+    """`GROUP` or `GROUP.MEMBER`."""
+    text = reader.text(node, what, example)
+    if text is None or (text.count(".") < 2 and all(map(NAME.match, text.split(".")))):
+        return text
+    reader.error("bad-name", node, f"{what} cannot be {shorten(text)}", f"write a group, or group.member, such as {example}")
+    return None
 
 
 def read_texts(reader: Reader, node: Node, what: str, example: str) -> tuple[str, ...] | None:
@@ -231,32 +271,6 @@ def _whole(text: str) -> int | None:
         return int(number) if number.is_integer() else None
     except (ValueError, OverflowError):
         return None
-
-
-def _float(reader: Reader, node: Node, what: str, option: Option) -> float | None:
-    value = reader.typed(node, what, option.example or "0.5")
-    if value is None:
-        return None
-    if isinstance(value, (bool, str)):
-        reader.error("bad-value", node, f"{what} is {kind_of(node)}, not a number", f"write {option.example or '0.5'}")
-        return None
-    return float(value) if _within(reader, node, what, value, bounds_of(option)) else None
-
-
-def _bytes(reader: Reader, node: Node, what: str, option: Option) -> int | None:
-    text = reader.text(node, what, option.example or "64MiB")
-    count = None if text is None else _with_unit(reader, node, 0, text, what, parse_bytes)
-    return count if count is not None and _within(reader, node, what, count, bounds_of(option)) else None
-
-
-def _texts_by_name(reader: Reader, node: Node, what: str, option: Option) -> dict[str, str | Secret] | None:
-    mapping = reader.mapping(node, what, option.example or "{name: value}")
-    if mapping is None:
-        return None
-    read = reader.secret if option.secret else reader.raw_text
-    texts = {name: read(value, f'"{name}" in {what}', "value") for name, (_, value) in mapping.entries.items()}
-    given = {name: text for name, text in texts.items() if text is not None}
-    return given if len(given) == len(texts) else None
 
 
 def _with_unit(reader: Reader, node: Node, offset: int, text: str, what: str, parse: Callable[[str], _N]) -> _N | None:

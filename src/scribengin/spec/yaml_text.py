@@ -97,3 +97,13 @@ def _fits_block(text: str) -> bool:
 
 def _chomping(text: str) -> str:
     return "" if text.endswith("\n") else "-"
+
+
+def escaped(text: str) -> str:
+    """A text as a flow file holds it: `${` is a reference there; a plain one is written `$${`."""
+    return text.replace("${", "$${")
+
+
+def names_data(names: tuple[str, ...]) -> str | list[str]:
+    """One name by itself, several as a list."""
+    return escaped(names[0]) if len(names) == 1 else [escaped(name) for name in names]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from scribengin.plan.problem_catalog import arrows, ends, expressions, python_steps, streams
 
 if TYPE_CHECKING:
-    from scribengin.spec.problems import Entry
+    from scribengin.spec.problem_entry import Entry
 
 CATALOG: tuple[Entry, ...] = (*arrows.CATALOG, *ends.CATALOG, *python_steps.CATALOG, *expressions.CATALOG, *streams.CATALOG)
 """In the order of the reference page"""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from scribengin.plan.problem_catalog.orders import ORDERS
-from scribengin.spec.problems import Entry
+from scribengin.spec.problem_entry import Entry
 
 CATALOG: tuple[Entry, ...] = (
     Entry(

@@ -1,0 +1,80 @@
+"""What a declaration of a key and of a section says; `keys` and `tier_keys` hold the declarations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+KeyKind = Literal[
+    "text",
+    "raw",
+    "int",
+    "bool",
+    "choice",
+    "duration",
+    "name",
+    "column",
+    "columns",
+    "inputs",
+    "expression",
+    "expressions",
+    "selection",
+    "cases",
+    "times",
+    "names",
+    "watermark",
+    "schema",
+    "function",
+    "section",
+    "word_or_section",
+    "sections",
+    "nodes",
+    "bytes",
+    "float",
+    "group",
+    "secrets",
+]
+"""What a value is. `raw` is text that may be blank in quotes; `expression` SQL text; `expressions` a mapping of name to SQL;
+`selection` that or a list; `cases` the branches of a route; `times` a mapping of input to column; `names` a list of branch names;
+`columns` one column or a list; `inputs` one id or a list; `function` `module:name` or a section; `nodes` a mapping of id to section;
+`word_or_section` one of `choices` or a section; `sections` a list of sections; `bytes` a size; `group` `NAME` or `NAME.MEMBER`;
+`secrets` a mapping of text to text that may be secret."""
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One key. `doc` is a sentence part for people, `example` YAML text."""
+
+    name: str
+    kind: KeyKind
+    doc: str
+    example: str
+    required: bool = False
+    choices: tuple[str, ...] = ()
+    default: str = ""
+    section: Section | None = None
+    low: float | None = None
+    high: float | None = None
+    later: Literal["", "warning", "error"] = ""
+    """set for a key that a later version runs: what its use is now"""
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A mapping with declared keys. `called` is how messages name it; `filled` is true where an empty one says nothing and is told."""
+
+    called: str
+    doc: str
+    keys: tuple[Key, ...] = field(default=())
+    filled: bool = False
+    misplaced: tuple[tuple[str, str], ...] = ()
+    """(key of the same section elsewhere, why it may not stand in this one)"""
+
+    def key(self, name: str) -> Key | None:
+        """The declaration of that key, or None."""
+        return next((key for key in self.keys if key.name == name), None)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The keys that this version reads."""
+        return tuple(key.name for key in self.keys if not key.later)

@@ -1,0 +1,264 @@
+"""Reads `tiers`, `edges`, `groups` and `defaults.edge`. Rules that need nothing of the graph stand here."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from scribengin.core.problems import did_you_mean
+from scribengin.spec import keys, tier_keys
+from scribengin.spec.model import Channel, Depth, Edge, Encryption, Group, Member, Pack, Rate, Resources, Tier
+from scribengin.spec.nodes import Mapping, Scalar, shorten
+from scribengin.spec.sections import Owner, Read, Sections
+from scribengin.spec.units_text import show_bound
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from collections.abc import Mapping as Mapping_
+
+    from scribengin.spec.nodes import Node
+    from scribengin.spec.reader import Reader
+
+_ID = r"[a-z][a-z0-9_]{0,62}"
+ARROW = re.compile(rf"\s*({_ID}(?:\.{_ID})?)\s*->\s*({_ID})\s*\Z")
+"""The key of an edge: what is read, and by whom"""
+_TWO_NAMES = re.compile(r"\W*(\w+(?:\.\w+)?)\s*([^\w.]+)\s*(\w+(?:\.\w+)?)\W*\Z")
+_MEASURES = (("rows", "rows", "int"), ("bytes", "bytes", "bytes"), ("age", "age_s", "duration"))
+"""(key, field, kind) of what a Depth looks at"""
+_OF_KIND = {"kafka": ("topic", "bootstrap", "config", "replication"), "folder": ("path",)}
+"""type of a channel → the keys that mean nothing for another"""
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """`unread` names the sections with an error in them: what follows from these only is not told."""
+
+    tiers: dict[str, Tier] = field(default_factory=dict)
+    edges: dict[str, Edge] = field(default_factory=dict)
+    groups: dict[str, Group] = field(default_factory=dict)
+    unread: frozenset[str] = frozenset()
+
+
+def read_parts(reader: Reader, sections: Sections, read: Read, default: Edge) -> Parts:
+    """The three sections of a flow that was `read`; `default` is what `defaults.edge` says."""
+    parts = _Parts(reader, sections, default)
+    unread = []
+    found: dict[str, dict[str, Any]] = {}
+    for section, one in (("tiers", parts.tier), ("edges", parts.edge), ("groups", parts.group)):
+        before = reader.errors
+        found[section] = parts.members(read, section, one)
+        if reader.errors > before or (section in read.given and section not in read.values):
+            unread.append(section)
+    return Parts(found["tiers"], found["edges"], found["groups"], frozenset(unread))
+
+
+def read_default_edge(reader: Reader, read: Read, owner: Owner) -> Edge:
+    """`defaults.edge`."""
+    return _EdgeReader(reader, read, owner, Edge()).read()
+
+
+class _Parts:
+    """Reads one member of a section at a time; None where it could not be read."""
+
+    def __init__(self, reader: Reader, sections: Sections, default: Edge) -> None:
+        self._reader = reader
+        self._sections = sections
+        self._default = default
+        self._edges: set[str] = set()
+
+    def members(self, read: Read, section: str, one: Callable[[str, Scalar, Node], tuple[str, Any] | None]) -> dict[str, Any]:
+        mapping: Mapping | None = read.values.get(section)
+        if mapping is not None and not mapping.entries:
+            example = next(key.example for key in keys.FLOW.keys if key.name == section)
+            self._reader.error("wrong-kind", mapping, f"{section} of the flow is empty", f"write {section}: {example}, or take the key out")
+        entries = mapping.entries.items() if mapping else ()
+        found = [one(name, key, node) for name, (key, node) in entries if not name.startswith("x-")]
+        return dict(member for member in found if member is not None)
+
+    def tier(self, id_: str, key: Scalar, node: Node) -> tuple[str, Tier] | None:
+        owner = Owner(f'tier "{id_}"', key.start)
+        self._reader.check_name(id_, key, "the id of a tier")
+        read = self._sections.read(tier_keys.TIER, node, owner)
+        if read is None or "steps" not in read.values:
+            return None
+        values = dict(read.values)
+        given: Read | None = values.pop("resources", None)
+        resources = Resources(**given.values) if given else Resources()
+        return id_, Tier(id_, values.pop("steps"), resources=resources, trigger_s=values.pop("trigger", None), **values)
+
+    def edge(self, text: str, key: Scalar, node: Node) -> tuple[str, Edge] | None:
+        arrow = ARROW.match(text)
+        if arrow is None:
+            remedy = _meant(text) or 'write "a -> b": a node or `route.branch`, and a node that reads it'
+            self._reader.error("edge-form", key, f"an edge cannot be called {shorten(text)}", remedy)
+        id_ = " -> ".join(arrow.groups()) if arrow else text
+        owner = Owner(f'edge "{id_}"', key.start)
+        if id_ in self._edges:
+            self._reader.error("duplicate-key", key, f"{owner.called} stands twice", "keep one of the two")
+        self._reader.places.spelled.setdefault(id_, text)
+        read = self._sections.read(tier_keys.EDGE, node, owner)
+        if read is None or arrow is None or id_ in self._edges:
+            return None
+        self._edges.add(id_)
+        return id_, _EdgeReader(self._reader, read, owner, self._default).read()
+
+    def group(self, id_: str, key: Scalar, node: Node) -> tuple[str, Group] | None:
+        owner = Owner(f'group "{id_}"', key.start)
+        self._reader.check_name(id_, key, "the id of a group")
+        read = self._sections.read(tier_keys.GROUP, node, owner)
+        if read is None or "members" not in read.values:
+            return None
+        given: list[Read | None] = read.values["members"]
+        if not given:
+            self._reader.error("group-empty", read.given["members"][1], f"{owner.called} has no members", "write members: [{at: host1}]")
+        members = [
+            Member(one.values["at"], one.values.get("name", f"m{index}"), one.values.get("cost", 1.0))
+            for index, one in enumerate(given, start=1)
+            if one is not None and "at" in one.values
+        ]
+        self._told_twice(owner, given)
+        return (id_, Group(id_, tuple(members))) if members else None
+
+    def _told_twice(self, owner: Owner, given: list[Read | None]) -> None:
+        for what, called in (("at", "the place"), ("name", "the name")):
+            seen: set[str] = set()
+            for index, one in enumerate(given, start=1):
+                value = one.values.get(what, f"m{index}" if what == "name" else None) if one else None
+                if one and value in seen:
+                    at = one.given[what if what in one.given else "at"][1]
+                    remedy = "take one of the two out" if what == "at" else "give one of them another name"
+                    self._reader.error("twice", at, f"two members of {owner.called} have {called} {shorten(str(value))}", remedy)
+                seen.add(value or "")
+
+
+class _EdgeReader:
+    """One section of properties. `default` holds where it says nothing: an edge must be right together with it."""
+
+    def __init__(self, reader: Reader, read: Read, owner: Owner, default: Edge) -> None:
+        self._reader = reader
+        self._read = read
+        self._owner = owner
+        self._default = default
+
+    def read(self) -> Edge:
+        values = self._read.values
+        edge = Edge(
+            channel=self._channel(values.get("channel")),
+            compression=values.get("compression"),
+            encryption=self._encryption(values.get("encryption")),
+            pack=_filled(Pack, values.get("pack"), linger="linger_s"),
+            ordering=values.get("ordering"),
+            key=values.get("key", ()),
+            retention_s=values.get("retention"),
+            limit=_filled(Rate, values.get("limit")),
+            high_water=_filled(Depth, values.get("high_water"), age="age_s"),
+            low_water=_filled(Depth, values.get("low_water"), age="age_s"),
+            capacity=_filled(Depth, values.get("capacity"), age="age_s"),
+            durability=values.get("durability"),
+            spill=values.get("spill"),
+            to=values.get("to"),
+        )
+        self._check_ordering(edge)
+        self._check_spill(edge)
+        self._check_levels(edge)
+        return edge
+
+    def _error(self, code: str, name: str, message: str, remedy: str) -> None:
+        """A Problem at the value of a key."""
+        self._reader.error(code, self._read.given[name][1], message, remedy)
+
+    def _channel(self, given: str | Read | None) -> Channel | None:
+        if given is None or isinstance(given, str):
+            return None if given is None else Channel(type=given)  # type: ignore[arg-type]
+        values = given.values
+        kind = values.get("type") or next((kind for kind in _OF_KIND if any(name in given.given for name in _OF_KIND[kind])), None)
+        for other, names in _OF_KIND.items():
+            for name in names if kind not in (None, other) else ():
+                if name in given.given:
+                    message = f"`{self._owner.prefix}channel.{name}` of {self._owner.called} means nothing for a channel of type {kind}"
+                    self._reader.error("key-misplaced", given.given[name][0], message, f"take it out, or write type: {other}")
+        return Channel(**{**values, "type": kind})
+
+    def _encryption(self, given: str | Read | None) -> Encryption | None:
+        if given is None or isinstance(given, str):
+            return None if given is None else Encryption(none=True)
+        values, called = given.values, f"`{self._owner.prefix}encryption` of {self._owner.called}"
+        known: Mapping_[str, Any] = values.get("keys", {})
+        use: str | None = values.get("use") or (next(iter(known)) if len(known) == 1 else None)
+        for message, remedy, name in _wrong_keys(given, known, use):
+            at = given.given[name][1] if name else self._read.given["encryption"][1]
+            self._reader.error("encryption-keys", at, f"{called} {message}", remedy)
+        return Encryption(values.get("keyring"), known, use)
+
+    def _check_ordering(self, edge: Edge) -> None:
+        given, values = self._read.given, self._read.values
+        if "ordering" in given and "ordering" not in values:
+            return
+        ordering, key = edge.ordering or self._default.ordering, edge.key or self._default.key
+        if "key" in given and ordering != "key":
+            message = f"{self._owner.key('key')} means nothing without `ordering: key`"
+            self._reader.error("key-misplaced", given["key"][0], message, "add ordering: key, or take key out")
+        elif "ordering" in given and ordering == "key" and not key and ("key" in values or "key" not in given):
+            message = f"{self._owner.key('ordering')} is `key`, and no `key` says which"
+            self._error("missing-key", "ordering", message, "add key: [COLUMN]")
+
+    def _check_spill(self, edge: Edge) -> None:
+        given = self._read.given
+        if "durability" in given and edge.durability is None:
+            return
+        if "spill" in given and (edge.durability or self._default.durability) != "store_on_failure":
+            message = f"{self._owner.key('spill')} means nothing without `durability: store_on_failure`"
+            self._reader.error("key-misplaced", given["spill"][0], message, "add it, or take spill out")
+
+    def _check_levels(self, edge: Edge) -> None:
+        """For each measure the levels rise: low_water, high_water, capacity."""
+        for name, attribute, kind in _MEASURES:
+            levels = [
+                (level, getattr(depth, attribute))
+                for level in ("low_water", "high_water", "capacity")
+                if (depth := getattr(edge, level) or getattr(self._default, level)) and getattr(depth, attribute) is not None
+            ]
+            for (lower, low), (upper, high) in pairwise(levels):
+                own = next((level for level in (lower, upper) if level in self._read.values), None)
+                if low > high and own is not None:
+                    inner: Read = self._read.values[own]
+                    limit = f"the {show_bound(kind, high)} of {upper}"
+                    message = f"{self._owner.key(f'{lower}.{name}')} is {show_bound(kind, low)}, more than {limit}"
+                    remedy = "let low_water, high_water and capacity rise in this order"
+                    self._reader.error("water-levels", inner.given[name][1], message, remedy)
+
+
+def _wrong_keys(given: Read, known: Mapping_[str, Any], use: str | None) -> Iterator[tuple[str, str, str]]:
+    """(message, remedy, at which key; empty for the whole)."""
+    has_ring, has_keys = "keyring" in given.given, "keys" in given.given
+    if has_ring and has_keys:
+        yield "has both a keyring and keys", "keep one of the two", "keys"
+    elif not has_ring and not has_keys:
+        yield "has neither a keyring nor keys", "write {keyring: FILE}, or {keys: {k1: …}, use: k1}", ""
+    elif has_ring and "use" in given.given:
+        yield "has `use` beside a keyring, whose last line is the key that writes", "take `use` out", "use"
+    elif "keys" in given.values and not known:
+        yield "has no key", 'write keys: {k1: "${secret:env/K1}"}', "keys"
+    elif known and use is None and "use" not in given.given:
+        yield "does not say which of its keys writes", f"add use: {next(iter(known))}", "keys"
+    elif known and use is not None and use not in known:
+        yield f"uses the key {shorten(use)}, which it does not have", did_you_mean(use, known) or f"it has {', '.join(known)}", "use"
+
+
+def _filled(make: Callable[..., Any], given: Read | None, **renamed: str) -> Any:
+    """The value of a section whose keys are the fields, but for those `renamed`."""
+    return None if given is None else make(**{renamed.get(name, name): value for name, value in given.values.items()})
+
+
+def _meant(text: str) -> str:
+    """What somebody who wrote two names may have meant."""
+    names = _TWO_NAMES.match(text)
+    if names is None:
+        return ""
+    first, between, second = names.groups()
+    if "<" in between and ">" not in between:
+        first, second = second, first
+    arrow = f"{first} -> {second.partition('.')[0]}"
+    return f'did you mean "{arrow}"?' if ARROW.match(arrow) else ""
