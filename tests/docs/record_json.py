@@ -98,7 +98,7 @@ def log_a_late_file(shop: Path) -> None:
     from scribengin.local.prepare import open_sources, prepare
     from scribengin.state.source_log import SourceLog
 
-    prepared = prepare(shop / "flow.yaml", state=None)
+    (prepared,) = prepare(shop / "flow.yaml", state=None).tiers
     (shop / "data" / "late.jsonl").write_text('{"id": 9999}\n')
     reader = open_sources(prepared.plan.flow)["orders"].reader()
     log = SourceLog(prepared.folder.query("kept").sources, "orders")

@@ -304,7 +304,7 @@ def said(capfd: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 def log_and_lose(folder: FlowFolder, topics: Any, topic: str) -> None:
     """As a run that was killed when it had logged what comes next, and a long pause: three of five records are gone."""
-    prepared = prepare(folder.path / "flow.yaml", state=None)
+    prepared = prepare(folder.path / "flow.yaml", state=None).tiers[0]
     source = open_sources(prepared.plan.flow)["numbers"]
     for query in prepared.folder.queries():
         log = SourceLog(query.sources, "numbers")

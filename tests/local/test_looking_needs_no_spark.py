@@ -38,7 +38,7 @@ def flow(tmp_path: Path) -> Path:
 
 def begin(path: Path) -> None:
     """The state that a run leaves when it dies before its first Batch."""
-    prepared = prepare(path, state=None)
+    (prepared,) = prepare(path, state=None).tiers
     (query,) = prepared.plan.queries
     open_lineage(
         prepared.folder.query(query.name),
@@ -77,7 +77,7 @@ def test_plan_names_the_steps_that_changed(flow):
 def test_a_flow_in_python_is_executed_and_its_calls_are_its_places(tmp_path):
     path = tmp_path / "small.py"
     path.write_text(PYTHON_FLOW)
-    prepared = prepare(path, state=None)
+    (prepared,) = prepare(path, state=None).tiers
     assert [query.name for query in prepared.plan.queries] == ["kept"]
     assert str(prepared.place_of("even")).startswith(f"{path}:3:")
     assert str(prepared.place_of("kept")).startswith(f"{path}:4:")
@@ -88,5 +88,5 @@ def test_a_query_of_several_sinks_stands_where_its_first_sink_does(flow):
         FLOW.replace("format: json}", "format: json, together: both}")
         + "  more: {from: even, type: files, path: more, format: json, together: both}\n"
     )
-    prepared = prepare(flow, state=None)
+    (prepared,) = prepare(flow, state=None).tiers
     assert str(prepared.place_of("both")) == f"{flow}:9:3"

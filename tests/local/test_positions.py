@@ -27,7 +27,11 @@ def rows(*ids):
 
 
 def prepared_of(folder):
-    return prepare(folder.path / "flow.yaml", state=None)
+    return prepare(folder.path / "flow.yaml", state=None).tiers[0]
+
+
+def audit_of(folder):
+    return audit_flow(prepare(folder.path / "flow.yaml", state=None))
 
 
 def back(folder, position, query="kept"):
@@ -49,7 +53,7 @@ def test_a_source_moves_forward_over_what_is_there_(folder):
     assert folder.run().state == "finished"
     for name, id_ in (("b", 2), ("c", 3)):
         folder.data(f"data/{name}.jsonl", rows(id_))
-    prepared = prepare(folder.path / "flow.yaml", state=None)
+    prepared = prepared_of(folder)
     query = prepared.folder.query("kept")
     moved = move_forward(prepared.plan.flow, query, "rows", 2)
     assert (moved.before, moved.after, moved.files) == (1, 2, 1)
@@ -86,8 +90,7 @@ def test_an_audit_reads_the_lineages_on_both_sides_of_a_rewind(folder):
     three_files(folder)
     moved = back(folder, 1)
     folder.run()
-    prepared = prepared_of(folder)
-    audit = audit_flow(prepared)
+    audit = audit_of(folder)
     assert audit.balanced
     assert [(r.past, dict(r.starts), r.sinks[0].decided, r.sinks[0].found) for r in audit.reports] == [
         (True, {}, 3, 3),
@@ -95,7 +98,7 @@ def test_an_audit_reads_the_lineages_on_both_sides_of_a_rewind(folder):
     ]
     assert audit.reports[1].lineage == moved.lineage
     min((folder.path / "out").glob("part-*"), key=lambda path: path.stat().st_mtime).unlink()
-    (past, now) = audit_flow(prepared).reports
+    (past, now) = audit_of(folder).reports
     assert not past.balanced
     assert now.balanced
 
@@ -108,7 +111,7 @@ def test_a_lineage_can_be_left_again_and_again(folder):
     back(folder, 0)
     assert folder.run().balanced
     assert sorted(row["id"] for row in folder.read("out")) == [1, 1, 2, 2, 3, 3, 3, 3]
-    audit = audit_flow(prepared_of(folder))
+    audit = audit_of(folder)
     assert audit.balanced
     assert [dict(report.starts) for report in audit.reports] == [{}, {"rows": 2}, {"rows": 2}, {"rows": 0}]
 
@@ -157,12 +160,12 @@ def test_a_rewind_that_is_cut_short_is_completed_by_the_next_run(folder, monkeyp
         with pytest.raises(OSError, match="pulled"):
             back(folder, 1)
     with pytest.raises(Refused, match="cut short"):
-        audit_flow(prepared_of(folder))
+        audit_of(folder)
     with pytest.raises(Refused, match="another lineage"):
         folder.run()
     assert folder.run(append_new_lineage=True).balanced
     assert sorted(row["id"] for row in folder.read("out")) == [1, 2, 2, 3, 3]
-    assert audit_flow(prepared_of(folder)).balanced
+    assert audit_of(folder).balanced
 
 
 def _pulled(_path):
@@ -179,4 +182,4 @@ def test_dead_letters_of_the_left_lineage_stay_with_it(folder):
     assert len(list(read_letters(past))) == 1
     folder.run()
     assert len(list(read_letters(query))) == 1
-    assert audit_flow(prepared_of(folder)).balanced
+    assert audit_of(folder).balanced

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from scribengin.cli.flow_argument import flow_path
@@ -10,33 +12,71 @@ from scribengin.cli.settings import read_settings
 from scribengin.core.errors import InputError, Refused
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from scribengin.spec.model import Flow
     from scribengin.state.folder import QueryFolder, StateFolder
+    from scribengin.state.lease import Lease
 
 
-def open_state(flow: str, state: Path | None) -> tuple[Flow, StateFolder]:
-    """The flow of a FLOW argument and its state folder, which need not be there. `state` is the value of --state.
+@dataclass(frozen=True, slots=True)
+class TierState:
+    """One tier: its part of the flow, with what it hands over and takes over, and the folder of its state, which need not be there."""
 
-    Raises InputError where not even a name can be read.
+    flow: Flow
+    folder: StateFolder
+
+
+@dataclass(frozen=True, slots=True)
+class FlowState:
+    """A flow as it is declared, and the state of its tiers; of a flow that is not cut there is one."""
+
+    declared: Flow
+    tiers: tuple[TierState, ...]
+
+    @property
+    def path(self) -> Path:
+        """Where all of it lies."""
+        first = self.tiers[0].folder
+        return first.path if len(self.tiers) == 1 else first.root / first.flow
+
+    def queries(self, name: str | None = None) -> list[tuple[TierState, QueryFolder]]:
+        """The Queries that have state, or the one of that name. Raises Refused where there is none."""
+        there = [(tier, query) for tier in self.tiers for query in tier.folder.queries()]
+        queries = [(tier, query) for tier, query in there if name in (None, query.name)]
+        if not queries:
+            have = ", ".join(query.name for _, query in there)
+            wanted = f'query "{name}" of flow "{self.declared.name}"' if name else f'flow "{self.declared.name}"'
+            remedy = f"queries with state are {have}" if have else "run it first, or name its state folder with --state"
+            raise Refused(f"{wanted} has no state in {self.path}", remedy=remedy, code="state-missing")
+        return queries
+
+    @contextmanager
+    def leases(self) -> Iterator[Mapping[str, Lease]]:
+        """Tier → its lease, of all tiers. Raises Refused where one runs."""
+        from scribengin.state.lease import take_lease
+
+        with ExitStack() as stack:
+            yield {tier.folder.tier: stack.enter_context(take_lease(tier.folder)) for tier in self.tiers}
+
+
+def open_state(flow: str, state: Path | None) -> FlowState:
+    """The flow of a FLOW argument and its state, which need not be there. `state` is the value of --state.
+
+    Raises InputError where not even a name can be read; of a flow that is cut, where there is a mistake.
     """
-    from scribengin.local.prepare import state_folder
+    from scribengin.local.prepare import prepare, state_root
+    from scribengin.plan.tiers import MAIN
     from scribengin.plan.validate import validate_file
+    from scribengin.state.folder import StateFolder
 
     path = flow_path(flow)
     found, problems = validate_file(path, os.environ, execute=True)
     if found is None or not found.name:
         raise InputError(problems)
-    return found, state_folder(path, found, read_settings({"state": state})["state"].value)
-
-
-def chosen_queries(folder: StateFolder, name: str | None) -> list[QueryFolder]:
-    """The Queries that have state, or the one of that name. Raises Refused where there is none."""
-    queries = [query for query in folder.queries() if name in (None, query.name)]
-    if not queries:
-        have = ", ".join(query.name for query in folder.queries())
-        wanted = f'query "{name}" of flow "{folder.flow}"' if name else f'flow "{folder.flow}"'
-        remedy = f"queries with state are {have}" if have else "run it first, or name its state folder with --state"
-        raise Refused(f"{wanted} has no state in {folder.path}", remedy=remedy, code="state-missing")
-    return queries
+    root = read_settings({"state": state})["state"].value
+    if found.tiers:
+        prepared = prepare(path, state=root)
+        return FlowState(found, tuple(TierState(tier.plan.flow, tier.folder) for tier in prepared.tiers))
+    return FlowState(found, (TierState(found, StateFolder(state_root(path, root), found.name, MAIN)),))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from scribengin.connectors.contract import Place, Sink, Source
     from scribengin.core.options import NodeType
 
-_BUILT_IN = ("files", "kafka", "sequence", "console")
+_BUILT_IN = ("files", "kafka", "sequence", "console", "channel")
 
 
 @cache
@@ -28,14 +28,19 @@ def _modules() -> dict[str, ModuleType]:
     return modules
 
 
-def source_types() -> dict[str, NodeType]:
-    """`type:` → declaration, of every source."""
-    return {module.SOURCE.type: module.SOURCE for module in _modules().values() if hasattr(module, "SOURCE")}
+def source_types(*, internal: bool = False) -> dict[str, NodeType]:
+    """`type:` → declaration, of every source that a flow file can name; `internal`: of every one."""
+    return _types("SOURCE", internal=internal)
 
 
-def sink_types() -> dict[str, NodeType]:
-    """`type:` → declaration, of every sink."""
-    return {module.SINK.type: module.SINK for module in _modules().values() if hasattr(module, "SINK")}
+def sink_types(*, internal: bool = False) -> dict[str, NodeType]:
+    """`type:` → declaration, of every sink that a flow file can name; `internal`: of every one."""
+    return _types("SINK", internal=internal)
+
+
+def _types(role: str, *, internal: bool) -> dict[str, NodeType]:
+    declared: list[NodeType] = [getattr(module, role) for module in _modules().values() if hasattr(module, role)]
+    return {type_.type: type_ for type_ in declared if internal or not type_.internal}
 
 
 def open_source(type_: str, place: Place) -> Source:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from scribengin.core.errors import ScribenginError
     from scribengin.core.types import Schema
     from scribengin.formats.contract import Bad, Block, Decoder
+    from scribengin.formats.origins import Origins
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +209,15 @@ class JsonStream(SinkStream, Protocol):
         """As `write`. `lines`: each row as an object with all columns in the schema's order, ended by a line feed (none is inside)."""
 
 
+class OriginStream(SinkStream, Protocol):
+    """A SinkStream that keeps the first coordinates of each row, as numbers: a channel's."""
+
+    wants_origins: bool
+
+    def write_from(self, batch: pa.RecordBatch, origins: Origins) -> Sequence[Bad]:
+        """As `write`."""
+
+
 @dataclass(frozen=True, slots=True)
 class Decided:
     """What a decision record says of one sink: enough to publish, from any process, without running anything."""
@@ -338,6 +348,16 @@ def gives_rows(stream: SinkStream) -> TypeGuard[RowStream]:
 def takes_json(stream: SinkStream) -> TypeGuard[JsonStream]:
     """True for a JsonStream."""
     return getattr(stream, "json_needs", None) is not None
+
+
+def wants_origins(stream: SinkStream) -> TypeGuard[OriginStream]:
+    """True for an OriginStream that wants them."""
+    return getattr(stream, "wants_origins", False)
+
+
+def is_handed_over(source: Source) -> bool:
+    """True where a source's records come from another tier: its blocks are all TracedBlocks."""
+    return getattr(source, "handed_over", False)
 
 
 def is_chained(sink: Sink) -> TypeGuard[ChainedSink]:

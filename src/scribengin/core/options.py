@@ -55,6 +55,8 @@ class NodeType:
     abilities: frozenset[str] = field(default_factory=frozenset)
     """For a source: `replayable`, `bounded`, `growing`, `static`. For a sink: `exactly_once`, `append`, `update`, `complete`, `view`;
     `spark_writes`: with `delivery: at_least_once` a sink of Spark's own writes the rows."""
+    internal: bool = False
+    """True where no flow file can name it"""
 
     def option(self, name: str) -> Option | None:
         """The declaration of that name, or None."""

@@ -11,7 +11,7 @@ An *ordinal* is a record's index in its block, from 0. It survives every step, s
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import IO, TYPE_CHECKING, Any, Protocol
+from typing import IO, TYPE_CHECKING, Any, Protocol, TypeGuard
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from scribengin.core.types import Schema
+    from scribengin.formats.origins import Origins
     from scribengin.formats.structs import StructForm
 
 
@@ -53,6 +54,13 @@ class Block(Protocol):
 
     def __len__(self) -> int:
         """How many records the block holds, empty lines included."""
+
+
+class TracedBlock(Block, Protocol):
+    """A block whose records have first coordinates of their own, from before they came here."""
+
+    def origins(self, ordinals: Sequence[int]) -> Origins:
+        """Those of the records with these ordinals."""
 
 
 @dataclass(slots=True)
@@ -130,3 +138,8 @@ class EncoderFactory(Protocol):
 
     def __call__(self, file: IO[bytes], schema: Schema) -> Encoder:
         """An encoder that writes to `file`."""
+
+
+def is_traced(block: Block) -> TypeGuard[TracedBlock]:
+    """True for a TracedBlock."""
+    return hasattr(block, "origins")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from hashlib import blake2b
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,6 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
+
+
+_CHILD, _LARGEST = 1 << 16, 0x7FFFFFFF
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +33,11 @@ class Hop:
 
 Trail = tuple[Hop, ...]
 """first to last"""
+
+_SEQUENCE, _NTH = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD6E8FEB86659FD93)
+"""odd, so that no two sequences of one label, and no two rows of one record, come to the same number"""
+_ROUNDS = ((np.uint64(30), np.uint64(0xBF58476D1CE4E5B9)), (np.uint64(27), np.uint64(0x94D049BB133111EB)))
+_LAST_SHIFT = np.uint64(31)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +65,50 @@ class Origins:
             ids[index] = f"{ids[index]}.{self.nth[index]}"
         return ids
 
+    @staticmethod
+    def of(label: str, sequences: NDArray[np.int64]) -> Origins:
+        """Records of one stream that came no way yet, a row of each."""
+        return Origins([label], np.zeros(len(sequences), np.int32), sequences, np.zeros(len(sequences), np.int32), [()])
+
+    def numbered(self, made_of: Sequence[int]) -> Origins:
+        """With a number of its own for each row but the first of those that lie side by side and were made of the same record.
+
+        `made_of`: which record. A row that was one of several before keeps that apart: the new number stands in the lower half.
+        """
+        same = np.asarray(made_of)
+        again = np.flatnonzero(same[1:] == same[:-1]) + 1
+        if not len(again):
+            return self
+        # a run's first row is the last one before it that is not `again`
+        first = np.arange(len(same))
+        first[again] = 0
+        nth = self.nth.astype(np.int64)
+        nth[again] = ((nth[again] + 1) * _CHILD + (again - np.maximum.accumulate(first)[again])) & _LARGEST
+        return replace(self, nth=nth.astype(np.int32))
+
     def taken(self, stay: Sequence[int] | NDArray[np.int64]) -> Origins:
         """Those of the rows with these indexes."""
         at = np.asarray(stay, np.int64)
         return Origins(self.labels, self.streams[at], self.sequences[at], self.nth[at], self.trails)
+
+    def digest(self) -> int:
+        """A number, 0 to 2^64 - 1, that stands for the set of these coordinates.
+
+        It is the sum, modulo 2^64, of one number a row, so that it does not know the rows' order, and the digest of a whole is the sum of
+        its parts' however they are cut. Trails do not count. It finds losses and doubles, not forgeries.
+        """
+        labels = np.array([_hashed(label) for label in self.labels], np.uint64)
+        # wrapping arithmetic of unsigned arrays; the finalizer is splitmix64's
+        mixed = self.sequences.astype(np.uint64)
+        mixed *= _SEQUENCE
+        mixed += labels[0] if len(labels) == 1 else labels[self.streams]
+        if self.nth.any():
+            mixed += self.nth.astype(np.uint64) * _NTH
+        for shift, factor in _ROUNDS:
+            mixed ^= mixed >> shift
+            mixed *= factor
+        mixed ^= mixed >> _LAST_SHIFT
+        return int(mixed.sum(dtype=np.uint64))
 
     @staticmethod
     def joined(parts: Sequence[Origins]) -> Origins:
@@ -77,3 +127,8 @@ class Origins:
             np.concatenate([part.nth for part in parts]),
             [trail for _, trail in numbers],
         )
+
+
+@lru_cache(maxsize=4096)
+def _hashed(label: str) -> int:
+    return int.from_bytes(blake2b(label.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")

@@ -28,6 +28,8 @@ class RunSettings:
     fail_fast: bool = False
     strict: bool = False
     append_new_lineage: bool = False
+    tier: str | None = None
+    """the only one that runs; None: all of them"""
     master: str = ""
     """Spark's master; `local[N,3]` over all cores by default"""
     memory: str = ""

@@ -9,44 +9,57 @@ from scribengin.core.problems import Problem
 from scribengin.local.parts import limits_by_source, query_parts, static_by_source
 from scribengin.local.prepare import open_sinks, open_sources
 from scribengin.local.session import start
+from scribengin.plan.split import CHANNEL
 from scribengin.spark.accumulate import new_reports
 from scribengin.spark.compile import Compiler
 from scribengin.spark.failures import step_failure
 from scribengin.spark.query import check_streaming, streaming_inputs
 from scribengin.spark.user_code import pack
+from scribengin.state.channels import ChannelFolder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from scribengin.local.contract import RunSettings
-    from scribengin.local.prepare import Prepared
+    from scribengin.local.prepare import Prepared, PreparedFlow
     from scribengin.spark.user_code import UserCode
 
 
-def check_deep(prepared: Prepared, settings: RunSettings) -> list[Problem]:
+def check_deep(prepared: PreparedFlow, settings: RunSettings) -> list[Problem]:
     """Let Spark analyse names and types of every step. Starts a session (5 to 15 s) and stops it."""
     spark = start(prepared, settings)
     try:
-        return deep_problems(spark, prepared, pack(prepared.plan.flow.folder, prepared.folder.root))
+        return deep_problems(spark, prepared, pack(prepared.plan.flow.folder, prepared.root))[1]
     finally:
         spark.stop()
 
 
-def deep_problems(spark: SparkSession, prepared: Prepared, code: UserCode) -> list[Problem]:
-    """What Spark says against the flow's steps, with the places of the flow file; each step once."""
+def deep_problems(spark: SparkSession, prepared: PreparedFlow, code: UserCode) -> tuple[PreparedFlow, list[Problem]]:
+    """What Spark says against the steps of each tier, with the places of the flow file; each step once. Returns the flow as it is planned
+    when the columns of all channels are known: what a tier hands over Spark says before the next one is looked at."""
+    problems: dict[str, Problem] = {}
+    for tier in [each.plan.tier for each in prepared.tiers]:
+        _check_tier(spark, next(each for each in prepared.tiers if each.plan.tier == tier), code, problems)
+        prepared = prepared.again()
+    return prepared, list(problems.values())
+
+
+def _check_tier(spark: SparkSession, prepared: Prepared, code: UserCode, problems: dict[str, Problem]) -> None:
     plan = prepared.plan
     sources, sinks = open_sources(plan.flow), open_sinks(plan.flow)
-    problems: dict[str, Problem] = {}
     for query in plan.queries:
         try:
             parts = query_parts(plan, query, prepared.folder.query(query.name), code, sources, sinks)
             session = spark.newSession()
             inputs = streaming_inputs(session, parts, limits_by_source(parts), static_by_source(query, sources))
-            check_streaming(session, Compiler(session, parts).compile(inputs, new_reports(session)), parts)
+            compiler = Compiler(session, parts)
+            check_streaming(session, compiler.compile(inputs, new_reports(session)), parts)
+            for sink in query.sinks:
+                if plan.flow.sinks[sink].type == CHANNEL:
+                    ChannelFolder.of(prepared.folder.root, plan.flow.name, sink).write_schema(compiler.sink_schemas[sink])
         except ScribenginError as error:
             problem = Problem(error.code, prepared.place_of(error.node or query.name), error.message, error.remedy)
             problems.setdefault(problem.message, problem)
         except Exception as error:
             fault = step_failure(query.name, error)
             problems.setdefault(fault.message, Problem(fault.code, prepared.place_of(query.name), fault.message, fault.remedy))
-    return list(problems.values())

@@ -19,15 +19,19 @@ from scribengin.state.lineage import past_lineages, read_lineage
 from scribengin.state.losses import read_losses
 
 if TYPE_CHECKING:
-    from scribengin.local.prepare import Prepared
+    from scribengin.local.prepare import Prepared, PreparedFlow
     from scribengin.plan.model import QueryPlan
     from scribengin.spec.model import Flow
     from scribengin.state.contract import Decision
     from scribengin.state.folder import QueryFolder
 
 
-def planned_changes(prepared: Prepared) -> Changes:
+def planned_changes(prepared: PreparedFlow) -> Changes:
     """What running the plan would change against the state that is there."""
+    return Changes(tuple(change for tier in prepared.tiers for change in _tier_changes(tier).queries))
+
+
+def _tier_changes(prepared: Prepared) -> Changes:
     stored: dict[str, StoredQuery] = {}
     for folder in prepared.folder.queries():
         lineage = read_lineage(folder)
@@ -54,8 +58,16 @@ class FlowAudit:
         return all(report.balanced for report in self.reports)
 
 
-def audit_flow(prepared: Prepared) -> FlowAudit:
+def audit_flow(prepared: PreparedFlow) -> FlowAudit:
     """Read outputs, dead letters and ledger of every Query again. Raises Refused where nothing ever ran."""
+    audits = [_audit_tier(tier) for tier in prepared.tiers]
+    reports = tuple(report for audit in audits for report in audit.reports)
+    if not reports:
+        raise Refused(f'flow "{prepared.name}" has no state in {prepared.folder}', remedy="run it first", code="state-missing")
+    return FlowAudit(reports, any(audit.running for audit in audits))
+
+
+def _audit_tier(prepared: Prepared) -> FlowAudit:
     running = read_holder(prepared.folder) is not None
     sinks = open_sinks(prepared.plan.flow, prepared.plan, prepared.folder)
     reports = []
@@ -78,10 +90,6 @@ def audit_flow(prepared: Prepared) -> FlowAudit:
             reports.append(
                 replace(report, query=query.name, lineage=each.id, starts=each.starts, past=part != folder, totals=ordered, losses=losses)
             )
-    if not reports:
-        raise Refused(
-            f'flow "{prepared.plan.flow.name}" has no state in {prepared.folder.path}', remedy="run it first", code="state-missing"
-        )
     return FlowAudit(tuple(reports), running)
 
 

@@ -56,6 +56,7 @@ class QueryBench:
         on_begin: Callable[[Mapping[str, tuple[SourceStream, ...]]], None],
         on_commit: Callable[[Committed], None],
         log: FilteringBoundLogger,
+        fed: Callable[[], bool] = lambda: True,
     ) -> QueryRun:
         """A run of it in this process."""
         return QueryRun(
@@ -72,6 +73,7 @@ class QueryBench:
             on_commit,
             log,
             self.starts,
+            fed,
         )
 
     def totals(self) -> Totals:

@@ -9,20 +9,24 @@ from typing import TYPE_CHECKING
 from scribengin.connectors import catalog
 from scribengin.connectors.contract import Limits, Place, Sink, SourceStream
 from scribengin.connectors.contract import Source as OpenSource
-from scribengin.core.errors import InputError
+from scribengin.core.errors import InputError, Refused
 from scribengin.core.problems import Place as TextPlace
-from scribengin.plan.cut import build_plan
+from scribengin.core.problems import did_you_mean
+from scribengin.plan.graph import base
+from scribengin.plan.split import plan_flow, source_id
 from scribengin.plan.validate import validate_file
 from scribengin.spec.calls import CallPlaces
 from scribengin.spec.parse import parse_flow
+from scribengin.state.channels import ChannelFolder
 from scribengin.state.folder import StateFolder
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
     from pathlib import Path
 
     from scribengin.core.problems import Problem
     from scribengin.plan.model import Plan
+    from scribengin.plan.split import FlowPlan
     from scribengin.spec.model import Flow
     from scribengin.spec.places import Places
 
@@ -32,17 +36,20 @@ DEFAULT_BATCH_BYTES = 2**30
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A flow that may run, and the folder of its state."""
+    """A tier of a flow that may run (all of it, where the flow is not cut), and the folder of its state."""
 
     path: Path
+    whole: FlowPlan
     plan: Plan
     folder: StateFolder
     warnings: tuple[Problem, ...]
 
     def place_of(self, node: str) -> TextPlace:
-        """Where a node, or a Query's first sink, stands in the flow file; the call that made it where the flow is written in Python."""
-        flow = self.plan.flow
+        """Where a node, or a Query's first sink, stands in the flow file; the call that made it where the flow is written in Python. A
+        channel stands where the node is that feeds it."""
+        flow = self.whole.flow
         node = next((query.sinks[0] for query in self.plan.queries if query.name == node), node)
+        node = next((base(channel.reference) for channel in self.whole.channels if node in (channel.id, source_id(channel))), node)
         sections = {"sources": flow.sources, "steps": flow.steps, "sinks": flow.sinks}
         section = next((name for name, nodes in sections.items() if node in nodes), None)
         if section is None:
@@ -51,22 +58,71 @@ class Prepared:
 
     def _places(self) -> Places:
         if self.path.suffix == ".py":
-            return CallPlaces.of(self.plan.flow, TextPlace(str(self.path)))
+            return CallPlaces.of(self.whole.flow, TextPlace(str(self.path)))
         types = {"source_types": catalog.source_types(), "sink_types": catalog.sink_types()}
         return parse_flow(self.path.read_text(), str(self.path), folder=self.path.parent, environment=os.environ, **types).places
 
 
-def prepare(path: Path, *, state: Path | None) -> Prepared:
-    """Check and plan; a flow in Python is executed. Raises InputError with every Problem."""
+@dataclass(frozen=True, slots=True)
+class PreparedFlow:
+    """A flow that may run: its tiers, each behind those that feed it."""
+
+    path: Path
+    plan: FlowPlan
+    root: Path
+    tiers: tuple[Prepared, ...]
+    warnings: tuple[Problem, ...]
+
+    @property
+    def name(self) -> str:
+        """The flow's."""
+        return self.plan.flow.name
+
+    @property
+    def folder(self) -> Path:
+        """Where its state lies: the tier's, where there is one only."""
+        return self.tiers[0].folder.path if len(self.plan.tiers) == 1 else self.root / self.name
+
+    def again(self) -> PreparedFlow:
+        """Planned with what is known by now of the channels' columns."""
+        plan = _planned(self.plan.flow, self.root)
+        chosen = {tier.plan.tier for tier in self.tiers}
+        return replace(self, plan=plan, tiers=_tiers(self.path, plan, self.root, self.warnings, chosen))
+
+
+def prepare(path: Path, *, state: Path | None, tier: str | None = None) -> PreparedFlow:
+    """Check and plan; a flow in Python is executed. Raises InputError with every Problem, Refused where it has no such tier."""
     flow, problems = validate_file(path, os.environ, execute=True)
     if flow is None or any(problem.severity == "error" for problem in problems):
         raise InputError(problems)
-    return Prepared(path, build_plan(flow), state_folder(path, flow, state), tuple(problems))
+    root = state_root(path, state)
+    plan = _planned(flow, root)
+    names = [each.tier for each in plan.tiers]
+    if tier is not None and tier not in names:
+        have = did_you_mean(tier, names) or f"its tiers are {', '.join(names)}"
+        raise Refused(f'flow "{flow.name}" has no tier "{tier}"', remedy=have, code="tier-unknown")
+    tiers = _tiers(path, plan, root, tuple(problems), set(names) if tier is None else {tier})
+    return PreparedFlow(path, plan, root, tiers, tuple(problems))
 
 
-def state_folder(path: Path, flow: Flow, state: Path | None) -> StateFolder:
+def _planned(flow: Flow, root: Path) -> FlowPlan:
+    def folder(channel: str) -> ChannelFolder:
+        return ChannelFolder.of(root, flow.name, channel)
+
+    return plan_flow(
+        flow, schema_of=lambda channel: folder(channel).read_schema(), folder_of=lambda channel: str(folder(channel).data.absolute())
+    )
+
+
+def _tiers(path: Path, plan: FlowPlan, root: Path, warnings: tuple[Problem, ...], chosen: Collection[str]) -> tuple[Prepared, ...]:
+    return tuple(
+        Prepared(path, plan, tier, StateFolder(root, plan.flow.name, tier.tier), warnings) for tier in plan.tiers if tier.tier in chosen
+    )
+
+
+def state_root(path: Path, state: Path | None) -> Path:
     """`.scribengin` beside the flow file, or the given folder."""
-    return StateFolder(state or path.resolve().parent / ".scribengin", flow.name)
+    return state or path.resolve().parent / ".scribengin"
 
 
 def open_sources(flow: Flow) -> dict[str, OpenSource]:
@@ -77,13 +133,13 @@ def open_sources(flow: Flow) -> dict[str, OpenSource]:
 def source_place(flow: Flow, id_: str) -> Place:
     """What the source's connector is built with."""
     node = flow.sources[id_]
-    options = catalog.source_types()[node.type].filled(node.options, flow.defaults.profile)
+    options = catalog.source_types(internal=True)[node.type].filled(node.options, flow.defaults.profile)
     return Place(id_, flow.folder.resolve(), options, node.schema.fields if node.schema else None, flow.on_error(node))
 
 
 def open_sinks(flow: Flow, plan: Plan | None = None, folder: StateFolder | None = None) -> dict[str, Sink]:
     """Every sink of the flow, configured; with `plan` and `folder` so that it can write."""
-    types = catalog.sink_types()
+    types = catalog.sink_types(internal=True)
     of_sink = {sink: query for query in plan.queries for sink in query.sinks} if plan is not None else {}
     sinks = {}
     for node in flow.sinks.values():

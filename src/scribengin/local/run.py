@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from scribengin.connectors.contract import is_handed_over
 from scribengin.core.errors import InputError, SourceError, Unreachable
 from scribengin.core.problems import Problem
 from scribengin.local.contract import QueryResult, RunResult, RunView, SinkResult
@@ -20,6 +21,7 @@ from scribengin.local.parts import QueryBench, build_parts
 from scribengin.local.prepare import open_sources, prepare
 from scribengin.local.run_log import open_run_log
 from scribengin.local.session import start
+from scribengin.plan.split import source_id
 from scribengin.spark.open_windows import open_windows_note
 from scribengin.spark.user_code import pack
 from scribengin.state.contract import Counts
@@ -28,7 +30,7 @@ from scribengin.state.ledger import write_held
 from scribengin.state.retention import Retention
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
 
     from scribengin.core.errors import ScribenginError
     from scribengin.local.contract import RunSettings
-    from scribengin.local.prepare import Prepared
+    from scribengin.local.prepare import Prepared, PreparedFlow
     from scribengin.spark.commit import Committed
     from scribengin.spark.query import QueryRun
 
@@ -52,15 +54,15 @@ def run_flow(path: Path, settings: RunSettings, watch: Callable[[RunView], None]
     begun = time.monotonic()
 
     def show(phase: str, *notices: str) -> None:
-        name = prepared.plan.flow.name if prepared else path.name
+        name = prepared.name if prepared else path.name
         watch(RunView(name, phase, time.monotonic() - begun, notices=notices))  # type: ignore[arg-type]
 
-    prepared: Prepared | None = None
+    prepared: PreparedFlow | None = None
     show("checking")
-    prepared = prepare(path, state=settings.state)
+    prepared = prepare(path, state=settings.state, tier=settings.tier)
     with ExitStack() as stack:
         watch = _with_metrics(stack, settings, watch)
-        lease = stack.enter_context(take_lease(prepared.folder))
+        leases = {tier.plan.tier: stack.enter_context(take_lease(tier.folder)) for tier in prepared.tiers}
         _look_at_sources(prepared)
         if spark is None:
             show("starting spark")
@@ -69,30 +71,32 @@ def run_flow(path: Path, settings: RunSettings, watch: Callable[[RunView], None]
         if settings.stop.is_set():
             return _not_begun(prepared)
         show("checking with spark")
-        code = pack(prepared.plan.flow.folder, prepared.folder.root)
-        problems = deep_problems(spark, prepared, code)
+        code = pack(prepared.plan.flow.folder, prepared.root)
+        prepared, problems = deep_problems(spark, prepared, code)
         if problems:
             raise InputError([*prepared.warnings, *problems])
         if settings.stop.is_set():
             return _not_begun(prepared)
-        benches = build_parts(spark, prepared, code, settings, lease)
-        log = stack.enter_context(open_run_log(prepared.folder.path / "tmp" / "run.log"))
-        return _Runner(prepared, settings, benches, watch, begun, log).run()
+        benches = [(tier, bench) for tier in prepared.tiers for bench in build_parts(spark, tier, code, settings, leases[tier.plan.tier])]
+        logs = {tier.plan.tier: stack.enter_context(open_run_log(tier.folder.path / "tmp" / "run.log")) for tier in prepared.tiers}
+        return _Runner(prepared, settings, benches, watch, begun, logs).run()
 
 
-def _look_at_sources(prepared: Prepared) -> None:
+def _look_at_sources(prepared: PreparedFlow) -> None:
     """What is not there is told before Spark starts. Raises SourceError or Unreachable, with its place."""
-    for node, source in open_sources(prepared.plan.flow).items():
-        try:
-            source.reader()
-        except (SourceError, Unreachable) as error:
-            error.place = prepared.place_of(node)
-            raise
+    for tier in prepared.tiers:
+        for node, source in open_sources(tier.plan.flow).items():
+            try:
+                if not is_handed_over(source):
+                    source.reader()
+            except (SourceError, Unreachable) as error:
+                error.place = tier.place_of(node)
+                raise
 
 
-def _not_begun(prepared: Prepared) -> RunResult:
+def _not_begun(prepared: PreparedFlow) -> RunResult:
     """What a run gives that was stopped before any Query began."""
-    return RunResult(prepared.plan.flow.name, "stopped", str(prepared.folder.path), (), balanced=True, problems=prepared.warnings)
+    return RunResult(prepared.name, "stopped", str(prepared.folder), (), balanced=True, problems=prepared.warnings)
 
 
 def _with_metrics(stack: ExitStack, settings: RunSettings, watch: Callable[[RunView], None]) -> Callable[[RunView], None]:
@@ -111,6 +115,7 @@ def _with_metrics(stack: ExitStack, settings: RunSettings, watch: Callable[[RunV
 
 @dataclass(slots=True)
 class _Live:
+    tier: Prepared
     bench: QueryBench
     meter: Meter
     run: QueryRun
@@ -120,41 +125,51 @@ class _Live:
 class _Runner:
     def __init__(
         self,
-        prepared: Prepared,
+        prepared: PreparedFlow,
         settings: RunSettings,
-        benches: list[QueryBench],
+        benches: list[tuple[Prepared, QueryBench]],
         watch: Callable[[RunView], None],
         begun: float,
-        log: FilteringBoundLogger,
+        logs: Mapping[str, FilteringBoundLogger],
     ) -> None:
         self._prepared = prepared
         self._settings = settings
         self._watch = watch
         self._begun = begun
-        self._log = log
+        self._logs = logs
         self._noted: set[str] = set()
-        self._live = [self._make(bench) for bench in benches]
+        self._live = [self._make(tier, bench) for tier, bench in benches]
 
-    def _make(self, bench: QueryBench) -> _Live:
+    def _make(self, tier: Prepared, bench: QueryBench) -> _Live:
         meter = Meter(bench.plan.sources, bench.plan.sinks, last=bench.totals().last)
-        log = self._log.bind(query=bench.plan.name)
-        retention = Retention(bench.folder, self._prepared.plan.flow.defaults.retain_s)
+        log = self._logs[tier.plan.tier].bind(query=bench.plan.name)
+        retention = Retention(bench.folder, tier.plan.flow.defaults.retain_s)
         retention.look()
 
         def committed(batch: Committed) -> None:
             meter.committed(batch)
             retention.look()
 
-        run = bench.make_run(once=self._settings.once, stop=self._settings.stop, on_begin=meter.begun, on_commit=committed, log=log)
+        feeds = {channel.id for channel in self._prepared.plan.channels if channel.reading == tier.plan.tier}
+        feeds &= {channel.id for channel in self._prepared.plan.channels if source_id(channel) in bench.plan.sources}
+
+        def fed() -> bool:
+            return not any(live.thread.is_alive() for live in self._live if feeds.intersection(live.bench.plan.sinks))
+
+        run = bench.make_run(
+            once=self._settings.once, stop=self._settings.stop, on_begin=meter.begun, on_commit=committed, log=log, fed=fed
+        )
 
         def drive() -> None:
             run.run()
             meter.end()
 
-        return _Live(bench, meter, run, threading.Thread(target=drive, name=f"query {bench.plan.name}"))
+        return _Live(tier, bench, meter, run, threading.Thread(target=drive, name=f"query {bench.plan.name}"))
 
     def run(self) -> RunResult:
-        self._log.info("run started", flow=self._prepared.plan.flow.name, pid=os.getpid(), once=self._settings.once)
+        for log in self._logs.values():
+            log.info("run started", flow=self._prepared.name, pid=os.getpid(), once=self._settings.once)
+        # who is fed asks whether its feeders are alive
         for live in self._live:
             live.thread.start()
         try:
@@ -170,14 +185,15 @@ class _Runner:
                 live.thread.join()
         self._show("ended")
         result = self._result()
-        self._log.info("run ended", state=result.state, balanced=result.balanced, seconds=time.monotonic() - self._begun)
+        for log in self._logs.values():
+            log.info("run ended", state=result.state, balanced=result.balanced, seconds=time.monotonic() - self._begun)
         return result
 
     def _show(self, phase: str) -> None:
         notices = tuple(note for live in self._live for note in live.run.progress.notices if note not in self._noted)
         self._noted.update(notices)
         views = tuple(live.meter.view(live.bench.plan.name, live.run) for live in self._live)
-        self._watch(RunView(self._prepared.plan.flow.name, phase, time.monotonic() - self._begun, views, notices))  # type: ignore[arg-type]
+        self._watch(RunView(self._prepared.name, phase, time.monotonic() - self._begun, views, notices))  # type: ignore[arg-type]
 
     def _result(self) -> RunResult:
         queries = tuple(self._query_result(live) for live in self._live)
@@ -189,9 +205,9 @@ class _Runner:
             assert live.run.error is not None
             problems.append(self._failure(live, live.run.error))
         return RunResult(
-            self._prepared.plan.flow.name,
+            self._prepared.name,
             state,  # type: ignore[arg-type]
-            str(self._prepared.folder.path),
+            str(self._prepared.folder),
             queries,
             not violations,
             violations,
@@ -205,8 +221,8 @@ class _Runner:
         came = f"{through:,} Batch{'es' * (through != 1)} of it {'are' if through != 1 else 'is'} committed"
         if live.bench.totals().last > live.meter.last:
             came += ", and one more is decided, but not yet published"
-        remedy = "; ".join(filter(None, [error.remedy, f"all of it is in {self._prepared.folder.path / 'tmp' / 'run.log'}"]))
-        return Problem(error.code, self._prepared.place_of(error.node or name), f"query {name}: {error.message} ({came})", remedy)
+        remedy = "; ".join(filter(None, [error.remedy, f"all of it is in {live.tier.folder.path / 'tmp' / 'run.log'}"]))
+        return Problem(error.code, live.tier.place_of(error.node or name), f"query {name}: {error.message} ({came})", remedy)
 
     def _query_result(self, live: _Live) -> QueryResult:
         bench = live.bench

@@ -16,31 +16,32 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from scribengin.local.contract import RunSettings
-    from scribengin.local.prepare import Prepared
+    from scribengin.local.prepare import PreparedFlow
 
 
-def start(prepared: Prepared, settings: RunSettings, tell: Callable[[str], None] | None = None) -> SparkSession:
-    """A session for the flow; its scratch files and its log lie in the tier's state folder.
+def start(prepared: PreparedFlow, settings: RunSettings, tell: Callable[[str], None] | None = None) -> SparkSession:
+    """A session for the flow; its scratch files and its log lie in the first tier's state folder.
 
     With `tell`, which hears what takes minutes, it can also write: it has the jars that sinks of Spark's own need. Raises EnvironmentFault
     where these cannot be had, SinkError for settings that such a sink does not have.
     """
-    folder = prepared.folder.path / "tmp"
+    folder = prepared.tiers[0].folder.path / "tmp"
     conf = settings.spark_conf if tell is None else settings.spark_conf | _for_spark_sinks(prepared, settings.spark_conf, tell)
-    return start_session(prepared.plan.flow.name, master=settings.master, memory=settings.memory, conf=conf, folder=folder)
+    return start_session(prepared.name, master=settings.master, memory=settings.memory, conf=conf, folder=folder)
 
 
-def _for_spark_sinks(prepared: Prepared, given: Mapping[str, str], tell: Callable[[str], None]) -> dict[str, str]:
+def _for_spark_sinks(prepared: PreparedFlow, given: Mapping[str, str], tell: Callable[[str], None]) -> dict[str, str]:
     jars: list[str] = []
     names: set[str] = set()
-    for id_, sink in open_sinks(prepared.plan.flow).items():
-        if is_written_by_spark(sink):
-            try:
-                names |= sink.spark_options().keys()
-            except SinkError as error:
-                error.place = prepared.place_of(id_)
-                raise
-            jars += [str(jar) for jar in fetch(sink.jars, tell)]
+    for tier in prepared.tiers:
+        for id_, sink in open_sinks(tier.plan.flow).items():
+            if is_written_by_spark(sink):
+                try:
+                    names |= sink.spark_options().keys()
+                except SinkError as error:
+                    error.place = tier.place_of(id_)
+                    raise
+                jars += [str(jar) for jar in fetch(sink.jars, tell)]
     if not jars:
         return {}
     return redactions(names, given) | {

@@ -56,7 +56,7 @@ def _query(graph: Graph, resolved: Resolved, forms: dict[str, Form], name: str, 
     )
     sources = tuple(sorted(id_ for id_ in members if id_ in flow.sources and not flow.sources[id_].static))
     ids = tuple(sink.id for sink in sinks)
-    source_types, sink_types = catalog.source_types(), catalog.sink_types()
+    source_types, sink_types = catalog.source_types(internal=True), catalog.sink_types(internal=True)
     parts = node_fingerprints(flow, graph, members, source_types, sink_types)
     return QueryPlan(
         name=name,
@@ -80,7 +80,7 @@ def _unit_reason(graph: Graph, resolved: Resolved, members: tuple[str, ...], sin
         return f"a shuffle mixes the rows at {_listed(stateful)}"
     if any(id_ in graph.flow.sources and graph.flow.sources[id_].static for id_ in members):
         return "a static side may differ when it is read again, so all rows are decided at once"
-    if any(written_by_spark(graph.flow, graph.flow.sinks[sink], catalog.sink_types()) for sink in sinks):
+    if any(written_by_spark(graph.flow, graph.flow.sinks[sink], catalog.sink_types(internal=True)) for sink in sinks):
         return "Spark's own sink writes the Batch; one decision record counts its rows"
     if len(sinks) > 1:
         return f"{_listed(list(sinks))} commit together"

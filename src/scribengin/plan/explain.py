@@ -80,11 +80,11 @@ class _Text:
 
     def _by_spark(self, query: QueryPlan) -> bool:
         flow = self._plan.flow
-        return any(written_by_spark(flow, flow.sinks[sink], catalog.sink_types()) for sink in query.sinks)
+        return any(written_by_spark(flow, flow.sinks[sink], catalog.sink_types(internal=True)) for sink in query.sinks)
 
     def _says(self, node: PlannedNode) -> str:
         declared = self._plan.flow.node(node.id)
-        types = catalog.sink_types() if isinstance(declared, Sink) else catalog.source_types()
+        types = catalog.sink_types(internal=True) if isinstance(declared, Sink) else catalog.source_types(internal=True)
         text = describe(declared, types)
         if node.stateful and isinstance(declared, Step):
             marks = [f"{mark.column} {span(mark.delay_s)} of {mark.origin}" for mark in self._resolved.reaching(declared)]

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import replace
 from itertools import compress, islice
 from operator import eq
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
 from scribengin.core.types import arrow_schema
-from scribengin.formats.contract import RecordPlace
+from scribengin.formats.contract import RecordPlace, is_traced
 from scribengin.formats.messages import MessageBlock
+from scribengin.formats.origins import Origins
 from scribengin.formats.rows import batch_to_rows, rows_to_batch
 
 if TYPE_CHECKING:
@@ -42,6 +45,10 @@ class Origin(ABC):
         """What each record is called, the same whenever it is read again; None where no single record stands behind a row."""
         return None
 
+    def origins(self, ordinals: Sequence[int]) -> Origins | None:  # noqa: ARG002 (of an origin that knows)
+        """The first coordinates of each record; None where no single record stands behind a row."""
+        return None
+
 
 class BlockOrigin(Origin):
     """A block that the tail has read and decoded itself: place and bytes are at hand. `label` and `first` (a sequence number) say
@@ -64,13 +71,25 @@ class BlockOrigin(Origin):
 
     def ids(self, ordinals: Sequence[int]) -> list[str]:
         """`source/topic-0@17` of messages, else `source/stream+17`."""
-        begin = f"{self.source}/"
+        if is_traced(self.block):
+            return self.block.origins(ordinals).ids()
+        begin, first = f"{self.source}/", self._first
         if isinstance(self.block, MessageBlock):
             begin += f"{self.block.topic}-{self.block.partition}@"
             offsets = self.block.offsets
             return [f"{begin}{offsets[ordinal]}" for ordinal in ordinals]
-        begin, first = f"{begin}{self._label}+", self._first
+        begin = f"{begin}{self._label}+"
         return [f"{begin}{first + ordinal}" for ordinal in ordinals]
+
+    def origins(self, ordinals: Sequence[int]) -> Origins:
+        """As `ids`."""
+        if is_traced(self.block):
+            return self.block.origins(ordinals)
+        at = np.asarray(ordinals, np.int64)
+        if isinstance(self.block, MessageBlock):
+            label = f"{self.source}/{self.block.topic}-{self.block.partition}@"
+            return Origins.of(label, np.asarray(self.block.offsets, np.int64)[at])
+        return Origins.of(f"{self.source}/{self._label}+", at + self._first)
 
 
 class UnknownOrigin(Origin):
@@ -178,6 +197,16 @@ class Chunk:
                 if nth:
                     ids[index] = f"{ids[index]}.{nth}"
         return ids
+
+    def origins(self) -> Origins | None:
+        """What each row was made of, as numbers. None where that is not known."""
+        ordinals = self.ordinals
+        found = None if ordinals is None else self.origin.origins(ordinals)
+        if found is None or ordinals is None:
+            return None
+        if self.way:
+            found = replace(found, labels=[f"{self.way}~{label}" for label in found.labels])
+        return found.numbered(ordinals)
 
     def ordinal(self, index: int) -> int | None:
         """The ordinal of row `index`, or None."""

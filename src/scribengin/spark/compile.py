@@ -62,13 +62,18 @@ class Compiler:
         self._spark = spark
         self._parts = parts
         self._layout = Layout(parts.plan, parts.query)
+        self.sink_schemas: Mapping[str, Schema] = {}
+        """sink → the columns that it is given, as compiled last"""
 
     def compile(self, inputs: Inputs, reports: Accumulator[dict[Any, Any]]) -> Compiled:
         """Frames over `inputs`; middle stages add to `reports`: (Batch number, stage index, key) → report.
 
         Raises StepError for what Spark cannot take.
         """
-        return _Walk(self._spark, self._parts, self._layout, inputs, reports).compiled()
+        walk = _Walk(self._spark, self._parts, self._layout, inputs, reports)
+        compiled = walk.compiled()
+        self.sink_schemas = {sink: walk.sink_schema(sink) for sink in self._parts.sinks}
+        return compiled
 
 
 class _Walk:
@@ -347,9 +352,7 @@ class _Walk:
         if only in inputs:
             inputs = tuple(input_ for input_ in inputs if input_ == only or self._layout.in_tail(input_))
         if node.stage == "sink":
-            return SinkNode(
-                node.id, inputs, self._parts.sinks[node.id], native.union_schema(node.id, [(id_, self._schema(id_)) for id_ in node.inputs])
-            )
+            return SinkNode(node.id, inputs, self._parts.sinks[node.id], self.sink_schema(node.id))
         step = self._layout.step(node.id)
         schema_in = self._schema(node.inputs[0])
         match step.action:
@@ -371,6 +374,11 @@ class _Walk:
             case Merge():
                 return UnionNode(node.id, inputs)
         raise StepError(f'step "{node.id}" cannot run in a Python stage: {type(step.action).__name__}')
+
+    def sink_schema(self, id_: str) -> Schema:
+        """The columns that all inputs of a sink give."""
+        inputs = self._parts.query.node(id_).inputs
+        return native.union_schema(id_, [(input_, self._schema(input_)) for input_ in inputs])
 
     def _schema(self, id_: str) -> Schema:
         """The columns that `id_` gives: of the frame where there is one, else from declaration and inputs."""

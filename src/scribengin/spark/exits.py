@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
-from scribengin.connectors.contract import gives_rows, takes_json
+from scribengin.connectors.contract import gives_rows, takes_json, wants_origins
 from scribengin.formats.json_rows import json_rows
+from scribengin.formats.origins import Origins
 from scribengin.spark.chunk import json_together, together
 from scribengin.spark.program import AT, BRANCH
 from scribengin.spark.sieve import compiled
@@ -145,7 +147,10 @@ class SinkExit:
         if not size:
             return
         ids = self._ids(ready) if self._stream.wants_ids else None
-        if ready.json is None:
+        if wants_origins(self._stream):
+            assert ready.batch is not None
+            bad = self._stream.write_from(ready.batch, self._origins(ready))
+        elif ready.json is None:
             bad = self._stream.write(ready.batch, ids)
         else:
             stream: Any = self._stream
@@ -167,6 +172,18 @@ class SinkExit:
             else:
                 ids += known if part.stayed is None else [known[index] for index in part.stayed]
         return ids
+
+    def _origins(self, ready: _Ready) -> Origins:
+        found = []
+        first = self._counts.rows_in
+        for part in ready.parts:
+            known = part.chunk.origins()
+            if known is None:
+                found.append(Origins.of(f"{self._unit}/", np.arange(first, first + part.size)))
+            else:
+                found.append(known if part.stayed is None else known.taken(part.stayed))
+            first += part.size
+        return Origins.joined(found)
 
     def _bury(self, ready: _Ready, bad: Bad) -> None:
         index = bad.ordinal

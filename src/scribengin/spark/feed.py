@@ -40,16 +40,14 @@ def recheck(ref: SourceRef, log: Path, start: int) -> list[str]:
 
 
 class Feed:
-    """One source of one Query. A position is the number of entries that are behind; used by one thread.
+    """One source of one Query. A position is the number of entries that are behind; used by one thread."""
 
-    `final` (`--once`): what is there now is all there will be, and waits for nothing to settle.
-    """
-
-    def __init__(self, ref: SourceRef, log: Path, limits: Limits, *, query: str = "", final: bool = False) -> None:
+    def __init__(self, ref: SourceRef, log: Path, limits: Limits, *, query: str = "") -> None:
         """`query` is told to the source: `flow.query`."""
         self.node = ref.node
         self._query = query
-        self.final = final
+        self.final = False
+        """True where what is there now is all there will be"""
         self._log = SourceLog(log, ref.node)
         self._limits = limits
         self._reader: SourceReader = open_source(ref.type, ref.place).reader()
@@ -63,7 +61,9 @@ class Feed:
         return start + 1
 
     def fill(self) -> None:
-        """Log all there is now, an entry a Batch. What comes later is for the next run."""
+        """What is there now is all there will be, and waits for nothing to settle: log it, an entry a Batch. What comes later is for the
+        next run."""
+        self.final = True
         self._restore(self._log.length())
         while self._take():
             pass

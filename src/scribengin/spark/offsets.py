@@ -56,7 +56,6 @@ class OffsetReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._offset(0)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: D102, N802
-        self._feed.final = True
         self._feed.fill()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: ARG002, D102, N802

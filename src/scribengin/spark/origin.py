@@ -11,8 +11,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from scribengin.connectors.contract import SourceStream
-from scribengin.formats.contract import RecordPlace
+import numpy as np
+
+from scribengin.connectors.contract import SourceStream, is_handed_over
+from scribengin.formats.contract import RecordPlace, is_traced
+from scribengin.formats.origins import Origins
 from scribengin.spark.chunk import Origin
 from scribengin.spark.offset_log import batch_of_task, end_of
 from scribengin.state.source_log import SourceLog
@@ -20,6 +23,8 @@ from scribengin.state.source_log import SourceLog
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from numpy.typing import NDArray
 
     from scribengin.connectors.contract import Source
     from scribengin.formats.contract import Block
@@ -50,6 +55,8 @@ class ReplayOrigin(Origin):
         self._indexes = indexes
         self._streams = streams
         self._walked: tuple[str, int, int, Block] | None = None
+        self._known: dict[tuple[str, int], Origins | None] = {}
+        """of the stream asked for last, what its blocks say"""
 
     def place(self, ordinal: int) -> RecordPlace:
         """By reading up to the record's block again."""
@@ -73,6 +80,29 @@ class ReplayOrigin(Origin):
                 names[stream] = f"{name}/{self._streams[name][index].label}+"
             ids.append(f"{names[stream]}{sequence}")
         return ids
+
+    def origins(self, ordinals: Sequence[int]) -> Origins:
+        """As `ids`; the blocks of a channel are read again, which know where their records came from."""
+        ats = np.asarray(ordinals, np.int64)
+        streams = ats >> _SEQUENCE_BITS
+        found = []
+        cuts = np.flatnonzero(np.diff(streams)) + 1
+        for part in np.split(ats, cuts):
+            source, index, _ = unpack_at(int(part[0]))
+            name, sequences = self._indexes[source], part & (1 << _SEQUENCE_BITS) - 1
+            found.append(self._traced(name, index, sequences) or Origins.of(f"{name}/{self._streams[name][index].label}+", sequences))
+        return Origins.joined(found)
+
+    def _traced(self, source: str, index: int, sequences: NDArray[np.int64]) -> Origins | None:
+        """What the blocks of a stream say; None where they know nothing of their own."""
+        key = (source, index)
+        if key not in self._known:
+            opened = self._sources[source]
+            blocks = opened.read(self._streams[source][index]) if is_handed_over(opened) else iter(())
+            parts = [block.origins(range(len(block))) for block in blocks if is_traced(block)]
+            self._known = {key: Origins.joined(parts) if parts else None}
+        known = self._known[key]
+        return None if known is None else known.taken(sequences)
 
     def _find(self, at: int) -> tuple[Block, int] | None:
         source, index, sequence = unpack_at(at)

@@ -78,6 +78,8 @@ class QueryRun:
     log: FilteringBoundLogger
     starts: Mapping[str, int] = field(default_factory=dict)
     """source → where the lineage begins; 0 for others"""
+    fed: Callable[[], bool] = field(default=lambda: True)
+    """under `once`: True when nothing more will come from tiers that run beside this one; until then it goes on as without `once`"""
     state: str = "starting"
     error: ScribenginError | None = None
     message: str = ""
@@ -85,6 +87,8 @@ class QueryRun:
     progress: Progress = field(default_factory=Progress)
     _busy: threading.Lock = field(default_factory=threading.Lock)
     _exhausted: bool = False
+    _ends_by_itself: bool = False
+    """a Query with state that was started when it was fed: it ends when all is through"""
     _raised: Exception | None = None
     """what the Batch that ended the Query has raised in this process"""
     _came_through: bool = False
@@ -97,7 +101,8 @@ class QueryRun:
         while True:
             self._raised, self._came_through = None, False
             try:
-                self._run_once()
+                if not self._ran():
+                    continue
                 self.log.info(f"query {self.state}")
                 return
             except Exception as caught:
@@ -122,8 +127,13 @@ class QueryRun:
                 self.state, self.message = "stopped", ""
                 return
 
-    def _run_once(self) -> None:
+    def _final(self) -> bool:
+        return self.once and self.fed()
+
+    def _ran(self) -> bool:
+        """Start, and run to the end; False where it has to start again, as the one that ends by itself."""
         self._exhausted = False
+        self._ends_by_itself = self._final()
         query = self._start()
         self.state, self.message = "running", ""
         try:
@@ -133,13 +143,20 @@ class QueryRun:
                 looks += 1
                 if looks % _TASKS_EVERY == 0:
                     self.progress.tasks = tasks_under_way(self.spark, str(query.runId)) if self._busy.locked() else None
-                if self.stop.is_set():
+                if self.stop.is_set() or self._has_been_fed():
                     self._end(query)
         except Exception as error:
             if not self._exhausted and not (self.stop.is_set() and _asked_to_stop(self._raised or error)):
                 raise
         self._observe(query)
+        if not self.stop.is_set() and self._has_been_fed():
+            return False
         self.state, self.message = "stopped" if self.stop.is_set() and not self._exhausted else "finished", ""
+        return True
+
+    def _has_been_fed(self) -> bool:
+        """True where a Query with state must start again, so that it ends: its trigger cannot be changed while it runs."""
+        return self.parts.query.stateful and not self._ends_by_itself and self._final()
 
     def _end(self, query: StreamingQuery) -> None:
         """Stop between two Batches: the flag ends a Batch that opens, the lock tells when the one under way is through."""
@@ -211,7 +228,7 @@ class QueryRun:
         df = clock(session) if compiled is None else compiled.tails[0].frame
         writer = df.writeStream.queryName(self.parts.full_name).foreachBatch(batch)
         writer = writer.option("checkpointLocation", str(self.folder.checkpoint)).outputMode(output_mode(self.parts))
-        if self.once and stateful:
+        if self._ends_by_itself and stateful:
             return writer.trigger(availableNow=True).start()
         trigger_s = max(POLL_S, self.parts.query.trigger_s) if stateful else 0.0
         return writer.trigger(processingTime=f"{round(trigger_s * 1000)} milliseconds").start()
@@ -225,9 +242,9 @@ class QueryRun:
     def _fed_ranges(self) -> FedRanges:
         query = self.parts.query
         name, log = self.parts.full_name, self.folder.sources
-        feeds = [Feed(self.parts.sources[id_], log, self.limits[id_], query=name, final=self.once) for id_ in query.sources]
+        feeds = [Feed(self.parts.sources[id_], log, self.limits[id_], query=name) for id_ in query.sources]
         poll_s = LATENCY_POLL_S if self.parts.plan.flow.defaults.profile == "latency" else POLL_S
-        return FedRanges(feeds, query.trigger_s, self.once, self.stop, self._looked, self.starts, poll_s)
+        return FedRanges(feeds, query.trigger_s, self._final, self.stop, self._looked, self.starts, poll_s)
 
     def _looked(self, backlog: dict[str, dict[str, Any]], notices: list[str], waits: bool) -> None:
         self.progress.backlog = backlog

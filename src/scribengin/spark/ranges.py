@@ -71,7 +71,8 @@ class FedRanges:
 
     feeds: Sequence[Feed]
     trigger_s: float
-    once: bool
+    final: Callable[[], bool]
+    """True where what is there now is all there will be (`--once`); once true it stays so"""
     stop: threading.Event
     on_look: Callable[[dict[str, dict[str, Any]], list[str], bool], None]
     starts: Mapping[str, int]
@@ -83,22 +84,23 @@ class FedRanges:
     def take(self, df: DataFrame, last: Decision | None) -> tuple[SourceRange, ...]:  # noqa: ARG002
         """Wait for something new, and for the trigger."""
         starts = {each.source: each.end for each in last.sources} if last is not None else dict(self.starts)
-        if self.once and not self._filled:
-            for feed in self.feeds:
-                feed.fill()
-            self._filled = True
-        elif not self.once:
+        if not self.final():
             self.stop.wait(max(0.0, self._begun + self.trigger_s - time.monotonic()))
         while True:
             if self.stop.is_set():
                 raise StopRequested
+            final = self.final()
+            if final and not self._filled:
+                for feed in self.feeds:
+                    feed.fill()
+                self._filled = True
             ranges = self.look(starts)
             if any(each.end > each.start for each in ranges):
                 self._begun = time.monotonic()
                 return ranges
-            if self.once and all(feed.exhausted(starts.get(feed.node, 0)) for feed in self.feeds):
+            if final and all(feed.exhausted(starts.get(feed.node, 0)) for feed in self.feeds):
                 raise Exhausted
-            self.stop.wait(max(self.poll_s, self.trigger_s) if not self.once else POLL_S)
+            self.stop.wait(POLL_S if final else max(self.poll_s, self.trigger_s))
 
     def committed(self, streams: Mapping[str, tuple[SourceStream, ...]]) -> None:
         """Each source hears of its own streams."""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from scribengin.local.inspect import FlowAudit
-    from scribengin.plan.model import Plan
+    from scribengin.spec.model import Flow
     from scribengin.state.audit import AuditReport
 
 _LOSSES_SHOWN = 20
@@ -33,13 +33,13 @@ def command(*, flow: str, state: Path | None) -> Answer:
     audit = audit_flow(prepared)
     violations = _violations(audit)
     result = {
-        "flow": prepared.plan.flow.name,
+        "flow": prepared.name,
         "state": "running" if audit.running else "stopped",
-        "folder": str(prepared.folder.path),
+        "folder": str(prepared.folder),
         "queries": [_query(report) for report in audit.reports],
         "ledger": {"balanced": audit.balanced, "violations": violations},
     }
-    return Answer(result, prepared.warnings, Exit.DONE if audit.balanced else Exit.FAILED, show=lambda: _show(audit, prepared.plan))
+    return Answer(result, prepared.warnings, Exit.DONE if audit.balanced else Exit.FAILED, show=lambda: _show(audit, prepared.plan.flow))
 
 
 def _violations(audit: FlowAudit) -> list[str]:
@@ -65,15 +65,15 @@ def _query(report: AuditReport) -> dict[str, Any]:
     }
 
 
-def _show(audit: FlowAudit, plan: Plan) -> None:
+def _show(audit: FlowAudit, flow: Flow) -> None:
     from scribengin.cli.summary import ledger_table, show_losses, show_verdict
     from scribengin.cli.tables import open_console, print_table
     from scribengin.connectors import catalog
     from scribengin.plan.guarantee import written_by_spark
 
     rows: list[dict[str, Any]] = []
-    types = catalog.sink_types()
-    uncounted = {sink.id for sink in plan.flow.sinks.values() if written_by_spark(plan.flow, sink, types)}
+    types = catalog.sink_types(internal=True)
+    uncounted = {sink.id for sink in flow.sinks.values() if written_by_spark(flow, sink, types)}
     for report in audit.reports:
         found = [
             (f"sink {sink.sink}{' (as decided; Spark wrote them)' * (sink.sink in uncounted)}", sink.decided, sink.found)

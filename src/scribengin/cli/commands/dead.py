@@ -9,7 +9,7 @@ import click
 
 from scribengin.cli.answer import Answer, AnsweringCommand
 from scribengin.cli.flow_argument import flow_argument
-from scribengin.cli.flow_state import chosen_queries, open_state
+from scribengin.cli.flow_state import open_state
 from scribengin.cli.settings import setting_flags
 
 if TYPE_CHECKING:
@@ -33,9 +33,10 @@ def list_(*, flow: str, query: str | None, state: Path | None) -> Answer:
     """Count the dead letters by Query, step and reason, each with an example."""
     from scribengin.state.dead import read_letters
 
-    declared, folder = open_state(flow, state)
+    found = open_state(flow, state)
+    declared = found.declared
     groups: dict[tuple[str, str, str], dict[str, Any]] = {}
-    for part in chosen_queries(folder, query):
+    for _, part in found.queries(query):
         for letter in read_letters(part):
             key = (letter.query, letter.step, letter.reason)
             if key not in groups:
@@ -72,10 +73,11 @@ def show(*, flow: str, prefix: str, query: str | None, step: str | None, limit: 
     """Show dead letters whole, oldest Batch first; with PREFIX those whose id begins so."""
     from scribengin.state.dead import letter_as_json, read_letters
 
-    declared, folder = open_state(flow, state)
+    opened = open_state(flow, state)
+    declared = opened.declared
     found = (
         letter
-        for part in chosen_queries(folder, query)
+        for _, part in opened.queries(query)
         for letter in read_letters(part)
         if letter.id.startswith(prefix) and step in (None, letter.step)
     )

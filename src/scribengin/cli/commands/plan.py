@@ -24,7 +24,7 @@ def command(*, flow: str, deep: bool, mermaid: bool, state: Path | None) -> Answ
     """Say what would run: Queries, stages, guarantees; and what it would change against the state that is there."""
     from scribengin.local.inspect import planned_changes
     from scribengin.local.prepare import prepare
-    from scribengin.plan.explain import as_json, as_mermaid, explain
+    from scribengin.plan.explain_tiers import as_json, as_mermaid, explain
 
     settings = run_settings(read_settings({"state": state}))
     prepared = prepare(flow_path(flow), state=settings.state)

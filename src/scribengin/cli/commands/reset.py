@@ -29,31 +29,32 @@ _KEPT = ("lock", "terms")
 def command(*, flow: str, outputs: bool, yes: bool, state: Path | None) -> Answer:
     """Forget what a flow has done: positions, state, dead letters and ledger. It then reads everything again."""
     from scribengin.local.prepare import open_sinks
-    from scribengin.state.lease import take_lease
 
-    declared, folder = open_state(flow, state)
-    places = {id_: sink.place for id_, sink in declared.sinks.items()}
-    sinks = open_sinks(declared) if outputs else {}
-    queries = [query.name for query in folder.queries()]
+    found = open_state(flow, state)
+    folder, declared = found.tiers[0].folder, found.declared
+    places = {id_: sink.place for tier in found.tiers for id_, sink in tier.flow.sinks.items()}
+    sinks = {id_: sink for tier in found.tiers for id_, sink in open_sinks(tier.flow).items() if outputs}
+    queries = [query.name for tier in found.tiers for query in tier.folder.queries()]
     if not yes:
         written = "".join(f" and what sink {id_} wrote to {places[id_]}" for id_ in sinks)
-        told = f"this forgets the state of {', '.join(queries) or 'no query'} in {folder.path}{written}"
+        told = f"this forgets the state of {', '.join(queries) or 'no query'} in {found.path}{written}"
         raise Refused(
             f"{told}; it cannot be undone", remedy=f"say --yes: scribengin reset {flow}{' --outputs' * outputs} --yes", code="reset-unsaid"
         )
-    with take_lease(folder):
+    with found.leases():
         owner = _owner(folder)
         for sink in sinks.values():
             sink.clear(owner=owner, flow=declared.name, dry_run=True)
-        _forget(folder)
+        for tier in found.tiers:
+            _forget(tier.folder)
         cleared = [{"sink": id_, "place": places[id_], "files": sink.clear(owner=owner, flow=declared.name)} for id_, sink in sinks.items()]
-    result: dict[str, Any] = {"flow": declared.name, "folder": str(folder.path), "queries": queries, "outputs": cleared}
+    result: dict[str, Any] = {"flow": declared.name, "folder": str(found.path), "queries": queries, "outputs": cleared}
 
     def show() -> None:
-        click.echo(f"forgot {', '.join(queries) or 'nothing: there was no state'} ({folder.path})")
+        click.echo(f"forgot {', '.join(queries) or 'nothing: there was no state'} ({found.path})")
         for row in cleared:
-            found = f"deleted {row['files']:,} files" if row["files"] else "found nothing"
-            click.echo(f"{found} of sink {row['sink']} in {row['place']}")
+            gone = f"deleted {row['files']:,} files" if row["files"] else "found nothing"
+            click.echo(f"{gone} of sink {row['sink']} in {row['place']}")
 
     return Answer(result, show=show)
 

@@ -9,7 +9,7 @@ import click
 
 from scribengin.cli.answer import Answer, AnsweringCommand
 from scribengin.cli.flow_argument import flow_argument, flow_path
-from scribengin.cli.flow_state import chosen_queries, open_state
+from scribengin.cli.flow_state import open_state
 from scribengin.cli.settings import setting_flags
 from scribengin.core.errors import Refused
 from scribengin.core.problems import did_you_mean
@@ -18,6 +18,7 @@ from scribengin.core.units import show_bytes
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from scribengin.cli.flow_state import TierState
     from scribengin.local.positions import Moved
     from scribengin.spec.model import Flow
     from scribengin.state.folder import QueryFolder
@@ -34,8 +35,8 @@ def command() -> None:
 @setting_flags("state")
 def show(*, flow: str, query: str | None, state: Path | None) -> Answer:
     """Print the position of every source in every Query."""
-    declared, folder = open_state(flow, state)
-    rows = [row for part in chosen_queries(folder, query) for row in _positions(part)]
+    found = open_state(flow, state)
+    rows = [row for _, part in found.queries(query) for row in _positions(part)]
 
     def display() -> None:
         from scribengin.cli.tables import print_table
@@ -45,7 +46,7 @@ def show(*, flow: str, query: str | None, state: Path | None) -> Answer:
             {"query": "Query", "source": "source", "position": "position", "logged": "logged", "batch": "last Batch", "last": "last read"},
         )
 
-    return Answer({"flow": declared.name, "sources": rows}, show=display)
+    return Answer({"flow": found.declared.name, "sources": rows}, show=display)
 
 
 @command.command(cls=AnsweringCommand)
@@ -54,11 +55,9 @@ def show(*, flow: str, query: str | None, state: Path | None) -> Answer:
 @setting_flags("state")
 def skip(*, flow: str, file: str, state: Path | None) -> Answer:
     """Give FILE up: one that was taken, is gone or changed, and is not yet committed. Should it come back, it is a new file."""
-    from scribengin.state.lease import take_lease
-
-    declared, folder = open_state(flow, state)
-    with take_lease(folder):
-        skipped = [row for part in chosen_queries(folder, None) for row in _skip(part, declared, file)]
+    found = open_state(flow, state)
+    with found.leases():
+        skipped = [row for tier, part in found.queries() for row in _skip(part, tier.flow, file)]
     if not skipped:
         raise Refused(
             f"{file} is in no Batch that is taken and not yet committed",
@@ -66,7 +65,7 @@ def skip(*, flow: str, file: str, state: Path | None) -> Answer:
             code="skip-unknown",
         )
     lines = [f"query {row['query']}: {row['file']} is skipped, {row['bytes']:,} bytes" for row in skipped]
-    return Answer({"flow": declared.name, "skipped": skipped}, show=lambda: click.echo("\n".join(lines)))
+    return Answer({"flow": found.declared.name, "skipped": skipped}, show=lambda: click.echo("\n".join(lines)))
 
 
 @command.command("set", cls=AnsweringCommand)
@@ -84,58 +83,60 @@ def set_(*, flow: str, source: str, position: str, query: str | None, yes: bool,
     """
     from scribengin.local.positions import decided_ends, move_back, move_forward
     from scribengin.local.prepare import prepare
-    from scribengin.state.lease import take_lease
     from scribengin.state.lineage import finish_rewind
 
-    declared, folder = open_state(flow, state)
+    found = open_state(flow, state)
+    declared = found.declared
     if source not in declared.sources:
         near = did_you_mean(source, declared.sources) or f"its sources are {', '.join(declared.sources)}"
         raise Refused(f'flow "{declared.name}" has no source "{source}"', remedy=near, code="source-unknown")
     if position != "end" and not position.isdigit():
         raise Refused(f'"{position}" is no position', remedy="say a number of entries, or end", code="position-unknown")
     to = None if position == "end" else int(position)
-    with take_lease(folder) as lease:
-        chosen = chosen_queries(folder, query)
-        for part in chosen:
+    with found.leases() as leases:
+        chosen = found.queries(query)
+        for _, part in chosen:
             finish_rewind(part)
-        parts = [part for part in chosen if reads(part, source)]
-        back = [] if to is None else [part for part in parts if to < decided_ends(part).get(source, 0)]
+        parts = [(tier, part) for tier, part in chosen if source in tier.flow.sources and reads(part, source)]
+        back = [] if to is None else [part for _, part in parts if to < decided_ends(part).get(source, 0)]
         if not yes:
             raise Refused(
-                _what_it_means(parts, back, declared, source, position),
+                _what_it_means(parts, back, source, position),
                 remedy=f"say --yes: scribengin source set {flow} {source} {position} --yes",
                 code="set-unsaid",
             )
         # before the first is moved: a flow with mistakes has no sinks that could be asked
-        prepared = prepare(flow_path(flow), state=folder.root) if back else None
+        prepared = prepare(flow_path(flow), state=found.tiers[0].folder.root).tiers if back else ()
         moved = []
-        for part in parts:
+        for tier, part in parts:
             if part in back:
-                assert prepared is not None
                 assert to is not None
-                moved.append(move_back(prepared, part, source, to, lease))
+                planned = next(each for each in prepared if each.plan.tier == tier.folder.tier)
+                moved.append(move_back(planned, part, source, to, leases[tier.folder.tier]))
             else:
-                moved.append(move_forward(declared, part, source, to))
+                moved.append(move_forward(tier.flow, part, source, to))
     lines = [_line(each) for each in moved]
     return Answer({"flow": declared.name, "moved": [m.as_json() for m in moved]}, show=lambda: click.echo("\n".join(lines)))
 
 
-def _what_it_means(parts: list[QueryFolder], back: list[QueryFolder], flow: Flow, source: str, position: str) -> str:
+def _what_it_means(parts: list[tuple[TierState, QueryFolder]], back: list[QueryFolder], source: str, position: str) -> str:
     """What --yes would agree to. Raises Refused where it cannot be done at all."""
     from scribengin.local.positions import way_back
 
     meant = []
-    forward = ", ".join(part.name for part in parts if part not in back)
+    forward = ", ".join(part.name for _, part in parts if part not in back)
     if forward or not back:
         meant.append(
             f'this lets {forward or "no query"} pass over what source "{source}" holds before position {position}; it is never read'
         )
-    for part in back:
+    for tier, part in parts:
+        if part not in back:
+            continue
         moved = way_back(part, source, int(position))
         doubled = [
-            f"up to {rows:,} rows of sink {sink} ({flow.sinks[sink].options.get('path', flow.sinks[sink].type)})"
+            f"up to {rows:,} rows of sink {sink} ({tier.flow.sinks[sink].options.get('path', tier.flow.sinks[sink].type)})"
             for sink, rows in (moved.doubled or {}).items()
-            if sink in flow.sinks
+            if sink in tier.flow.sinks
         ]
         meant.append(
             f'this lets {part.name} read source "{source}" again from position {position} to {moved.before} ({_amount(moved)}); '

@@ -86,6 +86,8 @@ class FilesReader:
         self._turn: Iterator[str] = iter(())
         self._notices: list[str] = []
         self._said: set[str] = set()
+        self.quiet = False
+        """True where nobody should hear of what else lies there"""
 
     def restore(self, entries: Iterable[Sequence[SourceStream]]) -> None:
         """Take over what the log says was handed out."""
@@ -151,6 +153,8 @@ class FilesReader:
         self._say_what_is_passed_over()
 
     def _say_what_is_passed_over(self) -> None:
+        if self.quiet:
+            return
         hidden = [name for name in self._discovery.hidden() if name not in self._said]
         if hidden:
             self._said.update(hidden)

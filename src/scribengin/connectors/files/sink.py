@@ -10,6 +10,7 @@ A Batch becomes visible by its commit record and then, file by file, by renames,
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,7 +28,7 @@ from scribengin.formats.catalog import encoder_for
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from scribengin.connectors.contract import BatchId, Decided, Place, Published
+    from scribengin.connectors.contract import BatchId, Decided, Place, Published, SinkStream
     from scribengin.core.types import Schema
 
 INTERNAL = "_scribengin"
@@ -63,32 +64,32 @@ class _Lineage:
         return NumberedLog(self.path / "batches", "commit")
 
 
-class FilesSink:
-    """One `type: files` sink. Executors get a pickled copy, from which they take streams."""
+class PublishedFiles(ABC):
+    """A folder in which Batches become visible file by file; what the files hold is a subclass's. Picklable."""
 
     exactly_once = True
+    format: str
+    """by which `audit` counts the rows of a file"""
 
     def __init__(self, place: Place) -> None:
-        options = place.options
         self.node = place.node
-        self.path = Path(place.folder, options["path"])
-        self.format: str = options["format"]
-        self._partition_by: tuple[str, ...] = tuple(options.get("partition_by") or ())
-        self._encoders = encoder_for(self.format, compression=options.get("compression") or "auto", options=options)
+        self.path = Path(place.folder, place.options["path"])
         self._owner = ""
         self._lineage = ""
+
+    @abstractmethod
+    def stream(self, batch: BatchId, unit: int, attempt: str, schema: Schema) -> SinkStream:
+        """A stream for one unit; it makes no file before its first row. A segment has `staged`, `name`, `rows`, `bytes`, `crc`."""
+
+    def _staged_place(self, batch: BatchId, unit: int, attempt: str) -> StagedPlace:
+        folder = self._of(batch.lineage).staged / f"{batch.number:010d}"
+        return StagedPlace(self.node, batch.lineage, batch.number, unit, attempt, folder)
 
     def prepare(self, *, owner: str, lineage: str, adopt: bool = False) -> None:
         """Claim the folder; see the contract."""
         make_folder(self.path)
         claim(self.path, self._owner_file, owner=owner, lineage=lineage, sink=self.node, adopt=adopt)
         self._owner, self._lineage = owner, lineage
-
-    def stream(self, batch: BatchId, unit: int, attempt: str, schema: Schema) -> FilesSinkStream:
-        """A stream for one unit; it makes no file before its first row."""
-        folder = self._of(batch.lineage).staged / f"{batch.number:010d}"
-        place = StagedPlace(self.node, batch.lineage, batch.number, unit, attempt, folder)
-        return FilesSinkStream(place, schema, self._encoders, self._partition_by, json=self.format == "json")
 
     def publish(self, decided: Decided) -> None:
         """Put the commit record, then rename. Raises FencedError or StateError; see the contract."""
@@ -203,6 +204,22 @@ class FilesSink:
             f'sink "{self.node}" refuses batch {batch.number} of lineage {batch.lineage}: {why} ({self.path})',
             remedy="another driver writes here, or the state folder was copied or restored; stop this one",
         )
+
+
+class FilesSink(PublishedFiles):
+    """One `type: files` sink. Executors get a pickled copy, from which they take streams."""
+
+    def __init__(self, place: Place) -> None:
+        super().__init__(place)
+        options = place.options
+        self.format = options["format"]
+        self._partition_by: tuple[str, ...] = tuple(options.get("partition_by") or ())
+        self._encoders = encoder_for(self.format, compression=options.get("compression") or "auto", options=options)
+
+    def stream(self, batch: BatchId, unit: int, attempt: str, schema: Schema) -> FilesSinkStream:
+        """See the contract."""
+        place = self._staged_place(batch, unit, attempt)
+        return FilesSinkStream(place, schema, self._encoders, self._partition_by, json=self.format == "json")
 
 
 def _summarize(summary: Any | None, records: Iterable[Any]) -> dict[str, int]:

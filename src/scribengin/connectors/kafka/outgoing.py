@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from scribengin.connectors.kafka.topics import TargetTopic, TopicBook
     from scribengin.formats.avro_out import AvroMessages
+    from scribengin.formats.origins import Origins
 
 ID_HEADER = "scribengin"
 """`flow@version source coordinates`: what a message is made of, the same whenever it is made again"""
@@ -47,9 +48,15 @@ class Outgoing:
     """of the id header; None where there is none"""
     headers: Mapping[str, list[bytes | None]]
     """other headers"""
+    sizes: list[int] | None = None
+    """how many rows each message holds; None where each is one"""
 
     def __len__(self) -> int:
         return len(self.values)
+
+    def rows_inside(self) -> int:
+        """How many rows they are."""
+        return len(self) if self.sizes is None else sum(self.sizes)
 
     def rows(self, tells: Mapping[int, Any]) -> Iterator[tuple[str, bytes | None, bytes | None, int, Any, None, int, Any]]:
         """What `Producer.produce` is given for each. `tells`: index → who hears of that message."""
@@ -91,14 +98,15 @@ class Outgoing:
         return sum(map(len, filter(None, self.values))) + sum(map(len, filter(None, self.keys)))
 
     def spread(self) -> dict[tuple[str, int], tuple[int, int, int]]:
-        """(topic, partition) → index of its first message, of its last one, how many there are."""
+        """(topic, partition) → index of its first message, of its last one, how many rows they hold."""
         codes, names = self._codes()
         if not len(codes):
             return {}
         order = np.argsort(codes, kind="stable")
         starts = np.flatnonzero(np.diff(codes[order], prepend=codes[order[0]] - 1))
         ends = np.append(starts[1:], len(codes))
-        parts = zip(codes[order[starts]].tolist(), order[starts].tolist(), order[ends - 1].tolist(), (ends - starts).tolist(), strict=True)
+        rows = ends - starts if self.sizes is None else np.add.reduceat(np.array(self.sizes)[order], starts)
+        parts = zip(codes[order[starts]].tolist(), order[starts].tolist(), order[ends - 1].tolist(), rows.tolist(), strict=True)
         return {(names[code >> 32], code & 0xFFFFFFFF): (first, last, size) for code, first, last, size in parts}
 
     def _codes(self) -> tuple[NDArray[np.int64], list[str]]:
@@ -133,6 +141,7 @@ class MessageMaker:
         self._timestamp: str | None = options["timestamp"]
         self._id_begin = f"{version} " if options["record_id"] == "header" else None
         self.wants_ids = self._id_begin is not None
+        self.wants_origins = False
         self._check_columns(schema)
         given = tuple(options["columns"]) or tuple(name for name in schema.names if name not in self._headers.values())
         if not options["columns"] and options["format"] in ("text", "binary"):
@@ -145,7 +154,7 @@ class MessageMaker:
         self._partition = None if options["partition"] is None else PartitionExpression(node, options["partition"], schema)
         plain = options["format"] == "json" and self._partition is None and list(given) == list(schema.names)
         beside = [*self._named, *self._headers.values(), *filter(None, (self._key, self._timestamp))]
-        self.json_needs: list[str] | None = list(dict.fromkeys(beside)) if plain else None
+        self.json_needs: Sequence[str] | None = list(dict.fromkeys(beside)) if plain else None
         """see the contract's JsonStream; an expression wants all columns"""
         self._fixed = None if self._named else topics.get(self._template)
 
@@ -164,7 +173,7 @@ class MessageMaker:
             if schema[name].type.name not in types:
                 raise self._wrong(f'{option} names the column "{name}", a {schema[name].type}', f"asked is {' or '.join(types)}")
 
-    def make(self, rows: pa.RecordBatch, ids: Sequence[str] | None) -> tuple[Outgoing, list[Bad]]:
+    def make(self, rows: pa.RecordBatch, ids: Sequence[str] | None, origins: Origins | None = None) -> tuple[Outgoing, list[Bad]]:  # noqa: ARG002 (no coordinates but the id's)
         """The messages of the rows that can be sent, and what is wrong with the others, by their index."""
         values, unfit = self._values(rows.select(self._value_columns))
         numbers = None if self._partition is None else self._partition(rows)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from scribengin.connectors.contract import BatchId, Decided, Place, Published
+    from scribengin.connectors.kafka.message_stream import Maker
     from scribengin.core.types import Schema
 
 _OPENING_TRIES = 5
@@ -142,7 +143,9 @@ class KafkaSink:
 
     def stream(self, batch: BatchId, unit: int, attempt: str, schema: Schema) -> StagedMessages:
         """A stream for one unit; it makes no file before its first row."""
-        return StagedMessages(self.node, unit, attempt, self._staged(batch.lineage) / f"{batch.number:010d}", self._maker(schema, unit))
+        return StagedMessages(
+            self.node, unit, attempt, self._staged(batch.lineage) / f"{batch.number:010d}", self._maker(schema, batch, unit)
+        )
 
     def unit_stream(
         self, batch: BatchId, unit: int, attempt: str, schema: Schema, *, input_hash: str, behind: Mapping[str, Any]
@@ -270,7 +273,7 @@ class KafkaSink:
         """Count the messages again; see `sink_audit`."""
         logs = {name: self._published(name) for name in names_in(self._folder) if (self._folder / name).is_dir()}
         flow = f"{self._flow}@" if self._options["record_id"] == "header" else None
-        return TopicsAudit(self.node, self._options, flow, logs).run(lineage, decided)
+        return TopicsAudit(self.node, self._options, flow, logs, self._rows_in).run(lineage, decided)
 
     def clear(self, *, owner: str, flow: str, dry_run: bool = False) -> int:
         """Forget the claim, so that the flow may begin anew. Messages cannot be taken back: raises Refused where some stand in the topics,
@@ -289,7 +292,11 @@ class KafkaSink:
 
     # --- pieces ---
 
-    def _maker(self, schema: Schema, unit: int) -> MessageMaker:
+    def _rows_in(self, message: Any) -> int:  # noqa: ARG002 (a subclass's may hold several)
+        """For `audit`: how many rows a message holds, 0 where it is not this sink's."""
+        return 1
+
+    def _maker(self, schema: Schema, batch: BatchId, unit: int) -> Maker:  # noqa: ARG002 (a subclass's messages name it)
         return MessageMaker(self.node, self._options, schema, self._topics, f"{self._flow}@{self._version[:8]}", unit, self._avro)
 
     def _transaction(self, slot: int) -> Transaction:

@@ -14,7 +14,7 @@ from scribengin.connectors.kafka.outgoing import ID_HEADER
 from scribengin.core.errors import Unreachable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from scribengin.connectors.contract import Decided
     from scribengin.core.numbered_log import NumberedLog
@@ -46,6 +46,8 @@ class TopicsAudit:
     flow: str | None
     logs: Mapping[str, NumberedLog]
     """lineage → what it has published, Batch by Batch"""
+    rows_in: Callable[[Any], int]
+    """how many rows a message holds; 0 where it is not the sink's"""
     _ranges: dict[tuple[str, int], list[_Range]] = field(default_factory=lambda: defaultdict(list))
     _strays: list[str] = field(default_factory=list)
 
@@ -133,7 +135,7 @@ class TopicsAudit:
     def _see(self, message: Any, place: tuple[str, int], range_: _Range) -> None:
         inside = range_.first <= message.offset() <= range_.last
         if self.flow is None:
-            range_.found += inside
+            range_.found += self.rows_in(message) if inside else 0
             return
         ours = any(name == ID_HEADER and value.startswith(self.flow.encode()) for name, value in message.headers() or ())
         if ours and inside:

@@ -9,17 +9,16 @@ import numpy as np
 import pyarrow as pa
 
 from scribengin.connectors.contract import Receipt
+from scribengin.connectors.kafka.message_stream import MessageStream
 from scribengin.connectors.kafka.outgoing import Outgoing
-from scribengin.core import faults
 from scribengin.core.errors import StateError
 from scribengin.core.storage import SummedFile, explained, make_folder, sync_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from scribengin.connectors.kafka.outgoing import MessageMaker
-    from scribengin.formats.contract import Bad
+    from scribengin.connectors.kafka.message_stream import Maker
 
 _COLUMNS = [
     pa.field("topic", pa.dictionary(pa.int32(), pa.string())),
@@ -32,34 +31,18 @@ _COLUMNS = [
 """of a staged file; a column for each other header stands behind"""
 
 
-class StagedMessages:
-    """See the contract's SinkStream. The file is made at the first row."""
+class StagedMessages(MessageStream):
+    """Staged. The file is made at the first row."""
 
-    def __init__(self, sink: str, unit: int, attempt: str, folder: Path, maker: MessageMaker) -> None:
-        self.wants_ids = maker.wants_ids
+    def __init__(self, sink: str, unit: int, attempt: str, folder: Path, maker: Maker) -> None:
+        super().__init__(maker)
         self._sink = sink
         self._unit = unit
         self.folder = folder
-        self.json_needs = maker.json_needs
-        self.make = maker.make
-        self.make_json = maker.make_json
         self.rows = 0
         self._path = folder / f"{unit:05d}-{attempt}"
         self._file: SummedFile | None = None
         self._writer: Any = None
-
-    def write(self, batch: pa.RecordBatch, ids: Sequence[str] | None = None) -> Sequence[Bad]:
-        """Stage the rows' messages."""
-        return self._kept(*self.make(batch, ids))
-
-    def write_json(self, lines: bytes, rows: int, columns: Mapping[str, pa.Array], ids: Sequence[str] | None = None) -> Sequence[Bad]:
-        """The same, of rows that are JSON."""
-        return self._kept(*self.make_json(lines, rows, columns, ids))
-
-    def _kept(self, messages: Outgoing, bad: Sequence[Bad]) -> Sequence[Bad]:
-        self.keep(messages)
-        faults.reached("stage.mid_write")
-        return bad
 
     def keep(self, messages: Outgoing) -> None:
         """Stage messages."""
@@ -67,7 +50,7 @@ class StagedMessages:
             if len(messages):
                 rows = _as_arrow(messages)
                 self._begun(rows.schema).write_batch(rows)
-                self.rows += len(messages)
+                self.rows += messages.rows_inside()
 
     def close(self) -> Receipt:
         """Make the messages durable."""

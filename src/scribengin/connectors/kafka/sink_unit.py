@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors.contract import AlreadyCommitted, Receipt
+from scribengin.connectors.kafka.message_stream import MessageStream
 from scribengin.connectors.kafka.sink_stream import staged_messages
 from scribengin.connectors.kafka.transaction import Superseded
 from scribengin.core import faults
@@ -15,16 +16,13 @@ from scribengin.core.errors import FencedError, Unreachable
 from scribengin.core.storage import make_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
     from pathlib import Path
-
-    import pyarrow as pa
 
     from scribengin.connectors.kafka.markers import Marker, MarkerTopic
     from scribengin.connectors.kafka.outgoing import Outgoing
     from scribengin.connectors.kafka.sink_stream import StagedMessages
     from scribengin.connectors.kafka.transaction import Transaction
-    from scribengin.formats.contract import Bad
 
 _WAITING_ROWS = 16_384
 """messages that wait for the unit's end before its transaction begins: a slow unit should not keep readers waiting, nor time out"""
@@ -48,15 +46,14 @@ class UnitPlace:
     slow: Path
 
 
-class UnitMessages:
+class UnitMessages(MessageStream):
     """See the contract's UnitStream. The fence runs while the first rows are being made.
 
     `spool` takes the messages of a unit that is so slow that its transaction would time out: they are sent in one go at its end.
     """
 
     def __init__(self, place: UnitPlace, markers: MarkerTopic, transaction: Transaction, spool: StagedMessages) -> None:
-        self.wants_ids = spool.wants_ids
-        self.json_needs = spool.json_needs
+        super().__init__(spool.maker)
         self._place = place
         self._markers = markers
         self._transaction = transaction
@@ -73,25 +70,16 @@ class UnitMessages:
         self._fence = threading.Thread(target=self._begin, name="fence", daemon=True)
         self._fence.start()
 
-    def write(self, batch: pa.RecordBatch, ids: Sequence[str] | None = None) -> Sequence[Bad]:
-        """Send the rows' messages; the first ones wait."""
-        return self._taken(*self._spool.make(batch, ids))
-
-    def write_json(self, lines: bytes, rows: int, columns: Mapping[str, pa.Array], ids: Sequence[str] | None = None) -> Sequence[Bad]:
-        """The same, of rows that are JSON."""
-        return self._taken(*self._spool.make_json(lines, rows, columns, ids))
-
-    def _taken(self, messages: Outgoing, bad: Sequence[Bad]) -> Sequence[Bad]:
-        self._rows += len(messages)
+    def keep(self, messages: Outgoing) -> None:
+        """Send them; the first ones wait."""
+        self._rows += messages.rows_inside()
         if self._spool.rows or self._is_slow():
-            self._keep(messages)
+            self._spool_all(messages)
         else:
             self._waiting.append(messages)
             self._waiting_rows += len(messages)
             if self.sending or self._waiting_rows >= _WAITING_ROWS:
                 self._guarded(self._send_waiting)
-        faults.reached("stage.mid_write")
-        return bad
 
     def close(self) -> Receipt:
         """Wait until brokers have all messages, in a transaction that is still open."""
@@ -176,7 +164,7 @@ class UnitMessages:
         late = time.monotonic() - self._begun_s > self._place.limit_s / 10
         return not self.sending and (self._patient or late)
 
-    def _keep(self, messages: Outgoing) -> None:
+    def _spool_all(self, messages: Outgoing) -> None:
         waiting, self._waiting, self._waiting_rows = [*self._waiting, messages], [], 0
         for each in waiting:
             self._spool.keep(each)

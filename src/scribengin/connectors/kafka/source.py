@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from scribengin.formats.avro import Lookup
     from scribengin.formats.avro_schema import WriterSchema
 
-_MESSAGES = 1024
-"""a block: some 256 KiB of small messages, as much as stays in a core's cache"""
-
 _WAIT_S = 0.05
 """for a block to fill: where transactions have left marks in the log, fewer messages come than there are offsets"""
 
@@ -34,6 +31,9 @@ _consumers: dict[tuple[tuple[str, Any], ...], Any] = {}
 
 class KafkaSource:
     """Topics of one cluster; picklable."""
+
+    messages_at_once = 1024
+    """a block: some 256 KiB of small messages, as much as stays in a core's cache"""
 
     def __init__(self, place: Place) -> None:
         self.schema: Schema | None = place.schema
@@ -97,7 +97,7 @@ class KafkaSource:
         reached = False
         while not reached:
             # no more than can be left: the call waits for as many as it is asked for, and the partition's end counts as one
-            messages = consumer.consume(min(_MESSAGES, end - start), timeout=_WAIT_S)
+            messages = consumer.consume(min(self.messages_at_once, end - start), timeout=_WAIT_S)
             if not messages:
                 if time.monotonic() - heard_s > silent_s:
                     raise Unreachable(

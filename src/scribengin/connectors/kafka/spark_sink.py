@@ -14,21 +14,20 @@ import pyarrow as pa
 from scribengin.connectors.contract import Published, Receipt
 from scribengin.connectors.kafka.avro_values import AvroValues
 from scribengin.connectors.kafka.java_client import java_settings
+from scribengin.connectors.kafka.message_stream import MessageStream
 from scribengin.connectors.kafka.options import SINK
 from scribengin.connectors.kafka.outgoing import MessageMaker
 from scribengin.connectors.kafka.topics import TopicBook
-from scribengin.core import faults
 from scribengin.core.errors import Refused, SinkError, Unreachable
 from scribengin.core.numbered_log import NumberedLog
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from scribengin.connectors.contract import BatchId, Decided, Place
     from scribengin.connectors.kafka.outgoing import Outgoing
     from scribengin.core.errors import ScribenginError
     from scribengin.core.types import Schema
-    from scribengin.formats.contract import Bad
 
 _HEADERS = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
 _ROW = pa.schema(
@@ -160,34 +159,23 @@ class SparkKafkaSink:
         )
 
 
-class MessageRows:
+class MessageRows(MessageStream):
     """One unit's messages as rows for Spark; see the contract's RowStream."""
 
     def __init__(self, sink: str, unit: int, maker: MessageMaker) -> None:
-        self.wants_ids = maker.wants_ids
-        self.json_needs = maker.json_needs
+        super().__init__(maker)
         self._sink = sink
         self._unit = unit
-        self._maker = maker
         self._made: list[pa.RecordBatch] = []
         self._rows = 0
         self._bytes = 0
 
-    def write(self, batch: pa.RecordBatch, ids: Sequence[str] | None = None) -> Sequence[Bad]:
-        """Make the rows' messages."""
-        return self._kept(*self._maker.make(batch, ids))
-
-    def write_json(self, lines: bytes, rows: int, columns: Mapping[str, pa.Array], ids: Sequence[str] | None = None) -> Sequence[Bad]:
-        """The same, of rows that are JSON."""
-        return self._kept(*self._maker.make_json(lines, rows, columns, ids))
-
-    def _kept(self, messages: Outgoing, bad: Sequence[Bad]) -> Sequence[Bad]:
+    def keep(self, messages: Outgoing) -> None:
+        """Let Spark have them at the next `take`."""
         if len(messages):
             self._made.append(_as_rows(messages))
-            self._rows += len(messages)
+            self._rows += messages.rows_inside()
             self._bytes += messages.size_bytes()
-        faults.reached("stage.mid_write")
-        return bad
 
     def take(self) -> Sequence[pa.RecordBatch]:
         """See the contract."""

@@ -38,9 +38,11 @@ class TargetTopic:
 class TopicBook:
     """Looks topics up, and makes those that are missing where the sink says so. Picklable; asks from whichever process it is in."""
 
-    def __init__(self, node: str, options: Mapping[str, Any]) -> None:
+    def __init__(self, node: str, options: Mapping[str, Any], config: Mapping[str, str] | None = None) -> None:
+        """`config`: of topics that are made."""
         self._node = node
         self._options = options
+        self._config = dict(config or {})
         self._cluster = Cluster(node, options, "sink")
 
     def find(self, name: str) -> TargetTopic | None:
@@ -52,7 +54,7 @@ class TopicBook:
         if topic is None or time.monotonic() - asked_s > _FRESH_S:
             topic = self._ask(name)
             if topic is None and self._options["missing_topic"] == "make":
-                self._cluster.make_topic(name, self._options["partitions"], replication=self._options["replication"])
+                self._cluster.make_topic(name, self._options["partitions"], replication=self._options["replication"], config=self._config)
                 topic = self._ask(name)
             _known[key] = (time.monotonic(), topic)
         return topic

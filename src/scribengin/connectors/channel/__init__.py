@@ -1,0 +1,28 @@
+"""Channels: where a tier hands over to the next. The planner makes their sinks and sources; no flow file names them."""
+
+from scribengin.connectors.channel.options import SINK, SOURCE
+from scribengin.connectors.contract import Place, Sink, Source
+
+__all__ = ["SINK", "SOURCE", "make_sink", "make_source"]
+
+
+def make_source(place: Place) -> Source:
+    """The end at which the channel is read."""
+    if place.options["kind"] == "kafka":
+        from scribengin.connectors.channel.kafka import KafkaChannelSource
+
+        return KafkaChannelSource(place)
+    from scribengin.connectors.channel.folder import FolderChannelSource
+
+    return FolderChannelSource(place)
+
+
+def make_sink(place: Place) -> Sink:
+    """The end at which the channel is written."""
+    if place.options["kind"] == "kafka":
+        from scribengin.connectors.channel.kafka import KafkaChannelSink
+
+        return KafkaChannelSink(place)
+    from scribengin.connectors.channel.folder import FolderChannelSink
+
+    return FolderChannelSink(place)

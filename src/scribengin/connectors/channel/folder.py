@@ -1,0 +1,156 @@
+"""A channel in a folder: files of packs, published as those of the files sink, read as those of the files source."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from scribengin.connectors.channel.wire import Wire, known_schema
+from scribengin.connectors.contract import Receipt
+from scribengin.connectors.files.pieces import pieces_of, root_of
+from scribengin.connectors.files.sink import PublishedFiles
+from scribengin.connectors.files.source import FilesSource
+from scribengin.core import faults
+from scribengin.core.storage import SummedFile, explained, make_folder, sync_folder
+from scribengin.formats.contract import RecordPlace
+from scribengin.formats.pack_decoder import PackDecoder
+from scribengin.formats.pack_files import SUFFIX, PackFileEncoder, pack_frames
+from scribengin.formats.packs import damaged_block
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import pyarrow as pa
+
+    from scribengin.connectors.contract import BatchId, Place, SourceStream
+    from scribengin.connectors.files.pieces import Piece
+    from scribengin.connectors.files.reader import FilesReader
+    from scribengin.connectors.files.sink_stream import StagedPlace
+    from scribengin.core.types import Schema
+    from scribengin.formats.contract import Bad
+    from scribengin.formats.origins import Origins
+    from scribengin.formats.packs import PackBlock, PackMaker
+
+_MOST_BYTES = 64 * 2**20
+_STREAM_BYTES = 32 * 2**20
+
+
+class FolderChannelSink(PublishedFiles):
+    """The writing end. Claimed, published, recovered and audited as any folder of files."""
+
+    format = "packs"
+
+    def __init__(self, place: Place) -> None:
+        super().__init__(place)
+        self._wire = Wire(place)
+
+    def stream(self, batch: BatchId, unit: int, attempt: str, schema: Schema) -> PackFile:
+        """See the contract."""
+        return PackFile(self._staged_place(batch, unit, attempt), self._wire.maker(schema, batch, most=_MOST_BYTES))
+
+
+class PackFile:
+    """One unit's packs as one staged file. See the contract's OriginStream."""
+
+    wants_ids = False
+    wants_origins = True
+
+    def __init__(self, place: StagedPlace, packs: PackMaker) -> None:
+        self._place = place
+        self._packs = packs
+        self._path = place.folder / place.staged_name(0)
+        self._file: SummedFile | None = None
+        self._encoder: PackFileEncoder | None = None
+        self._rows = 0
+
+    def write_from(self, batch: pa.RecordBatch, origins: Origins) -> Sequence[Bad]:
+        """Stage the rows' packs."""
+        made, bad = self._packs.make(batch, origins)
+        with explained(self._place.doing):
+            for pack in made:
+                self._begun().write(pack.value)
+                self._rows += pack.rows
+            faults.reached("stage.mid_write")
+        return bad
+
+    def _begun(self) -> PackFileEncoder:
+        if self._encoder is None:
+            make_folder(self._place.folder)
+            self._file = SummedFile(self._path)
+            self._encoder = PackFileEncoder(self._file)  # type: ignore[arg-type]
+        return self._encoder
+
+    def write(self, batch: pa.RecordBatch, ids: Sequence[str] | None = None) -> Sequence[Bad]:
+        """Never asked for: a channel's rows come with their coordinates."""
+        raise NotImplementedError
+
+    def close(self) -> Receipt:
+        """Make the file durable, its name too."""
+        if self._file is None:
+            return Receipt(self._place.sink, self._place.unit, 0, 0)
+        with explained(self._place.doing):
+            self._file.sync()
+            self._file.close()
+            sync_folder(self._place.folder)
+        segment = {
+            "staged": self._path.name,
+            "name": self._place.final_name("", 0) + SUFFIX,
+            "rows": self._rows,
+            "bytes": self._file.size,
+            "crc": self._file.crc,
+        }
+        return Receipt(self._place.sink, self._place.unit, self._rows, self._file.size, (segment,))
+
+    def abort(self) -> None:
+        """Remove what was staged."""
+        with suppress(OSError):
+            if self._file is not None:
+                self._file.close()
+                self._path.unlink(missing_ok=True)
+            self._place.folder.rmdir()
+
+
+class FolderChannelSource(FilesSource):
+    """The reading end."""
+
+    handed_over = True
+
+    def __init__(self, place: Place) -> None:
+        self._wire = Wire(place)
+        folder = Path(place.folder, place.options["path"])
+        options = {"path": str(folder / f"part-*{SUFFIX}"), "format": "packs", "settle": 0.0, "split": _STREAM_BYTES}
+        super().__init__(replace(place, options=options | {"max_bytes": place.options["max_bytes"]}))
+        self._home = folder
+
+    def resolve_schema(self) -> Schema:
+        """What the feeding tier gives. Raises SourceError where nobody has said that yet."""
+        return known_schema(self.schema, self._wire.id, self._node)
+
+    def reader(self) -> FilesReader:
+        """As of any folder; it is made where the feeding tier has not made it yet, and what else lies in it is nobody's business."""
+        make_folder(self._home)
+        reader = super().reader()
+        reader.quiet = True
+        return reader
+
+    def _divide(self, path: Path, piece: Piece) -> list[Piece]:  # noqa: ARG002 (packs are of any length)
+        return [piece]
+
+    def decoder(self) -> PackDecoder:
+        """Of packs."""
+        return PackDecoder(self.resolve_schema())
+
+    def read(self, stream: SourceStream) -> Iterator[PackBlock]:
+        """The packs of the stream. Raises SourceError for a file that is not as it was recorded."""
+        root = self._folder / root_of(stream)
+        for piece in pieces_of(stream):
+            path = root / piece.path
+            with self._opened(path, piece) as file:
+                for frame in pack_frames(file, piece.start, piece.end):
+                    place = RecordPlace(piece.path, offset=frame.offset)
+                    if frame.fault is not None:
+                        yield damaged_block(place, frame.fault, frame.value)
+                    else:
+                        yield from self._wire.packs([(frame.value, place)])

@@ -1,0 +1,169 @@
+"""A channel in a topic of Kafka: packs as messages, by the protocol of the Kafka sink, read as any topic is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from scribengin.connectors.channel.wire import Wire, known_schema, rows_of
+from scribengin.connectors.kafka.options import SINK, SOURCE
+from scribengin.connectors.kafka.outgoing import Outgoing
+from scribengin.connectors.kafka.partitioner import partitions_of
+from scribengin.connectors.kafka.sink import KafkaSink
+from scribengin.connectors.kafka.source import KafkaSource
+from scribengin.connectors.kafka.topics import TopicBook
+from scribengin.formats.pack_decoder import PackDecoder
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from scribengin.connectors.contract import BatchId, Place, SourceStream
+    from scribengin.connectors.kafka.message_stream import Maker
+    from scribengin.connectors.kafka.reader import KafkaReader
+    from scribengin.connectors.kafka.topics import TargetTopic
+    from scribengin.core.types import Schema
+    from scribengin.formats.contract import Bad, RecordPlace
+    from scribengin.formats.messages import MessageBlock
+    from scribengin.formats.origins import Origins
+    from scribengin.formats.packs import PackBlock, Packed, PackMaker
+
+KEY_HEADER = "scribengin-key"
+"""the id of the key that a pack is encrypted with"""
+_MOST_BYTES = 8 * 2**20
+"""what topics of channels take of one message: a row too large for a topic of others still fits"""
+_HEAD_BYTES = 512
+"""of a message and of the batch around it, beside the value; more than there is"""
+
+
+class KafkaChannelSink(KafkaSink):
+    """The writing end."""
+
+    def __init__(self, place: Place) -> None:
+        options = _connection(place) | {"topic": place.options["topic"], "format": "binary", "missing_topic": "make", "record_id": "none"}
+        super().__init__(replace(place, options=options))
+        self._wire = Wire(place)
+        self._topics = _topics(place, self._options)
+
+    def _maker(self, schema: Schema, batch: BatchId, unit: int) -> Maker:
+        topic = self._topics.get(self._options["topic"])
+        packs = self._wire.maker(schema, batch, most=topic.max_bytes - _HEAD_BYTES)
+        return PackMessages(packs, topic, self._wire.options["key"], unit + batch.number)
+
+    def _rows_in(self, message: Any) -> int:
+        return rows_of(message.value(), self._wire.id)
+
+
+class PackMessages:
+    """Rows become messages of packs. Without keys a unit's packs go round the partitions, beginning with `first`."""
+
+    wants_ids = False
+    wants_origins = True
+    json_needs: Sequence[str] | None = None
+
+    def __init__(self, packs: PackMaker, topic: TargetTopic, key: Sequence[str], first: int) -> None:
+        self._packs = packs
+        self._topic = topic
+        self._key = tuple(key)
+        self._next = first
+
+    def make(self, rows: pa.RecordBatch, ids: Sequence[str] | None, origins: Origins | None = None) -> tuple[Outgoing, list[Bad]]:  # noqa: ARG002 (the coordinates say more)
+        """The packs of the rows, and what is wrong with those that are in none."""
+        assert origins is not None
+        made: list[Packed] = []
+        partitions: list[int] = []
+        bad: list[Bad] = []
+        if not self._key:
+            made, bad = self._packs.make(rows, origins)
+            partitions = [(self._next + index) % self._topic.partitions for index in range(len(made))]
+            self._next += len(made)
+        else:
+            numbers = partitions_of(_keys(rows, self._key), self._topic.partitions)
+            for number in np.unique(numbers).tolist():
+                stay = np.flatnonzero(numbers == number)
+                packed, unfit = self._packs.make(rows.take(pa.array(stay)), origins.taken(stay))
+                made += packed
+                partitions += [number] * len(packed)
+                bad += [replace(each, ordinal=int(stay[each.ordinal])) for each in unfit]
+        keyed = any(pack.key_id is not None for pack in made)
+        messages = Outgoing(
+            [self._topic.name] * len(made),
+            np.array(partitions, np.int32),
+            [None] * len(made),
+            [pack.value for pack in made],
+            [0] * len(made),
+            None,
+            {KEY_HEADER: [(pack.key_id or "").encode() for pack in made]} if keyed else {},
+            [pack.rows for pack in made],
+        )
+        return messages, sorted(bad, key=lambda each: each.ordinal)
+
+    def make_json(self, lines: bytes, rows: int, columns: Mapping[str, pa.Array], ids: Sequence[str] | None) -> tuple[Outgoing, list[Bad]]:
+        """Never asked for."""
+        raise NotImplementedError
+
+
+class KafkaChannelSource(KafkaSource):
+    """The reading end."""
+
+    handed_over = True
+    messages_at_once = 16
+
+    def __init__(self, place: Place) -> None:
+        given = {name: place.options[name] for name in ("max_rows", "split")}
+        loss = "continue" if place.options["lossy"] else "stop"
+        options = _connection(place) | given | {"topics": (place.options["topic"],), "format": "binary", "on_data_loss": loss}
+        super().__init__(replace(place, options=SOURCE.filled(options)))
+        self._wire = Wire(place)
+        self._book = _topics(place, SINK.filled(_connection(place) | {"topic": place.options["topic"], "missing_topic": "make"}))
+
+    def resolve_schema(self) -> Schema:
+        """What the feeding tier gives. Raises SourceError where nobody has said that yet."""
+        return known_schema(self.schema, self._wire.id, self._node)
+
+    def reader(self) -> KafkaReader:
+        """As of any topic; the topic is made where the feeding tier has not made it yet."""
+        self._book.get(self._wire.options["topic"])
+        return super().reader()
+
+    def decoder(self) -> PackDecoder:  # type: ignore[override]
+        """Of packs."""
+        return PackDecoder(self.resolve_schema())
+
+    def read(self, stream: SourceStream) -> Iterator[PackBlock]:  # type: ignore[override]
+        """The packs of the stream."""
+        return self._wire.packs(_values(super().read(stream)))
+
+
+def _values(blocks: Iterator[MessageBlock]) -> Iterator[tuple[bytes | None, RecordPlace]]:
+    for block in blocks:
+        for index, value in enumerate(block.values):
+            yield value, block.place(index)
+
+
+def _keys(rows: pa.RecordBatch, columns: Sequence[str]) -> pa.Array:
+    """One key of all columns, null where all are."""
+    texts = [
+        rows.column(name).cast(pa.binary())
+        if pa.types.is_binary(rows.column(name).type)
+        else rows.column(name).cast(pa.string()).cast(pa.binary())
+        for name in columns
+    ]
+    if len(texts) == 1:
+        return pc.fill_null(texts[0], b"")
+    return pc.binary_join_element_wise(*[pc.fill_null(text, b"") for text in texts], b"\x1f")
+
+
+def _connection(place: Place) -> dict[str, Any]:
+    names = ("bootstrap", "config", "partitions", "replication")
+    return {name: place.options[name] for name in names if place.options[name] is not None}
+
+
+def _topics(place: Place, options: Mapping[str, Any]) -> TopicBook:
+    kept_ms = int(place.options["retention"] * 1000)
+    return TopicBook(
+        place.node, options, {"max.message.bytes": str(_MOST_BYTES), "retention.ms": str(kept_ms), "compression.type": "producer"}
+    )

@@ -1,0 +1,103 @@
+"""What both kinds of channel share: rows to packs and back, with the keys of the edge."""
+
+from __future__ import annotations
+
+import socket
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from scribengin.core.errors import SourceError
+from scribengin.formats.contract import Bad
+from scribengin.formats.keyring import Keyring
+from scribengin.formats.origins import Hop
+from scribengin.formats.packs import PackMaker, damaged_block, read_header, read_pack
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from scribengin.connectors.contract import BatchId, Place
+    from scribengin.core.types import Schema
+    from scribengin.formats.contract import RecordPlace
+    from scribengin.formats.packs import PackBlock
+
+
+class Wire:
+    """One end of a channel. Picklable."""
+
+    def __init__(self, place: Place) -> None:
+        self.node = place.node
+        self.options = place.options
+        self.id: str = place.options["channel"]
+        self._keyring = keyring_of(place)
+
+    def maker(self, schema: Schema, batch: BatchId, *, most: int) -> PackMaker:
+        """What makes the packs of one unit, none of more than `most` bytes."""
+        options = self.options
+        about: Mapping[str, str | int] = {
+            "tier": options["tier"],
+            "query": batch.query,
+            "lineage": batch.lineage,
+            "batch": batch.number,
+            "host": socket.gethostname(),
+            "time_ms": int(time.time() * 1000),
+        }
+        return PackMaker(
+            schema,
+            codec=options["compression"],
+            keyring=self._keyring,
+            rows=options["rows"],
+            bytes=options["bytes"],
+            most=most,
+            sign=self.id,
+            about=about,
+        )
+
+    def packs(self, values: Iterable[tuple[bytes | None, RecordPlace]]) -> Iterator[PackBlock]:
+        """The packs of this channel among what lies in its place; what is no pack is a block of one bad record."""
+        beside = set(self.options["beside"])
+        for value, place in values:
+            if beside and value is not None and (said := read_header(value)) is not None and said.sign in beside:
+                continue
+            pack = read_pack(value, self._keyring, place, plain=self._keyring is None)
+            if pack.header is None:
+                yield pack
+            elif pack.header.sign != self.id:
+                yield damaged_block(place, Bad(0, "foreign", f'a pack of "{pack.header.sign}", which does not write here'), value or b"")
+            else:
+                hop = _hop(pack.header.about)
+                pack.whole = replace(pack.whole, trails=[(*trail, hop) for trail in pack.whole.trails])
+                yield pack
+
+
+def rows_of(value: bytes | None, channel: str) -> int:
+    """How many rows of the channel a message holds: 0 for what is no pack of it."""
+    said = None if value is None else read_header(value)
+    return said.rows if said is not None and said.sign == channel else 0
+
+
+def _hop(about: Mapping[str, str | int]) -> Hop:
+    """Where a pack was made, as a stop of its rows."""
+    tier, query, host = (str(about.get(name, "")) for name in ("tier", "query", "host"))
+    return Hop(tier, query, int(about.get("batch", -1)), host, int(about.get("time_ms", 0)), str(about.get("member", "")))
+
+
+def known_schema(schema: Schema | None, channel: str, node: str) -> Schema:
+    """The columns of a channel. Raises SourceError where nobody has said them yet."""
+    if schema is None:
+        raise SourceError(
+            f'channel "{channel}": nobody has said yet which columns its rows have',
+            remedy="start the tier that feeds it once: Spark says them, and it writes them down",
+            node=node,
+        )
+    return schema
+
+
+def keyring_of(place: Place) -> Keyring | None:
+    """The keys of the edge; None where it is not encrypted."""
+    options: Mapping[str, Any] = place.options
+    if options["keyring"]:
+        return Keyring(place.folder / options["keyring"])
+    if options["keys"]:
+        return Keyring.of(options["keys"], options["use"])
+    return None

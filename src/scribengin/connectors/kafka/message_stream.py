@@ -1,0 +1,66 @@
+"""What the streams of all Kafka sinks have in common: rows become messages; each kind of stream does something else with these."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Protocol
+
+from scribengin.core import faults
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import pyarrow as pa
+
+    from scribengin.connectors.kafka.outgoing import Outgoing
+    from scribengin.formats.contract import Bad
+    from scribengin.formats.origins import Origins
+
+
+class Maker(Protocol):
+    """Makes messages of rows; returns with them what is wrong with the rows that make none, by their index."""
+
+    wants_ids: bool
+    wants_origins: bool
+    """True where `make` is to be given these instead of ids"""
+    json_needs: Sequence[str] | None
+    """see the contract's JsonStream"""
+
+    def make(self, rows: pa.RecordBatch, ids: Sequence[str] | None, origins: Origins | None = None) -> tuple[Outgoing, Sequence[Bad]]:
+        """The messages of the rows, in their order."""
+
+    def make_json(
+        self, lines: bytes, rows: int, columns: Mapping[str, pa.Array], ids: Sequence[str] | None
+    ) -> tuple[Outgoing, Sequence[Bad]]:
+        """The same of rows that are JSON; never called where `json_needs` is None."""
+
+
+class MessageStream(ABC):
+    """See the contract's SinkStream, JsonStream and OriginStream."""
+
+    def __init__(self, maker: Maker) -> None:
+        self.maker = maker
+        self.wants_ids = maker.wants_ids
+        self.wants_origins = maker.wants_origins
+        self.json_needs = maker.json_needs
+
+    def write(self, batch: pa.RecordBatch, ids: Sequence[str] | None = None) -> Sequence[Bad]:
+        """Take the rows' messages."""
+        return self._taken(*self.maker.make(batch, ids))
+
+    def write_json(self, lines: bytes, rows: int, columns: Mapping[str, pa.Array], ids: Sequence[str] | None = None) -> Sequence[Bad]:
+        """The same, of rows that are JSON."""
+        return self._taken(*self.maker.make_json(lines, rows, columns, ids))
+
+    def write_from(self, batch: pa.RecordBatch, origins: Origins) -> Sequence[Bad]:
+        """The same, of rows with their first coordinates."""
+        return self._taken(*self.maker.make(batch, None, origins))
+
+    @abstractmethod
+    def keep(self, messages: Outgoing) -> None:
+        """Send, stage or hand on some messages, perhaps none."""
+
+    def _taken(self, messages: Outgoing, bad: Sequence[Bad]) -> Sequence[Bad]:
+        self.keep(messages)
+        faults.reached("stage.mid_write")
+        return bad

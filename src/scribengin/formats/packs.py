@@ -1,0 +1,344 @@
+"""Packs: many rows in one message, with where each came from. What travels in a channel between two tiers of a flow.
+
+`PackMaker` makes them of Arrow batches, `read_pack` makes a block of each, `pack_decoder.PackDecoder` takes the blocks. What is around the
+body is `pack_header`'s, what is in it `pack_body`'s.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from scribengin.core.errors import Unreachable
+from scribengin.core.types import Schema, arrow_schema, parse_schema
+from scribengin.formats.blocks import PAYLOAD_BYTES
+from scribengin.formats.contract import Bad, RecordPlace
+from scribengin.formats.json_lines import json_lines
+from scribengin.formats.origins import Origins
+from scribengin.formats.pack_body import TAG_BYTES, aesgcm, compress, decompress, decrypt, encrypt, new_nonce, read_batch
+from scribengin.formats.pack_header import RAW_BYTES, DamagedPackError, PackHeader, bind, disclose, enclose
+from scribengin.formats.parquet import conform
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from scribengin.formats.keyring import Keyring
+    from scribengin.formats.pack_header import Codec
+
+SCHEMA_TEXT_BYTES = 1024 * 1024
+"""how long the DDL of a pack's schema may be"""
+_ORIGIN_BYTES = 16
+"""what the coordinates of a row take at most: sequence, stream, nth"""
+_SEQUENCE = pa.field("", pa.int64(), nullable=False)
+_NUMBER = pa.field("", pa.int32(), nullable=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """One pack. `raw_bytes` is its body before compression, `digest` that of its rows' origins."""
+
+    value: bytes
+    rows: int
+    raw_bytes: int
+    key_id: str | None
+    digest: int
+
+
+class PackMaker:
+    """Makes packs of batches of one schema. Built once per task; for one thread.
+
+    A pack holds at most `rows` rows and `bytes` bytes of columns and coordinates before compression (one row may be more), and its value
+    has at most `most` bytes: by default what a Kafka broker takes at most of itself. `sign` and `about` stand in each header. Raises
+    ValueError for bounds below one and for a schema that its own text does not say again, EnvironmentFault for a keyring without
+    the package that encrypts.
+    """
+
+    def __init__(
+        self,
+        schema: Schema,
+        *,
+        codec: Codec,
+        keyring: Keyring | None,
+        rows: int = 16_384,
+        bytes: int = 768 * 1024,
+        most: int = 1_000_000,
+        sign: str,
+        about: Mapping[str, str | int] | None = None,
+    ) -> None:
+        if min(rows, bytes, most) < 1:
+            raise ValueError(f"a pack has at least one row and one byte, not rows={rows}, bytes={bytes}, most={most}")
+        self.schema = schema
+        self._text = str(schema)
+        if len(self._text.encode()) > SCHEMA_TEXT_BYTES or parse_schema(self._text) != schema:
+            raise ValueError(f"a pack cannot say this schema in its header: {self._text[:200]}")
+        self._form = arrow_schema(schema)
+        self._codec, self._keyring = codec, keyring
+        self._rows, self._most = rows, most
+        # what no codec makes smaller is cut at once so that its value fits
+        self._bytes = bytes if codec != "none" else min(bytes, max(1, most - most // 16))
+        self._sign, self._about = sign, dict(about or {})
+        if keyring is not None:
+            aesgcm()
+
+    def make(self, batch: pa.RecordBatch, origins: Origins) -> tuple[list[Packed], list[Bad]]:
+        """The rows as packs, in their order, and a Bad by its index for each row that is too large for a pack of its own.
+
+        `batch` has the schema's columns, or what `conform` makes them of. Raises ColumnMismatchError where it does not, ValueError where
+        `origins` are not as many, and what `Keyring.writing` raises.
+        """
+        if len(origins) != batch.num_rows:
+            raise ValueError(f"there are {batch.num_rows} rows and {len(origins)} origins")
+        if not batch.schema.equals(self._form):
+            batch = conform(batch, self.schema)
+        writing = None if self._keyring is None else self._keyring.writing()
+        made: list[Packed] = []
+        bad: list[Bad] = []
+        start = 0
+        while start < batch.num_rows:
+            stop = self._cut(batch, start)
+            self._pack(batch, origins, start, stop, writing, made, bad)
+            start = stop
+        return made, bad
+
+    def _cut(self, batch: pa.RecordBatch, start: int) -> int:
+        """Where the pack that begins at `start` ends: what is left is cut evenly, into as few as the bounds allow."""
+        left = int(batch.num_rows) - start
+        size = _size(batch.slice(start))
+        take: int = -(-left // max(-(-left // self._rows), -(-size // self._bytes)))
+        while take > 1 and (size := _size(batch.slice(start, take))) > self._bytes:
+            take = max(1, min(take - 1, take * self._bytes // size))
+        return start + take
+
+    def _pack(
+        self,
+        batch: pa.RecordBatch,
+        origins: Origins,
+        start: int,
+        stop: int,
+        writing: tuple[str, bytes] | None,
+        made: list[Packed],
+        bad: list[Bad],
+    ) -> None:
+        """Rows `start` to `stop` as one pack, or as halves as far as they must be."""
+        packed = self._packed(batch.slice(start, stop - start), _own(origins, start, stop), writing)
+        if packed.raw_bytes <= RAW_BYTES and len(packed.value) <= self._most:
+            made.append(packed)
+        elif stop - start > 1:
+            middle = (start + stop) // 2
+            self._pack(batch, origins, start, middle, writing, made, bad)
+            self._pack(batch, origins, middle, stop, writing, made, bad)
+        else:
+            size, limit = (len(packed.value), self._most) if packed.raw_bytes <= RAW_BYTES else (packed.raw_bytes, RAW_BYTES)
+            bad.append(Bad(start, "too-large", f"the row takes {size:,} bytes as a pack of its own; {limit:,} fit"))
+
+    def _packed(self, batch: pa.RecordBatch, own: Origins, writing: tuple[str, bytes] | None) -> Packed:
+        has_nth = bool(own.nth.any())
+        columns, fields = [*batch.columns, pa.array(own.sequences)], [*self._form, _SEQUENCE]
+        if len(own.labels) > 1:
+            columns.append(pa.array(own.streams))
+            fields.append(_NUMBER)
+        if has_nth:
+            columns.append(pa.array(own.nth))
+            fields.append(_NUMBER)
+        raw = pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields)).serialize()
+        if len(raw) > RAW_BYTES:
+            return Packed(b"", batch.num_rows, len(raw), None, 0)  # `_pack` halves it, without the work for a value
+        digest = own.digest()
+        stops, ways = _stops(own)
+        header = PackHeader(
+            schema=self._text,
+            rows=batch.num_rows,
+            raw_bytes=len(raw),
+            digest=digest,
+            sign=self._sign,
+            labels=list(own.labels),
+            stops=stops,
+            ways=ways,
+            nth=has_nth,
+            codec=self._codec,
+            key=None if writing is None else writing[0],
+            nonce=b"" if writing is None else new_nonce(),
+            about=self._about,
+        )
+        body = compress(self._codec, raw)
+        if writing is None:
+            value = enclose(bind(header, len(body)), memoryview(body))
+        else:
+            bound = bind(header, len(body) + TAG_BYTES)
+            value = enclose(bound, memoryview(encrypt(writing[1], bound, header.nonce, body)))
+        return Packed(value, batch.num_rows, len(raw), header.key, digest)
+
+
+def _size(batch: pa.RecordBatch) -> int:
+    return int(batch.nbytes) + _ORIGIN_BYTES * int(batch.num_rows)
+
+
+def _own(origins: Origins, start: int, stop: int) -> Origins:
+    """Those of these rows, with the labels that they use and no others."""
+    streams, sequences, nth = origins.streams[start:stop], origins.sequences[start:stop], origins.nth[start:stop]
+    if len(origins.labels) == 1:
+        return Origins(origins.labels, streams, sequences, nth, origins.trails)
+    used = np.bincount(streams, minlength=len(origins.labels)) > 0
+    numbers = np.cumsum(used, dtype=np.int32) - np.int32(1)
+    kept = np.flatnonzero(used).tolist()
+    return Origins([origins.labels[at] for at in kept], numbers[streams], sequences, nth, [origins.trails[at] for at in kept])
+
+
+def _stops(own: Origins) -> tuple[list[list[tuple[str, str, int, str, int, str]]], list[int]]:
+    """The different trails, and which of them is each label's (empty where all have one)."""
+    numbers = {trail: number for number, trail in enumerate(dict.fromkeys(own.trails))}
+    stops = [[(hop.tier, hop.query, hop.batch, hop.host, hop.time_ms, hop.member) for hop in trail] for trail in numbers]
+    return stops, [] if len(stops) == 1 else [numbers[trail] for trail in own.trails]
+
+
+@dataclass(slots=True)
+class PackBlock:
+    """The rows of one pack; or one record, `bad`, which is all that can be said of bytes that are no whole pack.
+
+    `at` is where the message or frame stood. Of a bad one `header` is None, the batch has no rows, `head` holds the first bytes, and
+    the origins are the place itself, so that a dead letter has an id.
+    """
+
+    at: RecordPlace
+    header: PackHeader | None
+    schema: Schema | None
+    batch: pa.RecordBatch
+    whole: Origins
+    bad: Bad | None = None
+    head: bytes = b""
+
+    def place(self, ordinal: int) -> RecordPlace:
+        """The record's first coordinates: the label without the sign that ends it, and the sequence as its row."""
+        if self.bad is not None:
+            return self.at
+        return RecordPlace(self.whole.labels[self.whole.streams[ordinal]][:-1], row=int(self.whole.sequences[ordinal]))
+
+    def payload(self, ordinal: int) -> bytes:
+        """The row as JSON, or the first 64 KiB of what is no pack."""
+        if self.bad is not None:
+            return self.head
+        row = self.batch.slice(ordinal, 1)
+        try:
+            return json_lines(row).rstrip(b"\n")
+        except (ValueError, OverflowError):  # a time that Python has no value for, in a list, map or struct
+            return str(row.to_struct_array()[0]).encode()
+
+    def origins(self, ordinals: Sequence[int]) -> Origins:
+        """Those of these records."""
+        if not isinstance(ordinals, range):
+            return self.whole.taken(ordinals)
+        if ordinals == range(len(self.whole)):
+            return self.whole
+        return self.whole.taken(np.arange(ordinals.start, ordinals.stop, ordinals.step, dtype=np.int64))
+
+    def first_ids(self, ordinals: Sequence[int]) -> list[str]:
+        """What these records are called."""
+        return self.origins(ordinals).ids()
+
+    def __len__(self) -> int:
+        """How many rows; one for what is no pack."""
+        return 1 if self.bad is not None else int(self.batch.num_rows)
+
+
+def read_pack(value: bytes | None, keyring: Keyring | None, place: RecordPlace, *, plain: bool = True) -> PackBlock:
+    """The block of what stood at `place`. Every byte of it was checked, and what is no whole pack is a block of one bad record.
+
+    With `plain=False` a pack that is not encrypted is `not-authentic`. Raises Unreachable where the key is not there (`Keyring.key`: the
+    Batch is tried again), SourceError for a broken keyring, EnvironmentFault without the package that decrypts; nothing for what the
+    bytes are.
+    """
+    try:
+        return _read(value, keyring, place, plain=plain)
+    except DamagedPackError as error:
+        return damaged_block(place, Bad(0, error.reason, f"no pack: {error.message}"), bytes(value or b""))
+
+
+def damaged_block(place: RecordPlace, bad: Bad, data: bytes) -> PackBlock:
+    """The block of what is no whole pack; of `data` it keeps the first 64 KiB."""
+    return PackBlock(place, None, None, _NO_ROWS, _of_place(place), bad, data[:PAYLOAD_BYTES])
+
+
+_NO_ROWS = pa.RecordBatch.from_arrays([], names=[])
+
+
+def _of_place(place: RecordPlace) -> Origins:
+    number = next((n for n in (place.row, place.offset, place.line) if n is not None), 0)
+    zero = np.zeros(1, np.int32)
+    return Origins([f"{place.file}@"], zero, np.array([number], np.int64), zero, [()])
+
+
+def _read(value: bytes | None, keyring: Keyring | None, place: RecordPlace, *, plain: bool) -> PackBlock:
+    opened = disclose(value)
+    header = opened.header
+    if header.rows * 8 > header.raw_bytes:
+        raise DamagedPackError("damaged", f"its header says {header.rows} rows in {header.raw_bytes} bytes")
+    schema, form = _form_of(header.schema)
+    data = pa.py_buffer(opened.body)
+    if header.key is not None:
+        data = decrypt(_key(keyring, header.key), opened.bound, header.nonce, opened.body)
+    elif not plain:
+        raise DamagedPackError("not-authentic", "it is not encrypted, and only packs that are may come here")
+    fields = [*form, _SEQUENCE, *[_NUMBER] * ((len(header.labels) > 1) + header.nth)]
+    batch = read_batch(decompress(header.codec, data, header.raw_bytes), pa.schema(fields))
+    if batch.num_rows != header.rows:
+        raise DamagedPackError("damaged", f"it has {batch.num_rows} rows, not {header.rows} as its header says")
+    origins = _origins_of(header, batch, len(form))
+    if (digest := origins.digest()) != header.digest:
+        raise DamagedPackError("damaged", f"the digest of its rows is {digest:016x}, not {header.digest:016x} as its header says")
+    columns = pa.RecordBatch.from_arrays(batch.columns[: len(form)], schema=form)
+    return PackBlock(place, header, schema, columns, origins)
+
+
+def _key(keyring: Keyring | None, id: str) -> bytes:
+    if keyring is None:
+        raise Unreachable(
+            f"a pack is encrypted with the key {id[:64]}, and the channel has no keyring",
+            remedy="name the keyring under `encryption:`; nothing is lost: the pack stays in the channel, and the Batch is tried again",
+            code="key-missing",
+        )
+    return keyring.key(id)
+
+
+@lru_cache(maxsize=64)
+def _form_of(text: str) -> tuple[Schema, pa.Schema]:
+    """Raises DamagedPackError for what is no DDL."""
+    try:
+        if len(text) > SCHEMA_TEXT_BYTES:
+            raise ValueError(f"it has {len(text)} characters")
+        schema = parse_schema(text)
+        return schema, arrow_schema(schema)
+    except (ValueError, RecursionError, pa.ArrowException) as error:
+        raise DamagedPackError("damaged", f"its schema cannot be read: {str(error)[:200]}") from None
+
+
+def _origins_of(header: PackHeader, batch: pa.RecordBatch, first: int) -> Origins:
+    """From the columns behind the first `first` ones. Raises DamagedPackError."""
+    arrays = batch.columns[first:]
+    if any(array.null_count for array in arrays):
+        raise DamagedPackError("damaged", "a row does not say where it came from")
+    numbers = [array.to_numpy() for array in arrays]
+    zeros = np.zeros(batch.num_rows, np.int32)
+    streams = numbers[1] if len(header.labels) > 1 else zeros
+    nth = numbers[-1] if header.nth else zeros
+    if batch.num_rows and not (streams.min() >= 0 and streams.max() < len(header.labels) and nth.min() >= 0):
+        raise DamagedPackError(
+            "damaged", f"a row names a stream that is none of {len(header.labels)}, or is less than the first of its record"
+        )
+    if header.ways and len(header.ways) != len(header.labels):
+        raise DamagedPackError("damaged", f"it says {len(header.ways)} ways for {len(header.labels)} streams")
+    try:
+        return Origins(header.labels, streams, numbers[0], nth, header.trails())
+    except IndexError:
+        raise DamagedPackError("damaged", "it does not say by which way its rows came") from None
+
+
+def read_header(value: bytes) -> PackHeader | None:
+    """What a pack says of itself, without its rows and without a key; None for what is no whole pack."""
+    try:
+        return disclose(value).header
+    except DamagedPackError:
+        return None

@@ -1,0 +1,173 @@
+"""The channels of a cut flow: what hands over where, with every property filled in."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any
+
+from scribengin.plan.tiers import assign
+from scribengin.spec.model import Channel, Depth, Edge, Encryption, Pack, Rate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    from scribengin.plan.graph import Graph
+    from scribengin.plan.tiers import CutEdge
+    from scribengin.spec.model import Flow, Sink, Source
+
+_LONGEST = 200
+"""of a topic's name: the topic of its markers has a longer one, and 249 is Kafka's limit"""
+_LONGEST_ID = 63
+
+BUILT_IN = Edge(
+    compression="none",
+    encryption=Encryption(none=True),
+    pack=Pack(16_384, 768 * 1024, 0.0),
+    ordering="none",
+    retention_s=7 * 86_400.0,
+    limit=Rate(),
+    high_water=Depth(rows=10_000_000, bytes=4 * 2**30),
+    capacity=Depth(rows=20_000_000, bytes=8 * 2**30),
+    durability="end_to_end",
+    spill=2**30,
+)
+"""what an edge has that neither `edges` nor `defaults.edge` says"""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedChannel:
+    """What tier `feeding` hands over of `reference` to the nodes `readers` of tier `reading`. `edge` has every property; of its `channel`
+    the type, and the topic where that is Kafka; a folder without a path lies in the state folder.
+
+    `id` names its sink in the feeding tier, and the Query that feeds it.
+    """
+
+    id: str
+    reference: str
+    feeding: str
+    reading: str
+    readers: tuple[str, ...]
+    edge: Edge
+
+    @property
+    def channel(self) -> Channel:
+        """Where it lies."""
+        assert self.edge.channel is not None
+        return self.edge.channel
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The edges that it carries, as a flow file writes them."""
+        return tuple(f"{self.reference} -> {reader}" for reader in self.readers)
+
+    @property
+    def place(self) -> str:
+        """For people."""
+        return f"topic {self.channel.topic}" if self.channel.type == "kafka" else f"folder {self.channel.path or 'in the state'}"
+
+
+def plan_channels(graph: Graph) -> tuple[PlannedChannel, ...]:
+    """The channels of a flow, in the order of its edges; edges of one reference into one tier share one."""
+    flow = graph.flow
+    groups: dict[tuple[str, str], list[CutEdge]] = {}
+    for edge in assign(graph).cut:
+        groups.setdefault((edge.reference, edge.reading), []).append(edge)
+    taken = set(graph.nodes)
+    planned = []
+    for (reference, reading), edges in groups.items():
+        id_ = _free(f"{reference.replace('.', '_')}_to_{reading}", taken)
+        taken.add(id_)
+        readers = tuple(edge.reader for edge in edges)
+        planned.append(PlannedChannel(id_, reference, edges[0].feeding, reading, readers, _filled(flow, reference, reading, edges[0].name)))
+    return tuple(planned)
+
+
+def edge_properties(flow: Flow, name: str) -> Edge:
+    """What holds for an edge: its own properties, else those of `defaults.edge`, else the built-in ones; the channel aside."""
+    own, default = flow.edges.get(name, Edge()), flow.defaults.edge
+    found = {}
+    for each in fields(Edge):
+        values = (getattr(own, each.name), getattr(default, each.name), getattr(BUILT_IN, each.name))
+        if each.name in ("pack", "high_water", "low_water", "capacity", "limit"):
+            found[each.name] = _merged(*values)
+        else:
+            found[each.name] = next((value for value in values if value not in (None, ())), values[-1])
+    edge = Edge(**found)
+    return edge if edge.low_water is not None else replace(edge, low_water=_half(edge.high_water))
+
+
+def clusters(flow: Flow) -> dict[str, Mapping[str, object]]:
+    """`bootstrap` → the further settings, of every Kafka cluster that the flow's own nodes name."""
+    nodes: list[Source | Sink] = [*flow.sources.values(), *flow.sinks.values()]
+    return {str(node.options["bootstrap"]): node.options.get("config", {}) for node in nodes if "bootstrap" in node.options}
+
+
+def _filled(flow: Flow, reference: str, reading: str, name: str) -> Edge:
+    edge = edge_properties(flow, name)
+    own, default = flow.edges.get(name, Edge()).channel or Channel(), flow.defaults.edge.channel or Channel()
+    channel = _merged(own, default)
+    known = clusters(flow)
+    if channel.type is None:
+        kafka = channel.bootstrap or channel.topic or (len(known) == 1 and not channel.path)
+        channel = replace(channel, type="kafka" if kafka else "folder")
+    if channel.type == "kafka":
+        bootstrap = channel.bootstrap or next(iter(known), None)
+        config = channel.config or known.get(bootstrap or "", {})
+        cores = flow.tiers[reading].resources.cores if reading in flow.tiers else None
+        topic = channel.topic or topic_name(flow.name, reference, reading)
+        channel = replace(channel, topic=topic, bootstrap=bootstrap, config=config, partitions=channel.partitions or cores or 4)
+    return replace(edge, channel=channel)
+
+
+def topic_name(flow: str, reference: str, reading: str) -> str:
+    """`scribengin-<flow>-<from>-<to>`, shortened with a hash where it is too long.
+
+    >>> topic_name("tweets", "hot", "core")
+    'scribengin-tweets-hot-core'
+    """
+    name = f"scribengin-{flow}-{reference}-{reading}"
+    return name if len(name) <= _LONGEST else _shortened(name, _LONGEST)
+
+
+def _free(id_: str, taken: Iterable[str]) -> str:
+    for name in _names(id_):
+        if name not in taken:
+            return name
+    raise AssertionError("there is always a further number")
+
+
+def _names(id_: str) -> Iterator[str]:
+    short = id_ if len(id_) <= _LONGEST_ID - 3 else _shortened(id_, _LONGEST_ID - 3)
+    yield short
+    number = 1
+    while True:
+        number += 1
+        yield f"{short}_{number}"
+
+
+def _shortened(name: str, longest: int) -> str:
+    end = hashlib.sha256(name.encode()).hexdigest()[:10]
+    return f"{name[: longest - len(end) - 1]}_{end}"
+
+
+def _merged(*values: Any) -> Any:
+    """The first that says it, of each field; None where nothing is given."""
+    given = [value for value in values if value is not None]
+    if not given:
+        return None
+    found: dict[str, Any] = {}
+    for each in fields(given[0]):
+        said = [value for one in given if (value := getattr(one, each.name)) not in (None, {})]
+        found |= {each.name: said[0]} if said else {}
+    return type(given[0])(**found)
+
+
+def _half(depth: Depth | None) -> Depth:
+    if depth is None:
+        return Depth()
+    return Depth(
+        None if depth.rows is None else depth.rows // 2,
+        None if depth.bytes is None else depth.bytes // 2,
+        None if depth.age_s is None else depth.age_s / 2,
+    )

@@ -1,0 +1,158 @@
+"""A cut flow as one Flow for each tier: where an edge is cut, the feeding tier has a sink and the reading tier a source.
+
+Everything that plans, compiles and runs a flow then works on a tier as it does on a whole flow.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from scribengin.plan.channels import plan_channels
+from scribengin.plan.cut import build_plan
+from scribengin.plan.graph import Graph, base
+from scribengin.plan.resolve import resolve, slowest
+from scribengin.plan.sql.rewrite import rename_inputs
+from scribengin.plan.tiers import assign, is_static
+from scribengin.spec.model import Join, SchemaSpec, Sink, Source, Sql, Step, Watermark
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from scribengin.core.types import Schema
+    from scribengin.plan.channels import PlannedChannel
+    from scribengin.plan.model import Plan
+    from scribengin.plan.resolve import Resolved
+    from scribengin.plan.tiers import Assignment
+    from scribengin.spec.model import Flow
+
+_Node = TypeVar("_Node", Step, Sink)
+
+CHANNEL = "channel"
+"""the type of the sinks and sources that stand where an edge is cut; no flow file can name it"""
+
+
+@dataclass(frozen=True, slots=True)
+class FlowPlan:
+    """A flow and the plans of its tiers, each behind those that feed it; of a flow that is not cut there is one, `main`."""
+
+    flow: Flow
+    tiers: tuple[Plan, ...]
+    channels: tuple[PlannedChannel, ...] = ()
+
+    def tier(self, name: str) -> Plan:
+        """The plan of that tier. KeyError where there is none."""
+        for plan in self.tiers:
+            if plan.tier == name:
+                return plan
+        raise KeyError(name)
+
+
+def plan_flow(
+    flow: Flow, *, schema_of: Callable[[str], Schema | None] = lambda _: None, folder_of: Callable[[str], str | None] = lambda _: None
+) -> FlowPlan:
+    """Plan a checked flow, tier by tier. Of a channel, `schema_of` gives the columns where its feeder has found them (else they are what is
+    known without Spark), `folder_of` the folder where the flow names none."""
+    graph = Graph(flow)
+    if not flow.tiers:
+        return FlowPlan(flow, (build_plan(flow),))
+    assignment = assign(graph)
+    channels = plan_channels(graph)
+    split = _Split(graph, assignment, resolve(graph), channels, schema_of, folder_of)
+    tiers = tuple(replace(build_plan(split.flow(tier)), tier=tier) for tier in assignment.order(flow.tiers))
+    return FlowPlan(flow, tiers, channels)
+
+
+@dataclass(frozen=True, slots=True)
+class _Split:
+    graph: Graph
+    assignment: Assignment
+    resolved: Resolved
+    channels: tuple[PlannedChannel, ...]
+    schema_of: Callable[[str], Schema | None]
+    folder_of: Callable[[str], str | None]
+
+    def flow(self, tier: str) -> Flow:
+        whole = self.graph.flow
+        arriving = {channel.reference: source_id(channel) for channel in self.channels if channel.reading == tier}
+        own = {id_ for id_, placed in self.assignment.tier_of.items() if placed == tier}
+        own |= self._static_above(own)
+        steps = {id_: _reading(step, arriving) for id_, step in whole.steps.items() if id_ in own}
+        sinks = {id_: _reading(sink, arriving) for id_, sink in whole.sinks.items() if id_ in own}
+        sinks |= {channel.id: self._sink(channel) for channel in self.channels if channel.feeding == tier}
+        readers: list[Step | Sink] = [*steps.values(), *sinks.values()]
+        read = {base(reference) for node in readers for reference in node.inputs}
+        sources = {id_: source for id_, source in whole.sources.items() if id_ in read and id_ not in arriving.values()}
+        sources |= {source_id(channel): self._source(channel) for channel in self.channels if channel.reading == tier}
+        trigger_s = whole.tiers[tier].trigger_s
+        defaults = whole.defaults if trigger_s is None else replace(whole.defaults, trigger_s=trigger_s)
+        return replace(whole, sources=sources, steps=steps, sinks=sinks, defaults=defaults, tiers={}, edges={})
+
+    def _static_above(self, own: set[str]) -> set[str]:
+        """Steps of other tiers that make a table which this tier reads: it makes its own."""
+        return {above for above in self.graph.upstream(own) if above in self.graph.flow.steps and is_static(self.graph, above)}
+
+    def _sink(self, channel: PlannedChannel) -> Sink:
+        return Sink(channel.id, (channel.reference,), CHANNEL, self._options(channel, channel.feeding))
+
+    def _source(self, channel: PlannedChannel) -> Source:
+        schema = self.schema_of(channel.id) or self.resolved.schema(channel.reference)
+        marks = self.resolved.watermarks.get(base(channel.reference), ())
+        mark = slowest(tuple(mark for mark in marks if schema is None or mark.column in schema))
+        return Source(
+            source_id(channel),
+            CHANNEL,
+            self._options(channel, channel.reading),
+            None if schema is None else SchemaSpec(schema),
+            None if mark is None else Watermark(mark.column, mark.delay_s),
+        )
+
+    def _options(self, channel: PlannedChannel, tier: str) -> dict[str, Any]:
+        """What the connector at the end that lies in `tier` is told."""
+        edge, where = channel.edge, channel.channel
+        pack, encryption = edge.pack, edge.encryption
+        assert pack is not None
+        assert encryption is not None
+        named = where.topic or where.path
+        beside = [other.id for other in self.channels if named and other is not channel and other.place == channel.place]
+        given: dict[str, Any] = {
+            "kind": where.type,
+            "channel": channel.id,
+            "beside": tuple(beside),
+            "topic": where.topic,
+            "path": where.path or (self.folder_of(channel.id) if where.type == "folder" else None),
+            "bootstrap": where.bootstrap,
+            "config": where.config,
+            "partitions": where.partitions,
+            "replication": where.replication,
+            "retention": edge.retention_s,
+            "keyring": encryption.keyring,
+            "keys": encryption.keys,
+            "use": encryption.use,
+            "tier": tier,
+        }
+        if tier == channel.feeding:
+            key = edge.key if edge.ordering == "key" else ()
+            given |= {"compression": edge.compression, "rows": pack.rows, "bytes": pack.bytes, "key": key}
+        return {name: value for name, value in given.items() if value is not None}
+
+
+def source_id(channel: PlannedChannel) -> str:
+    """What the reading tier calls the channel's rows: as the flow does, a branch `r.big` as `r_big`."""
+    return channel.reference.replace(".", "_")
+
+
+def _reading(node: _Node, arriving: Mapping[str, str]) -> _Node:
+    """The node with the names that its inputs have in its tier."""
+    renamed = {reference: arriving[reference] for reference in node.inputs if "." in reference and reference in arriving}
+    if not renamed:
+        return node
+    inputs = tuple(renamed.get(reference, reference) for reference in node.inputs)
+    if isinstance(node, Sink):
+        return replace(node, inputs=inputs)
+    match node.action:
+        case Sql(text):
+            return replace(node, inputs=inputs, action=Sql(rename_inputs(text, renamed)))
+        case Join(time=times):
+            return replace(node, inputs=inputs, action=replace(node.action, time=tuple((renamed.get(id_, id_), at) for id_, at in times)))
+    return replace(node, inputs=inputs)

@@ -1,0 +1,100 @@
+"""Which tier each node of a flow runs in: those that `tiers` names, and the others by what they read and feed. Works on broken flows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from scribengin.plan.graph import base, inputs_of
+from scribengin.spec.model import Source, Step
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from scribengin.plan.graph import Graph
+
+MAIN = "main"
+"""the only tier of a flow that is not cut"""
+
+
+@dataclass(frozen=True, slots=True)
+class CutEdge:
+    """An arrow between two tiers: `reader`, of tier `reading`, reads `reference` (`a`, `r.big`), of tier `feeding`."""
+
+    reference: str
+    reader: str
+    feeding: str
+    reading: str
+
+    @property
+    def name(self) -> str:
+        """As a flow file writes it."""
+        return f"{self.reference} -> {self.reader}"
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """Node → tier. A source that no tier names has none of its own: each tier that reads it reads it itself."""
+
+    tier_of: Mapping[str, str]
+    torn: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """nodes that no tier names and whose tier cannot be told → the tiers that it may be, in the flow's order"""
+    cut: tuple[CutEdge, ...] = ()
+    """the arrows that cross from one tier to another, in the flow's order"""
+
+    def order(self, tiers: Iterable[str]) -> tuple[str, ...]:
+        """The tiers, each behind those that feed it; of a cycle in the order given."""
+        feeding: dict[str, set[str]] = {tier: set() for tier in tiers}
+        for edge in self.cut:
+            feeding[edge.reading].add(edge.feeding)
+        placed: dict[str, None] = {}
+        while len(placed) < len(feeding):
+            ready = [tier for tier, before in feeding.items() if tier not in placed and before <= placed.keys()]
+            placed |= dict.fromkeys(ready or [tier for tier in feeding if tier not in placed])
+        return tuple(placed)
+
+
+def assign(graph: Graph) -> Assignment:
+    """Place every node. A node stands where the tiers name it; else where its inputs are, or, if it reads but sources, where its
+    readers are. Static nodes are read by each tier itself."""
+    if not graph.flow.tiers:
+        return Assignment(dict.fromkeys(graph.nodes, MAIN))
+    named = {id_: tier.id for tier in reversed(list(graph.flow.tiers.values())) for id_ in tier.steps if id_ in graph.nodes}
+    placed = dict(named)
+    before = -1
+    while before != len(placed):
+        before = len(placed)
+        _place(graph, placed, graph.order, graph.parents)
+        _place(graph, placed, reversed(graph.order), graph.readers)
+    order = list(graph.flow.tiers)
+    torn = {}
+    for id_, node in graph.nodes.items():
+        if id_ not in placed and not isinstance(node, Source):
+            near = {placed[other] for other in (*graph.parents[id_], *graph.readers[id_]) if other in placed}
+            torn[id_] = tuple(sorted(near, key=order.index)) or tuple(order)
+    cut = tuple(
+        CutEdge(reference, id_, placed[base(reference)], placed[id_])
+        for id_, node in graph.nodes.items()
+        if id_ in placed
+        for reference in dict.fromkeys(inputs_of(node))
+        if placed.get(base(reference), placed[id_]) != placed[id_] and not is_static(graph, base(reference))
+    )
+    return Assignment({id_: placed[id_] for id_ in graph.nodes if id_ in placed}, torn, cut)
+
+
+def is_static(graph: Graph, id_: str) -> bool:
+    """True where no stream feeds the node: its rows are a table, which each tier reads itself."""
+    sources = [node for above in graph.upstream([id_]) if isinstance(node := graph.nodes[above], Source)]
+    return bool(sources) and all(source.static for source in sources)
+
+
+def _place(graph: Graph, placed: dict[str, str], ids: Iterable[str], near: Mapping[str, tuple[str, ...]]) -> None:
+    """Place what has neighbours on that side, all of one tier. A node whose inputs tell is not asked for its readers."""
+    for id_ in ids:
+        if id_ in placed or isinstance(graph.nodes[id_], Source):
+            continue
+        if near is graph.readers and any(isinstance(graph.nodes[parent], Step) for parent in graph.parents[id_]):
+            continue
+        tiers = {placed.get(other) for other in near[id_] if not (isinstance(graph.nodes[other], Source) and other not in placed)}
+        if len(tiers) == 1 and (tier := tiers.pop()) is not None:
+            placed[id_] = tier
