@@ -306,6 +306,7 @@ def test_what_is_wrong_in_the_defaults_is_told_at_its_place(parse: Any, defaults
     [
         ("high_water: {rows: 10}", "low_water: {rows: «11}", "water-levels"),
         ("low_water: {rows: 10}", "high_water: {rows: «9}", "water-levels"),
+        ("low_water: {rows: 10}", "low_water: {bytes: 1MiB}, high_water: {rows: «9}", "water-levels"),
         ("ordering: none", "«key: [id]", "key-misplaced"),
         ("durability: end_to_end", "«spill: 1MiB", "key-misplaced"),
         ("ordering: key, key: [id]", "ordering: none, «key: [id]", "key-misplaced"),
