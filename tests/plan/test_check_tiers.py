@@ -146,6 +146,7 @@ def test_a_circle_of_three_tiers_is_told_once(tmp_path: Path) -> None:
 def test_a_tier_of_tables_alone_is_told(tmp_path: Path) -> None:
     text = TWO_TABLES + "tiers:\n  side: «{steps: [users, names]}\n  main: {steps: [known]}\n"
     check(tmp_path, text, "tier-empty", "users, names are tables")
+    assert problems(tmp_path, TWO_TABLES + "tiers:\n  side: {steps: [names]}\n") == []
 
 
 def test_sinks_that_commit_together_stay_in_one_tier(tmp_path: Path) -> None:
@@ -233,8 +234,12 @@ def test_an_edge_that_says_nothing_differs_from_one_that_says_something(tmp_path
         "far: {steps: [two, one, split]", "far: {steps: [one, two]}\n  rest: {steps: [split]"
     )
     check(tmp_path, text + edges, "edges-differ", "differ in retention")
+    first = edges.replace("known -> two", "known -> one")
+    check(tmp_path, text + first, "edges-differ", "differ in retention")
     default = "defaults: {edge: {retention: 2d}}\n"
     assert problems(tmp_path, default + text + edges.replace("«", "")) == []
+    folder = edges.replace("«", "").replace("retention: 2d", "channel: folder")
+    assert problems(tmp_path, "defaults: {edge: {channel: folder}}\n" + text + folder) == []
 
 
 SHARED = "edges:\n  %s: {channel: {path: hand}%s}\n  %s: {channel: {path: %s}%s}\n"
@@ -263,15 +268,23 @@ def test_a_place_is_shared_by_what_one_union_reads_and_its_writers_agree(tmp_pat
 
 def test_a_place_is_shared_by_the_tiers_that_read_one_node(tmp_path: Path) -> None:
     text = FORK + "tiers:\n  near: {steps: [known, split]}\n  a: {steps: [one]}\n  b: {steps: [two]}\n"
-    edges = SHARED % ('"known -> one"', "", '"known -> two"', "hand", "")
-    assert problems(tmp_path, text + edges) == []
+    edges = SHARED % ('"known -> one"', "", '"known -> two"', "«hand", "")
+    assert problems(tmp_path, text + edges.replace("«", "")) == []
+    check(tmp_path, text + edges.replace("«hand", "«hand/deep"), "channel-shared", "lies in folder hand/deep")
 
 
-def test_two_inputs_of_a_join_do_not_share_a_place(tmp_path: Path) -> None:
-    text = FAN_IN.replace("both: {from: [hot, cold]}", "both: {from: [hot, cold], join: {key: [id], how: semi}, on_error: fail}")
-    edges = SHARED % ('"hot -> both"', "", '"cold -> both"', "«hand", "")
-    found = problems(tmp_path, text + edges.replace("«", ""))
-    assert "channel-shared" in {problem.code for problem in found}
+@pytest.mark.parametrize("step", ["join: {key: [id], how: semi}", "merge: {how: intersect, key: [id]}"])
+def test_two_inputs_that_are_compared_do_not_share_a_place(tmp_path: Path, step: str) -> None:
+    text = FAN_IN.replace("both: {from: [hot, cold]}", f"both: {{from: [hot, cold], {step}}}")
+    edges = SHARED % ('"hot -> both"', "", '"cold -> both"', "hand", "")
+    assert "channel-shared" in {problem.code for problem in problems(tmp_path, text + edges)}
+
+
+def test_two_unions_do_not_share_a_place(tmp_path: Path) -> None:
+    text = FAN_IN.replace("sinks:\n", "  more: {from: [hot, cold]}\nsinks:\n  shown: {from: more, type: console}\n")
+    text = text.replace("core: {steps: [both]}", "core: {steps: [both]}\n  rest: {steps: [more]}")
+    edges = SHARED % ('"hot -> both"', "", '"cold -> more"', "«hand", "")
+    check(tmp_path, text + edges, "channel-shared", 'where edge "hot -> both" lies')
 
 
 @pytest.mark.parametrize(
@@ -307,6 +320,7 @@ def test_texts_bytes_and_whole_numbers_order_rows(tmp_path: Path) -> None:
     assert problems(tmp_path, f'{CUT}edges:\n  "hot -> tagged": {{ordering: key, key: [id, user, raw]}}\n') == []
     assert problems(tmp_path, f'defaults: {{edge: {{ordering: key, key: x}}}}\n{CUT}edges:\n  "hot -> tagged": {{key: user}}\n') == []
     assert problems(tmp_path, f"defaults: {{edge: {{ordering: key, key: x}}}}\n{CHAIN}") == []
+    assert problems(tmp_path, f'defaults: {{edge: {{ordering: key, key: x}}}}\n{CUT}edges:\n  "hot -> tagged": {{ordering: none}}\n') == []
 
 
 def test_a_channel_over_kafka_has_brokers(tmp_path: Path) -> None:
@@ -335,6 +349,7 @@ def test_brokers_may_stand_in_the_defaults_and_are_missed_there_once(tmp_path: P
 @pytest.mark.parametrize(
     "wrong",
     [
+        "tiers:\n  near: {steps: [known]}\n  far: {steps: [tagged], group: g}\ngroups: {g: {«membrs: []}}\n",
         "tiers:\n  near: {«step: [known]}\n",
         "tiers:\n  near: {steps: [known, hot]}\n  core: {steps: [tagged], «gruop: x}\n",
         "tiers:\n  near: {steps: [known, hot], group: g}\n  core: {steps: [tagged]}\ngroups: {g: {members: [{at: h, «cst: 1}]}}\n",
@@ -346,15 +361,28 @@ def test_what_only_follows_from_a_part_that_cannot_be_read_is_not_told(tmp_path:
     assert {problem.code for problem in found} <= {"unknown-key", "missing-key"}
 
 
+def test_a_tier_that_cannot_be_read_may_have_named_what_no_other_names(tmp_path: Path) -> None:
+    found = problems(tmp_path, DIAMOND + "tiers:\n  near: {steps: [known, hot]}\n  far: {steps: [cold]}\n  end: {step: [both]}\n")
+    assert {problem.code for problem in found} == {"unknown-key", "missing-key"}
+
+
+def test_a_tier_and_a_sink_are_judged_whatever_is_wrong_with_the_nodes(tmp_path: Path) -> None:
+    text = DIAMOND.replace("filter: id <= 2", "filtr: id <= 2").replace("out/kept,", "out/kept, to: wan,")
+    found = problems(tmp_path, text + "tiers:\n  both: {steps: [nowhere]}\n  rest: {steps: [known]}\n")
+    assert {problem.code for problem in found} == {"unknown-key", "operation-missing", "tier-node-unknown", "group-unknown"}
+
+
 def test_what_only_follows_from_a_broken_node_is_not_told(tmp_path: Path) -> None:
     text = DIAMOND.replace("filter: id <= 2", "«filtr: id <= 2").replace("  cold:", "  cold:")
     cut = "tiers:\n  near: {steps: [known, hot]}\n  far: {steps: [cold]}\n"
-    edges = 'edges:\n  "cold -> both": {compression: zstd}\n  "hot -> both": {compression: zstd}\n'
+    edges = 'edges:\n  "cold -> both": {compression: zstd}\n  "hot -> both": {compression: zstd}\n  "known -> cold": {pack: {rows: 1}}\n'
     found = problems(tmp_path, (text + cut + edges).replace("«", ""))
     assert {problem.code for problem in found} == {"unknown-key", "operation-missing"}
 
 
 def test_a_circle_of_nodes_is_told_and_no_circle_of_tiers(tmp_path: Path) -> None:
+    twisted = DIAMOND.replace("known: {from: orders", "known: {from: both") + "tiers:\n  near: {steps: [hot]}\n  far: {steps: [cold]}\n"
+    assert {problem.code for problem in problems(tmp_path, twisted)} <= {"cycle", "source-unread"}
     text = CUT.replace("known: {from: orders", "known: {from: tagged")
     assert {problem.code for problem in problems(tmp_path, text)} <= {"cycle", "source-unread"}
 

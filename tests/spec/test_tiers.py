@@ -347,6 +347,7 @@ def test_an_edge_may_rest_on_what_the_defaults_say(parse: Any, default: str, edg
         ("tiers: «[t]", "wrong-kind", "not a mapping"),
         ("edges: «{}", "wrong-kind", "is empty"),
         ("groups: {g: {members: «[]}}", "group-empty", "has no members"),
+        ("groups: {«G: {members: [{at: h}]}}", "bad-name", 'write "g"'),
         ("groups: {«g: {}}", "missing-key", "add members:"),
         ("groups: {g: {members: [{at: h}, {at: «h}]}}", "twice", 'the place "h"'),
         ("groups: {g: {members: [{at: h, name: x}, {at: i, name: «x}]}}", "twice", 'the name "x"'),

@@ -206,13 +206,11 @@ def _said(subject: Subject, name: str) -> str:
 
 
 def _meet(one: tuple[str, str], other: tuple[str, str]) -> bool:
-    """Whether two places are the same, or a folder lies in the other."""
-    if one[0] != other[0]:
-        return False
-    if one[0] != "folder":
-        return one == other
-    left, right = FilePath(one[1]), FilePath(other[1])
-    return left.is_relative_to(right) or right.is_relative_to(left)
+    """Whether two places are the same, or one folder lies in the other."""
+    if one[0] == other[0] == "folder":
+        left, right = FilePath(one[1]), FilePath(other[1])
+        return left.is_relative_to(right) or right.is_relative_to(left)
+    return one == other
 
 
 def _may_share(subject: Subject, one: PlannedChannel, other: PlannedChannel) -> bool:
