@@ -3,22 +3,34 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from flat_places import PathPlaces
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
 
 from scribengin import Flow, source
 from scribengin.connectors.catalog import sink_types, source_types
 from scribengin.core.problems import Place
+from scribengin.plan.channels import BUILT_IN, edge_properties
 from scribengin.plan.check import check_flow
+from scribengin.plan.graph import Graph, inputs_of
+from scribengin.plan.split import plan_flow
+from scribengin.plan.tiers import assign
 from scribengin.plan.validate import validate_file
+from scribengin.spec import tier_keys
 from scribengin.spec.calls import CallPlaces
+from scribengin.spec.model import Channel, Depth, Edge, Tier
+from scribengin.spec.parse import parse_flow
+from scribengin.spec.tier_data import edge_data
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from scribengin.core.problems import Problem
 
+TYPES = {"source_types": source_types(), "sink_types": sink_types()}
 COLUMNS = "id BIGINT, user STRING, amount DOUBLE, raw BINARY, ts TIMESTAMP"
 HEAD = f'version: 1\nname: shop\nsources:\n  orders: {{type: files, path: data, format: json, schema: "{COLUMNS}"}}\n'
 CHAIN = HEAD + (
@@ -385,6 +397,64 @@ def test_a_circle_of_nodes_is_told_and_no_circle_of_tiers(tmp_path: Path) -> Non
     assert {problem.code for problem in problems(tmp_path, twisted)} <= {"cycle", "source-unread"}
     text = CUT.replace("known: {from: orders", "known: {from: tagged")
     assert {problem.code for problem in problems(tmp_path, text)} <= {"cycle", "source-unread"}
+
+
+@st.composite
+def cuts(draw: st.DrawFn, graph: Graph) -> list[list[str]]:
+    """Tiers that feed each other one way; some nodes are left to be placed."""
+    rank: dict[str, int] = {}
+    for id_ in graph.order:
+        rank[id_] = max((rank[parent] for parent in graph.parents[id_]), default=0) + draw(st.integers(0, 1))
+    named = [id_ for id_ in rank if id_ in graph.flow.steps or draw(st.booleans())]
+    return [[id_ for id_ in named if rank[id_] == each and draw(st.integers(0, 9))] for each in sorted({rank[id_] for id_ in named})]
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_whatever_tiers_and_edges_name_it_is_told_or_planned(data: st.DataObject) -> None:
+    text = data.draw(st.sampled_from([CHAIN, DIAMOND, FORK, TWO_TABLES]))
+    parsed = parse_flow(text, "flow.yaml", folder=Path(), environment={}, **TYPES)
+    assert parsed.flow is not None
+    graph = Graph(parsed.flow)
+    steps = data.draw(
+        st.one_of(cuts(graph), st.lists(st.lists(st.sampled_from([*graph.nodes, "nowhere"]), max_size=3, unique=True), max_size=3))
+    )
+    arrows = [f"{reference} -> {id_}" for id_, node in graph.nodes.items() for reference in inputs_of(node)]
+    names = data.draw(st.lists(st.sampled_from([*arrows, "known -> nowhere"]), max_size=3, unique=True))
+    edge = st.sampled_from(
+        [Edge(compression="zstd"), Edge(Channel("folder", path="hand")), Edge(Channel("kafka")), Edge(ordering="key", key=("id",))]
+    )
+    flow = replace(
+        parsed.flow,
+        tiers={f"t{number}": Tier(f"t{number}", tuple(each)) for number, each in enumerate(steps)},
+        edges={name: data.draw(edge) for name in names},
+    )
+    found = check_flow(flow, PathPlaces(), **TYPES)
+    assert all(problem.remedy for problem in found)
+    if found:
+        return
+    event("planned" if len(flow.tiers) > 1 else "fused")
+    placed = assign(Graph(flow))
+    assert placed.torn == {}
+    assert set(placed.tier_of) >= {*flow.steps, *flow.sinks}
+    plan = plan_flow(flow)
+    assert [tier.tier for tier in plan.tiers] == list(placed.order(flow.tiers or ["main"]))
+    assert all(tier.queries for tier in plan.tiers)
+
+
+def test_the_page_names_what_an_edge_has_that_says_nothing() -> None:
+    built_in = edge_data(BUILT_IN)
+    told = {key.name: key.default for key in tier_keys.EDGE.keys if key.default}
+    pack = {key.name: key.default for key in tier_keys.PACK.keys}
+    assert pack == {name: str(value) for name, value in built_in.pop("pack").items()}
+    for level in ("high_water", "capacity"):
+        depth = built_in.pop(level)
+        assert told.pop(level) == f"{depth['rows']} rows or {depth['bytes']}"
+    assert told.pop("low_water") == "half of high_water"
+    flow = parse_flow(CHAIN, "flow.yaml", folder=Path(), environment={}, **TYPES).flow
+    assert flow is not None
+    assert edge_properties(flow, "hot -> tagged").low_water == Depth(5_000_000, 2 * 2**30)
+    assert told == {name: value for name, value in built_in.items() if value != {}}
 
 
 def test_the_tiers_of_a_python_flow_are_checked_at_its_call() -> None:
