@@ -113,14 +113,15 @@ class _Split:
         pack, encryption = edge.pack, edge.encryption
         assert pack is not None
         assert encryption is not None
-        named = where.topic or where.path
-        beside = [other.id for other in self.channels if named and other is not channel and other.place == channel.place]
+        # one topic may serve several channels; in one folder each has a folder of its own
+        beside = [other.id for other in self.channels if where.topic and other is not channel and other.place == channel.place]
+        path = f"{where.path}/{channel.id}" if where.path else None
         given: dict[str, Any] = {
             "kind": where.type,
             "channel": channel.id,
             "beside": tuple(beside),
             "topic": where.topic,
-            "path": where.path or (self.folder_of(channel.id) if where.type == "folder" else None),
+            "path": path or (self.folder_of(channel.id) if where.type == "folder" else None),
             "bootstrap": where.bootstrap,
             "config": where.config,
             "partitions": where.partitions,

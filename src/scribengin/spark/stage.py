@@ -43,6 +43,7 @@ from scribengin.spark.program import (
     SinkNode,
     StreamsEntry,
     UnionNode,
+    origin_of,
 )
 from scribengin.spark.python_step import BatchStep, RecordStep, instantiate
 from scribengin.state.contract import Counts
@@ -80,7 +81,8 @@ class Stage:
         for node in program.nodes:
             reader, form = self._build(node)
             for input_ in node.inputs:
-                taker = partial(reader, way=input_) if isinstance(node, SinkNode) and len(node.inputs) > 1 else reader
+                named = isinstance(node, UnionNode) or (isinstance(node, SinkNode) and len(node.inputs) > 1)
+                taker = partial(reader, way=input_) if named else reader
                 self._readers.setdefault(input_, []).append(taker)
                 self._wanted.setdefault(input_, set()).add(form)
 
@@ -94,10 +96,10 @@ class Stage:
             case UnionNode():
                 counts = self._counted(node.node)
 
-                def pass_on(chunk: Chunk) -> None:
+                def pass_on(chunk: Chunk, way: str) -> None:
                     counts.rows_in += len(chunk)
                     counts.out += len(chunk)
-                    self._feed(node.node, chunk)
+                    self._feed(node.node, chunk if node.origin is None else chunk.with_column(node.origin, origin_of(way)))
 
                 return pass_on, "columns"
             case GateNode():
