@@ -66,6 +66,12 @@ class Gate:
             self._view = self._looked(now_s)
         return self._view
 
+    def full_text(self) -> str:
+        """Why there is no room now; empty where there is."""
+        view, capacity = self.look(), self.channel.edge.capacity or Depth()
+        figures = ((view.rows, capacity.rows), (view.bytes, capacity.bytes), (view.age_s, capacity.age_s))
+        return f"full: {_depth(view)}" if any(most is not None and there >= most for there, most in figures) else ""
+
     def _looked(self, now_s: float) -> GateView:
         totals = self.feeder.read()
         sink = totals.sinks.get(self.channel.id)

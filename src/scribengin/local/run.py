@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from scribengin.connectors.channel.outbox import OutboxSink, left_text
 from scribengin.connectors.contract import is_handed_over
 from scribengin.core.errors import InputError, SourceError, Unreachable
 from scribengin.core.problems import Problem
@@ -175,6 +176,9 @@ class _Runner:
         return _Live(tier, bench, meter, run, threading.Thread(target=drive, name=f"query {bench.plan.name}"))
 
     def _pressure(self, bench: QueryBench) -> Pressure | None:
+        for id_, sink in bench.parts.sinks.items():
+            if isinstance(sink, OutboxSink):
+                sink.is_full = self._gates[id_].full_text
         gates = [self._gates[sink] for sink in bench.plan.sinks if sink in self._gates]
         return Pressure(gates, bench.limits) if gates else None
 
@@ -250,7 +254,8 @@ class _Runner:
             totals.nodes[min(stateful)].held = progress.held
             if progress.batch == totals.last:
                 write_held(bench.folder, totals.last, {min(stateful): progress.held})
-        note = open_windows_note(bench.parts, held=progress.held, watermark=progress.watermark)
+        notes = [open_windows_note(bench.parts, held=progress.held, watermark=progress.watermark)]
+        notes += [left_text(id_, sink.left()) for id_, sink in bench.parts.sinks.items() if isinstance(sink, OutboxSink)]
         sinks = tuple(
             SinkResult(sink, totals.nodes.get(sink, Counts()).out, bench.place_of(sink), plan.guarantee_of(sink)) for sink in plan.sinks
         )
@@ -265,6 +270,6 @@ class _Runner:
             sinks,
             error.message if error else "",
             error.remedy if error else "",
-            () if note is None else (note,),
+            tuple(filter(None, notes)),
             live.meter.view(plan.name, live.run),
         )
