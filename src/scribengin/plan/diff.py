@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
+
+from scribengin.plan.tiers import MAIN
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,24 +43,55 @@ class QueryChange:
     changed: tuple[str, ...] = ()
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
+    tier: str = MAIN
+
+    @property
+    def label(self) -> str:
+        """For people: the tier with it where the flow is cut."""
+        return self.name if self.tier == MAIN else f"{self.tier}.{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelChange:
+    """What would happen to one channel. `changed` are its properties."""
+
+    name: str
+    fate: Fate
+    says: str
+    remedy: str = ""
+    changed: tuple[str, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """For people."""
+        return self.name
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """In the plan's order, Queries that are gone last."""
+    """In the plan's order, Queries that are gone last; `channels` are those that are not unchanged."""
 
     queries: tuple[QueryChange, ...]
+    channels: tuple[ChannelChange, ...] = ()
 
     @property
     def refused(self) -> bool:
         """True where `run` would refuse until something is reset."""
-        return any(query.fate == "refused" for query in self.queries)
+        return "refused" in [*(query.fate for query in self.queries), *(channel.fate for channel in self.channels)]
+
+    def channels_json(self) -> list[dict[str, Any]]:
+        """One object a channel."""
+        return [
+            {"channel": each.name, "fate": each.fate, "says": each.says, "remedy": each.remedy, "changed": list(each.changed)}
+            for each in self.channels
+        ]
 
     def as_json(self) -> list[dict[str, Any]]:
         """One object a Query."""
         return [
             {
                 "query": query.name,
+                "tier": query.tier,
                 "fate": query.fate,
                 "says": query.says,
                 "remedy": query.remedy,
@@ -79,7 +112,7 @@ def diff_plans(stored: Mapping[str, StoredQuery], plan: Plan) -> Changes:
         for name, query in stored.items()
         if name not in names
     ]
-    return Changes((*known, *gone))
+    return Changes(tuple(replace(change, tier=plan.tier) for change in (*known, *gone)))
 
 
 class _Nodes(TypedDict):
