@@ -15,6 +15,7 @@ from scribengin.spark.compile import Compiler
 from scribengin.spark.compiled import StreamInputs
 from scribengin.spark.failures import classify, is_stop
 from scribengin.spark.feed import Feed, recheck
+from scribengin.spark.hold import Hold
 from scribengin.spark.offsets import OffsetConfig, clock, read_offsets
 from scribengin.spark.ranges import LATENCY_POLL_S, POLL_S, Exhausted, FedRanges, OffsetRanges, Ranges, StopRequested
 from scribengin.spark.tasks import tasks_under_way
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
     from scribengin.connectors.contract import Limits, SourceStream
     from scribengin.spark.compiled import Compiled, QueryParts
+    from scribengin.spark.hold import Pressure
     from scribengin.state.folder import QueryFolder
     from scribengin.state.lease import Lease
 
@@ -80,6 +82,8 @@ class QueryRun:
     """source → where the lineage begins; 0 for others"""
     fed: Callable[[], bool] = field(default=lambda: True)
     """under `once`: True when nothing more will come from tiers that run beside this one; until then it goes on as without `once`"""
+    pressure: Pressure | None = None
+    """of a Query that feeds channels"""
     state: str = "starting"
     error: ScribenginError | None = None
     message: str = ""
@@ -187,6 +191,8 @@ class QueryRun:
             self._came_through = True
             self.progress.tasks = None
             ranges.committed(batch.streams)
+            if self.pressure is not None and not batch.replayed:
+                self.pressure.committed(batch)
             self.on_commit(batch)
 
         decisions = Decisions(self.folder.decisions)
@@ -204,6 +210,7 @@ class QueryRun:
             committed,
             self.static,
             self.starts,
+            None if self.pressure is None else Hold(self.pressure, self.stop, self._held),
             UnitCommits.of(self.parts, Intents(self.folder.intents / self.lineage), decisions, session.sparkContext.defaultParallelism),
             compiled,
             reports,
@@ -245,6 +252,12 @@ class QueryRun:
         feeds = [Feed(self.parts.sources[id_], log, self.limits[id_], query=name) for id_ in query.sources]
         poll_s = LATENCY_POLL_S if self.parts.plan.flow.defaults.profile == "latency" else POLL_S
         return FedRanges(feeds, query.trigger_s, self._final, self.stop, self._looked, self.starts, poll_s)
+
+    def _held(self, why: str, paused: bool) -> None:
+        if why or self.state == "paused":
+            self.state, self.message = "paused" if paused else "running", why
+        elif self.state == "running":
+            self.message = ""
 
     def _looked(self, backlog: dict[str, dict[str, Any]], notices: list[str], waits: bool) -> None:
         self.progress.backlog = backlog
