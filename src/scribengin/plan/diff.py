@@ -30,6 +30,28 @@ class StoredQuery:
     """the newest decided Batch; None before the first"""
     parts: Mapping[str, str] = field(default_factory=dict)
     """node → fingerprint, as `QueryPlan.parts`; empty where it was not kept"""
+    tier: str = MAIN
+    reads: tuple[str, ...] = ()
+    """its streaming sources"""
+    sinks: tuple[str, ...] = ()
+    written: Mapping[str, int] = field(default_factory=dict)
+    """sink → rows that were decided for it, since the Query began or was moved here"""
+    read: Mapping[str, int] = field(default_factory=dict)
+    """source → rows that it has taken; of a channel those too that others took before it was moved here"""
+    pending: bool = False
+    """the Batch under way commits unit by unit: some of it may be committed already"""
+    origin: str = ""
+    """as `Lineage.origin`"""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """(tier, Query)"""
+        return self.tier, self.name
+
+    @property
+    def label(self) -> str:
+        """For people."""
+        return self.name if self.tier == MAIN else f"{self.tier}.{self.name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +148,8 @@ def _change(plan: Plan, query: QueryPlan, before: StoredQuery | None) -> QueryCh
         return QueryChange(query.name, "new", f"starts at Batch 0 and reads {_listed(query.sources)} from the start")
     if before.last_batch is None and before.sources:
         positions = _listed([f"{source} from position {position}" for source, position in before.sources.items()])
-        return QueryChange(query.name, "kept", f"begins the new lineage that `source set` made: reads {positions}")
+        begun = "that the move to this tier began" if before.origin else "that `source set` made"
+        return QueryChange(query.name, "kept", f"begins the new lineage {begun}: reads {positions}")
     if before.fingerprint == query.fingerprint and before.state_fingerprint == query.state_fingerprint:
         return QueryChange(query.name, "unchanged", f"goes on {_after(before)}; nothing is read again")
     changed = tuple(id_ for id_, part in query.parts.items() if id_ in before.parts and before.parts[id_] != part)
