@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from scribengin.plan.channels import free, plan_channels
 from scribengin.plan.cut import build_plan
 from scribengin.plan.graph import Graph, base, query_sinks
+from scribengin.plan.paths import flow_paths
 from scribengin.plan.resolve import resolve, slowest
 from scribengin.plan.sql.rewrite import rename_inputs
 from scribengin.plan.tiers import assign, is_static
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from scribengin.core.types import Schema
     from scribengin.plan.channels import PlannedChannel
     from scribengin.plan.model import Plan
+    from scribengin.plan.paths import FlowPath
     from scribengin.plan.resolve import Resolved
     from scribengin.plan.tiers import Assignment
     from scribengin.spec.model import Flow
@@ -39,6 +41,11 @@ class FlowPlan:
     flow: Flow
     tiers: tuple[Plan, ...]
     channels: tuple[PlannedChannel, ...] = ()
+
+    @property
+    def paths(self) -> tuple[FlowPath, ...]:
+        """What holds from every source to every sink that it feeds."""
+        return flow_paths(self.tiers, self.channels, {channel.id: source_id(channel) for channel in self.channels})
 
     def tier(self, name: str) -> Plan:
         """The plan of that tier. KeyError where there is none."""
