@@ -174,6 +174,13 @@ class Chunk:
             return Chunk(self.origin, ordinals, structs=(self._form, list(compress(self._structs, keep))))
         return Chunk(self.origin, ordinals, rows=list(compress(self.rows, keep)))
 
+    def with_column(self, name: str, value: str) -> Chunk:
+        """The rows with one column more, the same text in all."""
+        if self._batch is not None:
+            column = pa.repeat(pa.scalar(value, pa.string()), self._batch.num_rows)
+            return Chunk(self.origin, self.ordinals, batch=self._batch.append_column(pa.field(name, pa.string(), nullable=False), column))
+        return Chunk(self.origin, self.ordinals, rows=[row | {name: value} for row in self.rows])
+
     def copied(self) -> Chunk:
         """The same rows, for a second reader that may change its dicts."""
         if self._batch is not None:
