@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from scribengin.core.errors import StepError
 from scribengin.core.types import Field, Schema, Type
 from scribengin.core.zones import UTC
+from scribengin.plan.sql.rewrite import rename_inputs
 from scribengin.spark.local_windows import with_local_window
 from scribengin.spark.program import AT, DEAD, origin_of
 from scribengin.spec.model import Aggregate, Dedupe, Filter, Join, Merge, Route, Select, Sql
@@ -180,7 +181,8 @@ def _opaque(spark: SparkSession, action: Action, inputs: Sequence[tuple[str, Fra
         case Sql(text):
             for (name, _), df in zip(inputs, frames, strict=True):
                 df.createOrReplaceTempView(quoted(name.replace(".", "_")))
-            return spark.sql(text)
+            branches = {name: name.replace(".", "_") for name, _ in inputs if "." in name}
+            return spark.sql(rename_inputs(text, branches) if branches else text)
         case Aggregate():
             return _aggregate(frames[0], action)
         case Join():

@@ -21,7 +21,7 @@ from scribengin.connectors.contract import BatchId, SourceStream, commits_units
 from scribengin.core import faults
 from scribengin.core.types import arrow_schema
 from scribengin.formats.contract import Rows, Structs
-from scribengin.spark.chunk import BlockOrigin, Chunk, Origin, UnknownOrigin
+from scribengin.spark.chunk import BlockOrigin, Chunk, Origin, UnknownOrigin, chunks_of
 from scribengin.spark.exits import ArrowExit, SinkExit
 from scribengin.spark.gate import Gate, GateNode
 from scribengin.spark.hangs import Watchpoint
@@ -290,8 +290,8 @@ class Stage:
             names = [field.name for field in entry.schema.fields]
             rows = batch.select(names).cast(arrow_schema(entry.schema))
             native.out += rows.num_rows
-            if rows.num_rows:
-                self._feed(entry.node, Chunk(origin, ordinals, batch=rows))
+            for chunk in chunks_of(rows, ordinals, origin):
+                self._feed(entry.node, chunk)
             yield from self._drain()
             begun_s = perf_counter()
 
