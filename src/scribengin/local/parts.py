@@ -108,7 +108,7 @@ def query_parts(
     refs = {id_: SourceRef(id_, plan.flow.sources[id_].type, source_place(plan.flow, id_), index) for index, id_ in enumerate(used)}
     nodes: list[Source | Step] = [*plan.flow.sources.values(), *plan.flow.steps.values()]
     on_error = {node.id: plan.flow.on_error(node) for node in nodes}
-    rules = LetterRules(folder.dead, query.name, on_error)
+    rules = LetterRules(folder.dead, query.name, on_error, plan.tier, plan.flow.defaults.trace)
     schemas = {id_: sources[id_].resolve_schema() for id_ in used}
     return QueryParts(plan, query, code, rules, refs, {sink: sinks[sink] for sink in query.sinks}, schemas)
 
