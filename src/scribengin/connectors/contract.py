@@ -277,6 +277,13 @@ class ChainedSink(Sink, Protocol):
         refuses to go on from anything else. `units`: how many units will commit one by one; 0 where the Batch commits as a whole."""
 
 
+class KeptSink(Sink, Protocol):
+    """A sink that may keep a published Batch for a while, because its place is away."""
+
+    def upkeep(self) -> list[str]:
+        """Driver side, now and then between Batches: hand over what waits, if the place takes it now. Sentences for people."""
+
+
 class AlreadyCommitted(Exception):
     """Raised by a UnitStream: this unit of this Batch is committed; `report` is what its task reported then."""
 
@@ -353,6 +360,11 @@ def takes_json(stream: SinkStream) -> TypeGuard[JsonStream]:
 def wants_origins(stream: SinkStream) -> TypeGuard[OriginStream]:
     """True for an OriginStream that wants them."""
     return getattr(stream, "wants_origins", False)
+
+
+def keeps_batches(sink: Sink) -> TypeGuard[KeptSink]:
+    """True for a KeptSink."""
+    return hasattr(sink, "upkeep")
 
 
 def is_handed_over(source: Source) -> bool:
