@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from scribengin.local.acks import is_released_later
 from scribengin.local.ledger import stateful_runs
 from scribengin.local.prepare import limits_of, open_sinks, open_sources, source_place, static_streams
 from scribengin.spark.compiled import QueryParts
@@ -128,6 +129,7 @@ def _bench(
     plan = prepared.plan
     folder = prepared.folder.query(query.name)
     parts = query_parts(plan, query, folder, code, sources, sinks)
+    parts = replace(parts, released_later=is_released_later(prepared.whole, plan.tier, query))
     return QueryBench(spark, query, parts, folder, "", lease, limits_by_source(parts), static_by_source(query, sources))
 
 

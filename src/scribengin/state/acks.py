@@ -58,6 +58,8 @@ class Link:
     readers: tuple[Reading, ...]
     kind: Literal["kafka", "folder"]
     holds: bool = True
+    drops: bool = False
+    """whether rows may be dropped before the channel takes them"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +126,8 @@ class _Cursor:
         self.folder = folder
         self.lineage = lineage
         self.links = links
+        self._dropped: dict[str, set[int]] = {link.channel: set() for link in links if link.drops}
+        self._dropped_next = dict.fromkeys(self._dropped, 0)
         self.batches: dict[int, _Batch] = {}
         self.newest = -1
         self.acknowledged = -1
@@ -139,6 +143,7 @@ class _Cursor:
 
     def look(self, *, jump: bool) -> None:
         """Read what was decided since. `jump`: older Batches than the newest two mean nothing."""
+        self._look_at_dropped()
         begin = self.newest + 1
         if jump and self.newest == self.acknowledged and (newest := self._decisions.newest()) is not None:
             begin = max(begin, newest.batch.number - 1)
@@ -166,10 +171,19 @@ class _Cursor:
     def pieces(self, number: int, link: Link) -> list[Piece] | None:
         """What the Batch has put into the channel; None while that is not known."""
         batch = self.batches[number]
+        if number in self._dropped.get(link.channel, ()):
+            return []
         found = batch.pieces.get(link.channel, [])
         if found is None:
             found = batch.pieces[link.channel] = self._published_messages(number, link, *batch.rows[link.channel])
         return found
+
+    def _look_at_dropped(self) -> None:
+        for channel, numbers in self._dropped.items():
+            log = NumberedLog(self.folder.work(channel) / self.lineage / "outbox" / "dropped", "dropped")
+            for nth, body in log.since(self._dropped_next[channel]):
+                numbers.add(body["number"])
+                self._dropped_next[channel] = nth + 1
 
     def acknowledge(self, number: int) -> None:
         """All Batches up to that one."""
@@ -179,6 +193,8 @@ class _Cursor:
         self.released = self.batches[max(each for each in self.batches if each <= number)].ends
         for each in [each for each in self.batches if each <= number]:
             del self.batches[each]
+        for numbers in self._dropped.values():
+            numbers.difference_update([each for each in numbers if each <= number])
 
     def _since(self, begin: int) -> Iterator[Decision]:
         try:
