@@ -386,3 +386,7 @@ class Place:
     """a sink's own folder in the state, where it may stage; None where nothing is going to be written"""
     delivery: str = "exactly_once"
     """what a sink is asked for"""
+    members: tuple[tuple[str, float, Mapping[str, Any]], ...] = ()
+    """(name, cost, its options) of each, where the node goes to a group; see `connectors.group`"""
+    member: str = ""
+    """of a member: its name; its Batches leave gaps in their numbers"""

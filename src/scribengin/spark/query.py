@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from scribengin.connectors.group.contract import chooses
 from scribengin.core.errors import Refused, ScribenginError
 from scribengin.spark.accumulate import new_reports
 from scribengin.spark.commit import BatchRunner, Committed
@@ -108,6 +109,7 @@ class QueryRun:
             except Exception as caught:
                 # what our own code raised inside a Batch comes back from the JVM as mere text
                 error = self._raised or caught
+            self._hear()
             fault, fate = classify(error)
             if self.stop.is_set() and (fate == "transient" or _asked_to_stop(error)):
                 self.state = "stopped"
@@ -140,6 +142,7 @@ class QueryRun:
             looks = 0
             while not query.awaitTermination(_POLL_S):  # type: ignore[arg-type]  # a float is taken, in seconds
                 self._observe(query)
+                self._hear()
                 looks += 1
                 if looks % _TASKS_EVERY == 0:
                     self.progress.tasks = tasks_under_way(self.spark, str(query.runId)) if self._busy.locked() else None
@@ -149,10 +152,20 @@ class QueryRun:
             if not self._exhausted and not (self.stop.is_set() and _asked_to_stop(self._raised or error)):
                 raise
         self._observe(query)
+        self._hear()
         if not self.stop.is_set() and self._has_been_fed():
             return False
         self.state, self.message = "stopped" if self.stop.is_set() and not self._exhausted else "finished", ""
         return True
+
+    def _hear(self) -> None:
+        """What sinks that go to groups have to tell."""
+        for sink in self.parts.sinks.values():
+            if chooses(sink):
+                told = sink.notices()
+                self.progress.notices += told
+                for sentence in told:
+                    self.log.info("member chosen", what=sentence)
 
     def _has_been_fed(self) -> bool:
         """True where a Query with state must start again, so that it ends: its trigger cannot be changed while it runs."""
