@@ -13,7 +13,7 @@ from scribengin.core.units import show_bytes, show_duration
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from scribengin.local.contract import QueryView, RunView
+    from scribengin.local.contract import GateView, QueryView, RunView
     from scribengin.state.contract import Counts
 
 
@@ -74,7 +74,42 @@ class Plain:
 
 def plain_line(view: RunView) -> str:
     """`tweets running; kept: 412,000 rows/s, in 612,000, out 5,402, dead 28, lag 3 files 54.1 MiB, 62%, 4s left`."""
-    return "; ".join([f"{view.flow} {view.phase}", *(_query(query) for query in view.queries)])
+    slow = slowest_text(view)
+    gates = [f"{gate.name}: {gate_text(gate)}" for gate in view.gates if gate.rows or gate.paused]
+    return "; ".join([f"{view.flow} {view.phase}", *(_query(query) for query in view.queries), *gates, *([slow] if slow else [])])
+
+
+def gate_text(gate: GateView) -> str:
+    """`12,000 rows wait 3.4 MiB 2.1s, in 4,000/s, out 2,000/s, full`."""
+    parts = []
+    if gate.rows:
+        age = f" {show_duration(gate.age_s)}" if gate.age_s >= 1 else ""
+        parts.append(f"{gate.rows:,} rows wait {show_bytes(gate.bytes)}{age}")
+    if gate.in_per_s >= 1 or gate.out_per_s >= 1:
+        parts.append(f"in {gate.in_per_s:,.0f}/s, out {gate.out_per_s:,.0f}/s")
+    if gate.empty_in_s is not None and gate.empty_in_s >= 1:
+        parts.append(f"empty in {show_duration(gate.empty_in_s)}")
+    if gate.paused:
+        parts.append("full")
+    return ", ".join(parts) or "empty"
+
+
+def slowest_text(view: RunView) -> str:
+    """`enrich takes 81 % of the Batch; hot -> enrich grows by 4,000 rows/s; at twice the rate it would catch up in 12m`: what holds the
+    chain up; empty where nothing grows."""
+    growing = [gate for gate in view.gates if gate.rows and gate.grows_per_s >= 1]
+    if not growing:
+        return ""
+    gate = max(growing, key=lambda each: each.rows)
+    reading = [query for query in view.queries if query.tier == gate.reading and query.slowest is not None]
+    parts = []
+    if reading:
+        node, share = max((query.slowest for query in reading if query.slowest is not None), key=lambda each: each[1])
+        parts.append(f"{node} takes {share:.0%} of the Batch")
+    parts.append(f"{gate.name} grows by {gate.grows_per_s:,.0f} rows/s")
+    if (shrinks := 2 * gate.out_per_s - gate.in_per_s) >= 1:
+        parts.append(f"at twice the rate it would catch up in {show_duration(gate.rows / shrinks)}")
+    return "; ".join(parts)
 
 
 def _query(query: QueryView) -> str:

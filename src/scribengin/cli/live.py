@@ -11,18 +11,19 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from scribengin.cli.display import SLOW_S, catch_up_text, lag_text, lost_text, under_way, watermark_text
+from scribengin.cli.display import SLOW_S, catch_up_text, gate_text, lag_text, lost_text, slowest_text, under_way, watermark_text
 from scribengin.core.units import show_duration
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from scribengin.local.contract import QueryView, RunView
+    from scribengin.local.contract import GateView, QueryView, RunView
 
 _LOOK = {
     "starting": ("…", "dim"),
     "running": ("▸", "green"),
     "waiting": ("·", "dim"),
+    "paused": ("‖", "yellow"),
     "recovering": ("↻", "yellow"),
     "stopping": ("▪", "yellow"),
     "stopped": ("▪", "yellow"),
@@ -58,7 +59,8 @@ class Live:
 
 def draw(view: RunView, *, height: int) -> RenderableType:
     """The drawing of a view; on a terminal of too few lines each Query gets one."""
-    roomy = height >= 4 * len(view.queries) + 3
+    tiers = len(dict.fromkeys(query.tier for query in view.queries)) if view.gates else 0
+    roomy = height >= 4 * len(view.queries) + len(view.gates) + tiers + 4
     title = Table.grid(expand=True)
     title.add_column()
     title.add_column(justify="right", style="dim", no_wrap=True)
@@ -68,11 +70,26 @@ def draw(view: RunView, *, height: int) -> RenderableType:
     title.add_row(Text.assemble((view.flow, "bold"), f"  {view.phase}  ", (show_duration(view.seconds), "dim")), hint)
     width = max((len(query.name) for query in view.queries), default=0)
     lines: list[RenderableType] = [title]
+    tier = ""
+    gates = {gate.id: gate for gate in view.gates}
     for query in view.queries:
-        lines += [*([Text()] if roomy else []), _headline(query, width)]
+        if view.gates and query.tier != tier:
+            tier = query.tier
+            lines += [*([Text()] if roomy else []), Text(tier, style="underline")]
+        lines += [*([Text()] if roomy and not view.gates else []), _headline(query, width)]
         if roomy:
             lines += _details(query, width)
+        if (gate := gates.pop(query.name, None)) is not None:
+            lines.append(_gate(gate, width))
+    lines += [_gate(gate, width) for gate in gates.values()]
+    if slow := slowest_text(view):
+        lines += [Text(), Text(slow, style="yellow")]
     return Group(*lines)
+
+
+def _gate(gate: GateView, width: int) -> RenderableType:
+    style = "red" if gate.paused else "yellow" if gate.grows_per_s >= 1 and gate.rows else "dim"
+    return Text.assemble(" " * (width + 4), ("▽ ", style), (gate.name, "bold"), "  ", (gate_text(gate), style))
 
 
 def _headline(query: QueryView, width: int) -> RenderableType:

@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     from scribengin.core.problems import Problem
     from scribengin.state.contract import Counts
 
-QueryState = Literal["starting", "running", "waiting", "recovering", "stopping", "stopped", "finished", "failed"]
-"""`waiting`: nothing new to read. `recovering`: failed for a passing reason, will start again. `finished`: `--once` is through."""
+QueryState = Literal["starting", "running", "waiting", "paused", "recovering", "stopping", "stopped", "finished", "failed"]
+"""`waiting`: nothing new to read. `paused`: what it feeds is full. `recovering`: failed for a passing reason, will start again.
+`finished`: `--once` is through."""
 
 
 @dataclass(slots=True)
@@ -44,6 +45,8 @@ class QueryView:
 
     name: str
     state: QueryState
+    tier: str = ""
+    """empty where the flow is not cut"""
     batches: int = 0
     seconds: float = 0.0
     rows_in: int = 0
@@ -81,6 +84,8 @@ class QueryView:
     """of several inputs with a watermark the slowest, which rules"""
     message: str = ""
     """why it waits, stops, recovers or failed"""
+    slowest: tuple[str, float] | None = None
+    """the node in which tasks spent most of their time in the last Batch, and which share, 0 to 1"""
 
     def lag_as_json(self) -> dict[str, Any]:
         """What waits: `lag` of `run --json`."""
@@ -95,6 +100,50 @@ class QueryView:
 
 
 @dataclass(frozen=True, slots=True)
+class GateView:
+    """One channel now: what waits in it, and how fast it comes and goes (rows/s over the last seconds)."""
+
+    id: str
+    name: str
+    """its edges, as the flow writes them"""
+    feeding: str
+    reading: str
+    rows: int = 0
+    bytes: int = 0
+    age_s: float = 0.0
+    """of the oldest row"""
+    in_per_s: float = 0.0
+    out_per_s: float = 0.0
+    paused: bool = False
+    """it is full: what feeds it waits"""
+
+    @property
+    def grows_per_s(self) -> float:
+        """Rows that come more than go."""
+        return self.in_per_s - self.out_per_s
+
+    @property
+    def empty_in_s(self) -> float | None:
+        """Until nothing waits, as things go; None where it does not shrink, or is empty."""
+        return self.rows / -self.grows_per_s if self.rows and self.grows_per_s < 0 else None
+
+    def as_json(self) -> dict[str, Any]:
+        """One object of `gates` of `run --json`."""
+        return {
+            "channel": self.id,
+            "edges": self.name,
+            "from": self.feeding,
+            "to": self.reading,
+            "rows": self.rows,
+            "bytes": self.bytes,
+            "age_s": round(self.age_s, 3),
+            "in_per_s": round(self.in_per_s, 1),
+            "out_per_s": round(self.out_per_s, 1),
+            "paused": self.paused,
+        }
+
+
+@dataclass(frozen=True, slots=True)
 class RunView:
     """What a display shows; handed out about four times a second and at every change of state."""
 
@@ -105,6 +154,7 @@ class RunView:
     queries: tuple[QueryView, ...] = ()
     notices: tuple[str, ...] = ()
     """new sentences since the last view, each shown once"""
+    gates: tuple[GateView, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

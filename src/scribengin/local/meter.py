@@ -43,6 +43,7 @@ class Meter:
         self._ended: float | None = None
         self._recent: deque[tuple[float, int]] = deque()
         self._phases: Mapping[str, float] = {}
+        self._slowest_node: tuple[str, float] | None = None
         self._phases_total: defaultdict[str, float] = defaultdict(float)
         self._done = dict(_NOTHING)
         self._under_way = _NOTHING
@@ -67,6 +68,7 @@ class Meter:
         """Count a Batch that is through, once: one that was through before this process is published again, and counts nothing."""
         with self._lock:
             self._phases = batch.phases_s
+            self._slowest_node = _slowest_of(batch.seconds) or self._slowest_node
             for phase, spent in batch.phases_s.items():
                 self._phases_total[phase] += spent
             self._under_way = _NOTHING
@@ -135,6 +137,7 @@ class Meter:
                 watermark="" if run is None else run.progress.watermark,
                 held_back_by="" if run is None or not self.batches else self._slowest(run.progress.gated),
                 message="" if run is None else run.message,
+                slowest=self._slowest_node,
             )
 
     def _still(self, run: QueryRun | None, tasks: tuple[int, int] | None, now: float) -> float:
@@ -216,3 +219,12 @@ def _sum(backlogs: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     ages = [backlog["oldest_s"] for backlog in backlogs.values() if backlog["oldest_s"] is not None]
     summed["oldest_s"] = max(ages, default=None)
     return summed
+
+
+def _slowest_of(seconds: Mapping[str, float]) -> tuple[str, float] | None:
+    """The node that took most, and its share of all."""
+    total = sum(seconds.values())
+    if not total:
+        return None
+    node = max(seconds, key=lambda each: seconds[each])
+    return node, seconds[node] / total

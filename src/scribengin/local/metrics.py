@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from prometheus_client import Metric
 
-    from scribengin.local.contract import QueryView, RunView
+    from scribengin.local.contract import GateView, QueryView, RunView
 
 _HOST = "127.0.0.1"
 _LABELS = ("flow", "query")
@@ -78,6 +78,12 @@ class _Views(Collector):
                     gauge.add_metric((view.flow, query.name), value)
             yield gauge
         yield _states(view)
+        for name, text, of_gate in _GATES:
+            gauge = GaugeMetricFamily(name, text, labels=("flow", "channel", "edges"))
+            for gate in view.gates:
+                gauge.add_metric((view.flow, gate.id, gate.name), of_gate(gate))
+            if view.gates:
+                yield gauge
 
 
 _COUNTERS: tuple[tuple[str, str, Callable[[QueryView], float]], ...] = (
@@ -98,6 +104,16 @@ _GAUGES: tuple[tuple[str, str, Callable[[QueryView], float | None]], ...] = (
         "Time until nothing waits, as things go; +Inf where more arrives than is read.",
         lambda query: inf if query.falls_behind else query.catch_up_s,
     ),
+)
+
+
+_GATES: tuple[tuple[str, str, Callable[[GateView], float]], ...] = (
+    ("scribengin_channel_rows", "Rows that wait in the channel.", lambda gate: gate.rows),
+    ("scribengin_channel_bytes", "Bytes that wait in the channel.", lambda gate: gate.bytes),
+    ("scribengin_channel_age_seconds", "Age of the oldest row that waits in the channel.", lambda gate: gate.age_s),
+    ("scribengin_channel_in_rows_per_second", "Rows that come into the channel.", lambda gate: gate.in_per_s),
+    ("scribengin_channel_out_rows_per_second", "Rows that are read from the channel.", lambda gate: gate.out_per_s),
+    ("scribengin_channel_paused", "1 while what feeds the channel waits because it is full.", lambda gate: float(gate.paused)),
 )
 
 

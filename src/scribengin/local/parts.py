@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from scribengin.local.prepare import Prepared
     from scribengin.plan.model import Plan, QueryPlan
     from scribengin.spark.commit import Committed
+    from scribengin.spark.hold import Pressure
     from scribengin.spark.user_code import UserCode
     from scribengin.spec.model import Source, Step
     from scribengin.state.folder import QueryFolder
@@ -59,6 +60,7 @@ class QueryBench:
         on_commit: Callable[[Committed], None],
         log: FilteringBoundLogger,
         fed: Callable[[], bool] = lambda: True,
+        pressure: Pressure | None = None,
     ) -> QueryRun:
         """A run of it in this process."""
         return QueryRun(
@@ -76,6 +78,7 @@ class QueryBench:
             log,
             self.starts,
             fed,
+            pressure,
         )
 
     def totals(self) -> Totals:

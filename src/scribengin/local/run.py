@@ -6,15 +6,17 @@ import os
 import threading
 import time
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from scribengin.connectors.channel.outbox import OutboxSink, left_text
 from scribengin.connectors.contract import is_handed_over
 from scribengin.core.errors import InputError, SourceError, Unreachable
 from scribengin.core.problems import Problem
 from scribengin.local.contract import QueryResult, RunResult, RunView, SinkResult
 from scribengin.local.deep import deep_problems
+from scribengin.local.gates import Pressure, open_gates
 from scribengin.local.ledger import in_plan_order, query_rows, stateful_runs
 from scribengin.local.meter import Meter
 from scribengin.local.parts import QueryBench, build_parts
@@ -138,6 +140,7 @@ class _Runner:
         self._begun = begun
         self._logs = logs
         self._noted: set[str] = set()
+        self._gates = open_gates(prepared)
         self._live = [self._make(tier, bench) for tier, bench in benches]
 
     def _make(self, tier: Prepared, bench: QueryBench) -> _Live:
@@ -157,7 +160,13 @@ class _Runner:
             return not any(live.thread.is_alive() for live in self._live if feeds.intersection(live.bench.plan.sinks))
 
         run = bench.make_run(
-            once=self._settings.once, stop=self._settings.stop, on_begin=meter.begun, on_commit=committed, log=log, fed=fed
+            once=self._settings.once,
+            stop=self._settings.stop,
+            on_begin=meter.begun,
+            on_commit=committed,
+            log=log,
+            fed=fed,
+            pressure=self._pressure(bench),
         )
 
         def drive() -> None:
@@ -165,6 +174,13 @@ class _Runner:
             meter.end()
 
         return _Live(tier, bench, meter, run, threading.Thread(target=drive, name=f"query {bench.plan.name}"))
+
+    def _pressure(self, bench: QueryBench) -> Pressure | None:
+        for id_, sink in bench.parts.sinks.items():
+            if isinstance(sink, OutboxSink):
+                sink.is_full = self._gates[id_].full_text
+        gates = [self._gates[sink] for sink in bench.plan.sinks if sink in self._gates]
+        return Pressure(gates, bench.limits) if gates else None
 
     def run(self) -> RunResult:
         for log in self._logs.values():
@@ -193,7 +209,10 @@ class _Runner:
         notices = tuple(note for live in self._live for note in live.run.progress.notices if note not in self._noted)
         self._noted.update(notices)
         views = tuple(live.meter.view(live.bench.plan.name, live.run) for live in self._live)
-        self._watch(RunView(self._prepared.name, phase, time.monotonic() - self._begun, views, notices))  # type: ignore[arg-type]
+        if self._gates:
+            views = tuple(replace(view, tier=live.tier.plan.tier) for view, live in zip(views, self._live, strict=True))
+        gates = tuple(gate.look() for gate in self._gates.values())
+        self._watch(RunView(self._prepared.name, phase, time.monotonic() - self._begun, views, notices, gates))  # type: ignore[arg-type]
 
     def _result(self) -> RunResult:
         queries = tuple(self._query_result(live) for live in self._live)
@@ -235,7 +254,8 @@ class _Runner:
             totals.nodes[min(stateful)].held = progress.held
             if progress.batch == totals.last:
                 write_held(bench.folder, totals.last, {min(stateful): progress.held})
-        note = open_windows_note(bench.parts, held=progress.held, watermark=progress.watermark)
+        notes = [open_windows_note(bench.parts, held=progress.held, watermark=progress.watermark)]
+        notes += [left_text(id_, sink.left()) for id_, sink in bench.parts.sinks.items() if isinstance(sink, OutboxSink)]
         sinks = tuple(
             SinkResult(sink, totals.nodes.get(sink, Counts()).out, bench.place_of(sink), plan.guarantee_of(sink)) for sink in plan.sinks
         )
@@ -250,6 +270,6 @@ class _Runner:
             sinks,
             error.message if error else "",
             error.remedy if error else "",
-            () if note is None else (note,),
+            tuple(filter(None, notes)),
             live.meter.view(plan.name, live.run),
         )

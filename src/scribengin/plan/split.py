@@ -140,6 +140,7 @@ class _Split:
         if tier == channel.feeding:
             key = edge.key if edge.ordering == "key" else ()
             given |= {"compression": edge.compression, "rows": pack.rows, "bytes": pack.bytes, "key": key}
+            given |= {"durability": edge.durability, "spill": edge.spill}
         return {name: value for name, value in given.items() if value is not None}
 
 

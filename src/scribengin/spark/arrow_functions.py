@@ -8,7 +8,8 @@ import msgspec
 import pyarrow as pa
 
 from scribengin.spark.offset_log import batch_of_task
-from scribengin.spark.stage import RECEIPT_SCHEMA, run_program
+from scribengin.spark.stage import RECEIPT_SCHEMA
+from scribengin.spark.units import run_program
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -19,7 +19,7 @@ from scribengin.core.errors import StateError
 from scribengin.spark.accumulate import new_reports
 from scribengin.spark.arrow_functions import tail_function
 from scribengin.spark.compiled import BatchInputs, Compiled
-from scribengin.spark.counting import add_losses, gather_counts, newest_times
+from scribengin.spark.counting import add_losses, gather_counts, newest_times, seconds_of
 from scribengin.spark.culprits import find_culprits
 from scribengin.spark.failures import is_data_error
 from scribengin.spark.program import RowsEntry, SinkNode
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from scribengin.spark.compile import Compiler
     from scribengin.spark.compiled import QueryParts
     from scribengin.spark.counting import Skip
+    from scribengin.spark.hold import Hold
     from scribengin.spark.program import Program
     from scribengin.spark.ranges import Ranges
     from scribengin.spark.unit_commits import UnitCommits
@@ -60,6 +61,8 @@ class Committed:
     replayed: bool
     newest_us: Mapping[str, int] = field(default_factory=dict)
     """node with a watermark → how far its rows alone would have moved it"""
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    """node → time that tasks spent in it; a run of native steps (`known+hot`) is one node"""
 
 
 @dataclass(slots=True)
@@ -79,6 +82,7 @@ class BatchRunner:
     on_commit: Callable[[Committed], None]
     static: Mapping[str, tuple[SourceStream, ...]]
     starts: Mapping[str, int]
+    hold: Hold | None = None
     units: UnitCommits | None = None
     compiled: Compiled | None = None
     reports: Accumulator[dict[Any, Any]] | None = None
@@ -97,7 +101,7 @@ class BatchRunner:
             self.lease.check()
             return
         last = self._last or self.decisions.newest()
-        ranges = (None if self.units is None else self.units.begun(number)) or self.ranges.take(df, last)
+        ranges = (None if self.units is None else self.units.begun(number)) or self._take(df, last)
         started = time.perf_counter()
         self.lease.check()
         self._check_order(number, ranges, last)
@@ -106,10 +110,10 @@ class BatchRunner:
         self.on_begin(streams)
         planned = time.perf_counter()
         try:
-            decision, timing, newest_us = self._stage(batch, ranges, streams, df)
+            decision, timing, told = self._stage(batch, ranges, streams, df)
         except OtherIntent as other:
             ranges, streams = other.sources, self._streams(other.sources)
-            decision, timing, newest_us = self._stage(batch, ranges, streams, df)
+            decision, timing, told = self._stage(batch, ranges, streams, df)
         faults.reached("stage.after")
         decide = time.perf_counter()
         self.lease.check()
@@ -126,12 +130,17 @@ class BatchRunner:
             "decide": publish - decide,
             "publish": done - publish,
         }
-        self.on_commit(Committed(decision, streams, phases, replayed=False, newest_us=newest_us))
+        self.on_commit(Committed(decision, streams, phases, replayed=False, **told))
         faults.reached("commit.before")
         # a driver that slept must not write Spark's log any more: its successor would find the entry there, and stop
         self.lease.check()
 
     # --- entry ---
+
+    def _take(self, df: DataFrame, last: Decision | None) -> tuple[SourceRange, ...]:
+        if self.hold is not None:
+            self.ranges.share(self.hold.wait())
+        return self.ranges.take(df, last)
 
     def _streams(self, ranges: tuple[SourceRange, ...]) -> dict[str, tuple[SourceStream, ...]]:
         return {each.source: tuple(self.logs[each.source].range(each.start, each.end)) for each in ranges}
@@ -158,8 +167,8 @@ class BatchRunner:
 
     def _stage(
         self, batch: BatchId, ranges: tuple[SourceRange, ...], streams: Mapping[str, tuple[SourceStream, ...]], df: DataFrame
-    ) -> tuple[Decision, float, dict[str, int]]:
-        """Run the Batch; (what it came to, seconds spent on compiling, Committed.newest_us)."""
+    ) -> tuple[Decision, float, dict[str, Any]]:
+        """Run the Batch; (what it came to, seconds spent on compiling, what else Committed tells of it)."""
         begun = time.perf_counter()
         fingerprint = self.parts.query.fingerprint
         compiled, reports = self._frames(batch, streams, df)
@@ -201,7 +210,7 @@ class BatchRunner:
             datetime.now(UTC).isoformat(timespec="milliseconds"),
             behind,
         )
-        return decision, compiling, newest_times(middle)
+        return decision, compiling, {"newest_us": newest_times(middle), "seconds": seconds_of(*tail_reports, *middle)}
 
     def _run(self, compiled: Compiled, reports: Accumulator[dict[Any, Any]], number: int) -> list[dict[str, Any]]:
         """The Batch's one action: the reports of all tail units."""

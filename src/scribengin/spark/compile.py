@@ -27,16 +27,14 @@ from scribengin.spark.program import (
     BRANCH,
     EXIT,
     ExitNode,
-    ParseNode,
     Program,
     PythonNode,
     RowsEntry,
     SinkNode,
     StreamsEntry,
-    UnionNode,
 )
 from scribengin.spark.sieve import sieve_of
-from scribengin.spec.functions import form_of
+from scribengin.spark.step_nodes import step_node
 from scribengin.spec.model import Dedupe, Filter, Merge, Parse, Python, Route, Select, Source, Step
 
 if TYPE_CHECKING:
@@ -353,27 +351,7 @@ class _Walk:
             inputs = tuple(input_ for input_ in inputs if input_ == only or self._layout.in_tail(input_))
         if node.stage == "sink":
             return SinkNode(node.id, inputs, self._parts.sinks[node.id], self.sink_schema(node.id))
-        step = self._layout.step(node.id)
-        schema_in = self._schema(node.inputs[0])
-        match step.action:
-            case Python() as action:
-                form = form_of(action.function or self._parts.code.load(action.reference))
-                return PythonNode(
-                    node.id,
-                    inputs,
-                    action.reference,
-                    "batch" if form == "batch" else "record",
-                    schema_in,
-                    self._schema(node.id),
-                    action.branches,
-                    action.time_limit_s,
-                )
-            case Parse(column, format_, fields, delimiter, null):
-                options = {"delimiter": delimiter, "null": null}
-                return ParseNode(node.id, inputs, column, format_, fields, schema_in, self._schema(node.id), options)
-            case Merge():
-                return UnionNode(node.id, inputs)
-        raise StepError(f'step "{node.id}" cannot run in a Python stage: {type(step.action).__name__}')
+        return step_node(self._layout.step(node.id), inputs, self._parts.code, self._schema)
 
     def sink_schema(self, id_: str) -> Schema:
         """The columns that all inputs of a sink give."""

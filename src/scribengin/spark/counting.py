@@ -78,6 +78,15 @@ def add_losses(counts: dict[str, Counts], lost: Mapping[str, Sequence[SourceStre
             node.lost_unknown += stream.rows is None
 
 
+def seconds_of(*reports: Mapping[str, Any]) -> dict[str, float]:
+    """Node → seconds, over all tasks; units that had committed before tell what they took then."""
+    seconds: dict[str, float] = {}
+    for report in reports:
+        for node, spent in report.get("seconds", {}).items():
+            seconds[node] = seconds.get(node, 0.0) + spent
+    return seconds
+
+
 def newest_times(reports: Iterable[dict[str, Any]]) -> dict[str, int]:
     """The newest over all tasks: see Committed.newest_us."""
     newest_us: dict[str, int] = {}

@@ -7,6 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors.catalog import open_source
+from scribengin.connectors.contract import Limits
 from scribengin.core import faults
 from scribengin.core.errors import StateError
 from scribengin.state.source_log import SourceLog
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from scribengin.connectors.contract import Limits, SourceReader, SourceStream
+    from scribengin.connectors.contract import SourceReader, SourceStream
     from scribengin.spark.program import SourceRef
 
 
@@ -49,9 +50,15 @@ class Feed:
         self.final = False
         """True where what is there now is all there will be"""
         self._log = SourceLog(log, ref.node)
-        self._limits = limits
+        self._full = self._limits = limits
         self._reader: SourceReader = open_source(ref.type, ref.place).reader()
         self._restored = 0
+
+    def share(self, share: float) -> None:
+        """Take only so much of the limits from the next entry on, 0 to 1; some of it at least."""
+        full = self._full
+        less = [None if most is None else max(1, int(most * share)) for most in (full.max_bytes, full.max_rows)]
+        self._limits = Limits(full.max_files, *less)
 
     def next(self, start: int) -> int:
         """The end of the next Batch that begins at `start`: one entry further, or `start` where nothing is new."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from scribengin.connectors.group.contract import chooses
+from scribengin.connectors.contract import keeps_batches
 from scribengin.core.errors import Refused, ScribenginError
 from scribengin.spark.accumulate import new_reports
 from scribengin.spark.commit import BatchRunner, Committed
@@ -16,6 +16,7 @@ from scribengin.spark.compile import Compiler
 from scribengin.spark.compiled import StreamInputs
 from scribengin.spark.failures import classify, is_stop
 from scribengin.spark.feed import Feed, recheck
+from scribengin.spark.hold import Hold
 from scribengin.spark.offsets import OffsetConfig, clock, read_offsets
 from scribengin.spark.ranges import LATENCY_POLL_S, POLL_S, Exhausted, FedRanges, OffsetRanges, Ranges, StopRequested
 from scribengin.spark.tasks import tasks_under_way
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
     from scribengin.connectors.contract import Limits, SourceStream
     from scribengin.spark.compiled import Compiled, QueryParts
+    from scribengin.spark.hold import Pressure
     from scribengin.state.folder import QueryFolder
     from scribengin.state.lease import Lease
 
@@ -81,6 +83,8 @@ class QueryRun:
     """source → where the lineage begins; 0 for others"""
     fed: Callable[[], bool] = field(default=lambda: True)
     """under `once`: True when nothing more will come from tiers that run beside this one; until then it goes on as without `once`"""
+    pressure: Pressure | None = None
+    """of a Query that feeds channels"""
     state: str = "starting"
     error: ScribenginError | None = None
     message: str = ""
@@ -109,7 +113,6 @@ class QueryRun:
             except Exception as caught:
                 # what our own code raised inside a Batch comes back from the JVM as mere text
                 error = self._raised or caught
-            self._hear()
             fault, fate = classify(error)
             if self.stop.is_set() and (fate == "transient" or _asked_to_stop(error)):
                 self.state = "stopped"
@@ -142,8 +145,12 @@ class QueryRun:
             looks = 0
             while not query.awaitTermination(_POLL_S):  # type: ignore[arg-type]  # a float is taken, in seconds
                 self._observe(query)
-                self._hear()
                 looks += 1
+                if looks % _TASKS_EVERY == 0 and self.parts.query.stateful and self._busy.acquire(blocking=False):
+                    try:
+                        self._keep_up()
+                    finally:
+                        self._busy.release()
                 if looks % _TASKS_EVERY == 0:
                     self.progress.tasks = tasks_under_way(self.spark, str(query.runId)) if self._busy.locked() else None
                 if self.stop.is_set() or self._has_been_fed():
@@ -152,20 +159,10 @@ class QueryRun:
             if not self._exhausted and not (self.stop.is_set() and _asked_to_stop(self._raised or error)):
                 raise
         self._observe(query)
-        self._hear()
         if not self.stop.is_set() and self._has_been_fed():
             return False
         self.state, self.message = "stopped" if self.stop.is_set() and not self._exhausted else "finished", ""
         return True
-
-    def _hear(self) -> None:
-        """What sinks that go to groups have to tell."""
-        for sink in self.parts.sinks.values():
-            if chooses(sink):
-                told = sink.notices()
-                self.progress.notices += told
-                for sentence in told:
-                    self.log.info("member chosen", what=sentence)
 
     def _has_been_fed(self) -> bool:
         """True where a Query with state must start again, so that it ends: its trigger cannot be changed while it runs."""
@@ -200,6 +197,8 @@ class QueryRun:
             self._came_through = True
             self.progress.tasks = None
             ranges.committed(batch.streams)
+            if self.pressure is not None and not batch.replayed:
+                self.pressure.committed(batch)
             self.on_commit(batch)
 
         decisions = Decisions(self.folder.decisions)
@@ -217,6 +216,7 @@ class QueryRun:
             committed,
             self.static,
             self.starts,
+            None if self.pressure is None else Hold(self.pressure, self.stop, self._held),
             UnitCommits.of(self.parts, Intents(self.folder.intents / self.lineage), decisions, session.sparkContext.defaultParallelism),
             compiled,
             reports,
@@ -259,10 +259,23 @@ class QueryRun:
         poll_s = LATENCY_POLL_S if self.parts.plan.flow.defaults.profile == "latency" else POLL_S
         return FedRanges(feeds, query.trigger_s, self._final, self.stop, self._looked, self.starts, poll_s)
 
+    def _held(self, why: str, paused: bool) -> None:
+        if why or self.state == "paused":
+            self.state, self.message = "paused" if paused else "running", why
+        elif self.state == "running":
+            self.message = ""
+
     def _looked(self, backlog: dict[str, dict[str, Any]], notices: list[str], waits: bool) -> None:
         self.progress.backlog = backlog
         self.progress.notices += notices
+        self._keep_up()
         self.state = "waiting" if waits else "running"
+
+    def _keep_up(self) -> None:
+        """Between Batches: what sinks have kept goes over, if it can."""
+        for sink in self.parts.sinks.values():
+            if keeps_batches(sink):
+                self.progress.notices += sink.upkeep()
 
     def _observe(self, query: StreamingQuery) -> None:
         last = query.lastProgress

@@ -44,6 +44,9 @@ class Ranges(Protocol):
     def take(self, df: DataFrame, last: Decision | None) -> tuple[SourceRange, ...]:
         """The ranges of the Batch that is open. Raises StopRequested or Exhausted."""
 
+    def share(self, share: float) -> None:
+        """How much of its limits the next Batch may take, 0 to 1."""
+
     def committed(self, streams: Mapping[str, tuple[SourceStream, ...]]) -> None:
         """A Batch that read these is through: sources that tell the outside world are told."""
 
@@ -60,6 +63,9 @@ class OffsetRanges:
         query_id = df.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
         starts, ends = batch_offsets(self.spark, str(query_id))
         return tuple(SourceRange(source, starts.get(source, 0), ends.get(source, starts.get(source, 0))) for source in self.sources)
+
+    def share(self, share: float) -> None:
+        """Nothing: how much a Batch takes Spark has fixed before it opens it."""
 
     def committed(self, streams: Mapping[str, tuple[SourceStream, ...]]) -> None:
         """Nothing: Spark tells the readers in its planner process (OffsetReader.commit)."""
@@ -101,6 +107,11 @@ class FedRanges:
             if final and all(feed.exhausted(starts.get(feed.node, 0)) for feed in self.feeds):
                 raise Exhausted
             self.stop.wait(POLL_S if final else max(self.poll_s, self.trigger_s))
+
+    def share(self, share: float) -> None:
+        """Of what is not yet in a source's log."""
+        for feed in self.feeds:
+            feed.share(share)
 
     def committed(self, streams: Mapping[str, tuple[SourceStream, ...]]) -> None:
         """Each source hears of its own streams."""

@@ -5,9 +5,11 @@ The only per-record Python in it is the user's own; everything else is per chunk
 
 from __future__ import annotations
 
+from collections import defaultdict
 from contextlib import ExitStack
 from functools import partial
 from itertools import compress
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal
 from uuid import uuid4
 
@@ -15,7 +17,7 @@ import msgspec
 import pyarrow as pa
 
 from scribengin.connectors.catalog import open_source
-from scribengin.connectors.contract import AlreadyCommitted, BatchId, SourceStream, commits_units
+from scribengin.connectors.contract import BatchId, SourceStream, commits_units
 from scribengin.core import faults
 from scribengin.core.types import arrow_schema
 from scribengin.formats.contract import Rows, Structs
@@ -33,7 +35,6 @@ from scribengin.spark.program import (
     DIED_IN,
     LATE,
     SPARK_PARSE,
-    UNIT_STRIDE,
     ExitNode,
     ParseNode,
     Program,
@@ -47,7 +48,7 @@ from scribengin.spark.python_step import BatchStep, RecordStep, instantiate
 from scribengin.state.contract import Counts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
     from scribengin.connectors.contract import SinkStream, Source
     from scribengin.formats.contract import Block, Columns, Decoder
@@ -66,6 +67,8 @@ class Stage:
         self._unit = unit
         self._attempt = uuid4().hex
         self.counts: dict[str, Counts] = {}
+        self._seconds: dict[str, float] = defaultdict(float)
+        """node → time that it took by itself; native steps as the run in front of the stage"""
         self._letters = Letters(program.letters, batch.number, self._attempt)
         self._readers: dict[str, list[Callable[[Chunk], None]]] = {}
         self._commits = False
@@ -77,18 +80,17 @@ class Stage:
         for node in program.nodes:
             reader, form = self._build(node)
             for input_ in node.inputs:
-                taker = partial(reader, way=input_) if isinstance(reader, SinkExit) and len(node.inputs) > 1 else reader
+                taker = partial(reader, way=input_) if isinstance(node, SinkNode) and len(node.inputs) > 1 else reader
                 self._readers.setdefault(input_, []).append(taker)
                 self._wanted.setdefault(input_, set()).add(form)
 
-    def _build(self, node: Any) -> tuple[Callable[[Chunk], None], Form]:
+    def _build(self, node: Any) -> tuple[Callable[..., None], Form]:
         """What takes the node's rows, and the form in which it likes them best."""
         match node:
             case PythonNode():
                 return self._python(node)
             case ParseNode():
-                parse = ParseStep(node, self._counted(node.node), self._letters)
-                return lambda chunk: self._feed(node.node, parse(chunk)), "rows"
+                return self._parse(node), "rows"
             case UnionNode():
                 counts = self._counted(node.node)
 
@@ -108,7 +110,7 @@ class Stage:
                 sink = SinkExit(node, stream, unit, self._counted(node.node), self.counts, self._letters, self._before(node.inputs))
                 self._sinks.append(sink)
                 self._exits.append(sink)
-                return sink, "columns"
+                return self._timed(node.node, sink), "columns"
             case ExitNode():
                 out = ArrowExit(node, self._out, self._counted(node.node), self.counts, self._letters, self._before(node.inputs))
                 self._exits.append(out)
@@ -157,10 +159,35 @@ class Stage:
             )
 
         def run(chunk: Chunk) -> None:
+            begun_s = perf_counter()
             for branch, out in step(chunk):
+                self._seconds[node.node] += perf_counter() - begun_s
                 self._feed(f"{node.node}.{branch}" if branch else node.node, out)
+                begun_s = perf_counter()
+            self._seconds[node.node] += perf_counter() - begun_s
 
         return run, form
+
+    def _parse(self, node: ParseNode) -> Callable[[Chunk], None]:
+        parse = ParseStep(node, self._counted(node.node), self._letters)
+
+        def run(chunk: Chunk) -> None:
+            begun_s = perf_counter()
+            out = parse(chunk)
+            self._seconds[node.node] += perf_counter() - begun_s
+            self._feed(node.node, out)
+
+        return run
+
+    def _timed(self, node: str, act: Callable[..., None]) -> Callable[..., None]:
+        """`act`, behind which nothing else runs."""
+
+        def run(chunk: Chunk, **way: str) -> None:
+            begun_s = perf_counter()
+            act(chunk, **way)
+            self._seconds[node] += perf_counter() - begun_s
+
+        return run
 
     def _feeds_a_step(self, node: str) -> bool:
         """True where something in this stage reads the node's rows before they leave it."""
@@ -192,6 +219,7 @@ class Stage:
         decode = self._decode_as(ref_node, decoder)
         skip = entry.skip.get((ref_node, index), {})
         sequence = 0
+        begun_s = perf_counter()
         for block in source.read(stream):
             size = len(block)
             counts.rows_in += size
@@ -199,11 +227,14 @@ class Stage:
             if skip:
                 chunk = self._without(chunk, sequence, skip, counts)
             counts.out += len(chunk)
+            self._seconds[ref_node] += perf_counter() - begun_s
             if len(chunk):
                 self._feed(ref_node, chunk)
             del chunk  # its memory, still in the cache, is what the next block is decoded into
             yield from self._drain()
             sequence += size
+            begun_s = perf_counter()
+        self._seconds[ref_node] += perf_counter() - begun_s
 
     def _decode_as(self, source: str, decoder: Decoder) -> Callable[[Block], Rows | Structs | Columns]:
         """Decoding in the form that serves all who read the source."""
@@ -247,7 +278,10 @@ class Stage:
         # a native run is counted at its ends: what comes out of it is what comes in here
         native = self._counted(entry.native) if entry.native else Counts()
         origin = self._replay(entry)
+        begun_s = perf_counter()
         for arrived in batches:
+            if entry.native:
+                self._seconds[entry.native] += perf_counter() - begun_s
             ordinals, batch = arrived.column(AT).to_pylist() if entry.at else None, arrived
             if entry.dead:
                 ordinals, batch = self._split_dead(arrived, ordinals, origin, native)
@@ -257,6 +291,7 @@ class Stage:
             if rows.num_rows:
                 self._feed(entry.node, Chunk(origin, ordinals, batch=rows))
             yield from self._drain()
+            begun_s = perf_counter()
 
     def _replay(self, entry: RowsEntry) -> Origin:
         if not entry.at:
@@ -303,6 +338,7 @@ class Stage:
             "receipts": [receipt.as_json() for receipt in receipts],
             "dead": None if dead is None else msgspec.to_builtins(dead),
             "counts": {node: counts.as_json() for node, counts in self.counts.items()},
+            "seconds": {node: round(spent, 6) for node, spent in self._seconds.items()},
             "newest": {origin: gate.newest_us for origin, gate in self._gates if gate.newest_us is not None},
         }
         if self._commits:
@@ -323,54 +359,3 @@ class Stage:
             stack.callback(self._letters.abort)
             for sink in self._sinks:
                 stack.callback(sink.abort)
-
-
-def run_program(
-    program: Program, batches: Iterator[pa.RecordBatch], partition: int, number: int
-) -> Iterator[tuple[pa.RecordBatch | None, str, dict[str, Any] | None]]:
-    """What `mapInArrow` runs: yields (rows, "", None) on the way and (None, key, report) once per unit."""
-    batch = program.batch or BatchId("", program.letters.query, "", number, 0)
-    entry = program.entry
-    if isinstance(entry, RowsEntry):
-        yield from _one(program, batch, partition, partial(Stage.read_rows, batches=batches, entry=entry), str(partition))
-        return
-    for rows in batches:
-        for unit, node, index, stream in _units(entry, rows):
-            feed = partial(Stage.read_stream, ref_node=node, index=index, stream=stream, entry=entry)
-            yield from _one(program, batch, unit, feed, f"{node}/{index}")
-
-
-def _units(entry: StreamsEntry, rows: pa.RecordBatch) -> Iterator[tuple[int, str, int, SourceStream]]:
-    """(unit, source, index in the source's streams, stream)"""
-    if entry.units:
-        for unit in rows.column("id").to_pylist():
-            node, index = entry.units[unit]
-            yield unit, node, index, entry.streams[node][index]
-        return
-    for row in rows.to_pylist():
-        yield row["index"], row["source"], row["index"], SourceStream.from_json(msgspec.json.decode(row["stream"]))
-
-
-def _one(
-    program: Program, batch: BatchId, unit: int, feed: partial[Iterator[pa.RecordBatch]], key: str
-) -> Iterator[tuple[pa.RecordBatch | None, str, dict[str, Any] | None]]:
-    faults.reached("stage.before")
-    stage = Stage(program, batch, program.index * UNIT_STRIDE + unit)
-    report: Mapping[str, Any]
-    try:
-        for rows in feed(stage):
-            yield rows, "", None
-        last, report = stage.finish()
-        for rows in last:
-            yield rows, "", None
-    except AlreadyCommitted as found:
-        stage.forget()
-        report = found.report
-        if isinstance(program.entry, RowsEntry):
-            # the stages before this one count what they have read only when they are through
-            for _ in feed.keywords["batches"]:
-                pass
-    except BaseException:
-        stage.abort()
-        raise
-    yield None, key, dict(report)

@@ -234,6 +234,6 @@ class Sections:
             f"a {role} of type {declared.type}"
             for role, types in self._types.items()
             for declared in types.values()
-            if declared.option(name)
+            if declared.option(name) and section not in tier_keys.SECTIONS
         ]
         return f'"{name}" belongs to {" or ".join(homes)}' if homes else ""

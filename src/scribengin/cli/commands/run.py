@@ -28,9 +28,10 @@ _DRAW_EVERY_S = 0.25
 @click.command(cls=AnsweringCommand)
 @flow_argument
 @click.option("--once", is_flag=True, help="Read what is there now, then end.")
+@click.option("--tier", help="Run this tier only, of a flow that is cut; the others may run elsewhere.")
 @click.option("--append-new-lineage", is_flag=True, help="Write beside what another lineage has written; says what will be doubled.")
 @setting_flags()
-def command(*, flow: str, once: bool, append_new_lineage: bool, **flags: Any) -> Answer:
+def command(*, flow: str, once: bool, tier: str | None, append_new_lineage: bool, **flags: Any) -> Answer:
     """Run a flow here, until Ctrl-C, or with --once until all that is there is read.
 
     A restart goes on where the last run stopped. The first Ctrl-C finishes the Batch under way, the second leaves at once:
@@ -40,6 +41,7 @@ def command(*, flow: str, once: bool, append_new_lineage: bool, **flags: Any) ->
     chosen = read_settings(flags)
     settings = run_settings(chosen)
     settings.once = once
+    settings.tier = tier
     settings.append_new_lineage = append_new_lineage
     display = open_display(chosen["progress"].value)
     try:

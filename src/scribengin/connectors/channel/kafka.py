@@ -11,12 +11,13 @@ import pyarrow.compute as pc
 
 from scribengin.connectors.channel.wire import Wire, known_schema, rows_of
 from scribengin.connectors.kafka.client import Cluster
+from scribengin.connectors.kafka.markers import OPENING
 from scribengin.connectors.kafka.options import SINK, SOURCE
 from scribengin.connectors.kafka.outgoing import Outgoing
 from scribengin.connectors.kafka.partitioner import partitions_of
 from scribengin.connectors.kafka.sink import KafkaSink
 from scribengin.connectors.kafka.source import KafkaSource
-from scribengin.connectors.kafka.topics import TopicBook
+from scribengin.connectors.kafka.topics import TargetTopic, TopicBook
 from scribengin.formats.pack_decoder import PackDecoder
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from scribengin.connectors.contract import BatchId, Place, SourceStream
     from scribengin.connectors.kafka.message_stream import Maker
     from scribengin.connectors.kafka.reader import KafkaReader
-    from scribengin.connectors.kafka.topics import TargetTopic
     from scribengin.core.types import Schema
     from scribengin.formats.contract import Bad, RecordPlace
     from scribengin.formats.messages import MessageBlock
@@ -49,9 +49,26 @@ class KafkaChannelSink(KafkaSink):
         super().__init__(replace(place, options=options))
         self._wire = Wire(place)
         self._topics = _topics(place, self._options)
+        self._patient = place.options["durability"] != "end_to_end"
+        self._target: TargetTopic | None = None
+        """as it was when the channel was claimed"""
+
+    def prepare(self, *, owner: str, lineage: str, adopt: bool = False) -> None:
+        """See the contract."""
+        super().prepare(owner=owner, lineage=lineage, adopt=adopt)
+        self._target = self._topics.get(self._options["topic"])
+
+    def behind_published(self, lineage: str) -> Mapping[str, Any]:
+        """What `behind` says, of what is known to be handed over, without a look at the channel."""
+        newest = self._published(lineage).newest()
+        return {"units": 0, "after": {"0": OPENING if newest is None else newest}}
 
     def _maker(self, schema: Schema, batch: BatchId, unit: int) -> Maker:
-        topic = self._topics.get(self._options["topic"])
+        name = self._options["topic"]
+        if self._patient:  # what may wait is made without a look at the channel, which may be away
+            topic = self._target or TargetTopic(name, "", self._options["partitions"], _MOST_BYTES, compacted=False)
+        else:
+            topic = self._topics.get(name)
         packs = self._wire.maker(schema, batch, most=topic.max_bytes - _HEAD_BYTES)
         return PackMessages(packs, topic, self._wire.options["key"], unit + batch.number)
 

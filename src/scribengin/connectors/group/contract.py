@@ -48,9 +48,6 @@ class ChoosingSink(ChainedSink, Protocol):
     def blame(self, behind: Mapping[str, Any], error: Exception) -> None:
         """A Batch that was to go there failed with `error`: raises Unreachable, from it, where the member does not answer any more."""
 
-    def notices(self) -> list[str]:
-        """Sentences that a person should see once: where the Batches go from now on, and why. Empty after each call."""
-
 
 def chooses(sink: Sink) -> TypeGuard[ChoosingSink]:
     """True for a ChoosingSink."""

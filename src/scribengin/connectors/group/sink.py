@@ -146,8 +146,8 @@ class GroupSink:
         self._last = name
         self._owed = None
 
-    def notices(self) -> list[str]:
-        """See the contract."""
+    def upkeep(self) -> list[str]:
+        """See `KeptSink`: nothing is kept here; tells where the Batches go from now on, and why."""
         told, self._told = self._told, []
         return told
 

@@ -1,0 +1,70 @@
+"""Waiting at a Batch's entry until what the Query feeds has room."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from scribengin.spark.ranges import StopRequested
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Callable
+
+    from scribengin.spark.commit import Committed
+
+_LEAST_S, _MOST_S = 0.05, 0.5
+
+
+class Admission(Protocol):
+    """Whether the next Batch may begin."""
+
+    @property
+    def wait_s(self) -> float:
+        """So long not."""
+
+    @property
+    def share(self) -> float:
+        """How much of what its limits allow it may take then, 0 to 1."""
+
+    @property
+    def why(self) -> str:
+        """A sentence for people; empty where nothing holds it back."""
+
+    @property
+    def paused(self) -> bool:
+        """True where nobody knows how long."""
+
+
+class Pressure(Protocol):
+    """What knows how much room there is. For the Query's thread."""
+
+    def begun(self) -> None:
+        """A Batch begins."""
+
+    def committed(self, batch: Committed) -> None:
+        """It is through."""
+
+    def admit(self) -> Admission:
+        """Whether the next one may begin now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Lets a Batch begin when it may. `tell` hears why it waits, and whether nobody knows how long; nothing when it goes on."""
+
+    pressure: Pressure
+    stop: threading.Event
+    tell: Callable[[str, bool], None]
+
+    def wait(self) -> float:
+        """Until it may begin; returns which share of its limits it may take. Raises StopRequested."""
+        while True:
+            if self.stop.is_set():
+                raise StopRequested
+            admission = self.pressure.admit()
+            self.tell(admission.why, admission.paused)
+            if admission.wait_s <= 0.0 and not admission.paused:
+                self.pressure.begun()
+                return admission.share
+            self.stop.wait(min(max(admission.wait_s, _LEAST_S), _MOST_S))

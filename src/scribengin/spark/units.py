@@ -1,0 +1,71 @@
+"""What `mapInArrow` runs: a task's units, each a Stage of its own, to their reports."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from scribengin.connectors.contract import AlreadyCommitted, BatchId, SourceStream
+from scribengin.core import faults
+from scribengin.spark.program import UNIT_STRIDE, RowsEntry, StreamsEntry
+from scribengin.spark.stage import Stage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    import pyarrow as pa
+
+    from scribengin.spark.program import Program
+
+
+def run_program(
+    program: Program, batches: Iterator[pa.RecordBatch], partition: int, number: int
+) -> Iterator[tuple[pa.RecordBatch | None, str, dict[str, Any] | None]]:
+    """What `mapInArrow` runs: yields (rows, "", None) on the way and (None, key, report) once per unit."""
+    batch = program.batch or BatchId("", program.letters.query, "", number, 0)
+    entry = program.entry
+    if isinstance(entry, RowsEntry):
+        yield from _one(program, batch, partition, partial(Stage.read_rows, batches=batches, entry=entry), str(partition))
+        return
+    for rows in batches:
+        for unit, node, index, stream in _units(entry, rows):
+            feed = partial(Stage.read_stream, ref_node=node, index=index, stream=stream, entry=entry)
+            yield from _one(program, batch, unit, feed, f"{node}/{index}")
+
+
+def _units(entry: StreamsEntry, rows: pa.RecordBatch) -> Iterator[tuple[int, str, int, SourceStream]]:
+    """(unit, source, index in the source's streams, stream)"""
+    if entry.units:
+        for unit in rows.column("id").to_pylist():
+            node, index = entry.units[unit]
+            yield unit, node, index, entry.streams[node][index]
+        return
+    for row in rows.to_pylist():
+        yield row["index"], row["source"], row["index"], SourceStream.from_json(msgspec.json.decode(row["stream"]))
+
+
+def _one(
+    program: Program, batch: BatchId, unit: int, feed: partial[Iterator[pa.RecordBatch]], key: str
+) -> Iterator[tuple[pa.RecordBatch | None, str, dict[str, Any] | None]]:
+    faults.reached("stage.before")
+    stage = Stage(program, batch, program.index * UNIT_STRIDE + unit)
+    report: Mapping[str, Any]
+    try:
+        for rows in feed(stage):
+            yield rows, "", None
+        last, report = stage.finish()
+        for rows in last:
+            yield rows, "", None
+    except AlreadyCommitted as found:
+        stage.forget()
+        report = found.report
+        if isinstance(program.entry, RowsEntry):
+            # the stages before this one count what they have read only when they are through
+            for _ in feed.keywords["batches"]:
+                pass
+    except BaseException:
+        stage.abort()
+        raise
+    yield None, key, dict(report)
