@@ -157,10 +157,8 @@ class BatchId:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What one unit staged for one sink. `segments` is the sink's own JSON; `rows` and `bytes` are for people and the ledger.
-
-    `crc` covers the staged bytes, so that an audit can tell a torn or exchanged file from a whole one.
-    """
+    """What one unit staged for one sink. `segments` is the sink's own JSON, of staged files with a `crc`, so that an audit can tell a torn
+    or exchanged one from a whole one; `rows` and `bytes` are for people and the ledger."""
 
     sink: str
     unit: int
@@ -385,9 +383,8 @@ def commits_units(sink: Sink) -> TypeGuard[UnitSink]:
 @dataclass(frozen=True, slots=True)
 class Place:
     """What a connector is built with: the flow's folder (relative paths start there) and the node's id. A sink also hears the `version` of
-    the flow's definition, the `delivery` that it is asked for, and its own folder in the state, where it may stage (`work`; None where
-    nothing is going to be written). Of a node that goes to a group `members` are (name, cost, options) of each; a member hears its name
-    as `member`: its Batches leave gaps in their numbers."""
+    the flow's definition, the `delivery` it is asked for, and its own folder in the state, where it may stage (`work`; None where nothing
+    is written). In a group `members` are (name, cost, options) of each; one hears its name as `member`: its Batches have gaps."""
 
     node: str
     folder: Path

@@ -113,7 +113,7 @@ class Health:
             return "the only member"
         cheaper = [other for other, each in self._states.items() if each.cost < state.cost]
         if state.reason:
-            return f"tried again {state.wait_s:g} s after it failed"
+            return f"tried again after {state.wait_s:g} s"
         if cheaper:
             return "; ".join(f"{other} is out: {self._states[other].reason}" for other in cheaper)
         equal = [other for other, each in self._states.items() if each.cost == state.cost]

@@ -11,13 +11,14 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from scribengin.connectors.contract import is_chained
 from scribengin.connectors.group.audit import audit_members
 from scribengin.connectors.group.contract import DOWN
 from scribengin.connectors.group.health import Health
 from scribengin.core.errors import FencedError, Refused, StateError, Unreachable
-from scribengin.core.storage import put_if_absent
+from scribengin.core.storage import make_folder, put_if_absent, read_or_none
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -71,23 +72,19 @@ class GroupSink:
 
     def recover(self, decided: Decided | None, *, lineage: str, before: int) -> None:
         """Publish the newest decision at its member, and clear away at all that answer what older Batches have left. Raises Unreachable
-        where the newest's member is away: then that Batch is still owed, and goes before any other."""
+        where the newest's member is away and may not have it: then that Batch is still owed, and goes before any other."""
         self._before = before
-        mine = None if decided is None else self._member_of(decided)
-        if mine is not None:
-            self._last = mine
-            self._health.took(mine)
+        mine = "" if decided is None else str(decided.behind.get("member"))
+        self._last = mine
+        self._health.took(mine)
         for name in [name for name in self._ready if name != mine]:
             try:
                 self._sinks[name].recover(None, lineage=lineage, before=before)
             except DOWN as error:
                 self._lost(name, error)
-        if decided is not None and mine is not None:
+        if decided is not None:
             self._owed = decided
-            with self._waiting_for(mine, decided):
-                self._make_ready(mine)
-                self._sinks[mine].recover(_inner(decided), lineage=lineage, before=before)
-            self._owed = None
+            self._at_its_member(decided, lambda sink: sink.recover(_inner(decided), lineage=lineage, before=before))
 
     # --- a Batch ---
 
@@ -138,13 +135,8 @@ class GroupSink:
 
     def publish(self, decided: Decided) -> None:
         """At the member that the decision names, and nowhere else. Raises Unreachable where it is away."""
-        name = self._member_of(decided)
-        with self._waiting_for(name, decided):
-            self._make_ready(name)
-            self._sinks[name].publish(_inner(decided))
-        self._health.succeeded(name)
-        self._last = name
-        self._owed = None
+        self._at_its_member(decided, lambda sink: sink.publish(_inner(decided)))
+        self._last = decided.behind["member"]
 
     def upkeep(self) -> list[str]:
         """See `KeptSink`: nothing is kept here; tells where the Batches go from now on, and why."""
@@ -173,6 +165,45 @@ class GroupSink:
 
     # --- pieces ---
 
+    def _at_its_member(self, decided: Decided, act: Callable[[MemberSink], None]) -> None:
+        """`act`, which publishes. Raises where the member is away, or taken out, unless the Batch is known to be through."""
+        through = self._was_published(decided)
+        name = str(decided.behind.get("member")) if through else self._member_of(decided)
+        if name in self._sinks:
+            try:
+                self._make_ready(name)
+                act(self._sinks[name])
+            except (*DOWN, StateError) as error:
+                reason = self._away(name, error)
+                if reason is None:
+                    raise
+                self._lost(name, reason)
+                if not through:
+                    raise Unreachable(
+                        f'sink "{self.node}": batch {decided.batch.number} is decided for member "{name}", and waits for it: '
+                        f"{_said(reason)}",
+                        remedy=f"bring {name} back; a Batch never changes its member, those behind it may go to others",
+                        code="group-waits",
+                        node=self.node,
+                    ) from error
+            else:
+                self._health.succeeded(name)
+                self._note_published(decided)
+        self._owed = None
+
+    def _away(self, name: str, error: Exception) -> Exception | None:
+        """Why the member does not take the Batch; None where it answers, and what it raised stands."""
+        if isinstance(error, FencedError):
+            return None
+        if not isinstance(error, StateError):
+            return error
+        # a folder that vanishes while files are renamed looks as if they were gone; only one that is there can say so
+        try:
+            self._sinks[name].look(claimed=self._is_claimed(name))
+        except DOWN as away:
+            return away
+        return None
+
     def _make_ready(self, name: str, *, adopt: bool = False) -> None:
         """Look at the member; claim and clear it where this process has not yet. Raises one of DOWN, or what must not be passed over."""
         sink = self._sinks[name]
@@ -185,7 +216,9 @@ class GroupSink:
         if (mark := self._mark(name)) is not None:
             put_if_absent(mark, b"")
         if self._before is not None:
-            sink.recover(None, lineage=lineage, before=self._before)
+            # what a Batch that is still owed has staged there is no leftover
+            before = self._before if self._owed is None else min(self._before, self._owed.batch.number)
+            sink.recover(None, lineage=lineage, before=before)
         self._ready.add(name)
 
     def _mark(self, name: str) -> Path | None:
@@ -195,6 +228,18 @@ class GroupSink:
     def _is_claimed(self, name: str) -> bool:
         mark = self._mark(name)
         return mark is not None and mark.exists()
+
+    def _note_published(self, decided: Decided) -> None:
+        """Not durable: where it is lost, the next process waits until the member says so itself."""
+        if self._work is not None:
+            make_folder(self._work)
+            draft = self._work / f".published.{uuid4().hex}"
+            draft.write_bytes(_published(decided))
+            draft.replace(self._work / "published")
+
+    def _was_published(self, decided: Decided) -> bool:
+        """True where that Batch is known to be through: so it need not be asked of a member that is away."""
+        return self._work is not None and read_or_none(self._work / "published") == _published(decided)
 
     def _lost(self, name: str, error: Exception) -> None:
         self._health.failed(name, self._now(), _said(error))
@@ -228,45 +273,9 @@ class GroupSink:
             )
         return str(name)
 
-    def _waiting_for(self, name: str, decided: Decided) -> _Waiting:
-        return _Waiting(self, name, decided)
 
-    def waits(self, name: str, decided: Decided, error: Exception) -> Unreachable | None:
-        """What `error`, at the publishing of a decided Batch, comes to; None where its member answers and the error stands."""
-        if isinstance(error, FencedError | Refused) or not isinstance(error, (*DOWN, StateError)):
-            return None
-        reason = error
-        if isinstance(error, StateError):
-            # a folder that vanishes while files are renamed looks as if they were gone; only one that is there can say so
-            try:
-                self._sinks[name].look(claimed=self._is_claimed(name))
-            except DOWN as away:
-                reason = away
-            else:
-                return None
-        self._lost(name, reason)
-        return Unreachable(
-            f'sink "{self.node}": batch {decided.batch.number} is decided for member "{name}", and waits for it: {_said(reason)}',
-            remedy=f"bring {name} back; a Batch never changes its member, those behind it may go to others",
-            code="group-waits",
-            node=self.node,
-        )
-
-
-class _Waiting:
-    """Turns what a member that is away raises into Unreachable."""
-
-    def __init__(self, group: GroupSink, name: str, decided: Decided) -> None:
-        self._group = group
-        self._name = name
-        self._decided = decided
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        if isinstance(error, Exception) and (waits := self._group.waits(self._name, self._decided, error)) is not None:
-            raise waits from error
+def _published(decided: Decided) -> bytes:
+    return f"{decided.batch.lineage} {decided.batch.number} {decided.input_hash}\n".encode()
 
 
 def _inner(decided: Decided) -> Decided:
