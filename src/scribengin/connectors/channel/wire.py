@@ -29,19 +29,20 @@ class Wire:
         self.node = place.node
         self.options = place.options
         self.id: str = place.options["channel"]
+        self._member = place.member
         self._keyring = keyring_of(place)
 
     def maker(self, schema: Schema, batch: BatchId, *, most: int) -> PackMaker:
         """What makes the packs of one unit, none of more than `most` bytes."""
         options = self.options
-        about: Mapping[str, str | int] = {
+        about: dict[str, str | int] = {
             "tier": options["tier"],
             "query": batch.query,
             "lineage": batch.lineage,
             "batch": batch.number,
             "host": socket.gethostname(),
             "time_ms": int(time.time() * 1000),
-        }
+        } | ({"member": self._member} if self._member else {})
         return PackMaker(
             schema,
             codec=options["compression"],
