@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-import re
+import os
+import signal
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,11 +14,11 @@ from scribengin.core import faults
 from scribengin.core.errors import Refused
 from scribengin.local.inspect import audit_flow, planned_changes
 from scribengin.local.prepare import prepare
+from scribengin.state.folder import StateFolder
+from scribengin.state.lease import take_lease
 from scribengin.state.moves import Journal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from conftest import FlowFolder
 
 FLOW = """
@@ -36,6 +39,21 @@ def double(row):
 """
 CUT = "tiers: {a: {steps: [some]}, b: {steps: [more, sorted]}, c: {steps: [low, high]}}\n"
 OTHERWISE = "tiers: {a: {steps: [some, more]}, b: {steps: [sorted, low]}, c: {steps: [high]}}\n"
+
+
+MOVE = """
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from scribengin.local.migrate import migrate
+from scribengin.local.prepare import prepare
+from scribengin.state.lease import take_lease
+
+prepared = prepare(Path(sys.argv[1]), state=None)
+with ExitStack() as stack:
+    migrate(prepared, {tier.plan.tier: stack.enter_context(take_lease(tier.folder)) for tier in prepared.tiers})
+"""
+"""what a run does before Spark"""
 
 
 class Numbers:
@@ -60,6 +78,13 @@ class Numbers:
         result = self.folder.run(**settings)
         assert result.state == "finished", result.problems
         assert result.balanced, result.violations
+
+    def move(self, fault: str = "") -> int:
+        """Start a run's move in a process of its own, which may be struck; its exit status."""
+        command = [sys.executable, "-c", MOVE, str(self.folder.path / "flow.yaml")]
+        ended = subprocess.run(command, env=os.environ | {faults.VARIABLE: fault}, capture_output=True, text=True, check=False, timeout=300)
+        assert ended.returncode in (0, -signal.SIGKILL), ended.stderr
+        return ended.returncode
 
     def check(self) -> None:
         """Each record once in its sink, the ledger and the outputs in accord, over all that was left behind."""
@@ -91,12 +116,6 @@ def numbers(folder: FlowFolder) -> Numbers:
     return Numbers(folder)
 
 
-@pytest.fixture(autouse=True)
-def _disarmed() -> Iterator[None]:
-    yield
-    faults.arm("")
-
-
 @pytest.mark.timeout(900)
 def test_a_flow_is_cut_cut_otherwise_fused_and_cut_again_and_every_record_comes_out_once(numbers: Numbers) -> None:
     numbers.cut("").more().run()
@@ -113,3 +132,36 @@ def test_a_flow_is_cut_cut_otherwise_fused_and_cut_again_and_every_record_comes_
         numbers.cut(tiers).more().run()
         numbers.check()
         assert set(numbers.fates().values()) == {"unchanged"}, numbers.says()
+
+
+@pytest.mark.timeout(900)
+def test_a_move_that_is_killed_between_any_two_of_its_steps_is_completed_by_the_next_start(numbers: Numbers) -> None:
+    numbers.cut("").more().run()
+    for tiers in (CUT, OTHERWISE, ""):
+        numbers.cut(tiers).more()
+        for point in faults.MOVE_POINTS:
+            assert numbers.move(f"{point}:die") == -signal.SIGKILL, f"{point} is never reached"
+            if point != "move.recovered":
+                with pytest.raises(Refused, match="cut short"):
+                    numbers.fates()
+        numbers.run()
+        numbers.check()
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("point", ["move.planned", "move.copied@2", "move.begun@2", "move.adopted@3", "move.marked"])
+def test_a_flow_that_is_cut_otherwise_while_a_move_is_cut_short_goes_on_from_there(numbers: Numbers, point: str) -> None:
+    numbers.cut("").more().run()
+    assert numbers.cut(CUT).more().move(f"{point}:die") == -signal.SIGKILL
+    numbers.cut(OTHERWISE).run()
+    numbers.check()
+
+
+def test_two_runs_of_different_cuts_do_not_move_under_one_another(numbers: Numbers) -> None:
+    numbers.cut("").more().run()
+    numbers.cut(CUT)
+    with take_lease(StateFolder(numbers.folder.path / ".scribengin", "numbers", "main")), pytest.raises(Refused, match="running already"):
+        numbers.run()
+    assert not Journal(numbers.folder.path / ".scribengin", "numbers").there
+    numbers.run()
+    numbers.check()
