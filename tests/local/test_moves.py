@@ -9,7 +9,9 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from click.testing import CliRunner
 
+from scribengin.cli.commands.reset import command as reset
 from scribengin.core import faults
 from scribengin.core.errors import Refused
 from scribengin.local.inspect import audit_flow, planned_changes
@@ -165,3 +167,31 @@ def test_two_runs_of_different_cuts_do_not_move_under_one_another(numbers: Numbe
     assert not Journal(numbers.folder.path / ".scribengin", "numbers").there
     numbers.run()
     numbers.check()
+
+
+@pytest.mark.timeout(600)
+def test_rows_that_wait_between_two_tiers_are_never_left_behind(numbers: Numbers) -> None:
+    numbers.cut(CUT).more().run()
+    numbers.more().run(tier="a")
+    numbers.cut("")
+    assert '20 rows in channel "some_to_b" have not been read by "b.sorted_low_to_c"' in numbers.says()["low"]
+    with pytest.raises(Refused, match="have not been read") as refused:
+        numbers.run()
+    assert "--once" in refused.value.remedy
+    numbers.cut(CUT).run()
+    numbers.check()
+    numbers.cut("").more().run()
+    numbers.check()
+
+
+@pytest.mark.timeout(600)
+def test_a_flow_that_was_reset_begins_anew_however_it_is_cut_and_its_old_channels_are_empty(numbers: Numbers) -> None:
+    flow = str(numbers.folder.path / "flow.yaml")
+    numbers.cut("").more().run()
+    numbers.cut(CUT).more().run()
+    numbers.cut("").run()
+    assert CliRunner().invoke(reset, [flow, "--outputs", "--yes"]).exit_code == 0
+    for tiers in ("", CUT):
+        assert "gone" not in numbers.cut(tiers).fates().values()
+        numbers.more().run()
+        numbers.check()
