@@ -44,6 +44,11 @@ def read_csv(data: bytes, schema: Schema, **options: Any) -> Rows:
     return decoder_for("csv", schema, {}).rows(CsvBlock("f", data, **options))
 
 
+@given(schemas)
+def test_a_schema_is_read_back_from_its_own_text(schema: Schema) -> None:
+    assert parse_schema(str(schema)) == schema
+
+
 @given(typed(schemas))
 def test_rows_survive_arrow(case: tuple[Schema, list[dict[str, Any]]]) -> None:
     schema, rows = case

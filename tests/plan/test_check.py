@@ -386,6 +386,13 @@ def test_keys_are_columns_of_every_input() -> None:
     assert codes(through(step("a", "tweets", replace(parse, column="id")))) == ["parse-type"]
 
 
+def test_the_origin_of_a_union_is_a_column_of_its_own() -> None:
+    nodes = (source("l", watermark=None), source("r", watermark=None))
+    assert checked(*nodes, step("u", "l r", Merge(origin="came_by")), sink("kept", "u")) == []
+    problem = one(checked(*nodes, step("u", "l r", Merge(origin="User")), sink("kept", "u")))
+    assert (problem.code, problem.remedy) == ("column-twice", "give the origin another name")
+
+
 def test_a_union_has_the_same_columns_on_every_side() -> None:
     b = source("b", columns="id BIGINT, extra STRING", watermark=None)
     problem = one(checked(source(), b, step("m", "tweets b", Merge()), sink("kept", "m")))

@@ -98,7 +98,7 @@ def test_every_property_stands_with_the_place_that_says_it(three: Flow) -> None:
     assert found["pack"] == ("100 rows, 768.0 KiB, linger 0.05s", "edge, built-in, defaults.edge")
     assert found["ordering"] == ("none: the order of a source's rows is not kept across it", "built-in")
     assert found["limit"] == ("5,000 rows/s", "edge")
-    assert found["low_water"] == ("7 rows", "edge")
+    assert found["low_water"] == ("7 rows, 2.0 GiB", "edge, built-in")
     assert found["durability"] == ("store_on_failure", "edge")
     assert found["spill"] == ("1.0 GiB at most", "built-in")
     (other,) = (each for each in as_json(plan_flow(three))["channels"] if each["id"] == "tagged_to_store")

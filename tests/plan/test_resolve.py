@@ -80,6 +80,12 @@ def test_a_union_keeps_the_order_of_its_first_input_and_drops_types_that_differ(
     assert columns(Merge(), "l r", left, right) == "a, b STRING"
 
 
+def test_a_union_ends_with_the_column_that_names_its_inputs() -> None:
+    left = source("l", columns="a INT, b STRING", watermark=None)
+    right = source("r", columns="a INT, b STRING", watermark=None)
+    assert columns(Merge(origin="came_by"), "l r", left, right) == "a INT, b STRING, came_by STRING NOT NULL"
+
+
 def test_watermarks_are_inherited_and_renamed_and_the_slowest_rules() -> None:
     assert resolved(Filter("id > 1")).watermarks["a"] == (Inherited("ts", 600.0, "tweets"),)
     assert resolved(Select((("at", "ts"),))).watermarks["a"] == (Inherited("at", 600.0, "tweets"),)

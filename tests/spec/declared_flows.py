@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from declared_tiers import edges, parts, targets
 from hypothesis import strategies as st
 
 from scribengin.core.types import Field, Schema, Type
@@ -11,6 +12,7 @@ from scribengin.spec.model import (
     Aggregate,
     Dedupe,
     Defaults,
+    Edge,
     Filter,
     Flow,
     Join,
@@ -96,6 +98,7 @@ def actions(draw: st.DrawFn, inputs: tuple[str, ...]) -> Any:
     if len(inputs) > 1:
         kinds: list[Callable[[], Any]] = [
             Merge,
+            lambda: Merge(origin=draw(columns)),
             lambda: Merge("intersect", draw(names), time, within),
             lambda: Sql(draw(texts)),
         ]
@@ -165,6 +168,7 @@ def sinks(draw: st.DrawFn, id_: str, known: list[str]) -> Sink:
         draw(st.none() | ids),
         draw(delays),
         draw(st.sampled_from([None, "exactly_once", "at_least_once"])),
+        draw(st.none() | targets),
     )
 
 
@@ -175,6 +179,7 @@ def flows(draw: st.DrawFn) -> Flow:
     cut = draw(st.integers(1, len(names_) - 2))
     source_ids, step_ids, sink_ids = names_[:cut], names_[cut:-1], names_[-1:]
     known = [*source_ids, *step_ids, "some.branch"]
+    default = draw(st.just(Edge()) | edges())
     return Flow(
         draw(ids),
         {id_: draw(sources(id_)) for id_ in source_ids},
@@ -187,6 +192,9 @@ def flows(draw: st.DrawFn) -> Flow:
                 trigger_s=st.just(0.0) | durations,
                 retain_s=st.none() | durations.filter(lambda s: s >= 1.0),
                 on_error=st.sampled_from(["fail", "dead_letter"]),
+                edge=st.just(default),
+                trace=st.sampled_from([0.0, 1.0]) | st.floats(0, 1),
             )
         ),
+        **draw(parts(names_, default)),
     )

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from scribengin.core.options import NodeType, Option
+    from scribengin.spec.key import Section
 
 DOCS = Path(__file__).parents[2] / "docs"
 TYPES = {"source_types": source_types(), "sink_types": sink_types()}
@@ -44,6 +45,15 @@ def test_the_flow_on_the_page_is_right_and_laid_out(parse: Any) -> None:
     (whole,) = [block for block in blocks("yaml") if block.startswith("version:")]
     assert parse(whole).problems == ()
     assert parse(format_text(whole)).flow == parse(whole).flow
+
+
+def test_the_tiers_on_the_page_are_right_for_the_flow_on_the_page(parse: Any) -> None:
+    (whole,) = [block for block in blocks("yaml") if block.startswith("version:")]
+    (cut,) = [block for block in blocks("yaml") if block.startswith("tiers:")]
+    parsed = parse(whole + cut)
+    assert parsed.problems == ()
+    assert list(parsed.flow.tiers) == ["near", "core"]
+    assert parse(format_text(whole + cut)).flow == parsed.flow
 
 
 @pytest.mark.parametrize("block", [block for block in blocks("yaml") if block.startswith("steps:")], ids=lambda block: block.split()[4])
@@ -85,9 +95,9 @@ def test_the_example_and_the_default_of_every_option_are_taken(declared: NodeTyp
 
 
 @pytest.mark.parametrize("section", keys.SECTIONS, ids=lambda section: section.called)
-def test_every_key_says_what_it_means_and_how_it_is_written(section: keys.Section) -> None:
+def test_every_key_says_what_it_means_and_how_it_is_written(section: Section) -> None:
     for key in section.keys:
         assert key.doc
         assert key.example
-        assert not key.choices or key.example in key.choices
+        assert not key.choices or key.example in key.choices or key.section
         assert not key.doc.endswith(".")

@@ -157,10 +157,8 @@ class BatchId:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What one unit staged for one sink. `segments` is the sink's own JSON; `rows` and `bytes` are for people and the ledger.
-
-    `crc` covers the staged bytes, so that an audit can tell a torn or exchanged file from a whole one.
-    """
+    """What one unit staged for one sink. `segments` is the sink's own JSON, of staged files with a `crc`, so that an audit can tell a torn
+    or exchanged one from a whole one; `rows` and `bytes` are for people and the ledger."""
 
     sink: str
     unit: int
@@ -277,6 +275,13 @@ class ChainedSink(Sink, Protocol):
         refuses to go on from anything else. `units`: how many units will commit one by one; 0 where the Batch commits as a whole."""
 
 
+class KeptSink(Sink, Protocol):
+    """A sink that may keep a published Batch for a while, because its place is away."""
+
+    def upkeep(self) -> list[str]:
+        """Driver side, now and then between Batches: hand over what waits, if the place takes it now. Sentences for people."""
+
+
 class AlreadyCommitted(Exception):
     """Raised by a UnitStream: this unit of this Batch is committed; `report` is what its task reported then."""
 
@@ -355,6 +360,11 @@ def wants_origins(stream: SinkStream) -> TypeGuard[OriginStream]:
     return getattr(stream, "wants_origins", False)
 
 
+def keeps_batches(sink: Sink) -> TypeGuard[KeptSink]:
+    """True for a KeptSink."""
+    return hasattr(sink, "upkeep")
+
+
 def is_handed_over(source: Source) -> bool:
     """True where a source's records come from another tier: its blocks are all TracedBlocks."""
     return getattr(source, "handed_over", False)
@@ -372,7 +382,9 @@ def commits_units(sink: Sink) -> TypeGuard[UnitSink]:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What a connector is built with: the flow's folder (relative paths start there) and the node's id."""
+    """What a connector is built with: the flow's folder (relative paths start there) and the node's id. A sink also hears the `version` of
+    the flow's definition, the `delivery` it is asked for, and its own folder in the state, where it may stage (`work`; None where nothing
+    is written). In a group `members` are (name, cost, options) of each; one hears its name as `member`: its Batches have gaps."""
 
     node: str
     folder: Path
@@ -381,8 +393,7 @@ class Place:
     on_error: str = "dead_letter"
     flow: str = ""
     version: str = ""
-    """of the flow's definition; for a sink that tells it"""
     work: Path | None = None
-    """a sink's own folder in the state, where it may stage; None where nothing is going to be written"""
     delivery: str = "exactly_once"
-    """what a sink is asked for"""
+    members: tuple[tuple[str, float, Mapping[str, Any]], ...] = ()
+    member: str = ""

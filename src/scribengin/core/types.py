@@ -46,7 +46,7 @@ class Type:
             case "ARRAY" | "MAP":
                 return f"{self.name}<{', '.join(map(str, self.parts))}>"
             case "STRUCT":
-                parts = (f"{field.name}: {field.type}{'' if field.nullable else ' NOT NULL'}" for field in self.fields)
+                parts = (f"{_quoted(field.name)}: {field.type}{'' if field.nullable else ' NOT NULL'}" for field in self.fields)
                 return f"STRUCT<{', '.join(parts)}>"
             case _:
                 return self.name
@@ -145,16 +145,16 @@ class _Reader:
             raise SchemaSyntaxError(f'expected "{wanted}", found {_shown(found)}', offset)
 
     def fields(self, end: str) -> tuple[Field, ...]:
-        fields: list[Field] = []
+        fields: dict[str, Field] = {}
         while self._peek() != end:
             if fields:
                 self._expect(",")
             offset = self._tokens[self._next][1]
             field = self._field()
-            if any(other.name == field.name for other in fields):
+            if field.name in fields:
                 raise SchemaSyntaxError(f'column "{field.name}" stands twice', offset)
-            fields.append(field)
-        return tuple(fields)
+            fields[field.name] = field
+        return tuple(fields.values())
 
     def _field(self) -> Field:
         name, offset = self._take()

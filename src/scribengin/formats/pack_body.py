@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import struct
-import zlib
 from functools import lru_cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -40,29 +39,19 @@ def decompress(codec: Codec, data: pa.Buffer, raw_bytes: int) -> pa.Buffer:
         match codec:
             case "none":
                 found = data
-            case "gzip":
-                found = _gunzip(data, raw_bytes)
-            case "lz4":
-                # as a stream: taken at once, a frame that is too short would leave the rest of the buffer as it lay in memory
-                found = pa.CompressedInputStream(pa.BufferReader(data), "lz4").read_buffer(raw_bytes + 1)
+            case "gzip" | "lz4":
+                # as a stream: taken at once, what is too short would leave the rest of the buffer as it lay in memory
+                found = pa.CompressedInputStream(pa.BufferReader(data), codec).read_buffer(raw_bytes + 1)
             case "snappy":
                 # likewise: snappy's block begins with its size, and Arrow only minds that it is not larger
                 found = data if _snappy_bytes(data) != raw_bytes else _codec(codec).decompress(data, raw_bytes)
             case "zstd":
                 found = _codec(codec).decompress(data, raw_bytes)
-    except (OSError, ValueError, zlib.error, IndexError, MemoryError) as error:
+    except (OSError, ValueError, IndexError, MemoryError) as error:
         raise DamagedPackError("damaged", f"its body is no {codec} of {raw_bytes} bytes: {error}") from None
     if len(found) != raw_bytes:
         raise DamagedPackError("damaged", f"its body does not have the {raw_bytes} bytes that it says")
     return found
-
-
-def _gunzip(data: pa.Buffer, raw_bytes: int) -> pa.Buffer:
-    stream = zlib.decompressobj(wbits=31)
-    found = stream.decompress(data, raw_bytes + 1)
-    if not stream.eof or stream.unused_data:
-        raise ValueError("it does not end where it should")
-    return pa.py_buffer(found)
 
 
 def _snappy_bytes(data: pa.Buffer) -> int:
@@ -111,15 +100,19 @@ def new_nonce() -> bytes:
 
 
 def aesgcm() -> Any:
-    """The class. Raises EnvironmentFault where its package is not installed."""
+    """The class. Raises EnvironmentFault where its package is not installed, or is older than 47, which first writes into given memory."""
     try:
-        return import_module("cryptography.hazmat.primitives.ciphers.aead").AESGCM
+        found = import_module("cryptography.hazmat.primitives.ciphers.aead").AESGCM
+        lack = "" if hasattr(found, "encrypt_into") else "the one that is installed is older than 47"
     except ImportError as error:
+        found, lack = None, str(error)
+    if lack:
         raise EnvironmentFault(
-            f"encryption needs the package cryptography: {error}",
+            f"encryption needs the package cryptography: {lack}",
             remedy="install it: pip install 'scribengin[encryption]'",
             code="encryption-missing",
-        ) from error
+        )
+    return found
 
 
 def read_batch(raw: pa.Buffer, form: pa.Schema) -> pa.RecordBatch:

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from scribengin.formats.keyring import Keyring
     from scribengin.formats.pack_header import Codec
 
-SCHEMA_TEXT_BYTES = 1024 * 1024
-"""how long the DDL of a pack's schema may be"""
+SCHEMA_TEXT_LENGTH = 1024 * 1024
+"""how many characters the DDL of a pack's schema may have"""
 _ORIGIN_BYTES = 16
 """what the coordinates of a row take at most: sequence, stream, nth"""
 _SEQUENCE = pa.field("", pa.int64(), nullable=False)
@@ -72,9 +72,7 @@ class PackMaker:
         if min(rows, bytes, most) < 1:
             raise ValueError(f"a pack has at least one row and one byte, not rows={rows}, bytes={bytes}, most={most}")
         self.schema = schema
-        self._text = str(schema)
-        if len(self._text.encode()) > SCHEMA_TEXT_BYTES or parse_schema(self._text) != schema:
-            raise ValueError(f"a pack cannot say this schema in its header: {self._text[:200]}")
+        self._text = _text_of(schema)
         self._form = arrow_schema(schema)
         self._codec, self._keyring = codec, keyring
         self._rows, self._most = rows, most
@@ -173,6 +171,19 @@ class PackMaker:
         return Packed(value, batch.num_rows, len(raw), header.key, digest)
 
 
+def _text_of(schema: Schema) -> str:
+    """The schema as a header says it, tried out. Raises ValueError."""
+    text = str(schema)
+    try:
+        if len(text) > SCHEMA_TEXT_LENGTH:
+            raise ValueError(f"it has {len(text)} characters")
+        if parse_schema(text) != schema:
+            raise ValueError("its text is that of another")
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"a pack cannot say this schema in its header: {text[:200]}: {error}") from None
+    return text
+
+
 def _size(batch: pa.RecordBatch) -> int:
     return int(batch.nbytes) + _ORIGIN_BYTES * int(batch.num_rows)
 
@@ -218,14 +229,15 @@ class PackBlock:
         return RecordPlace(self.whole.labels[self.whole.streams[ordinal]][:-1], row=int(self.whole.sequences[ordinal]))
 
     def payload(self, ordinal: int) -> bytes:
-        """The row as JSON, or the first 64 KiB of what is no pack."""
+        """The row as JSON, or as Arrow shows it where it has a time that Python has no value for; the first 64 KiB of what is no pack."""
         if self.bad is not None:
             return self.head
         row = self.batch.slice(ordinal, 1)
         try:
             return json_lines(row).rstrip(b"\n")
-        except (ValueError, OverflowError):  # a time that Python has no value for, in a list, map or struct
-            return str(row.to_struct_array()[0]).encode()
+        except (ValueError, OverflowError):  # a time that Python has no value for
+            cells = (f"{name}: {column.to_string(skip_new_lines=True)}" for name, column in zip(row.schema.names, row.columns, strict=True))
+            return ", ".join(cells).encode()
 
     def origins(self, ordinals: Sequence[int]) -> Origins:
         """Those of these records."""
@@ -307,7 +319,7 @@ def _key(keyring: Keyring | None, id: str) -> bytes:
 def _form_of(text: str) -> tuple[Schema, pa.Schema]:
     """Raises DamagedPackError for what is no DDL."""
     try:
-        if len(text) > SCHEMA_TEXT_BYTES:
+        if len(text) > SCHEMA_TEXT_LENGTH:
             raise ValueError(f"it has {len(text)} characters")
         schema = parse_schema(text)
         return schema, arrow_schema(schema)

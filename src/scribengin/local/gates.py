@@ -40,6 +40,7 @@ class Gate:
     """One channel. Thread-safe enough: looks may run twice at once, and give the same."""
 
     channel: PlannedChannel
+    query: str
     feeder: Ledger
     readers: Sequence[tuple[Ledger, str]]
     """the Queries that read it, each with the name of its source there"""
@@ -56,7 +57,7 @@ class Gate:
     @staticmethod
     def of(channel: PlannedChannel, feeder: QueryFolder, readers: Sequence[tuple[QueryFolder, str]]) -> Gate:
         """Over the state of both ends, which need not be there yet."""
-        return Gate(channel, Ledger(feeder), [(Ledger(folder), source) for folder, source in readers])
+        return Gate(channel, feeder.name, Ledger(feeder), [(Ledger(folder), source) for folder, source in readers])
 
     def look(self) -> GateView:
         """What is there now."""
@@ -65,6 +66,12 @@ class Gate:
             self._looked_s = now_s
             self._view = self._looked(now_s)
         return self._view
+
+    def full_text(self) -> str:
+        """Why there is no room now; empty where there is."""
+        view, capacity = self.look(), self.channel.edge.capacity or Depth()
+        figures = ((view.rows, capacity.rows), (view.bytes, capacity.bytes), (view.age_s, capacity.age_s))
+        return f"full: {_depth(view)}" if any(most is not None and there >= most for there, most in figures) else ""
 
     def _looked(self, now_s: float) -> GateView:
         totals = self.feeder.read()
@@ -85,6 +92,7 @@ class Gate:
         return GateView(
             self.channel.id,
             " and ".join(self.channel.names),
+            self.query,
             self.channel.feeding,
             self.channel.reading,
             waiting,

@@ -10,9 +10,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from scribengin.connectors.channel.outbox import OutboxSink, left_text
 from scribengin.connectors.contract import is_handed_over
 from scribengin.core.errors import InputError, SourceError, Unreachable
 from scribengin.core.problems import Problem
+from scribengin.local.acks import Releases
 from scribengin.local.contract import QueryResult, RunResult, RunView, SinkResult
 from scribengin.local.deep import deep_problems
 from scribengin.local.gates import Pressure, open_gates
@@ -142,6 +144,9 @@ class _Runner:
         self._logs = logs
         self._noted: set[str] = set()
         self._gates = open_gates(prepared)
+        self._told: list[str] = []
+        self._releases = Releases(prepared, say=self._hear)
+        self._ended = threading.Event()
         self._live = [self._make(tier, bench) for tier, bench in benches]
 
     def _make(self, tier: Prepared, bench: QueryBench) -> _Live:
@@ -177,12 +182,18 @@ class _Runner:
         return _Live(tier, bench, meter, run, threading.Thread(target=drive, name=f"query {bench.plan.name}"))
 
     def _pressure(self, bench: QueryBench) -> Pressure | None:
+        for id_, sink in bench.parts.sinks.items():
+            if isinstance(sink, OutboxSink):
+                sink.is_full = self._gates[id_].full_text
         gates = [self._gates[sink] for sink in bench.plan.sinks if sink in self._gates]
         return Pressure(gates, bench.limits) if gates else None
 
     def run(self) -> RunResult:
         for log in self._logs.values():
             log.info("run started", flow=self._prepared.name, pid=os.getpid(), once=self._settings.once)
+        releasing = threading.Thread(target=self._releases.run, args=(self._ended,), name="releases")
+        if self._releases.wanted:
+            releasing.start()
         # who is fed asks whether its feeders are alive
         for live in self._live:
             live.thread.start()
@@ -197,14 +208,23 @@ class _Runner:
             self._settings.stop.set()
             for live in self._live:
                 live.thread.join()
+            self._ended.set()
+            if self._releases.wanted:
+                releasing.join()
         self._show("ended")
         result = self._result()
         for log in self._logs.values():
             log.info("run ended", state=result.state, balanced=result.balanced, seconds=time.monotonic() - self._begun)
         return result
 
+    def _hear(self, text: str) -> None:
+        """What could not be released."""
+        self._told.append(text)
+        next(iter(self._logs.values())).warning("release", message=text)
+
     def _show(self, phase: str) -> None:
-        notices = tuple(note for live in self._live for note in live.run.progress.notices if note not in self._noted)
+        told = [*(note for live in self._live for note in live.run.progress.notices), *self._told]
+        notices = tuple(dict.fromkeys(note for note in told if note not in self._noted))
         self._noted.update(notices)
         views = tuple(live.meter.view(live.bench.plan.name, live.run) for live in self._live)
         if self._gates:
@@ -252,7 +272,8 @@ class _Runner:
             totals.nodes[min(stateful)].held = progress.held
             if progress.batch == totals.last:
                 write_held(bench.folder, totals.last, {min(stateful): progress.held})
-        note = open_windows_note(bench.parts, held=progress.held, watermark=progress.watermark)
+        notes = [open_windows_note(bench.parts, held=progress.held, watermark=progress.watermark)]
+        notes += [left_text(id_, sink.left()) for id_, sink in bench.parts.sinks.items() if isinstance(sink, OutboxSink)]
         sinks = tuple(
             SinkResult(sink, totals.nodes.get(sink, Counts()).out, bench.place_of(sink), plan.guarantee_of(sink)) for sink in plan.sinks
         )
@@ -267,6 +288,6 @@ class _Runner:
             sinks,
             error.message if error else "",
             error.remedy if error else "",
-            () if note is None else (note,),
+            tuple(filter(None, notes)),
             live.meter.view(plan.name, live.run),
         )

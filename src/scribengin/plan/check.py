@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scribengin.plan.checks import arrows, columns, emit, ends, expressions, folders, python_steps, state, static, time
+from scribengin.plan.checks import arrows, columns, edges, emit, ends, expressions, folders, python_steps, state, static, tiers, time
 from scribengin.plan.checks.subject import Rule, Subject
 
 if TYPE_CHECKING:
@@ -47,6 +47,18 @@ RULES: tuple[Rule, ...] = (
     state.state_is_left_on_one_way,
     emit.emit_fits,
     emit.nothing_means_per_batch,
+    tiers.tiers_name_nodes,
+    tiers.every_node_has_a_tier,
+    tiers.every_tier_has_work,
+    tiers.tiers_feed_one_way,
+    tiers.together_is_not_cut,
+    tiers.groups_are_there,
+    edges.edges_are_arrows,
+    edges.edges_are_cut,
+    edges.one_channel_says_one_thing,
+    edges.channels_have_places_of_their_own,
+    edges.keys_order_rows,
+    edges.clusters_are_known,
 )
 
 
@@ -57,12 +69,13 @@ def check_flow(
     source_types: Mapping[str, NodeType],
     sink_types: Mapping[str, NodeType],
     broken: frozenset[str] = frozenset(),
+    unread: frozenset[str] = frozenset(),
 ) -> list[Problem]:
     """Every Problem of a Flow, in file order. Reads modules, imports none; needs neither Java nor Spark.
 
     Types and options of single keys are the parser's business; these rules look at the flow as a whole. `broken` are the nodes in
-    which the parser found errors: what may only follow from these is not told.
+    which the parser found errors, `unread` the sections of tiers: what may only follow from these is not told.
     """
-    subject = Subject(flow, places, source_types, sink_types, broken)
+    subject = Subject(flow, places, source_types, sink_types, broken, unread)
     problems = [problem for rule in RULES for problem in rule(subject) if not subject.follows(problem)]
     return sorted(dict.fromkeys(problems), key=lambda problem: problem.place)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from scribengin.connectors import catalog
 from scribengin.plan.fingerprint import node_fingerprints, query_fingerprint, state_fingerprint
 from scribengin.plan.graph import Graph, query_sinks
+from scribengin.plan.groups import group_notes
 from scribengin.plan.guarantee import guarantees, written_by_spark
 from scribengin.plan.model import Plan, PlannedNode, QueryPlan
 from scribengin.plan.python_functions import inspect_function
@@ -27,7 +28,7 @@ def build_plan(flow: Flow) -> Plan:
     forms = function_forms(flow)
     queries = tuple(_query(graph, resolved, forms, name, sinks) for name, sinks in query_sinks(flow).items())
     schemas = {id_: schema for id_ in graph.nodes if (schema := resolved.schema(id_)) is not None}
-    return Plan(flow=flow, queries=queries, hints=_hints(flow, queries), schemas=schemas)
+    return Plan(flow=flow, queries=queries, hints=(*_hints(flow, queries), *group_notes(flow)), schemas=schemas)
 
 
 def function_forms(flow: Flow) -> dict[str, Form]:

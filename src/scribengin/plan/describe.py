@@ -94,9 +94,9 @@ def _action(step: Step) -> str:
         case Dedupe(key, time, within):
             timed = f" by {time}" * bool(time) + (f" within {span(within)}" if within is not None else "")
             return f"dedupe on {', '.join(key)}{timed}"
-        case Merge(how, key, _, within):
+        case Merge(how, key, _, within, origin):
             if how == "union":
-                return "union by name"
+                return "union by name" + (f", its origin in {origin}" if origin else "")
             return f"intersect on {', '.join(key)}" + (f" within {span(within)}" if within is not None else "")
         case _:
             assert_never(action)

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from scribengin.plan.resolve import Resolved
     from scribengin.spec.model import Flow
 
+_LATER = ("origin", "to")
+"""Fields that came after states were written: where they say nothing they are left out, so that nothing looks changed"""
+
 
 def node_fingerprints(
     flow: Flow, graph: Graph, members: Iterable[str], source_types: Mapping[str, NodeType], sink_types: Mapping[str, NodeType]
@@ -180,7 +183,9 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Schema):
         return str(value)
     if is_dataclass(value) and not isinstance(value, type):
-        return {"": type(value).__name__} | {part.name: _plain(getattr(value, part.name)) for part in fields(value) if part.compare}
+        given = {part.name: getattr(value, part.name) for part in fields(value) if part.compare}
+        held = {name: _plain(one) for name, one in given.items() if one is not None or name not in _LATER}
+        return {"": type(value).__name__} | held
     if hasattr(value, "items"):
         return {str(key): _plain(one) for key, one in value.items()}
     if isinstance(value, list | tuple):

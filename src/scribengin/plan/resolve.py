@@ -133,6 +133,11 @@ def union_columns(inputs: list[Columns | None]) -> Columns | None:
     return tuple(_common(column, [find(columns or (), column.name) for columns in inputs]) for column in first)
 
 
+def _with_origin(columns: Columns | None, origin: str | None) -> Columns | None:
+    """With the column that names the input of a row, at the end."""
+    return columns if columns is None or origin is None else (*columns, Column(origin, Type("STRING"), nullable=False))
+
+
 def _common(column: Column, same: list[Column | None]) -> Column:
     types = {one.type if one else None for one in same}
     nullable = any(one is None or one.nullable for one in same)
@@ -147,8 +152,8 @@ def _step_columns(step: Step, resolved: Resolved) -> Columns | None:
     match step.action:
         case Filter() | Route() | Dedupe() | Python():
             return first
-        case Merge(how):
-            return union_columns(inputs) if how == "union" else first
+        case Merge(how, origin=origin):
+            return _with_origin(union_columns(inputs), origin) if how == "union" else first
         case Select(columns):
             return tuple(expression_column(name, expression, first) for name, expression in columns)
         case Aggregate():

@@ -26,5 +26,6 @@ def validate_file(path: Path, environment: Mapping[str, str], *, execute: bool =
     loaded = load_flow(path, environment=environment, execute=execute, **types)
     if loaded.flow is None:
         return None, list(loaded.problems)
-    found = [*loaded.problems, *check_flow(loaded.flow, loaded.places, broken=loaded.broken, **types)]
+    checked = check_flow(loaded.flow, loaded.places, broken=loaded.broken, unread=loaded.unread, **types)
+    found = [*loaded.problems, *checked]
     return loaded.flow, sorted(dict.fromkeys(found), key=lambda problem: (problem.place.file != str(path), problem.place))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from scribengin.connectors.contract import keeps_batches
 from scribengin.core.errors import Refused, ScribenginError
 from scribengin.spark.accumulate import new_reports
 from scribengin.spark.commit import BatchRunner, Committed
@@ -145,6 +146,11 @@ class QueryRun:
             while not query.awaitTermination(_POLL_S):  # type: ignore[arg-type]  # a float is taken, in seconds
                 self._observe(query)
                 looks += 1
+                if looks % _TASKS_EVERY == 0 and self.parts.query.stateful and self._busy.acquire(blocking=False):
+                    try:
+                        self._keep_up()
+                    finally:
+                        self._busy.release()
                 if looks % _TASKS_EVERY == 0:
                     self.progress.tasks = tasks_under_way(self.spark, str(query.runId)) if self._busy.locked() else None
                 if self.stop.is_set() or self._has_been_fed():
@@ -249,7 +255,9 @@ class QueryRun:
     def _fed_ranges(self) -> FedRanges:
         query = self.parts.query
         name, log = self.parts.full_name, self.folder.sources
-        feeds = [Feed(self.parts.sources[id_], log, self.limits[id_], query=name) for id_ in query.sources]
+        feeds = [
+            Feed(self.parts.sources[id_], log, self.limits[id_], query=name, tells=not self.parts.released_later) for id_ in query.sources
+        ]
         poll_s = LATENCY_POLL_S if self.parts.plan.flow.defaults.profile == "latency" else POLL_S
         return FedRanges(feeds, query.trigger_s, self._final, self.stop, self._looked, self.starts, poll_s)
 
@@ -262,7 +270,14 @@ class QueryRun:
     def _looked(self, backlog: dict[str, dict[str, Any]], notices: list[str], waits: bool) -> None:
         self.progress.backlog = backlog
         self.progress.notices += notices
+        self._keep_up()
         self.state = "waiting" if waits else "running"
+
+    def _keep_up(self) -> None:
+        """Between Batches: what sinks have kept goes over, if it can."""
+        for sink in self.parts.sinks.values():
+            if keeps_batches(sink):
+                self.progress.notices += sink.upkeep()
 
     def _observe(self, query: StreamingQuery) -> None:
         last = query.lastProgress
@@ -292,7 +307,7 @@ def streaming_inputs(
     log = parts.letters.folder.parent / "sources"
     if parts.query.stateful:
         frames = {
-            source: read_offsets(spark, OffsetConfig(parts.sources[source], log, limits[source], parts.full_name))
+            source: read_offsets(spark, OffsetConfig(parts.sources[source], log, limits[source], parts.full_name, not parts.released_later))
             for source in parts.query.sources
         }
     else:

@@ -29,7 +29,8 @@ class CallPlaces:
 
     def key(self, path: Path) -> Place:
         """The call."""
-        return self.nodes.get(str(path[1]), self.whole) if len(path) > 1 else self.whole
+        of_node = len(path) > 1 and path[0] in ("sources", "steps", "sinks")
+        return self.nodes.get(str(path[1]), self.whole) if of_node else self.whole
 
     def value(self, path: Path) -> Place:
         """The call."""

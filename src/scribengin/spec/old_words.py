@@ -211,7 +211,7 @@ def translate(word: str) -> str:
     """What a word of another system is called here, wherever that stands; or an empty text.
 
     >>> translate("choke")
-    '"choke" of Flume is "limit" here, which this version does not run yet: a property of an edge'
+    '"choke" of Flume is "limit" here: a property of an edge'
     """
     for old in _BY_WORD.get(_folded(word), ()):
         more = f": {old.note}" if old.note else ""

@@ -216,14 +216,14 @@ class _EdgeReader:
         """For each measure the levels rise: low_water, high_water, capacity."""
         for name, attribute, kind in _MEASURES:
             levels = [
-                (level, getattr(depth, attribute))
+                (level, value)
                 for level in ("low_water", "high_water", "capacity")
-                if (depth := getattr(edge, level) or getattr(self._default, level)) and getattr(depth, attribute) is not None
+                if (value := _first(getattr(edge, level), getattr(self._default, level), attribute)) is not None
             ]
             for (lower, low), (upper, high) in pairwise(levels):
-                own = next((level for level in (lower, upper) if level in self._read.values), None)
-                if low > high and own is not None:
-                    inner: Read = self._read.values[own]
+                given: list[Read] = [self._read.values[level] for level in (lower, upper) if level in self._read.values]
+                inner = next((one for one in given if name in one.given), None)
+                if low > high and inner is not None:
                     limit = f"the {show_bound(kind, high)} of {upper}"
                     message = f"{self._owner.key(f'{lower}.{name}')} is {show_bound(kind, low)}, more than {limit}"
                     remedy = "let low_water, high_water and capacity rise in this order"
@@ -245,6 +245,12 @@ def _wrong_keys(given: Read, known: Mapping_[str, Any], use: str | None) -> Iter
         yield "does not say which of its keys writes", f"add use: {next(iter(known))}", "keys"
     elif known and use is not None and use not in known:
         yield f"uses the key {shorten(use)}, which it does not have", did_you_mean(use, known) or f"it has {', '.join(known)}", "use"
+
+
+def _first(own: Depth | None, default: Depth | None, attribute: str) -> float | None:
+    """What an edge, else the default, says of one measure."""
+    values: list[float | None] = [getattr(depth, attribute) for depth in (own, default) if depth is not None]
+    return next((value for value in values if value is not None), None)
 
 
 def _filled(make: Callable[..., Any], given: Read | None, **renamed: str) -> Any:

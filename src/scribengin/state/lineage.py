@@ -120,7 +120,7 @@ def finish_rewind(query: QueryFolder) -> None:
     begun = _unsealed(data, query.rewind)
     past = query.past(begun.parent)
     storage.make_folder(past.path)
-    for source, target in ((query.decisions, past.decisions), (query.dead, past.dead)):
+    for source, target in ((query.decisions, past.decisions), (query.dead, past.dead), (query.trails, past.trails)):
         if source.exists() and not target.exists():
             source.rename(target)
     storage.sync_folder(past.path)

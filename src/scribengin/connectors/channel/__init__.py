@@ -1,6 +1,7 @@
 """Channels: where a tier hands over to the next. The planner makes their sinks and sources; no flow file names them."""
 
 from scribengin.connectors.channel.options import SINK, SOURCE
+from scribengin.connectors.channel.outbox import OutboxSink
 from scribengin.connectors.contract import Place, Sink, Source
 
 __all__ = ["SINK", "SOURCE", "make_sink", "make_source"]
@@ -19,6 +20,16 @@ def make_source(place: Place) -> Source:
 
 def make_sink(place: Place) -> Sink:
     """The end at which the channel is written."""
+    sink = _open_sink(place)
+    match place.options["durability"]:
+        case "store_on_failure":
+            return OutboxSink(sink, place.node, place.work, place.options["spill"])
+        case "best_effort":
+            return OutboxSink(sink, place.node, place.work, None)
+    return sink
+
+
+def _open_sink(place: Place) -> Sink:
     if place.options["kind"] == "kafka":
         from scribengin.connectors.channel.kafka import KafkaChannelSink
 

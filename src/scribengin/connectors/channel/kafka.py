@@ -10,12 +10,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from scribengin.connectors.channel.wire import Wire, known_schema, rows_of
+from scribengin.connectors.kafka.client import Cluster
+from scribengin.connectors.kafka.markers import OPENING
 from scribengin.connectors.kafka.options import SINK, SOURCE
 from scribengin.connectors.kafka.outgoing import Outgoing
 from scribengin.connectors.kafka.partitioner import partitions_of
 from scribengin.connectors.kafka.sink import KafkaSink
 from scribengin.connectors.kafka.source import KafkaSource
-from scribengin.connectors.kafka.topics import TopicBook
+from scribengin.connectors.kafka.topics import TargetTopic, TopicBook
 from scribengin.formats.pack_decoder import PackDecoder
 
 if TYPE_CHECKING:
@@ -24,7 +26,6 @@ if TYPE_CHECKING:
     from scribengin.connectors.contract import BatchId, Place, SourceStream
     from scribengin.connectors.kafka.message_stream import Maker
     from scribengin.connectors.kafka.reader import KafkaReader
-    from scribengin.connectors.kafka.topics import TargetTopic
     from scribengin.core.types import Schema
     from scribengin.formats.contract import Bad, RecordPlace
     from scribengin.formats.messages import MessageBlock
@@ -35,6 +36,7 @@ KEY_HEADER = "scribengin-key"
 """the id of the key that a pack is encrypted with"""
 _MOST_BYTES = 8 * 2**20
 """what topics of channels take of one message: a row too large for a topic of others still fits"""
+_LOOK_S = 3.0
 _HEAD_BYTES = 512
 """of a message and of the batch around it, beside the value; more than there is"""
 
@@ -47,9 +49,26 @@ class KafkaChannelSink(KafkaSink):
         super().__init__(replace(place, options=options))
         self._wire = Wire(place)
         self._topics = _topics(place, self._options)
+        self._patient = place.options["durability"] != "end_to_end"
+        self._target: TargetTopic | None = None
+        """as it was when the channel was claimed"""
+
+    def prepare(self, *, owner: str, lineage: str, adopt: bool = False) -> None:
+        """See the contract."""
+        super().prepare(owner=owner, lineage=lineage, adopt=adopt)
+        self._target = self._topics.get(self._options["topic"])
+
+    def behind_published(self, lineage: str) -> Mapping[str, Any]:
+        """What `behind` says, of what is known to be handed over, without a look at the channel."""
+        newest = self._published(lineage).newest()
+        return {"units": 0, "after": {"0": OPENING if newest is None else newest}}
 
     def _maker(self, schema: Schema, batch: BatchId, unit: int) -> Maker:
-        topic = self._topics.get(self._options["topic"])
+        name = self._options["topic"]
+        if self._patient:  # what may wait is made without a look at the channel, which may be away
+            topic = self._target or TargetTopic(name, "", self._options["partitions"], _MOST_BYTES, compacted=False)
+        else:
+            topic = self._topics.get(name)
         packs = self._wire.maker(schema, batch, most=topic.max_bytes - _HEAD_BYTES)
         return PackMessages(packs, topic, self._wire.options["key"], unit + batch.number)
 
@@ -118,6 +137,7 @@ class KafkaChannelSource(KafkaSource):
         options = _connection(place) | given | {"topics": (place.options["topic"],), "format": "binary", "on_data_loss": loss}
         super().__init__(replace(place, options=SOURCE.filled(options)))
         self._wire = Wire(place)
+        self._near = Cluster(self._node, self._options | {"timeout": min(_LOOK_S, self._options["timeout"])})
         self._book = _topics(place, SINK.filled(_connection(place) | {"topic": place.options["topic"], "missing_topic": "make"}))
 
     def resolve_schema(self) -> Schema:
@@ -128,6 +148,10 @@ class KafkaChannelSource(KafkaSource):
         """As of any topic; the topic is made where the feeding tier has not made it yet."""
         self._book.get(self._wire.options["topic"])
         return super().reader()
+
+    def look(self, *, begun: bool) -> None:  # noqa: ARG002 (the reader tells a topic that was made anew)
+        """See `group.contract.MemberSource`."""
+        self._near.topics([self._wire.options["topic"]])
 
     def decoder(self) -> PackDecoder:  # type: ignore[override]
         """Of packs."""

@@ -17,7 +17,10 @@ _WHERE = (
     Option("keys", "map", "a key's id → the key, in base64", {}, secret=True, pace=True),
     Option("use", "text", "the id of the key that writes", pace=True),
     Option("tier", "text", "the tier at this end", REQUIRED, pace=True),
+    Option("to", "text", "a group, or one of its members", pace=True),
 )
+
+_DURABILITIES = ("end_to_end", "store_on_failure", "best_effort")
 
 SOURCE = NodeType(
     type="channel",
@@ -43,6 +46,14 @@ SINK = NodeType(
         Option("compression", "choice", "of packs", "none", ("none", "gzip", "lz4", "snappy", "zstd"), pace=True),
         Option("rows", "int", "rows of a pack at most", 16_384, pace=True),
         Option("bytes", "bytes", "bytes of a pack at most, before compression", 768 * 1024, pace=True),
+        Option(
+            "durability",
+            "choice",
+            "what it does while the channel is away",
+            "end_to_end",
+            ("end_to_end", "store_on_failure", "best_effort"),
+        ),
+        Option("spill", "bytes", "store_on_failure: how much waits at most", 2**30, pace=True),
         Option("key", "list", "Kafka: rows whose values in these columns are equal keep their order", ()),
     ),
     abilities=frozenset({"exactly_once", "append", "update", "complete"}),

@@ -108,6 +108,11 @@ def names_stand_once(subject: Subject) -> Iterator[Problem]:
             case Aggregate(by, pairs, window):
                 own = ["window_start", "window_end"] * bool(window)
                 yield from _twice(subject, step, path_of(step, "aggregate", "columns"), [*own, *by, *(name for name, _ in pairs)])
+            case Merge(how="union", origin=origin) if origin is not None:
+                columns = [column for reference in step.inputs for column in subject.resolved.of(reference) or ()]
+                if find(columns, origin) is not None:
+                    message = f'{called(step)} adds a column "{origin}", which its inputs have already'
+                    yield subject.problem("column-twice", path_of(step, "merge", "origin"), message, "give the origin another name")
             case Join(key=key, how=how) if len(step.inputs) == 2 and how != "semi":
                 left, right = (subject.resolved.of(reference) or () for reference in step.inputs)
                 both = [column.name for column in left if find(right, column.name) and column.name not in key]

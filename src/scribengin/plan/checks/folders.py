@@ -22,7 +22,7 @@ def one_writer_a_folder(subject: Subject) -> Iterator[Problem]:
     """Two sinks never write to one folder, nor one inside the other's: a reader would see both as one."""
     written: list[tuple[Sink, Path]] = []
     for sink in subject.flow.sinks.values():
-        folder = _folder(subject, sink, subject.sink_types)
+        folder = folder_of(subject, sink, subject.sink_types)
         if folder is None:
             continue
         for other, taken in written:
@@ -45,12 +45,12 @@ def one_writer_a_folder(subject: Subject) -> Iterator[Problem]:
 def no_sink_feeds_a_source(subject: Subject) -> Iterator[Problem]:
     """A sink that writes where a source of the flow reads would feed the flow with its own output."""
     for source in subject.flow.sources.values():
-        read = _folder(subject, source, subject.source_types)
+        read = folder_of(subject, source, subject.source_types)
         if read is None:
             continue
         text = str(source.options["path"])
         for sink in subject.flow.sinks.values():
-            written = _folder(subject, sink, subject.sink_types)
+            written = folder_of(subject, sink, subject.sink_types)
             if written is not None and _meet(read, written, deep=not _GLOB.search(text) or "**" in text):
                 message = f'{called(sink)} writes to {sink.options["path"]}, where source "{source.id}" reads ({text})'
                 yield subject.problem("folder-read-and-written", path_of(sink, "path"), message, "write to a folder beside it")
@@ -60,7 +60,7 @@ def _meet(read: Path, written: Path, *, deep: bool) -> bool:
     return read == written or read.is_relative_to(written) or (deep and written.is_relative_to(read))
 
 
-def _folder(subject: Subject, node: Source | Sink, types: Mapping[str, NodeType]) -> Path | None:
+def folder_of(subject: Subject, node: Source | Sink, types: Mapping[str, NodeType]) -> Path | None:
     """The folder of a node whose type has a `path`; of a glob, the part before its first wildcard."""
     declared = types[node.type].option("path") if node.type in types else None
     text = node.options.get("path")

@@ -11,6 +11,7 @@ from scribengin.core.problems import Problem
 from scribengin.plan.graph import Graph, base, inputs_of
 from scribengin.plan.python_functions import inspect_function
 from scribengin.plan.resolve import resolve
+from scribengin.plan.tiers import assign
 from scribengin.spec.model import Flow, Python, Sink, Source, Step
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from scribengin.plan.python_functions import FunctionInfo
     from scribengin.plan.resolve import Resolved
     from scribengin.plan.sql.parse import Fault
+    from scribengin.plan.tiers import Assignment
     from scribengin.spec.places import Path, Places
 
 _STANDS_ALONE = (
@@ -35,8 +37,12 @@ _STANDS_ALONE = (
     "option-",
     "function-",
     "twice",
+    "group-",
+    "member-",
 )
 """How the codes begin of what is wrong whatever the rest of the flow says"""
+
+NODE_SECTIONS = ("sources", "steps", "sinks")
 
 Rule = Callable[["Subject"], Iterator[Problem]]
 
@@ -51,6 +57,8 @@ class Subject:
     sink_types: Mapping[str, NodeType]
     broken: frozenset[str] = frozenset()
     """nodes that the parser could not read, or only in part"""
+    unread: frozenset[str] = frozenset()
+    """those of `tiers`, `edges`, `groups`, `defaults` that the parser could not read, or only in part"""
     _about: dict[Problem, str] = field(default_factory=dict)
     """problem → the node that it is about"""
 
@@ -63,6 +71,11 @@ class Subject:
     def resolved(self) -> Resolved:
         """Columns, watermarks, static and stateful nodes."""
         return resolve(self.graph)
+
+    @cached_property
+    def assignment(self) -> Assignment:
+        """Which tier each node runs in."""
+        return assign(self.graph)
 
     @cached_property
     def functions(self) -> dict[str, FunctionInfo]:
@@ -99,7 +112,7 @@ class Subject:
         return self._problem(path, Problem(code, self.places.inside(path, offset), message, remedy, severity))
 
     def _problem(self, path: Path, problem: Problem) -> Problem:
-        if len(path) > 1:
+        if len(path) > 1 and path[0] in NODE_SECTIONS:
             self._about[problem] = str(path[1])
         return problem
 

@@ -1,0 +1,289 @@
+"""Edges that do not hold their feeder while the channel is away: what cannot be handed over now waits here, in order, or is dropped.
+
+`store_on_failure` keeps the Batches that the channel did not take, up to a bound, and hands them over before any newer one; past the
+bound the feeder waits, and nothing is lost. `best_effort` keeps the one of which nobody knows whether it went through, and drops,
+counted, what comes while the channel is away or full.
+
+    <work>/<lineage>/outbox/waiting/<number>.json    a Batch that waits: what was decided of it; its rows lie where they were staged
+    <work>/<lineage>/outbox/dropped/…                a record for each that was dropped, in order: number, rows, bytes and why
+
+A Batch leaves `waiting` when the channel has it, under its own number: whatever is tried twice is found there.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from scribengin.connectors.contract import BatchId, Decided, Published, Receipt, is_chained
+from scribengin.core import faults
+from scribengin.core.errors import EnvironmentFault, SinkError, Unreachable
+from scribengin.core.numbered_log import NumberedLog
+from scribengin.core.storage import make_folder, names_in, put_if_absent, read_or_none, sync_folder
+from scribengin.core.units import show_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from pathlib import Path
+
+    from scribengin.connectors.contract import Sink, SinkStream
+    from scribengin.core.types import Schema
+
+_BACK_OFF_S = (1.0, 2.0, 5.0, 10.0, 30.0)
+"""before the channel is tried again after it failed"""
+_AWAY = (Unreachable, SinkError, EnvironmentFault)
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What an outbox has not handed over: what waits, and what was dropped so far. Of one lineage."""
+
+    rows: int = 0
+    bytes: int = 0
+    batches: int = 0
+    dropped_rows: int = 0
+    dropped_batches: int = 0
+
+
+def read_left(work: Path, lineage: str) -> Left:
+    """From a sink's folder in the state; needs no lease."""
+    folder = work / lineage / "outbox"
+    waiting = [found for name in names_in(folder / "waiting") if (found := _read(folder / "waiting" / name)) is not None]
+    high, summary = (log := NumberedLog(folder / "dropped", "dropped")).summary()
+    dropped = _summed(summary, (body for _, body in log.since(high + 1)))
+    return Left(
+        sum(receipt.rows for each in waiting for receipt in each.receipts),
+        sum(receipt.bytes for each in waiting for receipt in each.receipts),
+        len(waiting),
+        dropped["rows"],
+        dropped["batches"],
+    )
+
+
+def left_text(node: str, left: Left) -> str:
+    """A sentence; empty where nothing waits and nothing was dropped."""
+    parts = []
+    if left.batches:
+        parts.append(f"{left.rows:,} rows ({show_bytes(left.bytes)}) wait in the state folder until the channel is back")
+    if left.dropped_rows:
+        parts.append(f"{left.dropped_rows:,} rows were dropped while it was away or full")
+    return f"{node}: {', and '.join(parts)}" if parts else ""
+
+
+@dataclass
+class OutboxSink:
+    """A channel's sink whose Batches commit as a whole, each when the channel takes it. Executors get a pickled copy.
+
+    `most_bytes` is how much may wait; None (`best_effort`): one Batch, others are dropped.
+    """
+
+    inner: Sink
+    node: str
+    work: Path | None
+    most_bytes: int | None
+    now: Callable[[], float] = time.monotonic
+    is_full: Callable[[], str] | None = None
+    """of `best_effort`: why the channel has no room now; empty where it has"""
+    exactly_once: bool = True
+    _claim: dict[str, Any] = field(default_factory=dict)
+    _claimed: bool = False
+    _failures: int = 0
+    _again_s: float = 0.0
+    _why: str = ""
+    _notices: list[str] = field(default_factory=list)
+    _lock: Any = field(default_factory=threading.RLock)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "_lock": None, "is_full": None, "now": time.monotonic}
+
+    # --- the contract ---
+
+    def prepare(self, *, owner: str, lineage: str, adopt: bool = False) -> None:
+        """Claim the channel, now or when it can be reached."""
+        self._claim = {"owner": owner, "lineage": lineage, "adopt": adopt}
+        self._tried(lambda: None)
+
+    def stream(self, batch: BatchId, unit: int, attempt: str, schema: Schema) -> SinkStream:
+        """Of the channel's sink, which asks nobody for it."""
+        return self.inner.stream(batch, unit, attempt, schema)
+
+    def behind(self, units: int) -> Mapping[str, Any]:  # noqa: ARG002 (the contract's: it is never asked for units)
+        """Nothing that rests on the channel: it may be away. What stands there is looked at when the Batch is handed over."""
+        return {"outbox": True}
+
+    def publish(self, decided: Decided) -> None:
+        """Hand over, or keep, or drop. Raises Unreachable where no more may wait."""
+        with self._lock:
+            number = decided.batch.number
+            if self._path(decided.batch).exists() or self._newest_dropped(decided.batch.lineage) == number:
+                return
+            if self.most_bytes is None and not self._waiting() and (why := self.is_full() if self.is_full else ""):
+                self._drop(decided, why)
+                return
+            if not self._drain() or not self._tried(lambda: self._handed_over(decided)):
+                self._keep(decided)
+
+    def recover(self, decided: Decided | None, *, lineage: str, before: int) -> None:
+        """Publish the newest decision; what waits keeps what was staged for it."""
+        self._claim.setdefault("lineage", lineage)
+        if decided is not None:
+            self.publish(decided)
+        first = min((each.batch.number for each in self._waiting()), default=before)
+        with suppress(*_AWAY):  # leftovers are looked for at each start
+            self.inner.recover(None, lineage=lineage, before=min(before, first))
+
+    def audit(self, *, lineage: str, decided: Iterable[Decided]) -> Iterator[Published]:
+        """As the channel's own; Batches that wait, or were dropped, are told so."""
+        elsewhere = {each.batch.number for each in self._waiting(lineage)}
+        elsewhere |= {body["number"] for _, body in self._dropped(lineage).since()}
+        rows: dict[int, int] = {}
+
+        def handed_over() -> Iterator[Decided]:
+            for each in decided:
+                if each.batch.number in elsewhere:
+                    rows[each.batch.number] = sum(receipt.rows for receipt in each.receipts)
+                else:
+                    yield each
+
+        yield from self.inner.audit(lineage=lineage, decided=handed_over())
+        for number, there in rows.items():
+            yield Published(number, there)
+
+    def clear(self, *, owner: str, flow: str, dry_run: bool = False) -> int:
+        """As the channel's own."""
+        return self.inner.clear(owner=owner, flow=flow, dry_run=dry_run)
+
+    def upkeep(self) -> list[str]:
+        """Called now and then while nothing is published: hands over what waits, if the channel is back. Sentences for people."""
+        with self._lock:
+            if self._waiting():
+                self._drain()
+            told, self._notices = self._notices, []
+            return told
+
+    def left(self) -> Left:
+        """What waits and what was dropped."""
+        return Left() if self.work is None or "lineage" not in self._claim else read_left(self.work, self._claim["lineage"])
+
+    # --- handing over ---
+
+    def _drain(self) -> bool:
+        """Hand over what waits, oldest first. False where something still waits."""
+        waiting = self._waiting()
+        for each in waiting:
+            if not self._tried(lambda each=each: self._handed_over(each)):  # type: ignore[misc]
+                return False
+            self._path(each.batch).unlink(missing_ok=True)
+            faults.reached("outbox.drained")
+        if waiting:
+            sync_folder(self._path(waiting[0].batch).parent)
+            self._notices.append(
+                f"{self.node}: the channel is back; {len(waiting)} Batch{'es' * (len(waiting) != 1)} that waited went over"
+            )
+        return True
+
+    def _handed_over(self, decided: Decided) -> None:
+        inner: Any = self.inner
+        behind = inner.behind_published(decided.batch.lineage) if is_chained(self.inner) else {}
+        self.inner.publish(replace(decided, behind=behind))
+
+    def _tried(self, act: Callable[[], None]) -> bool:
+        """`act`, with the claim before it; False where the channel is away, or is not to be asked yet."""
+        if self._failures and self.now() < self._again_s:
+            return False
+        try:
+            if not self._claimed:
+                self.inner.prepare(**self._claim)
+                self._claimed = True
+            act()
+        except _AWAY as error:
+            if not self._failures:
+                goes = "rows are dropped" if self.most_bytes is None else "rows wait in the state folder"
+                self._notices.append(f"{self.node}: the channel is away, {goes} until it is back ({error.message})")
+            self._again_s = self.now() + _BACK_OFF_S[min(self._failures, len(_BACK_OFF_S) - 1)]
+            self._failures += 1
+            self._why = error.message
+            return False
+        self._failures = 0
+        return True
+
+    def _keep(self, decided: Decided) -> None:
+        waiting = self._waiting()
+        if self.most_bytes is None and waiting:
+            self._drop(decided, self._why)
+            return
+        size = sum(receipt.bytes for receipt in decided.receipts)
+        there = sum(receipt.bytes for each in waiting for receipt in each.receipts)
+        if self.most_bytes is not None and there + size > self.most_bytes:
+            raise Unreachable(
+                f'sink "{self.node}": the channel is away, and {show_bytes(there)} of at most {show_bytes(self.most_bytes)} wait for it; '
+                f"batch {decided.batch.number} waits where it is ({self._why})",
+                remedy="bring the channel back; or let more wait: spill: 10GiB",
+                node=self.node,
+            )
+        faults.reached("outbox.keep.before")
+        make_folder(self._path(decided.batch).parent)
+        put_if_absent(self._path(decided.batch), _encoded(decided))
+        faults.reached("outbox.keep.after")
+
+    def _drop(self, decided: Decided, why: str) -> None:
+        rows, size = (sum(getattr(receipt, what) for receipt in decided.receipts) for what in ("rows", "bytes"))
+        log = self._dropped(decided.batch.lineage)
+        nth = newest + 1 if (newest := log.newest()) is not None else 0
+        log.put(nth, {"number": decided.batch.number, "rows": rows, "bytes": size, "why": why})
+        faults.reached("outbox.dropped")
+        if log.wants_folding(nth):
+            log.fold(_summed)
+
+    # --- the folder ---
+
+    def _folder(self, lineage: str) -> Path:
+        assert self.work is not None, "opened without the state folder, a sink can neither write nor tell what it has written"
+        return self.work / lineage / "outbox"
+
+    def _path(self, batch: BatchId) -> Path:
+        return self._folder(batch.lineage) / "waiting" / f"{batch.number:010d}.json"
+
+    def _waiting(self, lineage: str = "") -> list[Decided]:
+        folder = self._folder(lineage or self._claim["lineage"]) / "waiting"
+        return [found for name in sorted(names_in(folder)) if (found := _read(folder / name)) is not None]
+
+    def _dropped(self, lineage: str) -> NumberedLog:
+        return NumberedLog(self._folder(lineage) / "dropped", "dropped")
+
+    def _newest_dropped(self, lineage: str) -> int | None:
+        log = self._dropped(lineage)
+        newest = log.newest()
+        return None if newest is None else log.read(newest)["number"]  # type: ignore[index]
+
+
+def _encoded(decided: Decided) -> bytes:
+    batch = decided.batch
+    return msgspec.json.encode(
+        {
+            "batch": [batch.flow, batch.query, batch.lineage, batch.number, batch.term],
+            "hash": decided.input_hash,
+            "receipts": [receipt.as_json() for receipt in decided.receipts],
+        }
+    )
+
+
+def _read(path: Path) -> Decided | None:
+    """None for a draft, and for one that has just gone over."""
+    data = read_or_none(path) if path.suffix == ".json" and not path.name.startswith(".") else None
+    if data is None:
+        return None
+    body = msgspec.json.decode(data)
+    return Decided(BatchId(*body["batch"]), body["hash"], tuple(Receipt.from_json(each) for each in body["receipts"]))
+
+
+def _summed(summary: Any | None, records: Iterable[Any]) -> dict[str, int]:
+    so_far = dict(summary or {"rows": 0, "batches": 0})
+    for record in records:
+        so_far = {"rows": so_far["rows"] + record["rows"], "batches": so_far["batches"] + 1}
+    return so_far

@@ -1,0 +1,240 @@
+"""Rules on the properties of edges, and on the channels that come of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from pathlib import Path as FilePath
+from typing import TYPE_CHECKING, Any
+
+from scribengin.core.problems import did_you_mean
+from scribengin.plan.channels import clusters, edge_properties, plan_channels
+from scribengin.plan.checks.folders import folder_of
+from scribengin.plan.checks.subject import Subject, called
+from scribengin.plan.columns import find
+from scribengin.plan.graph import base, inputs_of
+from scribengin.plan.tiers import is_static
+from scribengin.spec.model import Channel, Edge, Merge, Sink, Source, Step
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from scribengin.core.problems import Problem
+    from scribengin.plan.channels import PlannedChannel
+    from scribengin.spec.places import Path
+
+_KEY_TYPES = ("STRING", "BINARY", "TINYINT", "SMALLINT", "INT", "BIGINT")
+_WRITERS = ("compression", "encryption", "pack", "ordering", "key", "retention_s")
+"""what everybody must do alike who writes into one channel"""
+
+
+def edges_are_arrows(subject: Subject) -> Iterator[Problem]:
+    """An edge goes from a node, or a branch, to a node that reads it."""
+    nodes = subject.graph.nodes
+    arrows = [f"{reference} -> {id_}" for id_, node in nodes.items() for reference in dict.fromkeys(inputs_of(node))]
+    for name in subject.flow.edges:
+        reference, _, reader = name.partition(" -> ")
+        if name in arrows or {base(reference), reader} & subject.broken:
+            continue
+        if reader not in nodes:
+            message = f'edge "{name}" goes to "{reader}", which the flow does not have'
+        elif base(reference) not in nodes:
+            message = f'edge "{name}" comes from "{reference}", which the flow does not have'
+        else:
+            message = f'edge "{name}" is no arrow of the flow: {called(nodes[reader])} does not read "{reference}"'
+        own = [arrow for arrow in arrows if arrow.endswith(f" -> {reader}")]
+        into = f"it has {' and '.join(own)}" if own else f"its arrows are {', '.join(arrows)}"
+        yield subject.problem_at_key(
+            "edge-unknown", ("edges", name), message, did_you_mean(name, own) or did_you_mean(name, arrows) or into
+        )
+
+
+def edges_are_cut(subject: Subject) -> Iterator[Problem]:
+    """In a flow with tiers, only an arrow between two of them has a channel. Without tiers edges say nothing: the flow runs as one."""
+    if not subject.flow.tiers or "tiers" in subject.unread:
+        return
+    tier_of = subject.assignment.tier_of
+    cut = {edge.name for edge in subject.assignment.cut}
+    for name in subject.flow.edges:
+        reference, _, reader = name.partition(" -> ")
+        feeder = subject.graph.nodes.get(base(reference))
+        if feeder is None or name in cut or reader not in tier_of or {base(reference), reader} & subject.shaken:
+            continue
+        if reference not in inputs_of(subject.graph.nodes[reader]):
+            continue
+        path = ("edges", name)
+        if is_static(subject.graph, feeder.id):
+            message = f'edge "{name}" has no channel: {called(feeder)} is a table, which each tier reads itself'
+            yield subject.problem_at_key("edge-from-source", path, message, "take the edge out")
+        elif isinstance(feeder, Source) and feeder.id not in tier_of:
+            message = f'edge "{name}" has no channel: {called(feeder)} is read by each tier itself'
+            remedy = f'take the edge out, or name "{feeder.id}" under the `steps` of the tier that shall read it'
+            yield subject.problem_at_key("edge-from-source", path, message, remedy)
+        elif feeder.id in tier_of:
+            message = f'edge "{name}" is not cut: both its ends lie in tier "{tier_of[reader]}"'
+            yield subject.problem_at_key("edge-uncut", path, message, "take it out, or put one of the two into another tier")
+
+
+def one_channel_says_one_thing(subject: Subject) -> Iterator[Problem]:
+    """Edges of one node into one tier share a channel: they must say the same."""
+    for channel in _channels(subject):
+        first, *others = [_Named.of(subject, name) for name in channel.names]
+        for other in others:
+            differing = first.differing(other, tuple(each.name for each in fields(Edge)))
+            if differing:
+                message = f'edges "{first.name}" and "{other.name}" share one channel, and differ in {", ".join(differing)}'
+                told = other if other.name in subject.flow.edges else first
+                yield subject.problem_at_key("edges-differ", ("edges", told.name), message, "write the same for both")
+
+
+def channels_have_places_of_their_own(subject: Subject) -> Iterator[Problem]:
+    """A topic or folder holds what one reference hands on, to one tier or to several, or what comes together in one union."""
+    named = [(channel, place) for channel in _channels(subject) if (place := _place(subject, channel)) is not None]
+    for index, (channel, place) in enumerate(named):
+        name, says = channel.names[0], _said(subject, channel.names[0])
+        path: Path = ("edges", name, "channel", "topic" if channel.channel.type == "kafka" else "path")
+        user = _used_by(subject, channel)
+        if user is not None:
+            message = f'edge "{name}" lies in {says}, which {called(user)} uses'
+            yield subject.problem("channel-shared", path, message, "give the channel a place of its own")
+            continue
+        for other, taken in named[:index]:
+            if not _meet(place, taken):
+                continue
+            if place != taken or not _may_share(subject, channel, other):
+                message = f'edge "{name}" lies in {says}, where edge "{other.names[0]}" lies ({_said(subject, other.names[0])})'
+                remedy = "give each a place of its own; one is shared by edges of one node, and by those that one union reads"
+                yield subject.problem("channel-shared", path, message, remedy)
+                break
+            differing = _Named.of(subject, other.names[0]).differing(_Named.of(subject, name), _WRITERS)
+            if differing:
+                message = f'edges "{other.names[0]}" and "{name}" write into {says}, and differ in {", ".join(differing)}'
+                yield subject.problem_at_key("edges-differ", ("edges", name), message, "write the same for both")
+                break
+
+
+def keys_order_rows(subject: Subject) -> Iterator[Problem]:
+    """The key of `ordering: key` is made of columns that the edge's rows have, of types that are equal or are not."""
+    flow = subject.flow
+    names = dict.fromkeys((*flow.edges, *(name for channel in _channels(subject) for name in channel.names)))
+    for name in names:
+        reference = name.partition(" -> ")[0]
+        edge, columns = edge_properties(flow, name), subject.resolved.of(reference)
+        if edge.ordering != "key" or columns is None or base(reference) in subject.shaken:
+            continue
+        own = bool(name in flow.edges and flow.edges[name].key)
+        for index, key in enumerate(edge.key):
+            path: Path = ("edges", name, "key", index) if own else ("defaults", "edge", "key", index)
+            column = find(columns, key)
+            if column is None:
+                known = [each.name for each in columns]
+                remedy = did_you_mean(key, known) or f"it has {', '.join(known)}"
+                message = f'edge "{name}" is ordered by "{key}", which "{reference}" does not have'
+                yield subject.problem("column-unknown", path, message, remedy)
+            elif column.type is not None and column.type.name not in _KEY_TYPES:
+                message = f'edge "{name}" is ordered by "{key}", which is {column.type}'
+                yield subject.problem(
+                    "edge-key-type", path, message, "order by a STRING, a BINARY or a whole number; a select can make one"
+                )
+
+
+def clusters_are_known(subject: Subject) -> Iterator[Problem]:
+    """A channel over Kafka names its brokers, or the flow's own nodes name those of one cluster."""
+    known = clusters(subject.flow)
+    told = set()
+    for channel in _channels(subject):
+        name = channel.names[0]
+        own = subject.flow.edges.get(name, Edge()).channel
+        given = [one for one in (own, subject.flow.defaults.edge.channel) if one is not None]
+        if channel.channel.type != "kafka" or any(one.bootstrap for one in given) or len(known) == 1:
+            continue
+        path: Path = ("edges", name, "channel") if own is not None else ("defaults", "edge", "channel")
+        if path in told:
+            continue
+        told.add(path)
+        what = f"the flow's nodes name {' and '.join(sorted(known))}" if known else "no node of the flow names any"
+        broker = next(iter(sorted(known)), "broker1:9092")
+        remedy = f'name the brokers: channel: {{type: kafka, bootstrap: "{broker}"}}' + ("" if known else ", or write channel: folder")
+        yield subject.problem("channel-cluster", path, f'edge "{name}" lies in Kafka, and its brokers are not known: {what}', remedy)
+
+
+def _channels(subject: Subject) -> tuple[PlannedChannel, ...]:
+    """The channels of which it is certain that they will be."""
+    if not subject.flow.tiers or subject.unread or subject.graph.cycles:
+        return ()
+    planned = plan_channels(subject.graph)
+    return tuple(channel for channel in planned if not {base(channel.reference), *channel.readers} & subject.shaken)
+
+
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """An edge with all that holds for it, its channel too."""
+
+    name: str
+    edge: Edge
+    channel: Channel
+
+    @staticmethod
+    def of(subject: Subject, name: str) -> _Named:
+        own = subject.flow.edges.get(name, Edge()).channel
+        default = subject.flow.defaults.edge.channel
+        return _Named(name, edge_properties(subject.flow, name), own or default or Channel())
+
+    def differing(self, other: _Named, properties: tuple[str, ...]) -> list[str]:
+        """Which of these properties differ, as a flow file calls them."""
+
+        def value(one: _Named, name: str) -> Any:
+            return one.channel if name == "channel" else getattr(one.edge, name)
+
+        return [name.removesuffix("_s") for name in properties if value(self, name) != value(other, name)]
+
+
+def _place(subject: Subject, channel: PlannedChannel) -> tuple[str, str] | None:
+    """Where a channel lies whose edge says it: (folder, its path) or (brokers, topic)."""
+    own = subject.flow.edges.get(channel.names[0], Edge()).channel
+    if own is None or not (own.topic or own.path):
+        return None
+    if channel.channel.type == "kafka":
+        return channel.channel.bootstrap or "", str(channel.channel.topic)
+    return "folder", str((subject.flow.folder / str(own.path)).resolve())
+
+
+def _said(subject: Subject, name: str) -> str:
+    """The place of a channel as its edge writes it."""
+    channel = subject.flow.edges[name].channel
+    assert channel is not None
+    return f"topic {channel.topic}" if channel.topic else f"folder {channel.path}"
+
+
+def _meet(one: tuple[str, str], other: tuple[str, str]) -> bool:
+    """Whether two places are the same, or one folder lies in the other."""
+    if one[0] == other[0] == "folder":
+        left, right = FilePath(one[1]), FilePath(other[1])
+        return left.is_relative_to(right) or right.is_relative_to(left)
+    return one == other
+
+
+def _may_share(subject: Subject, one: PlannedChannel, other: PlannedChannel) -> bool:
+    if one.reference == other.reference:
+        return True
+    if len({*one.readers, *other.readers}) > 1:
+        return False
+    reader = subject.graph.nodes[one.readers[0]]
+    return isinstance(reader, Sink) or (isinstance(reader, Step) and isinstance(reader.action, Merge) and reader.action.how == "union")
+
+
+def _used_by(subject: Subject, channel: PlannedChannel) -> Source | Sink | None:
+    """The node of the flow that reads or writes where the channel lies."""
+    flow, where = subject.flow, channel.channel
+    nodes: list[tuple[Source | Sink, Any]] = [
+        *((source, subject.source_types) for source in flow.sources.values()),
+        *((sink, subject.sink_types) for sink in flow.sinks.values()),
+    ]
+    for node, types in nodes:
+        options = node.options
+        if where.type == "folder":
+            folder = folder_of(subject, node, types)
+            if folder is not None and _meet(("folder", str(folder)), ("folder", str((flow.folder / str(where.path)).resolve()))):
+                return node
+        elif options.get("bootstrap") == where.bootstrap and where.topic in (options.get("topic"), *(options.get("topics") or ())):
+            return node
+    return None

@@ -1,0 +1,154 @@
+"""Rules on where a flow is cut: its tiers, and the groups that tiers, edges and sinks name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scribengin.core.problems import did_you_mean
+from scribengin.plan.checks.subject import Subject, called, path_of
+from scribengin.plan.graph import base, query_sinks
+from scribengin.plan.tiers import is_static
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from scribengin.core.problems import Problem
+    from scribengin.plan.tiers import CutEdge
+    from scribengin.spec.model import Tier
+    from scribengin.spec.places import Path
+
+
+def tiers_name_nodes(subject: Subject) -> Iterator[Problem]:
+    """A tier names nodes of the flow, at least one, and no node is named in two tiers."""
+    named: dict[str, Tier] = {}
+    nodes = subject.graph.nodes
+    for tier in subject.flow.tiers.values():
+        if not tier.steps:
+            message = f'tier "{tier.id}" names no step: it would run nothing'
+            yield subject.problem("tier-empty", ("tiers", tier.id, "steps"), message, "name what runs in it, or take it out")
+        for index, id_ in enumerate(tier.steps):
+            path = ("tiers", tier.id, "steps", index)
+            if id_ not in nodes:
+                if base(id_) not in subject.broken:
+                    near = f'name the whole node: "{base(id_)}"' if base(id_) in nodes else did_you_mean(id_, nodes)
+                    remedy = near or f"there are {', '.join(nodes)}"
+                    yield subject.problem(
+                        "tier-node-unknown", path, f'tier "{tier.id}" names "{id_}", which the flow does not have', remedy
+                    )
+            elif id_ in named:
+                message = f'tier "{tier.id}" names {called(nodes[id_])}, which tier "{named[id_].id}" has already'
+                yield subject.problem("tier-twice", path, message, "a node runs in one tier: take it out of one of the two")
+            else:
+                named[id_] = tier
+
+
+def every_node_has_a_tier(subject: Subject) -> Iterator[Problem]:
+    """A node that no tier names goes where what it reads goes; where that is in several tiers, or in none, somebody must say it."""
+    if "tiers" in subject.unread or subject.graph.cycles:
+        return
+    torn = subject.assignment.torn
+    for id_, tiers in torn.items():
+        if any(parent in torn for parent in subject.graph.parents[id_]):
+            continue  # is told by what is told of the parent
+        node = subject.graph.nodes[id_]
+        above, below = (_tiers_of(subject, near[id_]) for near in (subject.graph.parents, subject.graph.readers))
+        why = f"reads from tiers {above}" if above else f"is read by tiers {below}" if below else "has no neighbour that a tier names"
+        remedy = f"name it under the `steps` of {' or '.join(tiers)}"
+        yield subject.problem_at_key("tier-unclear", path_of(node), f"where {called(node)} runs cannot be told: it {why}", remedy)
+
+
+def _tiers_of(subject: Subject, ids: tuple[str, ...]) -> str:
+    tiers = dict.fromkeys(subject.assignment.tier_of[id_] for id_ in ids if id_ in subject.assignment.tier_of)
+    return " and ".join(f'"{tier}"' for tier in tiers)
+
+
+def every_tier_has_work(subject: Subject) -> Iterator[Problem]:
+    """A tier has a sink, or hands rows to another tier; a table is read by each tier that joins with it."""
+    if not _is_placed(subject):
+        return
+    tier_of, feeding = subject.assignment.tier_of, {edge.feeding for edge in subject.assignment.cut}
+    working = feeding | {tier_of[id_] for id_ in subject.flow.sinks if id_ in tier_of}
+    for tier in subject.flow.tiers.values():
+        own = [id_ for id_ in tier.steps if tier_of.get(id_) == tier.id]
+        if tier.id not in working and own and all(is_static(subject.graph, id_) for id_ in own):
+            message = f'tier "{tier.id}" would run nothing: {", ".join(own)} {"is a table" if len(own) == 1 else "are tables"}'
+            yield subject.problem("tier-empty", ("tiers", tier.id), message, "a table is read by each tier that uses it: take the tier out")
+
+
+def tiers_feed_one_way(subject: Subject) -> Iterator[Problem]:
+    """Tiers that feed each other in a circle would wait for each other, and nothing could say which came first."""
+    if not _is_placed(subject):
+        return
+    for way in _circles(subject):
+        tiers = [edge.feeding for edge in way]
+        arrows = ", ".join(f'"{edge.name}"' for edge in way)
+        message = f"tiers feed each other in a circle, {' -> '.join((*tiers, tiers[0]))}, by {arrows}"
+        remedy = "put what lies on the way back into a tier of its own, or both ends of one arrow into one tier"
+        yield subject.problem_at_key("tier-cycle", ("tiers", tiers[0]), message, remedy)
+
+
+def together_is_not_cut(subject: Subject) -> Iterator[Problem]:
+    """Sinks that commit together are one Query, which one tier runs."""
+    if not _is_placed(subject):
+        return
+    for name, sinks in query_sinks(subject.flow).items():
+        tiers = {sink.id: subject.assignment.tier_of[sink.id] for sink in sinks if sink.id in subject.assignment.tier_of}
+        first = next(iter(tiers), "")
+        for sink in sinks:
+            if sink.id in tiers and tiers[sink.id] != tiers[first]:
+                message = (
+                    f'{called(sink)} is in tier "{tiers[sink.id]}", and sink "{first}", which commits with it as "{name}", '
+                    f'in "{tiers[first]}"'
+                )
+                remedy = "put them into one tier, or let them commit by themselves"
+                yield subject.problem("together-cut", path_of(sink, "together"), message, remedy)
+
+
+def groups_are_there(subject: Subject) -> Iterator[Problem]:
+    """What a tier, an edge or a sink says of a group is in `groups`."""
+    if "groups" in subject.unread:
+        return
+    flow = subject.flow
+    targets: list[tuple[str, Path, str]] = [
+        *((f'tier "{tier.id}"', ("tiers", tier.id, "group"), tier.group) for tier in flow.tiers.values() if tier.group),
+        *((f'edge "{name}"', ("edges", name, "to"), edge.to) for name, edge in flow.edges.items() if edge.to),
+        *((called(sink), path_of(sink, "to"), sink.to) for sink in flow.sinks.values() if sink.to),
+    ]
+    for whose, path, target in targets:
+        name, _, member = target.partition(".")
+        group = flow.groups.get(name)
+        if group is None:
+            known = f"groups are {', '.join(flow.groups)}" if flow.groups else f"add groups: {{{name}: {{members: [{{at: …}}]}}}}"
+            remedy = did_you_mean(name, flow.groups) or known
+            yield subject.problem("group-unknown", path, f'{whose} names the group "{name}", which is not there', remedy)
+        elif member and member not in (names := [one.name for one in group.members]):
+            remedy = did_you_mean(member, names) or f"its members are {', '.join(names)}"
+            yield subject.problem("member-unknown", path, f'{whose} names "{target}", but the group has no such member', remedy)
+
+
+def _is_placed(subject: Subject) -> bool:
+    """Whether every node that is there has its tier: what follows from places can be told then."""
+    return bool(subject.flow.tiers) and "tiers" not in subject.unread and not subject.shaken and not subject.graph.cycles
+
+
+def _circles(subject: Subject) -> list[tuple[CutEdge, ...]]:
+    """Each circle of tiers once, as the shortest way along the stream from its first tier back to it."""
+    found: list[tuple[CutEdge, ...]] = []
+    for start in subject.flow.tiers:
+        way = _way_back(subject.assignment.cut, start)
+        if way and not any(start in {edge.feeding for edge in known} for known in found):
+            found.append(way)
+    return found
+
+
+def _way_back(cut: tuple[CutEdge, ...], start: str) -> tuple[CutEdge, ...]:
+    ways: list[tuple[CutEdge, ...]] = [(edge,) for edge in cut if edge.feeding == start]
+    seen = {start}
+    while ways:
+        way = ways.pop(0)
+        if way[-1].reading == start:
+            return way
+        if way[-1].reading not in seen:
+            seen.add(way[-1].reading)
+            ways += [(*way, edge) for edge in cut if edge.feeding == way[-1].reading]
+    return ()

@@ -1,0 +1,156 @@
+"""Where a flow is cut: tiers, the properties of edges, channels and groups."""
+
+from __future__ import annotations
+
+from scribengin.plan.problem_catalog.orders import ORDERS
+from scribengin.spec.problem_entry import Entry
+
+_CHAIN = ORDERS + (
+    "steps:\n"
+    "  big: {from: orders, filter: amount > 100}\n"
+    "  mine: {from: big, filter: id > 1}\n"
+    "sinks:\n"
+    "  kept: {from: mine, type: console}\n"
+)
+_CUT = _CHAIN + "tiers:\n  near: {steps: [big]}\n  far: {steps: [mine]}\n"
+_UNION = ORDERS + (
+    "steps:\n"
+    "  big: {from: orders, filter: amount > 100}\n"
+    "  mine: {from: orders, filter: id > 1}\n"
+    "  both: {from: [big, mine]}\n"
+    "sinks:\n"
+    "  kept: {from: both, type: console}\n"
+)
+
+CATALOG: tuple[Entry, ...] = (
+    Entry(
+        "tier-empty",
+        "A tier that would run nothing",
+        "Its `steps` are empty, or only tables, which each tier reads itself.",
+        "Name what runs in it, or take it out.",
+        _CUT + "  more: {steps: []}\n",
+        slot="file",
+    ),
+    Entry(
+        "tier-node-unknown",
+        "A tier names a node that is not there",
+        "`steps` of a tier are ids of sources, steps and sinks of the flow; of a route the whole step.",
+        "Write the id of a node; ids are exact.",
+        _CUT + "  more: {steps: [keep]}\n",
+        slot="file",
+    ),
+    Entry(
+        "tier-twice",
+        "A node in two tiers",
+        "A node runs in one tier.",
+        "Take it out of one of the two.",
+        _CUT + "  more: {steps: [mine]}\n",
+        slot="file",
+    ),
+    Entry(
+        "tier-unclear",
+        "A node whose tier cannot be told",
+        "Nodes that no tier names go where what they read goes; here that is in several tiers, or nowhere.",
+        "Name the node under the `steps` of a tier.",
+        _UNION + "tiers:\n  near: {steps: [big]}\n  far: {steps: [mine]}\n",
+        slot="file",
+    ),
+    Entry(
+        "tier-cycle",
+        "Tiers that feed each other in a circle",
+        "What a tier hands on comes back to it through others: each would wait for the other, and an acknowledgement would never end.",
+        "Put what lies on the way back into a tier of its own, or both ends of one arrow into one tier.",
+        _CHAIN + "tiers:\n  near: {steps: [big, kept]}\n  far: {steps: [mine]}\n",
+        slot="file",
+    ),
+    Entry(
+        "together-cut",
+        "Sinks that commit together in two tiers",
+        "Sinks with the same `together` are one Query, and a Query runs in one tier.",
+        "Put them into one tier, or let each commit by itself.",
+        ORDERS + "sinks:\n"
+        "  a: {from: orders, type: files, path: out/a, format: json, together: both}\n"
+        "  b: {from: orders, type: files, path: out/b, format: json, together: both}\n"
+        "tiers:\n  near: {steps: [a]}\n  far: {steps: [b]}\n",
+        slot="file",
+    ),
+    Entry(
+        "group-unknown",
+        "A group that is not there",
+        "A tier, an edge or a sink names a group that `groups` does not have.",
+        "Write the id of a group, or add it.",
+        _CHAIN + "tiers:\n  near: {steps: [big, mine], group: hosts}\n",
+        slot="file",
+    ),
+    Entry(
+        "member-unknown",
+        "A member that its group does not have",
+        "`to: group.member` names one of the group's members; without a name of their own they are m1, m2, … in their order.",
+        "Write one of its members.",
+        _CHAIN.replace("type: console", "type: console, to: hosts.m3") + "groups:\n  hosts: {members: [{at: host1}, {at: host2}]}\n",
+        slot="file",
+    ),
+    Entry(
+        "edge-unknown",
+        "An edge that is no arrow",
+        "`a -> b` holds properties of an arrow of the flow: b reads a, or the branch `a`.",
+        "Write the two ends of an arrow, as they stand in `from:`.",
+        _CUT + 'edges:\n  "orders -> mine": {compression: zstd}\n',
+        slot="file",
+    ),
+    Entry(
+        "edge-uncut",
+        "Properties of an arrow that is not cut",
+        "Both ends lie in one tier: there is no channel that could have them.",
+        "Take the edge out, or put one of its ends into another tier.",
+        _CUT + 'edges:\n  "mine -> kept": {compression: zstd}\n',
+        slot="file",
+    ),
+    Entry(
+        "edge-from-source",
+        "Properties of an arrow from a source",
+        "A source, and a table, is read by each tier that needs it, so there is no channel. A source that a tier names is read by that "
+        "tier alone, and hands its rows to the others.",
+        "Take the edge out, or name the source under the `steps` of a tier.",
+        _CUT + 'edges:\n  "orders -> big": {compression: zstd}\n',
+        slot="file",
+    ),
+    Entry(
+        "edges-differ",
+        "One channel, and edges that say different things of it",
+        "Edges from one node into one tier share a channel; who writes into one topic or folder packs and encrypts alike.",
+        "Write the same properties for all of them.",
+        ORDERS + "steps:\n"
+        "  big: {from: orders, filter: amount > 100}\n"
+        "sinks:\n"
+        "  a: {from: big, type: console}\n"
+        "  b: {from: big, type: files, path: out, format: json}\n"
+        "tiers:\n  near: {steps: [big]}\n  far: {steps: [a, b]}\n"
+        'edges:\n  "big -> a": {compression: zstd}\n  "big -> b": {compression: gzip}\n',
+        slot="file",
+    ),
+    Entry(
+        "channel-shared",
+        "Two channels in one place",
+        "A topic or folder holds what one node hands on, or what comes together in one union; else readers would take what is not theirs.",
+        "Give each channel a place of its own.",
+        _CUT.replace("type: console", "type: files, path: out, format: json") + 'edges:\n  "big -> mine": {channel: {path: out}}\n',
+        slot="file",
+    ),
+    Entry(
+        "channel-cluster",
+        "A channel in Kafka without brokers",
+        "An edge lies in Kafka, and it is not known where: no node of the flow names brokers, or nodes name those of several clusters.",
+        "Write `channel: {type: kafka, bootstrap: …}`, at the edge or under `defaults: {edge: …}`.",
+        _CUT + 'edges:\n  "big -> mine": {channel: kafka}\n',
+        slot="file",
+    ),
+    Entry(
+        "edge-key-type",
+        "Rows ordered by what has no equals",
+        "The key of `ordering: key` says which rows stay in order; fractions, times and nested values are no keys.",
+        "Order by a STRING, a BINARY or a whole number; a select can make one.",
+        _CUT + 'edges:\n  "big -> mine": {ordering: key, key: [amount]}\n',
+        slot="file",
+    ),
+)
