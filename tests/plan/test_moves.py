@@ -199,3 +199,26 @@ def test_another_key_of_the_same_encryption_needs_nothing_to_be_read_first() -> 
     after = replace(before, defaults=Defaults(edge=Edge(encryption=Encryption(keyring="l"))))
     (channel,) = compared(before, after, kept={"read": {"a": 1}})[0].channels
     assert channel.fate == "kept"
+
+
+def test_two_channels_that_one_query_feeds_are_moved_with_it() -> None:
+    changes, moves = compared(declared(x="a b", y="kept other"), declared(w="a b", y="kept other"))
+    (arrival,) = moves.arrivals
+    assert (arrival.key, set(arrival.adopts)) == (("w", "to_y"), {"a_to_y", "b_to_y"})
+    assert fates(changes)["y.kept"] == fates(changes)["y.other"] == "unchanged"
+    changes, moves = compared(declared(x="a b", y="kept other"), declared(x="a b", y="kept", z="other"))
+    assert {change.name: change.fate for change in changes.channels} == {"a_to_z": "new", "a_to_y": "gone"}
+    assert {arrival.key for arrival in moves.arrivals} == {("x", "a_to_z"), ("x", "b_to_y"), ("z", "other")}
+    assert fates(changes)["y.kept"] == "unchanged"
+
+
+def test_a_new_sink_behind_a_feeder_that_is_moved_is_told_to_miss_what_was_read_before() -> None:
+    before = declared()
+    before = replace(before, sinks={"kept": before.sinks["kept"]})
+    after = replace(
+        before, sinks=before.sinks | {"other": sink("other", "a")}, tiers={"x": Tier("x", ("a",)), "y": Tier("y", ("b", "kept", "other"))}
+    )
+    changes, _ = compared(before, after)
+    new = next(change for change in changes.queries if change.label == "y.other")
+    assert new.fate == "new"
+    assert "a_to_y has nothing of what its feeder had read before" in new.says

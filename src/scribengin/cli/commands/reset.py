@@ -29,9 +29,10 @@ _KEPT = ("lock", "terms")
 @setting_flags("state")
 def command(*, flow: str, outputs: bool, yes: bool, state: Path | None) -> Answer:
     """Forget what a flow has done: positions, state, dead letters and ledger. It then reads everything again."""
+    from scribengin.local.migrate import open_left_sinks
     from scribengin.local.prepare import open_sinks
     from scribengin.state.lease import take_lease
-    from scribengin.state.topology import tiers_with_state
+    from scribengin.state.topology import read_topology, tiers_with_state
 
     found = open_state(flow, state)
     folder, declared = found.tiers[0].folder, found.declared
@@ -39,6 +40,11 @@ def command(*, flow: str, outputs: bool, yes: bool, state: Path | None) -> Answe
     earlier = [tier for tier in tiers_with_state(folder.root, declared.name) if tier.tier not in own]
     places = {id_: sink.place for tier in found.tiers for id_, sink in tier.flow.sinks.items()}
     sinks = {id_: sink for tier in found.tiers for id_, sink in open_sinks(tier.flow).items() if outputs}
+    if outputs and (cuts := read_topology(folder.root, declared.name)) is not None:
+        left = {channel.id: channel for channel in cuts.channels if channel.id not in sinks}
+        options = {id_: channel.sink for id_, channel in left.items()}
+        places |= {id_: channel.place for id_, channel in left.items()}
+        sinks |= open_left_sinks(declared, folder.root, folder.query("reset"), folder.tier, (), options)
     queries = list(dict.fromkeys(query.name for tier in (*own.values(), *earlier) for query in tier.queries()))
     if not yes:
         written = "".join(f" and what sink {id_} wrote to {places[id_]}" for id_ in sinks)
