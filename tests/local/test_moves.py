@@ -174,7 +174,7 @@ def test_rows_that_wait_between_two_tiers_are_never_left_behind(numbers: Numbers
     numbers.cut(CUT).more().run()
     numbers.more().run(tier="a")
     numbers.cut("")
-    assert '20 rows in channel "some_to_b" have not been read by "b.sorted_low_to_c"' in numbers.says()["low"]
+    assert '20 rows in channel "some_to_b" have not been read by "b.to_c"' in numbers.says()["low"]
     with pytest.raises(Refused, match="have not been read") as refused:
         numbers.run()
     assert "--once" in refused.value.remedy
