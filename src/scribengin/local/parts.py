@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from scribengin.connectors.group.contract import chooses
+from scribengin.core.errors import Unreachable
 from scribengin.local.acks import is_released_later
 from scribengin.local.ledger import stateful_runs
 from scribengin.local.prepare import limits_of, open_sinks, open_sources, source_place, static_streams
@@ -157,5 +159,10 @@ def _claimed(bench: QueryBench, prepared: Prepared, *, adopt: bool) -> QueryBenc
     )
     for sink in bench.parts.sinks.values():
         sink.prepare(owner=owner, lineage=lineage.id, adopt=adopt)
-    recover_query(bench.folder, bench.parts.sinks, lineage=lineage.id, lease=bench.lease)
+    try:
+        recover_query(bench.folder, bench.parts.sinks, lineage=lineage.id, lease=bench.lease)
+    except Unreachable:
+        # a Batch that is decided for a member of a group that is away: Spark runs it again, and so it is published when that is back
+        if not any(chooses(sink) for sink in bench.parts.sinks.values()):
+            raise
     return replace(bench, lineage=lineage.id, starts=lineage.starts)

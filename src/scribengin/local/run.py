@@ -20,6 +20,7 @@ from scribengin.local.deep import deep_problems
 from scribengin.local.gates import Pressure, open_gates
 from scribengin.local.ledger import in_plan_order, query_rows, stateful_runs
 from scribengin.local.meter import Meter
+from scribengin.local.migrate import migrate
 from scribengin.local.parts import QueryBench, build_parts
 from scribengin.local.prepare import open_sources, prepare
 from scribengin.local.run_log import open_run_log
@@ -66,6 +67,7 @@ def run_flow(path: Path, settings: RunSettings, watch: Callable[[RunView], None]
     with ExitStack() as stack:
         watch = _with_metrics(stack, settings, watch)
         leases = {tier.plan.tier: stack.enter_context(take_lease(tier.folder)) for tier in prepared.tiers}
+        migrate(prepared, leases)
         _look_at_sources(prepared)
         if spark is None:
             show("starting spark")

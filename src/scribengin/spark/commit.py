@@ -28,7 +28,7 @@ from scribengin.spark.offset_log import watermark_us
 from scribengin.spark.program import RowsEntry, SinkNode
 from scribengin.spark.ranges import StopRequested
 from scribengin.spark.spark_write import write_tails
-from scribengin.spark.unit_commits import OtherIntent, behind_of, plan_of, with_unit_commits
+from scribengin.spark.unit_commits import OtherIntent, at_members, behind_of, blame_members, plan_of, with_unit_commits
 from scribengin.state.contract import Counts, DeadSegment, Decision
 from scribengin.state.decisions import input_hash
 
@@ -185,6 +185,7 @@ class BatchRunner:
         try:
             tail_reports = self._run(compiled, reports, batch.number)
         except Exception as error:
+            blame_members(self.parts, behind, error)
             if self.compiled is not None or not is_data_error(error):
                 raise
             inputs = find_culprits(self.spark, self.parts, self.compiler, BatchInputs(batch, {**streams, **self.static}), error)
@@ -232,7 +233,8 @@ class BatchRunner:
         return write_tails(compiled, by_spark[0], reports, number) if by_spark else run_tails(compiled)
 
     def _committing(self, compiled: Compiled, intent: Intent | None, behind: Mapping[str, Mapping[str, Any]]) -> Compiled:
-        """The frames with unit commits, where these were agreed on."""
+        """The frames with the sinks of the members that were chosen, and with unit commits, where these were agreed on."""
+        compiled = at_members(compiled, self.parts, behind)
         if intent is None or not intent.units:
             return compiled
         (said,) = behind.values()

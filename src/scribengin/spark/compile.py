@@ -11,7 +11,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from scribengin.core.errors import StepError
-from scribengin.core.types import Schema
+from scribengin.core.types import Field, Schema, Type
 from scribengin.plan.graph import base
 from scribengin.spark import native, spark_parse
 from scribengin.spark.arrow_functions import middle_function
@@ -378,7 +378,9 @@ class _Walk:
         if node.schema is not None:
             return node.schema.fields
         if isinstance(node.action, Merge):
-            return native.union_schema(node.id, [(id_, self._schema(id_)) for id_ in node.inputs])
+            together = native.union_schema(node.id, [(id_, self._schema(id_)) for id_ in node.inputs])
+            origin = node.action.origin
+            return together if origin is None else Schema((*together.fields, Field(origin, Type("STRING"), nullable=False)))
         inherited = self._schema(node.inputs[0])
         if isinstance(node.action, Parse):
             others = tuple(f for f in inherited.fields if f.name != node.action.column)

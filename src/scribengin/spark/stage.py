@@ -21,7 +21,7 @@ from scribengin.connectors.contract import BatchId, SourceStream, commits_units
 from scribengin.core import faults
 from scribengin.core.types import arrow_schema
 from scribengin.formats.contract import Rows, Structs
-from scribengin.spark.chunk import BlockOrigin, Chunk, Origin, UnknownOrigin
+from scribengin.spark.chunk import BlockOrigin, Chunk, Origin, UnknownOrigin, chunks_of
 from scribengin.spark.exits import ArrowExit, SinkExit
 from scribengin.spark.gate import Gate, GateNode
 from scribengin.spark.hangs import Watchpoint
@@ -43,6 +43,7 @@ from scribengin.spark.program import (
     SinkNode,
     StreamsEntry,
     UnionNode,
+    origin_of,
 )
 from scribengin.spark.python_step import BatchStep, RecordStep, instantiate
 from scribengin.spark.trails import Trails
@@ -82,7 +83,8 @@ class Stage:
         for node in program.nodes:
             reader, form = self._build(node)
             for input_ in node.inputs:
-                taker = partial(reader, way=input_) if isinstance(node, SinkNode) and len(node.inputs) > 1 else reader
+                named = isinstance(node, UnionNode) or (isinstance(node, SinkNode) and len(node.inputs) > 1)
+                taker = partial(reader, way=input_) if named else reader
                 self._readers.setdefault(input_, []).append(taker)
                 self._wanted.setdefault(input_, set()).add(form)
 
@@ -96,10 +98,10 @@ class Stage:
             case UnionNode():
                 counts = self._counted(node.node)
 
-                def pass_on(chunk: Chunk) -> None:
+                def pass_on(chunk: Chunk, way: str) -> None:
                     counts.rows_in += len(chunk)
                     counts.out += len(chunk)
-                    self._feed(node.node, chunk)
+                    self._feed(node.node, chunk if node.origin is None else chunk.with_column(node.origin, origin_of(way)))
 
                 return pass_on, "columns"
             case GateNode():
@@ -293,8 +295,8 @@ class Stage:
             names = [field.name for field in entry.schema.fields]
             rows = batch.select(names).cast(arrow_schema(entry.schema))
             native.out += rows.num_rows
-            if rows.num_rows:
-                self._feed(entry.node, Chunk(origin, ordinals, batch=rows))
+            for chunk in chunks_of(rows, ordinals, origin):
+                self._feed(entry.node, chunk)
             yield from self._drain()
             begun_s = perf_counter()
 

@@ -28,11 +28,13 @@ def audit_files(
     staged: Path,
     others: Iterable[NumberedLog] = (),
     released: int = -1,
+    since: int | None = None,
 ) -> Iterator[Published]:
     """A Published per decided Batch, in order; then one with number -1 where files stand there that no commit record names.
 
     Rows are counted in the files, where the format tells them without decoding (JSON, text, Parquet); else they are the receipts'.
-    Records older than the first of `decided` are compared with their files alone: the decisions' details were pruned.
+    Records older than `since`, or else than the first of `decided`, are compared with their files alone: the decisions' details were
+    pruned.
     `staged` is where files lie that a kill has left between a commit record and their renames; `others` are the commit records of
     other lineages of the same place. Files of Batches up to `released` may be gone: all who read them have acknowledged them.
     """
@@ -41,7 +43,8 @@ def audit_files(
     record = next(records, None)
     decided = iter(decided)
     first = next(decided, None)
-    while first is not None and record is not None and record[0] < first.batch.number:
+    since = first.batch.number if since is None and first is not None else since
+    while since is not None and record is not None and record[0] < since:
         yield _compare_files(path, staged, *record, format, named, released)
         record = next(records, None)
     for each in chain([] if first is None else [first], decided):
