@@ -237,3 +237,37 @@ def test_an_archive_never_overwrites(tmp_path: Path) -> None:
 )
 def test_which_files_a_path_covers(path: str, file: str, reads: bool) -> None:
     assert covers(Path(path), Path(file)) == reads
+
+
+STATEFUL = """\
+version: 1
+name: hours
+sources:
+  rows: {{type: files, path: data, format: json, schema: "id BIGINT, ts TIMESTAMP", max_files: 1, watermark: ts 1m, when_done: delete}}
+steps:
+  some: {{from: rows, filter: id >= 0}}
+  by_hour: {{from: some, aggregate: {{by: [], window: {{time: ts, size: 1h}}, columns: {{n: count(*)}}}}}}
+sinks:
+  counts: {{from: by_hour, type: files, path: out, format: json}}
+tiers:
+  edge: {{steps: [some]}}
+  core: {{steps: [by_hour, counts], acknowledge: {acknowledge}}}
+"""
+
+
+@pytest.mark.parametrize(("acknowledge", "left"), [("checkpoint", []), ("state", ["2.jsonl"])])
+def test_a_stateful_tier_acknowledges_what_its_checkpoint_holds_or_what_has_left_its_state(
+    folder: Any, acknowledge: str, left: list[str]
+) -> None:
+    folder.flow(STATEFUL.format(acknowledge=acknowledge))
+    for number, hour in enumerate((10, 11, 13)):
+        folder.data(f"data/{number}.jsonl", [{"id": id_, "ts": f"2026-01-01T{hour}:{id_:02d}:00Z"} for id_ in range(10)])
+        assert folder.run().state == "finished"
+    standing = Releases(prepared_of(folder)).look()
+    core = standing.queries[QueryKey("core", "counts")]
+    times = [decision.times for decision in Decisions(prepared_of(folder).tiers[1].folder.query("counts").decisions).since()]
+    assert all(each["watermark_us"] >= 0 for each in times)
+    assert core.acknowledged == core.decided if acknowledge == "checkpoint" else core.acknowledged < core.decided, times
+    assert folder.run().state == "finished"
+    assert names(folder.path / "data") == left
+    assert [row["n"] for row in folder.read("out")] == [10, 10]
