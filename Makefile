@@ -8,7 +8,7 @@ WORKERS ?= 2
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-kafka test check fmt bench bench-kafka faults lock clean
+.PHONY: help setup demo demo-kafka test check fmt bench bench-kafka faults cuts lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -56,6 +56,9 @@ bench-kafka: setup ## topic to topic, speed, delay and commits, with rivals in t
 
 faults: setup ## crash runs at every point and check what is left: make faults [ONLY=publish|kafka] [MINUTES=30] [SEED=7] [LIVES=2]
 	@$(BIN)/python -m scribengin.testing.faults --minutes $(MINUTES) $(if $(ONLY),--only "$(ONLY)") $(if $(SEED),--seed $(SEED)) $(if $(LIVES),--lives $(LIVES))
+
+cuts: setup ## random flows, whole and cut into tiers, compared: make cuts [ARGS="--examples 300"]
+	@$(BIN)/python -m scribengin.testing.cuts $(ARGS)
 
 COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header --no-emit-index-url --no-emit-find-links
 

@@ -1,7 +1,8 @@
 """What a core packs and reads of tweets: per codec, with and without encryption, beside JSON lines by orjson.
 
-python benchmarks/packs.py [--rows 200000] [--rounds 7]. Times are medians of rounds in which all take turns. `Arrow` is from an Arrow batch
-to bytes and back to one; `dicts` ends at Python's rows. What comes out is compared with what went in, in every way.
+python benchmarks/packs.py [--rows 200000] [--rounds 7]. Times are CPU seconds, so that other work on the machine counts little, and medians
+of rounds in which all take turns. Each way is from Arrow batches to bytes and back; `to dicts` ends at Python's rows. What comes out is
+compared with what went in, in every round.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def main() -> None:
     ways["JSON lines (orjson), to dicts"] = json_lines, json_dicts
     ways["JSON lines (orjson), to Arrow"] = json_lines, json_batches
     figures = measure(ways, batches, given.rounds)
-    print(f"{rows:,} tweets of {line_bytes / rows:.0f} bytes as they came; one core; medians of {given.rounds} rounds")
+    print(f"{rows:,} tweets of {line_bytes / rows:.0f} bytes as they came; CPU time, medians of {given.rounds} rounds")
     print(f"{'':32}{'bytes/row':>10}{'pack µs/row':>13}{'read µs/row':>13}{'pack rows/s':>13}{'read rows/s':>13}{'both, rival = 1':>17}")
     rival = sum(figures["JSON lines (orjson), to Arrow"][1:])
     for name, (size, pack_s, read_s) in figures.items():
@@ -144,11 +145,11 @@ def measure(ways: dict[str, Any], batches: Batches, rounds: int) -> dict[str, tu
     sizes = {}
     for _ in range(rounds):
         for name, (pack, read) in ways.items():
-            begun = time.perf_counter()
+            begun = time.process_time()
             values = pack(batches)
-            packed = time.perf_counter()
+            packed = time.process_time()
             found = read(values)
-            done = time.perf_counter()
+            done = time.process_time()
             spent[name][0].append(packed - begun)
             spent[name][1].append(done - packed)
             sizes[name] = sum(map(len, values))

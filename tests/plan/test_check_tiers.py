@@ -278,6 +278,12 @@ def test_a_place_is_shared_by_what_one_union_reads_and_its_writers_agree(tmp_pat
     assert problems(tmp_path, FAN_IN + edges.replace("zstd}\n", "zstd, limit: {rows: 5}}\n", 1)) == []
 
 
+def test_a_place_is_shared_by_what_one_sink_reads(tmp_path: Path) -> None:
+    text = FAN_IN.replace("  both: {from: [hot, cold]}\n", "").replace("from: both", "from: [hot, cold]").replace("[both]", "[kept]")
+    edges = SHARED % ('"hot -> kept"', "", '"cold -> kept"', "hand", "")
+    assert problems(tmp_path, text + edges) == []
+
+
 def test_a_place_is_shared_by_the_tiers_that_read_one_node(tmp_path: Path) -> None:
     text = FORK + "tiers:\n  near: {steps: [known, split]}\n  a: {steps: [one]}\n  b: {steps: [two]}\n"
     edges = SHARED % ('"known -> one"', "", '"known -> two"', "«hand", "")

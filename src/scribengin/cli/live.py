@@ -71,7 +71,6 @@ def draw(view: RunView, *, height: int) -> RenderableType:
     width = max((len(query.name) for query in view.queries), default=0)
     lines: list[RenderableType] = [title]
     tier = ""
-    gates = {gate.id: gate for gate in view.gates}
     for query in view.queries:
         if view.gates and query.tier != tier:
             tier = query.tier
@@ -79,9 +78,7 @@ def draw(view: RunView, *, height: int) -> RenderableType:
         lines += [*([Text()] if roomy and not view.gates else []), _headline(query, width)]
         if roomy:
             lines += _details(query, width)
-        if (gate := gates.pop(query.name, None)) is not None:
-            lines.append(_gate(gate, width))
-    lines += [_gate(gate, width) for gate in gates.values()]
+        lines += [_gate(gate, width) for gate in view.gates if (gate.feeding, gate.query) == (query.tier, query.name)]
     if slow := slowest_text(view):
         lines += [Text(), Text(slow, style="yellow")]
     return Group(*lines)

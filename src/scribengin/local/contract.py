@@ -106,6 +106,8 @@ class GateView:
     id: str
     name: str
     """its edges, as the flow writes them"""
+    query: str
+    """what feeds it"""
     feeding: str
     reading: str
     rows: int = 0

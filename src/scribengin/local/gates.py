@@ -40,6 +40,7 @@ class Gate:
     """One channel. Thread-safe enough: looks may run twice at once, and give the same."""
 
     channel: PlannedChannel
+    query: str
     feeder: Ledger
     readers: Sequence[tuple[Ledger, str]]
     """the Queries that read it, each with the name of its source there"""
@@ -56,7 +57,7 @@ class Gate:
     @staticmethod
     def of(channel: PlannedChannel, feeder: QueryFolder, readers: Sequence[tuple[QueryFolder, str]]) -> Gate:
         """Over the state of both ends, which need not be there yet."""
-        return Gate(channel, Ledger(feeder), [(Ledger(folder), source) for folder, source in readers])
+        return Gate(channel, feeder.name, Ledger(feeder), [(Ledger(folder), source) for folder, source in readers])
 
     def look(self) -> GateView:
         """What is there now."""
@@ -91,6 +92,7 @@ class Gate:
         return GateView(
             self.channel.id,
             " and ".join(self.channel.names),
+            self.query,
             self.channel.feeding,
             self.channel.reading,
             waiting,

@@ -10,7 +10,7 @@ from scribengin.plan.tiers import assign
 from scribengin.spec.model import Channel, Depth, Edge, Encryption, Pack, Rate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     from scribengin.plan.graph import Graph
     from scribengin.plan.tiers import CutEdge
@@ -76,7 +76,7 @@ def plan_channels(graph: Graph) -> tuple[PlannedChannel, ...]:
     taken = set(graph.nodes)
     planned = []
     for (reference, reading), edges in groups.items():
-        id_ = _free(f"{reference.replace('.', '_')}_to_{reading}", taken)
+        id_ = free(f"{reference.replace('.', '_')}_to_{reading}", taken)
         taken.add(id_)
         readers = tuple(edge.reader for edge in edges)
         planned.append(PlannedChannel(id_, reference, edges[0].feeding, reading, readers, _filled(flow, reference, reading, edges[0].name)))
@@ -93,8 +93,11 @@ def edge_properties(flow: Flow, name: str) -> Edge:
             found[each.name] = _merged(*values)
         else:
             found[each.name] = next((value for value in values if value not in (None, ())), values[-1])
-    edge = Edge(**found)
-    return edge if edge.low_water is not None else replace(edge, low_water=_half(edge.high_water))
+    said = {level: _merged(getattr(own, level), getattr(default, level)) or Depth() for level in ("high_water", "capacity")}
+    high, capacity = _levels(said["high_water"], said["capacity"])
+    low = found["low_water"] or Depth()
+    edge = Edge(**found | {"high_water": high, "capacity": capacity})
+    return replace(edge, low_water=_merged(low, _scaled(high, 0.5)))
 
 
 def clusters(flow: Flow) -> dict[str, Mapping[str, object]]:
@@ -130,7 +133,8 @@ def topic_name(flow: str, reference: str, reading: str) -> str:
     return name if len(name) <= _LONGEST else _shortened(name, _LONGEST)
 
 
-def _free(id_: str, taken: Iterable[str]) -> str:
+def free(id_: str, taken: Collection[str]) -> str:
+    """The name, or with a number behind it, that none of `taken` has."""
     for name in _names(id_):
         if name not in taken:
             return name
@@ -163,11 +167,20 @@ def _merged(*values: Any) -> Any:
     return type(given[0])(**found)
 
 
-def _half(depth: Depth | None) -> Depth:
-    if depth is None:
-        return Depth()
+def _levels(high: Depth, capacity: Depth) -> tuple[Depth, Depth]:
+    """High water and limit: what is said of one of them moves the built-in one of the other out of its way."""
+    assert BUILT_IN.high_water is not None
+    assert BUILT_IN.capacity is not None
+    over, half = _scaled(high, 2), _scaled(capacity, 0.5)
+    limits = {each.name: getattr(BUILT_IN.capacity, each.name) for each in fields(Depth) if getattr(high, each.name) is None}
+    waters = {each.name: getattr(BUILT_IN.high_water, each.name) for each in fields(Depth) if getattr(capacity, each.name) is None}
+    return _merged(high, half, Depth(**waters)), _merged(capacity, over, Depth(**limits))
+
+
+def _scaled(depth: Depth, factor: float) -> Depth:
+    rows, size, age_s = depth.rows, depth.bytes, depth.age_s
     return Depth(
-        None if depth.rows is None else depth.rows // 2,
-        None if depth.bytes is None else depth.bytes // 2,
-        None if depth.age_s is None else depth.age_s / 2,
+        None if rows is None else max(1, round(rows * factor)),
+        None if size is None else max(1, round(size * factor)),
+        None if age_s is None else age_s * factor,
     )

@@ -91,6 +91,7 @@ def _unit_reason(graph: Graph, resolved: Resolved, members: tuple[str, ...], sin
 def _hints(flow: Flow, queries: tuple[QueryPlan, ...]) -> tuple[str, ...]:
     """Where several Queries read one source."""
     hints = []
+    types = catalog.sink_types(internal=True)
     for source in flow.sources.values():
         readers = [query for query in queries if source.id in query.sources]
         if len(readers) < 2:
@@ -102,6 +103,7 @@ def _hints(flow: Flow, queries: tuple[QueryPlan, ...]) -> tuple[str, ...]:
         times = "twice" if len(readers) == 2 else f"{len(readers)} times"
         # only what a tail reads itself is read once by sinks that commit together: native steps are run for each of them
         one_pass = all(node.stage in ("read", "tail") for query in readers for node in query.nodes if node.id in shared)
+        one_pass = one_pass and not any(types[flow.sinks[sink].type].internal for query in readers for sink in query.sinks)
         remedy = "`together: NAME` on their sinks would do it once" if one_pass else "each at its own pace"
         hints.append(f"queries {names} read {source.id}{work} {times}; {remedy}")
     return tuple(hints)

@@ -8,9 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from scribengin.plan.channels import plan_channels, topic_name
+from scribengin.plan.channels import free, plan_channels, topic_name
 from scribengin.plan.cut import build_plan
-from scribengin.plan.graph import Graph, base
+from scribengin.plan.graph import Graph, base, query_sinks
+from scribengin.plan.paths import flow_paths
 from scribengin.plan.resolve import resolve, slowest
 from scribengin.plan.sql.rewrite import rename_inputs
 from scribengin.plan.tiers import assign, is_static
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from scribengin.core.types import Schema
     from scribengin.plan.channels import PlannedChannel
     from scribengin.plan.model import Plan
+    from scribengin.plan.paths import FlowPath
     from scribengin.plan.resolve import Resolved
     from scribengin.plan.tiers import Assignment
     from scribengin.spec.model import Flow
@@ -39,6 +41,11 @@ class FlowPlan:
     flow: Flow
     tiers: tuple[Plan, ...]
     channels: tuple[PlannedChannel, ...] = ()
+
+    @property
+    def paths(self) -> tuple[FlowPath, ...]:
+        """What holds from every source to every sink that it feeds."""
+        return flow_paths(self.tiers, self.channels, {channel.id: source_id(channel) for channel in self.channels})
 
     def tier(self, name: str) -> Plan:
         """The plan of that tier. KeyError where there is none."""
@@ -79,7 +86,7 @@ class _Split:
         own |= self._static_above(own)
         steps = {id_: _reading(step, arriving) for id_, step in whole.steps.items() if id_ in own}
         sinks = {id_: _reading(sink, arriving) for id_, sink in whole.sinks.items() if id_ in own}
-        sinks |= {channel.id: self._sink(channel) for channel in self.channels if channel.feeding == tier}
+        sinks |= {channel.id: self._sink(channel, own) for channel in self.channels if channel.feeding == tier}
         readers: list[Step | Sink] = [*steps.values(), *sinks.values()]
         read = {base(reference) for node in readers for reference in node.inputs}
         sources = {id_: source for id_, source in whole.sources.items() if id_ in read and id_ not in arriving.values()}
@@ -92,8 +99,22 @@ class _Split:
         """Steps of other tiers that make a table which this tier reads: it makes its own."""
         return {above for above in self.graph.upstream(own) if above in self.graph.flow.steps and is_static(self.graph, above)}
 
-    def _sink(self, channel: PlannedChannel) -> Sink:
-        return Sink(channel.id, (channel.reference,), CHANNEL, self._options(channel, channel.feeding))
+    def _sink(self, channel: PlannedChannel, own: set[str]) -> Sink:
+        """What goes to one tier is made in one pass, as far as Spark allows: state leaves a Query on one way only."""
+        keep = self.resolved.stateful & own
+
+        def stateful(each: PlannedChannel) -> bool:
+            return not keep.isdisjoint(self.graph.upstream([base(each.reference)]))
+
+        beside = [
+            each
+            for each in self.channels
+            if (each.feeding, each.reading, each.edge.durability) == (channel.feeding, channel.reading, channel.edge.durability)
+            and not stateful(each)
+        ]
+        names = {each.id for each in self.channels} | self.graph.nodes.keys() | query_sinks(self.graph.flow).keys()
+        together = free(f"to_{channel.reading}", names) if len(beside) > 1 and channel in beside else None
+        return Sink(channel.id, (channel.reference,), CHANNEL, self._options(channel, channel.feeding), together)
 
     def _source(self, channel: PlannedChannel) -> Source:
         schema = self.schema_of(channel.id) or self.resolved.schema(channel.reference)
@@ -118,14 +139,15 @@ class _Split:
         pack, encryption = edge.pack, edge.encryption
         assert pack is not None
         assert encryption is not None
-        named = where.topic or where.path
-        beside = [other.id for other in self.channels if named and other is not channel and other.place == channel.place]
+        # one topic may serve several channels; in one folder each has a folder of its own
+        beside = [other.id for other in self.channels if where.topic and other is not channel and other.place == channel.place]
+        path = f"{where.path}/{channel.id}" if where.path else None
         given: dict[str, Any] = {
             "kind": where.type,
             "channel": channel.id,
             "beside": tuple(beside),
             "topic": where.topic,
-            "path": where.path or (self._folder(channel) if where.type == "folder" else None),
+            "path": path or (self._folder(channel) if where.type == "folder" else None),
             "bootstrap": where.bootstrap,
             "config": where.config,
             "partitions": where.partitions,

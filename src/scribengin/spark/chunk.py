@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import replace
 from itertools import compress, islice
 from operator import eq
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -18,11 +18,12 @@ from scribengin.formats.origins import Origins
 from scribengin.formats.rows import batch_to_rows, rows_to_batch
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from scribengin.core.types import Schema
     from scribengin.formats.contract import Bad, Block
     from scribengin.formats.json_rows import JsonRows
+    from scribengin.formats.origins import Trail
     from scribengin.formats.structs import StructForm
 
 
@@ -48,6 +49,11 @@ class Origin(ABC):
     def origins(self, ordinals: Sequence[int]) -> Origins | None:  # noqa: ARG002 (of an origin that knows)
         """The first coordinates of each record; None where no single record stands behind a row."""
         return None
+
+    def way(self, ordinal: int) -> tuple[str, Trail]:
+        """What the record is called in all tiers, and the way by which it came; empty where that is not known."""
+        found = self.origins([ordinal])
+        return ("", ()) if found is None else (found.ids()[0], found.trails[found.streams[0]])
 
 
 class BlockOrigin(Origin):
@@ -174,6 +180,13 @@ class Chunk:
             return Chunk(self.origin, ordinals, structs=(self._form, list(compress(self._structs, keep))))
         return Chunk(self.origin, ordinals, rows=list(compress(self.rows, keep)))
 
+    def with_column(self, name: str, value: str) -> Chunk:
+        """The rows with one column more, the same text in all."""
+        if self._batch is not None:
+            column = pa.repeat(pa.scalar(value, pa.string()), self._batch.num_rows)
+            return Chunk(self.origin, self.ordinals, batch=self._batch.append_column(pa.field(name, pa.string(), nullable=False), column))
+        return Chunk(self.origin, self.ordinals, rows=[row | {name: value} for row in self.rows])
+
     def copied(self) -> Chunk:
         """The same rows, for a second reader that may change its dicts."""
         if self._batch is not None:
@@ -211,6 +224,20 @@ class Chunk:
     def ordinal(self, index: int) -> int | None:
         """The ordinal of row `index`, or None."""
         return None if self.ordinals is None else self.ordinals[index]
+
+
+def chunks_of(rows: pa.RecordBatch, ordinals: Sequence[int | None] | None, origin: Origin) -> Iterator[Chunk]:
+    """Arrow rows as a chunk; as two where only some have a record that they were made of (None is no ordinal): those of a union, one
+    input of which a `@batch` function has made."""
+    if ordinals is None or None not in ordinals:
+        if rows.num_rows:
+            yield Chunk(origin, cast("Sequence[int] | None", ordinals), batch=rows)
+        return
+    known = [ordinal for ordinal in ordinals if ordinal is not None]
+    mask = [ordinal is not None for ordinal in ordinals]
+    if known:
+        yield Chunk(origin, known, batch=rows.filter(pa.array(mask)))
+    yield Chunk(UnknownOrigin(), None, batch=rows.filter(pa.array([not each for each in mask])))
 
 
 def together(chunks: Sequence[Chunk], schema: Schema) -> tuple[pa.RecordBatch, list[Bad]]:

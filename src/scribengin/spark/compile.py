@@ -11,7 +11,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from scribengin.core.errors import StepError
-from scribengin.core.types import Schema
+from scribengin.core.types import Field, Schema, Type
 from scribengin.plan.graph import base
 from scribengin.spark import native, spark_parse
 from scribengin.spark.arrow_functions import middle_function
@@ -187,7 +187,8 @@ class _Walk:
         offsets = self._parts.letters.folder.parent / "checkpoint" / "offsets"
         self._gated[mark.origin] = None
         grid, lag_us = window_grid(step.action), self._layout.lag_us(node.id)
-        return GateNode(f"{id_}~{node.id}", node.id, (id_,), self._schema(id_), mark, grid, lag_us, offsets)
+        holds_us = self._layout.holds_us(node.id)
+        return GateNode(f"{id_}~{node.id}", node.id, (id_,), self._schema(id_), mark, grid, lag_us, holds_us, offsets)
 
     def _gate_behind(self, output: str) -> GateNode | None:
         """The gate of the only reader of a Python stage, where that keeps state: it needs no stage of its own."""
@@ -377,7 +378,9 @@ class _Walk:
         if node.schema is not None:
             return node.schema.fields
         if isinstance(node.action, Merge):
-            return native.union_schema(node.id, [(id_, self._schema(id_)) for id_ in node.inputs])
+            together = native.union_schema(node.id, [(id_, self._schema(id_)) for id_ in node.inputs])
+            origin = node.action.origin
+            return together if origin is None else Schema((*together.fields, Field(origin, Type("STRING"), nullable=False)))
         inherited = self._schema(node.inputs[0])
         if isinstance(node.action, Parse):
             others = tuple(f for f in inherited.fields if f.name != node.action.column)

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from scribengin.core.errors import StepError
 from scribengin.core.types import Field, Schema, Type
 from scribengin.core.zones import UTC
+from scribengin.plan.sql.rewrite import rename_inputs
 from scribengin.spark.local_windows import with_local_window
-from scribengin.spark.program import AT, DEAD
+from scribengin.spark.program import AT, DEAD, origin_of
 from scribengin.spec.model import Aggregate, Dedupe, Filter, Join, Merge, Route, Select, Sql
 
 if TYPE_CHECKING:
@@ -83,8 +84,9 @@ def apply(spark: SparkSession, step: Step, inputs: Sequence[tuple[str, Frame]], 
             outs = {"": replace(kept, df=first.df.selectExpr(*expressions, *first.hidden))}
         case Route(cases, otherwise):
             outs = {branch: replace(kept, df=first.df.where(condition)) for branch, condition in _branches(cases, otherwise)}
-        case Merge(how="union"):
-            outs = {"": replace(side_by_side(frames), run=run)}
+        case Merge(how="union", origin=origin):
+            named = frames if origin is None else [_named(frame, origin, name) for name, frame in inputs]
+            outs = {"": replace(side_by_side(named), run=run)}
         case action:
             df = _opaque(spark, action, inputs)
             outs = {"": Frame(df, run=run, fed_by=fed_by, behind=behind, stateful=stateful or any(frame.stateful for frame in frames))}
@@ -135,6 +137,13 @@ def side_by_side(frames: Sequence[Frame]) -> Frame:
     return Frame(df, at, dead, *_joined(frames), any(f.stateful for f in frames), ready and all(f.gated for f in frames), ready)
 
 
+def _named(frame: Frame, column: str, input_: str) -> Frame:
+    """The frame with a column that says by which input of a union its rows come."""
+    from pyspark.sql import functions as sql
+
+    return replace(frame, df=frame.df.withColumn(column, sql.lit(origin_of(input_))))
+
+
 def union_schema(node: str, inputs: Sequence[tuple[str, Schema]]) -> Schema:
     """What the node's inputs have in common: names and types agree, or StepError; a column is NOT NULL where all say so."""
     (first_id, first), *others = inputs
@@ -172,7 +181,8 @@ def _opaque(spark: SparkSession, action: Action, inputs: Sequence[tuple[str, Fra
         case Sql(text):
             for (name, _), df in zip(inputs, frames, strict=True):
                 df.createOrReplaceTempView(quoted(name.replace(".", "_")))
-            return spark.sql(text)
+            branches = {name: name.replace(".", "_") for name, _ in inputs if "." in name}
+            return spark.sql(rename_inputs(text, branches) if branches else text)
         case Aggregate():
             return _aggregate(frames[0], action)
         case Join():

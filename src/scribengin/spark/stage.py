@@ -21,7 +21,7 @@ from scribengin.connectors.contract import BatchId, SourceStream, commits_units
 from scribengin.core import faults
 from scribengin.core.types import arrow_schema
 from scribengin.formats.contract import Rows, Structs
-from scribengin.spark.chunk import BlockOrigin, Chunk, Origin, UnknownOrigin
+from scribengin.spark.chunk import BlockOrigin, Chunk, Origin, UnknownOrigin, chunks_of
 from scribengin.spark.exits import ArrowExit, SinkExit
 from scribengin.spark.gate import Gate, GateNode
 from scribengin.spark.hangs import Watchpoint
@@ -43,8 +43,10 @@ from scribengin.spark.program import (
     SinkNode,
     StreamsEntry,
     UnionNode,
+    origin_of,
 )
 from scribengin.spark.python_step import BatchStep, RecordStep, instantiate
+from scribengin.spark.trails import Trails
 from scribengin.state.contract import Counts
 
 if TYPE_CHECKING:
@@ -70,6 +72,7 @@ class Stage:
         self._seconds: dict[str, float] = defaultdict(float)
         """node → time that it took by itself; native steps as the run in front of the stage"""
         self._letters = Letters(program.letters, batch.number, self._attempt)
+        self._trails = Trails(program.letters, batch.number, self._attempt)
         self._readers: dict[str, list[Callable[[Chunk], None]]] = {}
         self._commits = False
         self._sinks: list[SinkExit] = []
@@ -80,7 +83,8 @@ class Stage:
         for node in program.nodes:
             reader, form = self._build(node)
             for input_ in node.inputs:
-                taker = partial(reader, way=input_) if isinstance(node, SinkNode) and len(node.inputs) > 1 else reader
+                named = isinstance(node, UnionNode) or (isinstance(node, SinkNode) and len(node.inputs) > 1)
+                taker = partial(reader, way=input_) if named else reader
                 self._readers.setdefault(input_, []).append(taker)
                 self._wanted.setdefault(input_, set()).add(form)
 
@@ -94,10 +98,10 @@ class Stage:
             case UnionNode():
                 counts = self._counted(node.node)
 
-                def pass_on(chunk: Chunk) -> None:
+                def pass_on(chunk: Chunk, way: str) -> None:
                     counts.rows_in += len(chunk)
                     counts.out += len(chunk)
-                    self._feed(node.node, chunk)
+                    self._feed(node.node, chunk if node.origin is None else chunk.with_column(node.origin, origin_of(way)))
 
                 return pass_on, "columns"
             case GateNode():
@@ -107,7 +111,9 @@ class Stage:
             case SinkNode():
                 stream = self._sink_stream(node)
                 unit = f"{self._batch.lineage}/{self._batch.number}/{self._unit}"
-                sink = SinkExit(node, stream, unit, self._counted(node.node), self.counts, self._letters, self._before(node.inputs))
+                sink = SinkExit(
+                    node, stream, unit, self._counted(node.node), self.counts, self._letters, self._before(node.inputs), self._trails
+                )
                 self._sinks.append(sink)
                 self._exits.append(sink)
                 return self._timed(node.node, sink), "columns"
@@ -250,7 +256,8 @@ class Stage:
         counts.filtered += decoded.skipped
         counts.dead += len(decoded.bad)
         for bad in decoded.bad:
-            self._letters.write(node, node, block.place(bad.ordinal), block.payload(bad.ordinal), bad.reason, bad.message)
+            way = origin.way(bad.ordinal)
+            self._letters.write(node, node, block.place(bad.ordinal), block.payload(bad.ordinal), bad.reason, bad.message, way=way)
         match decoded:
             case Rows():
                 return Chunk(origin, decoded.ordinals, rows=decoded.rows)
@@ -288,8 +295,8 @@ class Stage:
             names = [field.name for field in entry.schema.fields]
             rows = batch.select(names).cast(arrow_schema(entry.schema))
             native.out += rows.num_rows
-            if rows.num_rows:
-                self._feed(entry.node, Chunk(origin, ordinals, batch=rows))
+            for chunk in chunks_of(rows, ordinals, origin):
+                self._feed(entry.node, chunk)
             yield from self._drain()
             begun_s = perf_counter()
 
@@ -315,7 +322,8 @@ class Stage:
                 reason, message = "require", f'"{name}" does not hold'
                 if name == SPARK_PARSE:
                     reason, message = "malformed", "Spark's parser cannot read it"
-                self._letters.write(step, origin.source, place, payload, reason, message)
+                way = ("", ()) if ordinal is None else origin.way(ordinal)
+                self._letters.write(step, origin.source, place, payload, reason, message, way=way)
                 native.dead += 1
         return (None if ordinals is None else list(compress(ordinals, keep.to_pylist()))), batch.filter(keep)
 
@@ -332,18 +340,21 @@ class Stage:
         for exit_ in self._exits:
             exit_.flush()
         receipts = [sink.close() for sink in self._sinks]
-        dead = self._letters.close()
+        dead, trails = self._letters.close(), self._trails.close()
         faults.reached("stage.closed")
         report: dict[str, Any] = {
             "receipts": [receipt.as_json() for receipt in receipts],
             "dead": None if dead is None else msgspec.to_builtins(dead),
             "counts": {node: counts.as_json() for node, counts in self.counts.items()},
+            "trails": None if trails is None else msgspec.to_builtins(trails),
+            "leaves": max((gate.leaves_us for _, gate in self._gates), default=0),
             "seconds": {node: round(spent, 6) for node, spent in self._seconds.items()},
             "newest": {origin: gate.newest_us for origin, gate in self._gates if gate.newest_us is not None},
         }
         if self._commits:
             # from here on the letters may belong to what is committed: who fails now does not know
             self._letters.keep()
+            self._trails.keep()
             for sink in self._sinks:
                 sink.commit(report)
         return list(self._drain()), report
@@ -351,11 +362,13 @@ class Stage:
     def forget(self) -> None:
         """Another attempt's report stands: leave nothing of this one behind, its letters neither."""
         self._letters.keep(kept=False)
+        self._trails.keep(kept=False)
         self.abort()
 
     def abort(self) -> None:
         """Leave nothing behind."""
         with ExitStack() as stack:
             stack.callback(self._letters.abort)
+            stack.callback(self._trails.abort)
             for sink in self._sinks:
                 stack.callback(sink.abort)

@@ -37,6 +37,6 @@ def step_node(step: Step, inputs: tuple[str, ...], code: UserCode, schema_of: Ca
         case Parse(column, format_, fields, delimiter, null):
             options = {"delimiter": delimiter, "null": null}
             return ParseNode(step.id, inputs, column, format_, fields, schema_in, schema_of(step.id), options)
-        case Merge():
-            return UnionNode(step.id, inputs)
+        case Merge(origin=origin):
+            return UnionNode(step.id, inputs, origin)
     raise StepError(f'step "{step.id}" cannot run in a Python stage: {type(step.action).__name__}')

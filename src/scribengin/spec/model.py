@@ -323,7 +323,7 @@ class Merge:
     time: str | None = None
     within_s: float | None = None
     origin: str | None = None
-    """of a union: the STRING column, last and never null, that names the input of a row as `from:` does: `a`, `r.big`"""
+    """of a union: the STRING column, last and never null, that names the input of a row: `a`, and `r_big` of a branch `r.big`"""
 
 
 Action = Filter | Select | Sql | Aggregate | Join | Parse | Route | Python | Dedupe | Merge

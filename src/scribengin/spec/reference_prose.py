@@ -167,6 +167,10 @@ crosses it, so filters belong before it.
   reader.
 - What an edge does not say, `defaults: {edge: …}` says for all, but for `to` and the channel's `topic` and `path`.
 - Several edges from one node into one tier are one channel, and must say the same.
+- A topic or folder that edges name belongs to them alone. It may be shared by the edges of one node into several tiers
+  (a fork), and by those into one union (a fan-in), whose writers must then pack, encrypt and order alike. Which input a
+  row of a union came by is told by `merge: {how: union, origin: COLUMN}`.
+- `to` of an edge or a sink names a group, or one of its members: `wan`, `wan.second`.
 """
 
 TIME = """\

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,7 +24,8 @@ from scribengin.connectors.files.sink_stream import FilesSinkStream, StagedPlace
 from scribengin.core import faults
 from scribengin.core.errors import FencedError, StateError, Unreachable
 from scribengin.core.numbered_log import NumberedLog
-from scribengin.core.storage import make_folder, names_in, read_or_none, remove_drafts, remove_tree, sync_folder
+from scribengin.core.records import seal, unseal
+from scribengin.core.storage import make_folder, names_in, read_or_none, remove_drafts, remove_tree, replace, sync_folder
 from scribengin.formats.catalog import encoder_for
 
 if TYPE_CHECKING:
@@ -59,6 +61,22 @@ class _Lineage:
         draft = self._mark.with_name(f".published.{uuid4().hex}")
         draft.write_bytes(b"%d" % number)
         draft.replace(self._mark)
+
+    @property
+    def _released(self) -> Path:
+        return self.path / "released"
+
+    def read_released(self) -> tuple[int, int]:
+        """(up to which Batch files may be gone, up to which they are); -1 for none."""
+        data = read_or_none(self._released)
+        if data is None:
+            return -1, -1
+        body = unseal(data, "released", 1, self._released)
+        return body["released"], body["swept"]
+
+    def write_released(self, released: int, swept: int) -> None:
+        """Durably."""
+        replace(self._released, seal("released", 1, {"released": released, "swept": swept}))
 
     @property
     def commits(self) -> NumberedLog:
@@ -126,7 +144,33 @@ class PublishedFiles(ABC):
         """Read every committed file again; see `sink_audit`, and `group.contract.MemberSink` for `since`."""
         place = self._of(lineage)
         others = [each.commits for each in self._lineages() if each.path.name != lineage]
-        return audit_files(self.path, place.commits, self.format, decided, staged=place.staged, others=others, since=since)
+        released, _ = place.read_released()
+        return audit_files(
+            self.path, place.commits, self.format, decided, staged=place.staged, others=others, released=released, since=since
+        )
+
+    def release(self, *, lineage: str, through: int) -> None:
+        """Under the lease: delete the files of Batches up to `through`, which all their readers have acknowledged. `audit` then counts
+        their rows as found. May be killed at any point and done again."""
+        place = self._of(lineage)
+        released, swept = place.read_released()
+        if through > released:
+            place.write_released(through, swept)
+        if through <= swept:
+            return
+        folders = set()
+        for number, record in place.commits.since(swept + 1):
+            if number > through:
+                break
+            for file in record["files"]:
+                path = self.path / file["name"]
+                with suppress(FileNotFoundError):
+                    if path.stat().st_size == file["bytes"]:
+                        path.unlink()
+                        folders.add(path.parent)
+        for folder in folders:
+            sync_folder(folder)
+        place.write_released(through, through)
 
     def clear(self, *, owner: str, flow: str, dry_run: bool = False) -> int:
         """Delete every file that a commit record names, and the records; see the contract."""

@@ -1,0 +1,119 @@
+"""Flows that are cut into tiers: they run in one process, or each tier in its own, and give what the same flow gives in one piece."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from scribengin.core.errors import Refused
+from scribengin.local.inspect import audit_flow
+from scribengin.local.prepare import prepare
+
+if TYPE_CHECKING:
+    from tests.conftest import FlowFolder
+
+FLOW = """
+version: 1
+name: chain
+sources:
+  numbers: {type: files, path: data, format: json, schema: "n BIGINT, word STRING"}
+steps:
+  small: {from: numbers, filter: n < 900}
+  doubled: {from: small, python: "steps:twice"}
+  sizes: {from: doubled, route: {big: n > 400, otherwise: low}}
+  all: {from: [sizes.big, sizes.low], merge: {how: union, origin: came}}
+sinks:
+  kept: {from: all, type: files, path: out/kept, format: json}
+"""
+CUTS = {
+    "three tiers": "tiers: {near: {steps: [small]}, mid: {steps: [doubled, sizes]}, far: {steps: [all, kept]}}",
+    "a tier of sinks alone": "tiers: {near: {steps: [small, doubled, sizes, all]}, far: {steps: [kept]}}",
+    "a source in a tier of its own": "tiers: {near: {steps: [numbers]}, far: {steps: [small, doubled, sizes, all, kept]}}",
+    "two branches in one channel": """tiers: {near: {steps: [small, doubled, sizes]}, far: {steps: [all, kept]}}
+edges:
+  "sizes.big -> all": {channel: {type: folder, path: shared}}
+  "sizes.low -> all": {channel: {type: folder, path: shared}}
+""",
+}
+
+
+def given(folder: FlowFolder, text: str) -> None:
+    folder.flow(text)
+    folder.steps("def twice(row):\n    return [row, {**row, 'n': row['n'] + 1}]\n")
+    lines: list[dict[str, Any] | str] = [{"n": n, "word": f"w{n}"} for n in range(1000)]
+    folder.data("data/a.jsonl", [*lines[:500], "{broken"])
+    folder.data("data/b.jsonl", lines[500:])
+
+
+def rows(folder: FlowFolder) -> list[tuple[Any, ...]]:
+    return sorted((row["n"], row["word"], row["came"]) for row in folder.read("out/kept"))
+
+
+def expected() -> list[tuple[Any, ...]]:
+    made = [(n + more, f"w{n}") for n in range(900) for more in (0, 1)]
+    return sorted((n, word, "sizes_big" if n > 400 else "sizes_low") for n, word in made)
+
+
+def balanced(folder: FlowFolder) -> bool:
+    audit = audit_flow(prepare(folder.path / "flow.yaml", state=None))
+    assert [text for report in audit.reports for text in report.violations] == []
+    return audit.balanced
+
+
+@pytest.mark.parametrize("cut", ["", *CUTS.values()], ids=["in one piece", *CUTS])
+def test_the_same_rows_come_out_however_a_flow_is_cut(folder: FlowFolder, cut: str) -> None:
+    given(folder, FLOW + cut)
+    result = folder.run()
+    assert [(query.name, query.error) for query in result.queries if query.error] == []
+    assert result.violations == ()
+    assert rows(folder) == expected()
+    assert sum(query.rows.dead for query in result.queries) == 1
+    assert balanced(folder)
+
+
+def test_tiers_run_one_by_one_as_well(folder: FlowFolder) -> None:
+    given(folder, FLOW + CUTS["three tiers"])
+    for tier in ("near", "mid", "far", "mid", "far"):
+        result = folder.run(tier=tier)
+        assert {query.view.tier for query in result.queries if query.view is not None} <= {tier, ""}
+        assert result.state == "finished"
+    assert rows(folder) == expected()
+    assert balanced(folder)
+
+
+def test_a_tier_that_was_never_fed_says_so(folder: FlowFolder) -> None:
+    given(
+        folder,
+        (FLOW + CUTS["three tiers"]).replace(
+            "filter: n < 900", 'sql: "SELECT transform(array(n), x -> x)[0] AS n, word FROM numbers WHERE n < 900"'
+        ),
+    )
+    with pytest.raises(Exception, match="start the tier that feeds it once"):
+        folder.run(tier="far")
+
+
+def test_an_unknown_tier_is_refused_with_those_that_are_there(folder: FlowFolder) -> None:
+    given(folder, FLOW + CUTS["three tiers"])
+    with pytest.raises(Refused, match='has no tier "mide"') as refused:
+        folder.run(tier="mide")
+    assert "mid" in refused.value.remedy
+
+
+def test_what_comes_later_goes_through_all_tiers_once(folder: FlowFolder) -> None:
+    given(folder, FLOW + CUTS["three tiers"])
+    folder.run()
+    folder.data("data/c.jsonl", [{"n": 1, "word": "again"}])
+    folder.run()
+    assert rows(folder) == sorted([*expected(), (1, "again", "sizes_low"), (2, "again", "sizes_low")])
+    assert balanced(folder)
+
+
+def test_a_stop_ends_all_tiers(folder: FlowFolder) -> None:
+    given(folder, FLOW + CUTS["three tiers"])
+    stop = threading.Event()
+    result = folder.run(lambda view: stop.set() if any(query.rows_out for query in view.queries) else None, stop=stop)
+    assert result.state == "stopped"
+    folder.run()
+    assert rows(folder) == expected()
