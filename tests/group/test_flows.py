@@ -93,7 +93,7 @@ class Flow:
 
     def chosen(self, query: str = "kept") -> list[tuple[str, str]]:
         """(member, why) of each decision, in order."""
-        folder = next((self.path / ".scribengin/copied").glob(f"*/{query}/decisions"))
+        folder = next((self.path / ".scribengin").glob(f"*/*/{query}/decisions"))
         behind = [json.loads(path.read_text())["body"]["behind"][query] for path in sorted(folder.glob("*.json"))]
         return [(each["member"], each["why"]) for each in behind]
 

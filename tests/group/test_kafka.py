@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import threading
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 
 from scribengin.connectors.contract import BatchId, Decided
+from scribengin.core import faults
 from scribengin.core.errors import FencedError, Unreachable
 from scribengin.embedded.kafka import KafkaCluster
+from scribengin.local.inspect import audit_flow
 from scribengin.local.prepare import open_sinks, prepare
 from scribengin.testing.checker import Found, check_records
 from scribengin.testing.records import SCHEMA, Records
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
 
     from scribengin.local.contract import RunView
 
+_numbers = count()
 GROUP = 'groups: {wan: {members: [{at: "NEAR", name: near}, {at: "FAR", name: far, cost: 2}]}}'
 HEAD = f"""
 version: 1
@@ -57,13 +61,13 @@ def far(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
 @pytest.fixture
 def made(tmp_path: Path, near: KafkaCluster, far: KafkaCluster) -> Iterator[Callable[[str], Flow]]:
     def make(text: str) -> Flow:
-        topic = f"t-{tmp_path.name.replace('_', '-')}"
+        topic = f"flow{next(_numbers)}"
         text = text.replace("NEAR", near.bootstrap).replace("FAR", far.bootstrap).replace("TOPIC", topic)
-        return Flow(tmp_path, text.replace("name: copied", f"name: copied\nx-topic: {topic}"), ("near", "far")).write()
+        return Flow(tmp_path, text.replace("name: copied", f"name: {topic}"), ("near", "far")).write()
 
     yield make
     for cluster in (near, far):
-        if not cluster.brokers_up():
+        if not cluster.brokers_up:
             cluster.restart(1)
 
 
@@ -88,7 +92,7 @@ def test_batches_go_to_another_cluster_while_one_is_down_and_come_back(
     made: Any, near: KafkaCluster, far: KafkaCluster, spark: Any
 ) -> None:
     flow = made(SINK).add(2)
-    topic = flow.text.partition("x-topic: ")[2].partition("\n")[0]
+    topic = flow.text.partition("name: ")[2].partition("\n")[0]
     assert flow.run(spark, once=True).state == "finished"
     near.kill(1)
     flow.add(2)
@@ -108,19 +112,15 @@ def test_batches_go_to_another_cluster_while_one_is_down_and_come_back(
 
 
 def audited(flow: Flow) -> None:
-    from scribengin.local.inspect import audit_flow
-
     audit = audit_flow(prepare(flow.path / "flow.yaml", state=None))
     assert audit.balanced, [report.violations for report in audit.reports]
 
 
 def test_a_batch_that_is_decided_for_a_dead_cluster_waits_and_stands_there_once(
-    made: Any, near: KafkaCluster, far: KafkaCluster, spark: Any, monkeypatch: pytest.MonkeyPatch
+    made: Any, near: KafkaCluster, far: KafkaCluster, spark: Any
 ) -> None:
-    from scribengin.core import faults
-
     flow = made(SINK).add(2)
-    topic = flow.text.partition("x-topic: ")[2].partition("\n")[0]
+    topic = flow.text.partition("name: ")[2].partition("\n")[0]
     gate, stop = flow.path / "gate", threading.Event()
     seen: list[str] = []
 
@@ -143,7 +143,6 @@ def test_a_batch_that_is_decided_for_a_dead_cluster_waits_and_stands_there_once(
         if steps and steps[0][0](view):
             steps.pop(0)[1]()
 
-    monkeypatch.setattr(faults, "_armed", {})
     faults.arm(f"decide.after@2:wait={gate}")
     try:
         result = flow.run(spark, watch, stop=stop)
@@ -164,7 +163,7 @@ def test_a_sleeping_driver_of_an_older_batch_is_fenced_at_its_member(made: Any, 
     assert [member for member, _ in flow.chosen()] == ["near", "far", "near", "far", "near"]
     (tier,) = prepare(flow.path / "flow.yaml", state=None).tiers
     sink: Any = open_sinks(tier.plan.flow, tier.plan, tier.folder)["kept"]
-    record = next((flow.path / ".scribengin/copied").glob("*/kept/decisions/*3.json"))
+    record = next((flow.path / ".scribengin").glob("*/*/kept/decisions/*3.json"))
     batch = json.loads(record.read_text())["body"]["batch"]
     sink.prepare(owner=tier.folder.read_owner(), lineage=batch["lineage"])
     stale = {"member": "near", "behind": {"units": 0, "after": {"0": 2}}}
