@@ -86,7 +86,9 @@ def test_tiers_run_one_by_one_as_well(folder: FlowFolder) -> None:
 def test_a_tier_that_was_never_fed_says_so(folder: FlowFolder) -> None:
     given(
         folder,
-        (FLOW + CUTS["three tiers"]).replace("filter: n < 900", 'sql: "SELECT transform(array(n), x -> x)[0] AS n, word FROM numbers WHERE n < 900"'),
+        (FLOW + CUTS["three tiers"]).replace(
+            "filter: n < 900", 'sql: "SELECT transform(array(n), x -> x)[0] AS n, word FROM numbers WHERE n < 900"'
+        ),
     )
     with pytest.raises(Exception, match="start the tier that feeds it once"):
         folder.run(tier="far")

@@ -159,6 +159,11 @@ class FaultFlow:
         return False
 
     @property
+    def ordered(self) -> bool:
+        """True where the records of a part come out in their order."""
+        return self.kind not in STATEFUL
+
+    @property
     def has_records(self) -> bool:
         """True where the output holds the input's records, each with its checksum."""
         return self.kind != "aggregate"
@@ -223,7 +228,7 @@ class FaultFlow:
         if self.kind == "aggregate":
             findings = compare_rows(self._windows(), [_window(each.row) for each in found])
         else:
-            findings = check_records(self._keys(), found, ordered=self.kind not in STATEFUL)
+            findings = check_records(self._keys(), found, ordered=self.ordered)
             wrong = [
                 each.row for each in found if self.kind == "join" and each.row.get("label") != _label(each.row["part"], each.row["seq"])
             ]
@@ -287,10 +292,14 @@ class FaultFlow:
         return rows
 
     def _row(self, part: int, seq: int) -> dict[str, Any]:
-        ts = _START + _FAR if part >= CLOSER_PART else _START + part * SLICE + seq * SLICE / self._kind.rows
+        ts = self._time(part, seq)
         if _LATE_FROM_PART <= part < CLOSER_PART and seq % _LATE_EVERY == _LATE_EVERY - 1 and self.kind in STATEFUL:
             ts -= _LATE_BY
         return make_record(Key(self.run, part, seq)) | {"ts": ts}
+
+    def _time(self, part: int, seq: int) -> datetime:
+        """Of a record that is not late."""
+        return _START + _FAR if part >= CLOSER_PART else _START + part * SLICE + seq * SLICE / self._kind.rows
 
     def _timely(self) -> Iterator[dict[str, Any]]:
         parts = (*range(self.parts), *range(CLOSER_PART, CLOSER_PART + self.closers))
