@@ -1,0 +1,203 @@
+"""What may happen to a channel between two tiers: it is told, with what to do, and no record is lost without a word."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import threading
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from confluent_kafka import Producer
+
+from scribengin.formats.keyring import Keyring
+from scribengin.formats.pack_files import PackFileEncoder, pack_frames
+from scribengin.formats.packs import PackMaker, read_header, read_pack
+from scribengin.formats.contract import RecordPlace
+from scribengin.local.contract import RunSettings
+from scribengin.local.inspect import audit_flow
+from scribengin.local.prepare import prepare
+from scribengin.local.run import run_flow
+from scribengin.state.dead import read_letters
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from scribengin.embedded.kafka import KafkaCluster
+    from scribengin.local.contract import RunResult, RunView
+    from tests.conftest import FlowFolder
+
+pytestmark = pytest.mark.timeout(900)
+
+FLOW = """
+version: 1
+name: handed
+sources:
+  rows: {type: files, path: data, format: json, schema: "id BIGINT, n INT"}
+steps:
+  first: {from: rows, sql: "SELECT COLUMNS FROM rows"}
+  second: {from: first, python: "steps:same"}
+sinks:
+  kept: {from: second, type: files, path: out/kept, format: json}
+tiers: {front: {steps: [first]}, back: {steps: [second, kept]}}
+edges:
+  "first -> second": {channel: CHANNEL, pack: {rows: 4}MORE}
+"""
+
+
+def given(folder: FlowFolder, *, columns: str = "id, n", channel: str = "{path: handed}", more: str = "") -> None:
+    folder.flow(FLOW.replace("COLUMNS", columns).replace("CHANNEL", channel).replace("MORE", more))
+    folder.steps("def same(row):\n    return row\n")
+
+
+def data(folder: FlowFolder, name: str, ids: range) -> None:
+    folder.data(f"data/{name}.jsonl", [{"id": id_, "n": id_ % 7} for id_ in ids])
+
+
+def packs(folder: FlowFolder) -> list[Path]:
+    return sorted((folder.path / "handed").glob("part-*.packs"))
+
+
+def ids(folder: FlowFolder) -> list[int]:
+    return sorted(row["id"] for row in folder.read("out/kept"))
+
+
+def letters(folder: FlowFolder) -> list[tuple[str, str, str]]:
+    tiers = prepare(folder.path / "flow.yaml", state=None).tiers
+    return [(each.step, each.reason, each.message) for tier in tiers for query in tier.folder.queries() for each in read_letters(query)]
+
+
+def violations(folder: FlowFolder) -> list[str]:
+    return [text for report in audit_flow(prepare(folder.path / "flow.yaml", state=None)).reports for text in report.violations]
+
+
+def passed(folder: FlowFolder, tier: str) -> RunResult:
+    result = folder.run(tier=tier)
+    assert (result.state, result.violations) == ("finished", ()), result.problems
+    return result
+
+
+def key(number: int) -> str:
+    return f"k{number} {base64.b64encode(bytes([number]) * 32).decode()}\n"
+
+
+def test_a_tier_whose_key_is_gone_waits_for_it_and_goes_on(folder: FlowFolder) -> None:
+    given(folder, more=", encryption: {keyring: channel.keys}")
+    ring = folder.path / "channel.keys"
+    ring.write_text(key(1))
+    ring.chmod(0o600)
+    data(folder, "a", range(10))
+    passed(folder, "front")
+    ring.write_text(key(2))
+    settings = RunSettings(tier="back")
+    told: list[str] = []
+
+    def watch(view: RunView) -> None:
+        for query in view.queries:
+            if query.state == "recovering":
+                told.append(query.message)
+                ring.write_text(key(1) + key(2))
+            if query.rows_out == 10:
+                settings.stop.set()
+
+    result = run_flow(folder.path / "flow.yaml", settings, watch, spark=folder.spark)
+    assert result.state == "stopped"
+    assert "has no key k1; it has k2" in told[0]
+    assert ids(folder) == list(range(10))
+    assert letters(folder) == []
+    assert violations(folder) == []
+
+
+def test_a_run_that_is_to_end_tells_which_key_is_missing_and_loses_nothing(folder: FlowFolder) -> None:
+    given(folder, more=", encryption: {keyring: channel.keys}")
+    ring = folder.path / "channel.keys"
+    ring.write_text(key(1))
+    ring.chmod(0o600)
+    data(folder, "a", range(10))
+    passed(folder, "front")
+    ring.write_text(key(2))
+    result = folder.run(tier="back")
+    (problem,) = [problem for problem in result.problems if problem.severity == "error"]
+    print(problem)
+    assert (result.state, problem.code) == ("failed", "key-missing")
+    assert "put the key k1 back" in (problem.remedy or "")
+    ring.write_text(key(1))
+    passed(folder, "back")
+    assert ids(folder) == list(range(10))
+
+
+def test_a_truncated_and_a_foreign_record_in_a_folder_become_dead_letters(folder: FlowFolder) -> None:
+    given(folder)
+    data(folder, "a", range(10))
+    passed(folder, "front")
+    (whole,) = packs(folder)
+    (folder.path / "handed" / "part-foreign.packs").write_bytes(b"no pack at all, and longer than a frame's head")
+    with whole.open("rb") as file:
+        first = next(pack_frames(file, 0, whole.stat().st_size))
+    (folder.path / "handed" / "part-short.packs").write_bytes(len(first.value).to_bytes(4, "little") + first.value[:-5])
+    with (folder.path / "handed" / "part-other.packs").open("wb") as out:
+        PackFileEncoder(out).write(b"{}" * 40)
+    passed(folder, "back")
+    assert ids(folder) == list(range(10))
+    print(letters(folder))
+    assert sorted(letter[:2] for letter in letters(folder)) == [("first", "damaged"), ("first", "foreign"), ("first", "truncated")]
+
+
+@pytest.mark.parametrize("when", ["before it was seen", "when it was taken"])
+def test_a_file_of_a_channel_that_is_deleted_before_it_was_read_is_missed(folder: FlowFolder, when: str) -> None:
+    given(folder)
+    data(folder, "a", range(10))
+    passed(folder, "front")
+    data(folder, "b", range(10, 20))
+    passed(folder, "front")
+    first, second = packs(folder)
+    second.unlink()
+    result = folder.run(tier="back")
+    print(result.state, result.problems, violations(folder))
+
+
+@pytest.mark.parametrize(("columns", "letter"), [("id, n, id + 1 AS more", ""), ("id, CAST(n AS STRING) AS n", "type"), ("id, CAST(n AS BIGINT) AS n", ""), ("id", "")])
+def test_packs_with_other_columns(folder: FlowFolder, columns: str, letter: str) -> None:
+    given(folder)
+    data(folder, "a", range(10))
+    passed(folder, "front")
+    given(folder, columns=columns)
+    data(folder, "b", range(10, 20))
+    passed(folder, "front")
+    result = folder.run(tier="back")
+    print(columns, result.state, result.problems, violations(folder), letters(folder), folder.read("out/kept")[:3])
+
+
+@pytest.mark.parametrize("what", ["garbage"])
+def test_a_truncated_and_a_foreign_message_in_a_topic_become_dead_letters(folder: FlowFolder, cluster: KafkaCluster, topics: Any, what: str) -> None:
+    topic = topics.make(2, **{"max.message.bytes": "8388608"})
+    given(folder, channel=f'{{topic: {topic}, bootstrap: "{cluster.bootstrap}"}}')
+    data(folder, "a", range(10))
+    passed(folder, "front")
+    producer = Producer({"bootstrap.servers": cluster.bootstrap})
+    for value in (b"no pack", b"SGP\x01\x00", None):
+        producer.produce(topic, value)
+    assert producer.flush(60) == 0
+    passed(folder, "back")
+    assert ids(folder) == list(range(10))
+    print(letters(folder))
+    assert sorted(letter[1] for letter in letters(folder)) == ["foreign", "foreign", "truncated"]
+    assert violations(folder) == []
+
+
+def test_a_topic_that_was_deleted_and_made_anew_stops_both_tiers(folder: FlowFolder, cluster: KafkaCluster, topics: Any) -> None:
+    topic = topics.make(2, **{"max.message.bytes": "8388608"})
+    given(folder, channel=f'{{topic: {topic}, bootstrap: "{cluster.bootstrap}"}}')
+    data(folder, "a", range(10))
+    passed(folder, "front")
+    passed(folder, "back")
+    data(folder, "b", range(10, 20))
+    passed(folder, "front")
+    topics.make_anew(topic)
+    data(folder, "c", range(20, 30))
+    for tier in ("front", "back"):
+        result = folder.run(tier=tier)
+        print(tier, result.state, result.problems)
+    print(violations(folder))
