@@ -14,8 +14,9 @@ from scribengin.core.types import parse_schema
 from scribengin.plan.check import check_flow
 from scribengin.plan.cut import build_plan
 from scribengin.plan.diff import diff_plans
-from scribengin.plan.explain import as_json, as_mermaid, explain
+from scribengin.plan.explain_tiers import as_json, as_mermaid, explain
 from scribengin.plan.graph import base
+from scribengin.plan.split import plan_flow
 from scribengin.spec.model import (
     Action,
     Aggregate,
@@ -106,9 +107,10 @@ def holds(made: Flow) -> None:
                 assert node.stage == "native"
         assert query.sources
         assert query.stateful == any(node.stateful for node in query.nodes)
-    explain(plan, diff_plans({}, plan))
-    as_json(plan)
-    as_mermaid(plan)
+    whole = plan_flow(made)
+    explain(whole, diff_plans({}, plan))
+    as_json(whole)
+    as_mermaid(whole)
 
 
 @st.composite

@@ -11,7 +11,22 @@ from scribengin.core.options import NodeType
 from scribengin.core.types import parse_schema
 from scribengin.plan.cut import build_plan
 from scribengin.plan.guarantee import path_guarantee
-from scribengin.spec.model import Aggregate, Dedupe, Filter, Flow, Merge, Parse, Python, Route, Select, Sql, Watermark, WindowSpec
+from scribengin.spec.model import (
+    Aggregate,
+    Dedupe,
+    Filter,
+    Flow,
+    Group,
+    Member,
+    Merge,
+    Parse,
+    Python,
+    Route,
+    Select,
+    Sql,
+    Watermark,
+    WindowSpec,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -241,7 +256,8 @@ def test_the_text_of_a_module_and_of_what_it_imports_counts(folder: Path) -> Non
 def test_the_fingerprint_of_a_union_and_of_a_sink_stays_what_it_was_before_they_could_say_more(folder: Path) -> None:
     def parts(merge: Merge, **rest: Any) -> Mapping[str, str]:
         nodes = (source("l", watermark=None), source("r", watermark=None), step("u", "l r", merge), sink("kept", "u", **rest))
-        return build_plan(flow(*nodes, folder=folder)).queries[0].parts
+        groups = {"wan": Group("wan", (Member("far", "m1"),))}
+        return build_plan(replace(flow(*nodes, folder=folder), groups=groups)).queries[0].parts
 
     plain = parts(Merge())
     assert plain["u"] == "9a43559bfb2d144bf6edd3438fc30c771424f45076ea9fd173f41848c74474bf"

@@ -9,25 +9,23 @@ from flows import flow, sink, source, step, tweets
 
 from scribengin.connectors import catalog
 from scribengin.core.options import NodeType, Option
-from scribengin.plan.cut import build_plan
 from scribengin.plan.describe import describe, span
 from scribengin.plan.diff import diff_plans
-from scribengin.plan.explain import as_json, as_mermaid, explain
+from scribengin.plan.explain_tiers import as_json, as_mermaid, explain
+from scribengin.plan.split import FlowPlan, plan_flow
 from scribengin.spec.model import Source, Sql
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from scribengin.plan.model import Plan
-
 
 @pytest.fixture
-def plan(tmp_path: Path) -> Plan:
-    return build_plan(tweets(tmp_path))
+def plan(tmp_path: Path) -> FlowPlan:
+    return plan_flow(tweets(tmp_path))
 
 
-def test_the_text_tells_stages_guarantee_unit_hints_and_changes(plan: Plan) -> None:
-    text = explain(plan, diff_plans({}, plan))
+def test_the_text_tells_stages_guarantee_unit_hints_and_changes(plan: FlowPlan) -> None:
+    text = explain(plan, diff_plans({}, plan.tiers[0]))
     assert "query counts: a Batch as soon as the last is done, keeps state" in text
     assert "[state; watermark ts 10m of tweets]" in text
     assert "tweets -> kept: exactly once" in text
@@ -36,23 +34,23 @@ def test_the_text_tells_stages_guarantee_unit_hints_and_changes(plan: Plan) -> N
     assert [heading.split()[0] for heading in headings] == ["decoded", "Spark", "tail:", "decoded", "Spark", "Python", "Spark", "tail:"]
 
 
-def test_the_text_fits_a_hundred_columns(plan: Plan) -> None:
-    assert max(len(line) for line in explain(plan, diff_plans({}, plan)).splitlines()) <= 100
+def test_the_text_fits_a_hundred_columns(plan: FlowPlan) -> None:
+    assert max(len(line) for line in explain(plan, diff_plans({}, plan.tiers[0])).splitlines()) <= 100
 
 
-def test_no_line_ends_in_a_blank(plan: Plan) -> None:
+def test_no_line_ends_in_a_blank(plan: FlowPlan) -> None:
     assert [line for line in explain(plan).splitlines() if line != line.rstrip()] == []
 
 
-def test_the_json_can_be_written_and_holds_every_node(plan: Plan) -> None:
-    found = json.loads(json.dumps(as_json(plan, diff_plans({}, plan))))
+def test_the_json_can_be_written_and_holds_every_node(plan: FlowPlan) -> None:
+    found = json.loads(json.dumps(as_json(plan, diff_plans({}, plan.tiers[0]))))
     (tier,) = found["tiers"]
     assert [node["id"] for node in tier["queries"][0]["nodes"]] == ["tweets", "known", "hot", "tagged", "kept"]
     assert [change["fate"] for change in found["changes"]] == ["new", "new"]
     assert as_json(plan)["changes"] is None
 
 
-def test_the_picture_has_each_query_as_a_box_and_every_arrow(plan: Plan) -> None:
+def test_the_picture_has_each_query_as_a_box_and_every_arrow(plan: FlowPlan) -> None:
     picture = as_mermaid(plan)
     assert picture.count("subgraph") == picture.count(" end\n") == 2 + 3 + 5
     assert "kept__hot --> kept__tagged" in picture
@@ -66,7 +64,7 @@ def test_a_secret_is_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_long_query_is_wrapped_under_itself() -> None:
     text = "SELECT " + ", ".join(f"id AS id_{number}" for number in range(60)) + " FROM tweets"
-    lines = explain(build_plan(flow(source(), step("a", "tweets", Sql(text)), sink("k", "a")))).splitlines()
+    lines = explain(plan_flow(flow(source(), step("a", "tweets", Sql(text)), sink("k", "a")))).splitlines()
     assert max(map(len, lines)) <= 100
 
 

@@ -44,14 +44,24 @@ def _types(role: str, *, internal: bool) -> dict[str, NodeType]:
 
 
 def open_source(type_: str, place: Place) -> Source:
-    """The configured source. KeyError for a type that is not there: the checks have told it before."""
+    """The configured source, or that of a group. KeyError for a type that is not there: the checks have told it before."""
+    if place.members:
+        grouped: Source = _group().make_source(type_, place, open_source)
+        return grouped
     module: Any = next(m for m in _modules().values() if hasattr(m, "SOURCE") and m.SOURCE.type == type_)
     source: Source = module.make_source(place)
     return source
 
 
 def open_sink(type_: str, place: Place) -> Sink:
-    """The configured sink. KeyError for a type that is not there: the checks have told it before."""
+    """The configured sink, or that of a group. KeyError for a type that is not there: the checks have told it before."""
+    if place.members:
+        grouped: Sink = _group().make_sink(type_, place, open_sink)
+        return grouped
     module: Any = next(m for m in _modules().values() if hasattr(m, "SINK") and m.SINK.type == type_)
     sink: Sink = module.make_sink(place)
     return sink
+
+
+def _group() -> Any:
+    return import_module("scribengin.connectors.group")

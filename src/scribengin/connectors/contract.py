@@ -157,10 +157,8 @@ class BatchId:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What one unit staged for one sink. `segments` is the sink's own JSON; `rows` and `bytes` are for people and the ledger.
-
-    `crc` covers the staged bytes, so that an audit can tell a torn or exchanged file from a whole one.
-    """
+    """What one unit staged for one sink. `segments` is the sink's own JSON, of staged files with a `crc`, so that an audit can tell a torn
+    or exchanged one from a whole one; `rows` and `bytes` are for people and the ledger."""
 
     sink: str
     unit: int
@@ -384,7 +382,9 @@ def commits_units(sink: Sink) -> TypeGuard[UnitSink]:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What a connector is built with: the flow's folder (relative paths start there) and the node's id."""
+    """What a connector is built with: the flow's folder (relative paths start there) and the node's id. A sink also hears the `version` of
+    the flow's definition, the `delivery` it is asked for, and its own folder in the state, where it may stage (`work`; None where nothing
+    is written). In a group `members` are (name, cost, options) of each; one hears its name as `member`: its Batches have gaps."""
 
     node: str
     folder: Path
@@ -393,8 +393,7 @@ class Place:
     on_error: str = "dead_letter"
     flow: str = ""
     version: str = ""
-    """of the flow's definition; for a sink that tells it"""
     work: Path | None = None
-    """a sink's own folder in the state, where it may stage; None where nothing is going to be written"""
     delivery: str = "exactly_once"
-    """what a sink is asked for"""
+    members: tuple[tuple[str, float, Mapping[str, Any]], ...] = ()
+    member: str = ""

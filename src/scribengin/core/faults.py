@@ -50,6 +50,9 @@ TRANSACTION_POINTS = (
 )
 """Those of a sink that commits by transactions, beside the others."""
 
+MOVE_POINTS = ("move.planned", "move.recovered", "move.left", "move.copied", "move.begun", "move.adopted", "move.marked", "move.written")
+"""Those of a move of Queries from tiers to others, in their order; all but the first and the last two once for each Query."""
+
 VARIABLE = "SCRIBENGIN_FAULT"
 
 
@@ -63,8 +66,8 @@ def _parse(text: str) -> dict[str, tuple[int, str]]:
             continue
         where, _, act = part.partition(":")
         point, _, nth = where.partition("@")
-        if point not in POINTS + TRANSACTION_POINTS or not act:
-            known = ", ".join(POINTS + TRANSACTION_POINTS)
+        if point not in POINTS + TRANSACTION_POINTS + MOVE_POINTS or not act:
+            known = ", ".join(POINTS + TRANSACTION_POINTS + MOVE_POINTS)
             raise ValueError(f"{VARIABLE}: {part!r} is not point[@nth]:act with a point of {known}")
         armed[point] = (int(nth or 1), act)
     return armed

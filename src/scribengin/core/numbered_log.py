@@ -119,8 +119,11 @@ class NumberedLog:
         """(pruned mark, what the pruned records came to), or (-1, None)."""
         return self._sum("pruned")
 
-    def wants_folding(self, newest: int) -> bool:
-        """True where a whole chunk is old enough: another whole one stands after it. Cheap for all but one number in a chunk."""
+    def wants_folding(self, newest: int, *, gaps: bool = False) -> bool:
+        """True where a whole chunk is old enough: another whole one stands after it. Cheap for all but one number in a chunk; with `gaps`,
+        where that number may never come, a look at a folder."""
+        if gaps:
+            return (newest + 1) // CHUNK - 1 > (self.high_mark() + 1) // CHUNK
         return newest % CHUNK == CHUNK - 1 and newest >= 2 * CHUNK - 1
 
     def fold(self, summarize: Callable[[Any | None, Iterable[Any]], Any]) -> None:

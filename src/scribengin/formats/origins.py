@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from hashlib import blake2b
@@ -38,6 +39,8 @@ _SEQUENCE, _NTH = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD6E8FEB86659FD93)
 """odd, so that no two sequences of one label, and no two rows of one record, come to the same number"""
 _ROUNDS = ((np.uint64(30), np.uint64(0xBF58476D1CE4E5B9)), (np.uint64(27), np.uint64(0x94D049BB133111EB)))
 _LAST_SHIFT = np.uint64(31)
+_WAYS = re.compile(r"(?:[a-z][a-z0-9_]*(?:\.[a-z][a-z0-9_]*)?~)+")
+"""before a label: the inputs by which its rows came to sinks of several"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,11 +107,19 @@ class Origins:
         mixed += labels[0] if len(labels) == 1 else labels[self.streams]
         if self.nth.any():
             mixed += self.nth.astype(np.uint64) * _NTH
-        for shift, factor in _ROUNDS:
-            mixed ^= mixed >> shift
-            mixed *= factor
-        mixed ^= mixed >> _LAST_SHIFT
-        return int(mixed.sum(dtype=np.uint64))
+        return int(_mixed(mixed).sum(dtype=np.uint64))
+
+    def chosen(self, share: float) -> NDArray[np.int64]:
+        """The indexes of the rows whose record is among that share (0 to 1) of all: the same records wherever they are met.
+
+        Rows that no single record stands behind, whose labels end in `/`, are never chosen.
+        """
+        if share <= 0 or not len(self):
+            return np.empty(0, np.int64)
+        labels = np.array([_hashed(_WAYS.sub("", label, count=1)) for label in self.labels], np.uint64)
+        mixed = _mixed(self.sequences.astype(np.uint64) * _SEQUENCE + labels[self.streams])
+        records = np.array([not label.endswith("/") for label in self.labels])[self.streams]
+        return np.flatnonzero(records & ((mixed < np.uint64(int(share * 2.0**53) << 11)) if share < 1 else True))
 
     @staticmethod
     def joined(parts: Sequence[Origins]) -> Origins:
@@ -127,6 +138,15 @@ class Origins:
             np.concatenate([part.nth for part in parts]),
             [trail for _, trail in numbers],
         )
+
+
+def _mixed(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Spread over all numbers; in place."""
+    for shift, factor in _ROUNDS:
+        numbers ^= numbers >> shift
+        numbers *= factor
+    numbers ^= numbers >> _LAST_SHIFT
+    return numbers
 
 
 @lru_cache(maxsize=4096)

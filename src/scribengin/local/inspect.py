@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from scribengin.core.errors import Refused
 from scribengin.local.ledger import in_plan_order, stateful_runs
+from scribengin.local.migrate import changes_and_moves, open_left_sinks
 from scribengin.local.prepare import open_sinks
-from scribengin.plan.diff import Changes, StoredQuery, diff_plans
 from scribengin.plan.feeders import feeders
 from scribengin.state.audit import AuditReport, audit_query
 from scribengin.state.decisions import Decisions
@@ -17,32 +17,24 @@ from scribengin.state.lease import read_holder
 from scribengin.state.ledger import read_held, read_totals
 from scribengin.state.lineage import past_lineages, read_lineage
 from scribengin.state.losses import read_losses
+from scribengin.state.moves import read_moved
+from scribengin.state.topology import tiers_with_state
 
 if TYPE_CHECKING:
+    from scribengin.connectors.contract import Sink
     from scribengin.local.prepare import Prepared, PreparedFlow
+    from scribengin.plan.diff import Changes
     from scribengin.plan.model import QueryPlan
     from scribengin.spec.model import Flow
     from scribengin.state.contract import Decision
-    from scribengin.state.folder import QueryFolder
+    from scribengin.state.folder import QueryFolder, StateFolder
+    from scribengin.state.ledger import Totals
+    from scribengin.state.moves import Moved
 
 
 def planned_changes(prepared: PreparedFlow) -> Changes:
-    """What running the plan would change against the state that is there."""
-    return Changes(tuple(change for tier in prepared.tiers for change in _tier_changes(tier).queries))
-
-
-def _tier_changes(prepared: Prepared) -> Changes:
-    stored: dict[str, StoredQuery] = {}
-    for folder in prepared.folder.queries():
-        lineage = read_lineage(folder)
-        assert lineage is not None, "queries() lists folders that have one"
-        newest = Decisions(folder.decisions).newest()
-        positions = {each.source: each.end for each in newest.sources} if newest else dict(lineage.starts)
-        last = newest.batch.number if newest else None
-        stored[folder.name] = StoredQuery(
-            folder.name, lineage.id, lineage.fingerprint, lineage.state_fingerprint, positions, last, lineage.parts
-        )
-    return diff_plans(stored, prepared.plan)
+    """What running the plan would change against the state that is there. Raises Refused while a move between tiers is under way."""
+    return changes_and_moves(prepared)[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +52,7 @@ class FlowAudit:
 
 def audit_flow(prepared: PreparedFlow) -> FlowAudit:
     """Read outputs, dead letters and ledger of every Query again. Raises Refused where nothing ever ran."""
-    audits = [_audit_tier(tier) for tier in prepared.tiers]
+    audits = [_audit_left(prepared), *(_audit_tier(tier) for tier in prepared.tiers)]
     reports = tuple(report for audit in audits for report in audit.reports)
     if not reports:
         raise Refused(f'flow "{prepared.name}" has no state in {prepared.folder}', remedy="run it first", code="state-missing")
@@ -81,16 +73,50 @@ def _audit_tier(prepared: Prepared) -> FlowAudit:
         for part, each in [*past_lineages(folder), (folder, lineage)]:
             totals = read_totals(part)
             stateful = stateful_runs(totals.nodes, query)
-            report = audit_query(part, own, lineage=each.id, stateful=stateful, fed_by=fed_by, running=running and part == folder)
+            moved = read_moved(part)
+            written = own if moved is None else _left_sinks(prepared.whole.flow, prepared.folder, folder, moved, totals)
+            report = audit_query(part, written, lineage=each.id, stateful=stateful, fed_by=fed_by, running=running and part == folder)
             if report.totals.last == totals.last:
                 for node, held in read_held(part).items():
                     report.totals.nodes[node].held = held
             losses = () if part != folder else tuple(read_losses(folder, each.starts, _ends(folder)))
             ordered = replace(report.totals, nodes=in_plan_order(report.totals.nodes, query))
             reports.append(
-                replace(report, query=query.name, lineage=each.id, starts=each.starts, past=part != folder, totals=ordered, losses=losses)
+                replace(
+                    report,
+                    query=query.name,
+                    lineage=each.id,
+                    starts={} if each.origin else each.starts,
+                    past=part != folder,
+                    totals=ordered,
+                    losses=losses,
+                )
             )
     return FlowAudit(tuple(reports), running)
+
+
+def _audit_left(prepared: PreparedFlow) -> FlowAudit:
+    """The Queries of any tier that a move has left, and in whose folder none goes on."""
+    flow = prepared.plan.flow
+    chosen = {(tier.tier, query.name) for tier in prepared.plan.tiers for query in tier.queries}
+    reports = []
+    for tier in tiers_with_state(prepared.root, flow.name):
+        for folder in tier.queries():
+            if (tier.tier, folder.name) in chosen or read_moved(folder) is None:
+                continue
+            lineage = read_lineage(folder)
+            assert lineage is not None, "queries() lists folders that have one"
+            for part, each in [*past_lineages(folder), (folder, lineage)]:
+                moved = read_moved(part) or read_moved(folder)
+                assert moved is not None
+                sinks = _left_sinks(flow, tier, folder, moved, read_totals(part))
+                report = audit_query(part, sinks, lineage=each.id)
+                reports.append(replace(report, query=folder.name, lineage=each.id, starts={} if each.origin else each.starts, past=True))
+    return FlowAudit(tuple(reports), running=False)
+
+
+def _left_sinks(flow: Flow, tier: StateFolder, folder: QueryFolder, moved: Moved, totals: Totals) -> dict[str, Sink]:
+    return open_left_sinks(flow, tier.root, folder, tier.tier, totals.sinks, moved.sinks)
 
 
 def _ends(folder: QueryFolder) -> dict[str, int]:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from scribengin.connectors.group.contract import chooses
+from scribengin.core.errors import Unreachable
+from scribengin.local.acks import is_released_later
 from scribengin.local.ledger import stateful_runs
 from scribengin.local.prepare import limits_of, open_sinks, open_sources, source_place, static_streams
 from scribengin.spark.compiled import QueryParts
@@ -111,7 +114,7 @@ def query_parts(
     refs = {id_: SourceRef(id_, plan.flow.sources[id_].type, source_place(plan.flow, id_), index) for index, id_ in enumerate(used)}
     nodes: list[Source | Step] = [*plan.flow.sources.values(), *plan.flow.steps.values()]
     on_error = {node.id: plan.flow.on_error(node) for node in nodes}
-    rules = LetterRules(folder.dead, query.name, on_error)
+    rules = LetterRules(folder.dead, query.name, on_error, plan.tier, plan.flow.defaults.trace)
     schemas = {id_: sources[id_].resolve_schema() for id_ in used}
     return QueryParts(plan, query, code, rules, refs, {sink: sinks[sink] for sink in query.sinks}, schemas)
 
@@ -128,6 +131,7 @@ def _bench(
     plan = prepared.plan
     folder = prepared.folder.query(query.name)
     parts = query_parts(plan, query, folder, code, sources, sinks)
+    parts = replace(parts, released_later=is_released_later(prepared.whole, plan.tier, query))
     return QueryBench(spark, query, parts, folder, "", lease, limits_by_source(parts), static_by_source(query, sources))
 
 
@@ -155,5 +159,10 @@ def _claimed(bench: QueryBench, prepared: Prepared, *, adopt: bool) -> QueryBenc
     )
     for sink in bench.parts.sinks.values():
         sink.prepare(owner=owner, lineage=lineage.id, adopt=adopt)
-    recover_query(bench.folder, bench.parts.sinks, lineage=lineage.id, lease=bench.lease)
+    try:
+        recover_query(bench.folder, bench.parts.sinks, lineage=lineage.id, lease=bench.lease)
+    except Unreachable:
+        # a Batch that is decided for a member of a group that is away: Spark runs it again, and so it is published when that is back
+        if not any(chooses(sink) for sink in bench.parts.sinks.values()):
+            raise
     return replace(bench, lineage=lineage.id, starts=lineage.starts)

@@ -13,6 +13,7 @@ from scribengin.core.errors import InputError, Refused
 from scribengin.core.problems import Place as TextPlace
 from scribengin.core.problems import did_you_mean
 from scribengin.plan.graph import base
+from scribengin.plan.groups import placed
 from scribengin.plan.split import plan_flow, source_id
 from scribengin.plan.validate import validate_file
 from scribengin.spec.calls import CallPlaces
@@ -134,7 +135,8 @@ def source_place(flow: Flow, id_: str) -> Place:
     """What the source's connector is built with."""
     node = flow.sources[id_]
     options = catalog.source_types(internal=True)[node.type].filled(node.options, flow.defaults.profile)
-    return Place(id_, flow.folder.resolve(), options, node.schema.fields if node.schema else None, flow.on_error(node))
+    schema = node.schema.fields if node.schema else None
+    return Place(id_, flow.folder.resolve(), options, schema, flow.on_error(node), members=placed(flow, node, options))
 
 
 def open_sinks(flow: Flow, plan: Plan | None = None, folder: StateFolder | None = None) -> dict[str, Sink]:
@@ -143,7 +145,8 @@ def open_sinks(flow: Flow, plan: Plan | None = None, folder: StateFolder | None 
     of_sink = {sink: query for query in plan.queries for sink in query.sinks} if plan is not None else {}
     sinks = {}
     for node in flow.sinks.values():
-        place = Place(node.id, flow.folder.resolve(), types[node.type].filled(node.options, flow.defaults.profile), flow=flow.name)
+        options = types[node.type].filled(node.options, flow.defaults.profile)
+        place = Place(node.id, flow.folder.resolve(), options, flow=flow.name, members=placed(flow, node, options))
         place = replace(place, delivery=node.delivery or flow.defaults.delivery)
         if folder is not None and (query := of_sink.get(node.id)) is not None:
             place = replace(place, version=query.fingerprint, work=folder.query(query.name).work(node.id))

@@ -14,11 +14,13 @@ from scribengin.connectors.channel.outbox import OutboxSink, left_text
 from scribengin.connectors.contract import is_handed_over
 from scribengin.core.errors import InputError, SourceError, Unreachable
 from scribengin.core.problems import Problem
+from scribengin.local.acks import Releases
 from scribengin.local.contract import QueryResult, RunResult, RunView, SinkResult
 from scribengin.local.deep import deep_problems
 from scribengin.local.gates import Pressure, open_gates
 from scribengin.local.ledger import in_plan_order, query_rows, stateful_runs
 from scribengin.local.meter import Meter
+from scribengin.local.migrate import migrate
 from scribengin.local.parts import QueryBench, build_parts
 from scribengin.local.prepare import open_sources, prepare
 from scribengin.local.run_log import open_run_log
@@ -65,6 +67,7 @@ def run_flow(path: Path, settings: RunSettings, watch: Callable[[RunView], None]
     with ExitStack() as stack:
         watch = _with_metrics(stack, settings, watch)
         leases = {tier.plan.tier: stack.enter_context(take_lease(tier.folder)) for tier in prepared.tiers}
+        migrate(prepared, leases)
         _look_at_sources(prepared)
         if spark is None:
             show("starting spark")
@@ -141,6 +144,9 @@ class _Runner:
         self._logs = logs
         self._noted: set[str] = set()
         self._gates = open_gates(prepared)
+        self._told: list[str] = []
+        self._releases = Releases(prepared, say=self._hear)
+        self._ended = threading.Event()
         self._live = [self._make(tier, bench) for tier, bench in benches]
 
     def _make(self, tier: Prepared, bench: QueryBench) -> _Live:
@@ -185,6 +191,9 @@ class _Runner:
     def run(self) -> RunResult:
         for log in self._logs.values():
             log.info("run started", flow=self._prepared.name, pid=os.getpid(), once=self._settings.once)
+        releasing = threading.Thread(target=self._releases.run, args=(self._ended,), name="releases")
+        if self._releases.wanted:
+            releasing.start()
         # who is fed asks whether its feeders are alive
         for live in self._live:
             live.thread.start()
@@ -199,14 +208,23 @@ class _Runner:
             self._settings.stop.set()
             for live in self._live:
                 live.thread.join()
+            self._ended.set()
+            if self._releases.wanted:
+                releasing.join()
         self._show("ended")
         result = self._result()
         for log in self._logs.values():
             log.info("run ended", state=result.state, balanced=result.balanced, seconds=time.monotonic() - self._begun)
         return result
 
+    def _hear(self, text: str) -> None:
+        """What could not be released."""
+        self._told.append(text)
+        next(iter(self._logs.values())).warning("release", message=text)
+
     def _show(self, phase: str) -> None:
-        notices = tuple(note for live in self._live for note in live.run.progress.notices if note not in self._noted)
+        told = [*(note for live in self._live for note in live.run.progress.notices), *self._told]
+        notices = tuple(dict.fromkeys(note for note in told if note not in self._noted))
         self._noted.update(notices)
         views = tuple(live.meter.view(live.bench.plan.name, live.run) for live in self._live)
         if self._gates:

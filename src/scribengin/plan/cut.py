@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from scribengin.connectors import catalog
 from scribengin.plan.fingerprint import node_fingerprints, query_fingerprint, state_fingerprint
 from scribengin.plan.graph import Graph, query_sinks
+from scribengin.plan.groups import group_notes
 from scribengin.plan.guarantee import guarantees, written_by_spark
 from scribengin.plan.model import Plan, PlannedNode, QueryPlan
 from scribengin.plan.python_functions import inspect_function
@@ -27,7 +28,7 @@ def build_plan(flow: Flow) -> Plan:
     forms = function_forms(flow)
     queries = tuple(_query(graph, resolved, forms, name, sinks) for name, sinks in query_sinks(flow).items())
     schemas = {id_: schema for id_ in graph.nodes if (schema := resolved.schema(id_)) is not None}
-    return Plan(flow=flow, queries=queries, hints=_hints(flow, queries), schemas=schemas)
+    return Plan(flow=flow, queries=queries, hints=(*_hints(flow, queries), *group_notes(flow)), schemas=schemas)
 
 
 def function_forms(flow: Flow) -> dict[str, Form]:
@@ -90,6 +91,7 @@ def _unit_reason(graph: Graph, resolved: Resolved, members: tuple[str, ...], sin
 def _hints(flow: Flow, queries: tuple[QueryPlan, ...]) -> tuple[str, ...]:
     """Where several Queries read one source."""
     hints = []
+    types = catalog.sink_types(internal=True)
     for source in flow.sources.values():
         readers = [query for query in queries if source.id in query.sources]
         if len(readers) < 2:
@@ -101,6 +103,7 @@ def _hints(flow: Flow, queries: tuple[QueryPlan, ...]) -> tuple[str, ...]:
         times = "twice" if len(readers) == 2 else f"{len(readers)} times"
         # only what a tail reads itself is read once by sinks that commit together: native steps are run for each of them
         one_pass = all(node.stage in ("read", "tail") for query in readers for node in query.nodes if node.id in shared)
+        one_pass = one_pass and not any(types[flow.sinks[sink].type].internal for query in readers for sink in query.sinks)
         remedy = "`together: NAME` on their sinks would do it once" if one_pass else "each at its own pace"
         hints.append(f"queries {names} read {source.id}{work} {times}; {remedy}")
     return tuple(hints)

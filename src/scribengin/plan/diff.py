@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
+
+from scribengin.plan.tiers import MAIN
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,6 +30,28 @@ class StoredQuery:
     """the newest decided Batch; None before the first"""
     parts: Mapping[str, str] = field(default_factory=dict)
     """node → fingerprint, as `QueryPlan.parts`; empty where it was not kept"""
+    tier: str = MAIN
+    reads: tuple[str, ...] = ()
+    """its streaming sources"""
+    sinks: tuple[str, ...] = ()
+    written: Mapping[str, int] = field(default_factory=dict)
+    """sink → rows that were decided for it, since the Query began or was moved here"""
+    read: Mapping[str, int] = field(default_factory=dict)
+    """source → rows that it has taken; of a channel those too that others took before it was moved here"""
+    pending: bool = False
+    """the Batch under way commits unit by unit: some of it may be committed already"""
+    origin: str = ""
+    """as `Lineage.origin`"""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """(tier, Query)"""
+        return self.tier, self.name
+
+    @property
+    def label(self) -> str:
+        """For people."""
+        return self.name if self.tier == MAIN else f"{self.tier}.{self.name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,24 +65,55 @@ class QueryChange:
     changed: tuple[str, ...] = ()
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
+    tier: str = MAIN
+
+    @property
+    def label(self) -> str:
+        """For people: the tier with it where the flow is cut."""
+        return self.name if self.tier == MAIN else f"{self.tier}.{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelChange:
+    """What would happen to one channel. `changed` are its properties."""
+
+    name: str
+    fate: Fate
+    says: str
+    remedy: str = ""
+    changed: tuple[str, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """For people."""
+        return self.name
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """In the plan's order, Queries that are gone last."""
+    """In the plan's order, Queries that are gone last; `channels` are those that are not unchanged."""
 
     queries: tuple[QueryChange, ...]
+    channels: tuple[ChannelChange, ...] = ()
 
     @property
     def refused(self) -> bool:
         """True where `run` would refuse until something is reset."""
-        return any(query.fate == "refused" for query in self.queries)
+        return "refused" in [*(query.fate for query in self.queries), *(channel.fate for channel in self.channels)]
+
+    def channels_json(self) -> list[dict[str, Any]]:
+        """One object a channel."""
+        return [
+            {"channel": each.name, "fate": each.fate, "says": each.says, "remedy": each.remedy, "changed": list(each.changed)}
+            for each in self.channels
+        ]
 
     def as_json(self) -> list[dict[str, Any]]:
         """One object a Query."""
         return [
             {
                 "query": query.name,
+                "tier": query.tier,
                 "fate": query.fate,
                 "says": query.says,
                 "remedy": query.remedy,
@@ -79,7 +134,7 @@ def diff_plans(stored: Mapping[str, StoredQuery], plan: Plan) -> Changes:
         for name, query in stored.items()
         if name not in names
     ]
-    return Changes((*known, *gone))
+    return Changes(tuple(replace(change, tier=plan.tier) for change in (*known, *gone)))
 
 
 class _Nodes(TypedDict):
@@ -93,7 +148,8 @@ def _change(plan: Plan, query: QueryPlan, before: StoredQuery | None) -> QueryCh
         return QueryChange(query.name, "new", f"starts at Batch 0 and reads {_listed(query.sources)} from the start")
     if before.last_batch is None and before.sources:
         positions = _listed([f"{source} from position {position}" for source, position in before.sources.items()])
-        return QueryChange(query.name, "kept", f"begins the new lineage that `source set` made: reads {positions}")
+        begun = "that the move to this tier began" if before.origin else "that `source set` made"
+        return QueryChange(query.name, "kept", f"begins the new lineage {begun}: reads {positions}")
     if before.fingerprint == query.fingerprint and before.state_fingerprint == query.state_fingerprint:
         return QueryChange(query.name, "unchanged", f"goes on {_after(before)}; nothing is read again")
     changed = tuple(id_ for id_, part in query.parts.items() if id_ in before.parts and before.parts[id_] != part)

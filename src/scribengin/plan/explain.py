@@ -1,4 +1,4 @@
-"""A plan for people (text in 100 columns), for programs (JSON) and as a picture (Mermaid)."""
+"""The plan of a tier for people (text in 100 columns), its Queries for programs (JSON) and as pictures (Mermaid)."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from scribengin.plan.resolve import resolve
 from scribengin.spec.model import Sink, Source, Step
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
-    from scribengin.plan.diff import Changes
+    from scribengin.plan.diff import Changes, ChannelChange, QueryChange
     from scribengin.plan.model import Plan, PlannedNode, QueryPlan
+    from scribengin.spec.model import Flow
 
 WIDTH = 100
 _HEADINGS = {
@@ -31,41 +32,66 @@ _BY_SPARK = "tail: one pass in Python makes the messages, Spark's own sink write
 
 def explain(plan: Plan, changes: Changes | None = None) -> str:
     """The text form: each Query with its stages in order, unit, trigger and guarantees, then hints and changes."""
-    return "\n".join(_Text(plan).lines(changes)) + "\n"
+    return "\n".join(_lines(plan, changes)) + "\n"
+
+
+def _lines(plan: Plan, changes: Changes | None) -> Iterator[str]:
+    count = len(plan.queries)
+    yield f"flow {plan.flow.name}: 1 tier ({plan.tier}), {count} {'query' if count == 1 else 'queries'}"
+    yield from about_lines(plan.flow)
+    yield from tier_lines(plan)
+    yield from hint_lines(plan.hints)
+    yield from change_lines(changes)
+
+
+def about_lines(flow: Flow) -> Iterator[str]:
+    """What the flow says of itself."""
+    if flow.about:
+        yield from textwrap.wrap(" ".join(flow.about.split()), WIDTH, initial_indent="  ", subsequent_indent="  ")
+
+
+def tier_lines(plan: Plan, words: Mapping[str, str] | None = None) -> Iterator[str]:
+    """Each Query of a tier behind an empty line. `words`: node → what is said of it instead of its options."""
+    text = _Text(plan, words or {})
+    for query in plan.queries:
+        yield ""
+        yield from text.query(query)
+
+
+def hint_lines(hints: Iterable[str]) -> Iterator[str]:
+    """Behind an empty line, where there are any."""
+    for index, hint in enumerate(hints):
+        if index == 0:
+            yield ""
+            yield "hints"
+        yield from wrapped("  - ", hint)
+
+
+def change_lines(changes: Changes | None) -> Iterator[str]:
+    """What would change, Query by Query, then channel by channel."""
+    if changes is None:
+        return
+    yield ""
+    yield "against the state that is there"
+    told: list[QueryChange | ChannelChange] = [*changes.queries, *changes.channels]
+    width = max((len(change.label) for change in told), default=0)
+    for change in told:
+        yield from wrapped(f"  {change.label:{width}}  ", f"{change.fate}: {change.says}")
+        named = [f"{what} {', '.join(ids)}" for what in ("changed", "added", "removed") if (ids := getattr(change, what, ()))]
+        if named:
+            yield from wrapped(" " * (width + 4), "; ".join(named))
+        if change.remedy:
+            yield from wrapped(" " * (width + 4), f"remedy: {change.remedy}")
 
 
 class _Text:
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, words: Mapping[str, str]) -> None:
         self._plan = plan
+        self._words = words
         self._resolved = resolve(Graph(plan.flow))
 
-    def lines(self, changes: Changes | None) -> Iterator[str]:
-        flow = self._plan.flow
-        count = len(self._plan.queries)
-        yield f"flow {flow.name}: 1 tier ({self._plan.tier}), {count} {'query' if count == 1 else 'queries'}"
-        if flow.about:
-            yield from textwrap.wrap(" ".join(flow.about.split()), WIDTH, initial_indent="  ", subsequent_indent="  ")
-        for query in self._plan.queries:
-            yield ""
-            yield from self._query(query)
-        if self._plan.hints:
-            yield ""
-            yield "hints"
-            for hint in self._plan.hints:
-                yield from _wrapped("  - ", hint)
-        if changes is not None:
-            yield ""
-            yield "against the state that is there"
-            width = max((len(change.name) for change in changes.queries), default=0)
-            for change in changes.queries:
-                yield from _wrapped(f"  {change.name:{width}}  ", f"{change.fate}: {change.says}")
-                named = [f"{what} {', '.join(ids)}" for what in ("changed", "added", "removed") if (ids := getattr(change, what))]
-                if named:
-                    yield from _wrapped(" " * (width + 4), "; ".join(named))
-                if change.remedy:
-                    yield from _wrapped(" " * (width + 4), f"remedy: {change.remedy}")
-
-    def _query(self, query: QueryPlan) -> Iterator[str]:
+    def query(self, query: QueryPlan) -> Iterator[str]:
+        """Its stages in order, unit and guarantees."""
         often = f"a Batch every {span(query.trigger_s)}" if query.trigger_s else "a Batch as soon as the last is done"
         yield f"query {query.name}: {often}, {'keeps state' if query.stateful else 'no state'}"
         names = max(len(node.id) for node in query.nodes)
@@ -73,10 +99,10 @@ class _Text:
         for stage, nodes in groupby(_in_stages(query), key=_group):
             yield f"  {_HEADINGS[stage] if stage != 'tail' or not self._by_spark(query) else _BY_SPARK}"
             for node in nodes:
-                yield from _wrapped(f"    {node.id:{names}}  {_feeds(node):{feeds}}  ", self._says(node))
-        yield from _wrapped("  unit       ", f"{query.unit}: {query.unit_reason}")
+                yield from wrapped(f"    {node.id:{names}}  {_feeds(node):{feeds}}  ", self._says(node))
+        yield from wrapped("  unit       ", f"{query.unit}: {query.unit_reason}")
         for path in query.guarantees:
-            yield from _wrapped("  guarantee  ", f"{path.source} -> {path.sink}: {path.guarantee}; {path.reason}")
+            yield from wrapped("  guarantee  ", f"{path.source} -> {path.sink}: {path.guarantee}; {path.reason}")
 
     def _by_spark(self, query: QueryPlan) -> bool:
         flow = self._plan.flow
@@ -85,7 +111,7 @@ class _Text:
     def _says(self, node: PlannedNode) -> str:
         declared = self._plan.flow.node(node.id)
         types = catalog.sink_types(internal=True) if isinstance(declared, Sink) else catalog.source_types(internal=True)
-        text = describe(declared, types)
+        text = self._words.get(node.id) or describe(declared, types)
         if node.stateful and isinstance(declared, Step):
             marks = [f"{mark.column} {span(mark.delay_s)} of {mark.origin}" for mark in self._resolved.reaching(declared)]
             rules = f"the slowest of {', '.join(marks)}" if len(marks) > 1 else "".join(marks)
@@ -108,23 +134,15 @@ def _feeds(node: PlannedNode) -> str:
     return f"<- {', '.join(node.inputs)}" if node.inputs else ""
 
 
-def _wrapped(start: str, text: str) -> list[str]:
+def wrapped(start: str, text: str) -> list[str]:
+    """Lines of 100 columns, those behind the first as far in as its text."""
     return textwrap.wrap(
         text, WIDTH, initial_indent=start, subsequent_indent=" " * len(start), break_long_words=False, break_on_hyphens=False
     )
 
 
-def as_json(plan: Plan, changes: Changes | None = None) -> dict[str, Any]:
-    """`result` of `plan --json`."""
-    return {
-        "flow": plan.flow.name,
-        "tiers": [{"name": plan.tier, "queries": [_query_json(plan, query) for query in plan.queries]}],
-        "hints": list(plan.hints),
-        "changes": None if changes is None else changes.as_json(),
-    }
-
-
-def _query_json(plan: Plan, query: QueryPlan) -> dict[str, Any]:
+def query_json(plan: Plan, query: QueryPlan) -> dict[str, Any]:
+    """One Query, as `plan --json` gives it."""
     return {
         "name": query.name,
         "sinks": list(query.sinks),
@@ -158,26 +176,32 @@ def _kind(plan: Plan, id_: str) -> str:
     return type(node.action).__name__.lower() if isinstance(node, Step) else type(node).__name__.lower()
 
 
-def as_mermaid(plan: Plan) -> str:
-    """A flowchart: a box for each Query, in it one for each stage."""
-    lines = ["flowchart LR"]
+def mermaid_lines(plan: Plan, *, tier: str = "", indent: str = "  ", beside: Collection[str] = ()) -> Iterator[str]:
+    """A box for each Query, in it one for each stage, and all arrows. `tier` begins the names of a tier's boxes, which else are its
+    Queries'; nodes of `beside` are left out, with their arrows."""
     for query in plan.queries:
-        lines.append(f'  subgraph q_{query.name} ["query {query.name}"]')
-        for index, (stage, nodes) in enumerate(groupby(_in_stages(query), key=_group)):
-            lines.append(f'    subgraph q_{query.name}_{index} ["{_HEADINGS[stage].partition(":")[0]}"]')
-            lines += [f"      {_mermaid_node(plan, query, node)}" for node in nodes]
-            lines.append("    end")
-        lines.append("  end")
-        for node in query.nodes:
+        nodes = [node for node in _in_stages(query) if node.id not in beside]
+        name = mermaid_id(tier, query.name)
+        yield f'{indent}subgraph q_{name} ["query {query.name}"]'
+        for index, (stage, members) in enumerate(groupby(nodes, key=_group)):
+            yield f'{indent}  subgraph q_{name}_{index} ["{_HEADINGS[stage].partition(":")[0]}"]'
+            yield from (f"{indent}    {_mermaid_node(plan, name, node)}" for node in members)
+            yield f"{indent}  end"
+        yield f"{indent}end"
+        for node in nodes:
             for reference in node.inputs:
                 start, dot, branch = reference.partition(".")
-                label = f"|{branch}|" if dot else ""
-                lines.append(f"  {query.name}__{start} -->{label} {query.name}__{node.id}")
-    return "\n".join(lines) + "\n"
+                if start not in beside:
+                    yield f"{indent}{name}__{start} -->{f'|{branch}|' if dot else ''} {name}__{node.id}"
 
 
-def _mermaid_node(plan: Plan, query: QueryPlan, node: PlannedNode) -> str:
-    id_ = f"{query.name}__{node.id}"
+def mermaid_id(tier: str, name: str) -> str:
+    """What a Query is called in the picture."""
+    return f"{tier}__{name}" if tier else name
+
+
+def _mermaid_node(plan: Plan, query: str, node: PlannedNode) -> str:
+    id_ = f"{query}__{node.id}"
     match plan.flow.node(node.id):
         case Source():
             return f'{id_}[("{node.id}")]'

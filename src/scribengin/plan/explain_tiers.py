@@ -4,24 +4,159 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from scribengin.plan import explain as explain_tier
-from scribengin.plan.explain import explain as explain_plan
+from scribengin.core.units import show_bytes
+from scribengin.plan.channel_words import properties
+from scribengin.plan.describe import span
+from scribengin.plan.explain import about_lines, change_lines, hint_lines, mermaid_id, mermaid_lines, query_json, tier_lines, wrapped
+from scribengin.plan.explain import explain as explain_tier
+from scribengin.plan.graph import base
+from scribengin.plan.notes import cut_notes
+from scribengin.plan.split import source_id
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from scribengin.plan.channels import PlannedChannel
     from scribengin.plan.diff import Changes
+    from scribengin.plan.model import Plan
     from scribengin.plan.split import FlowPlan
+    from scribengin.spec.model import Tier
 
 
-def explain(plan: FlowPlan, changes: Changes | None = None) -> str:
-    """See `plan.explain`."""
-    return explain_plan(plan.tiers[0], changes)
+def explain(plan: FlowPlan, changes: Changes | None = None, advice: Sequence[str] = ()) -> str:
+    """The text form: each tier with its Queries, the channels, the paths with their guarantees, hints and changes. `advice` are further
+    hints, from what a run has counted."""
+    if not plan.flow.tiers:
+        return explain_tier(plan.tiers[0], changes)
+    return "\n".join(_lines(plan, changes, advice)) + "\n"
 
 
-def as_json(plan: FlowPlan, changes: Changes | None = None) -> dict[str, Any]:
-    """See `plan.explain`."""
-    return explain_tier.as_json(plan.tiers[0], changes)
+def _lines(plan: FlowPlan, changes: Changes | None, advice: Sequence[str]) -> Iterator[str]:
+    queries = sum(len(tier.queries) for tier in plan.tiers)
+    names = ", ".join(tier.tier for tier in plan.tiers)
+    tiers = f"{len(plan.tiers)} tier{'s' * (len(plan.tiers) != 1)} ({names})"
+    yield from wrapped(f"flow {plan.flow.name}: ", f"{tiers}, {queries} {'query' if queries == 1 else 'queries'}")
+    yield from about_lines(plan.flow)
+    for tier in plan.tiers:
+        yield ""
+        yield from wrapped(f"tier {tier.tier}", _where(plan.flow.tiers[tier.tier]))
+        yield from tier_lines(tier, _words(plan, tier))
+    yield from _channel_lines(plan)
+    yield ""
+    yield "paths"
+    for path in plan.paths:
+        yield from wrapped("  ", f"{path.source} -> {path.sink} ({', '.join(path.tiers)}): {path.promise}; {path.reason}")
+        if path.strengthen:
+            yield from wrapped("    ", f"stronger: {path.strengthen}")
+    yield from hint_lines([*hints(plan), *advice])
+    yield from change_lines(changes)
+
+
+def _where(tier: Tier) -> str:
+    """What the flow file says of a tier beside its steps."""
+    resources, said = tier.resources, []
+    if tier.group is not None:
+        said.append(f"on group {tier.group}")
+    if resources.cores is not None:
+        said.append(f"{resources.cores} core{'s' * (resources.cores != 1)}")
+    if resources.memory is not None:
+        said.append(show_bytes(resources.memory))
+    if tier.trigger_s is not None:
+        said.append(f"a Batch every {span(tier.trigger_s)}")
+    if tier.acknowledge != "checkpoint":
+        said.append("acknowledges what has left its state")
+    return f": {', '.join(said)}" if said else ":"
+
+
+def _words(plan: FlowPlan, tier: Plan) -> dict[str, str]:
+    """The ends of channels that lie in the tier, in words."""
+    sinks = {each.id: f"hands over to {each.reading}" for each in plan.channels if each.feeding == tier.tier}
+    return sinks | {source_id(each): f"takes over from {each.feeding}" for each in plan.channels if each.reading == tier.tier}
+
+
+def _channel_lines(plan: FlowPlan) -> Iterator[str]:
+    if not plan.channels:
+        return
+    yield ""
+    yield "channels"
+    for channel in plan.channels:
+        edges = " and ".join(f'"{name}"' for name in channel.names)
+        yield from wrapped(f"  {channel.id}: ", f"{edges}, {channel.feeding} to {channel.reading}")
+        for each in properties(plan.flow, channel):
+            yield from wrapped(f"    {each.name:11}  ", f"{each.value} ({each.said})")
+
+
+def hints(plan: FlowPlan) -> list[str]:
+    """What is worth knowing of the tiers' Queries, and of steps that see their rows otherwise when the flow is cut."""
+    found: list[str] = []
+    for tier in plan.tiers:
+        found += tier.hints
+        found += cut_notes(tier, {source_id(channel) for channel in plan.channels if channel.reading == tier.tier})
+    return list(dict.fromkeys(found))
+
+
+def as_json(plan: FlowPlan, changes: Changes | None = None, advice: Sequence[str] = ()) -> dict[str, Any]:
+    """`result` of `plan --json`."""
+    return {
+        "flow": plan.flow.name,
+        "tiers": [_tier_json(plan, tier) for tier in plan.tiers],
+        "channels": [_channel_json(plan, channel) for channel in plan.channels],
+        "paths": [path.as_json() for path in plan.paths],
+        "hints": [*hints(plan), *advice],
+        "changes": None if changes is None else changes.as_json(),
+        "channel_changes": None if changes is None else changes.channels_json(),
+    }
+
+
+def _tier_json(plan: FlowPlan, tier: Plan) -> dict[str, Any]:
+    declared = plan.flow.tiers.get(tier.tier)
+    return {
+        "name": tier.tier,
+        "group": declared.group if declared else None,
+        "cores": declared.resources.cores if declared else None,
+        "memory_bytes": declared.resources.memory if declared else None,
+        "acknowledge": declared.acknowledge if declared else "checkpoint",
+        "queries": [query_json(tier, query) for query in tier.queries],
+    }
+
+
+def _channel_json(plan: FlowPlan, channel: PlannedChannel) -> dict[str, Any]:
+    return {
+        "id": channel.id,
+        "edges": list(channel.names),
+        "feeding": channel.feeding,
+        "reading": channel.reading,
+        "kind": channel.channel.type,
+        "place": channel.place,
+        "properties": {each.name: {"value": each.value, "said": each.said} for each in properties(plan.flow, channel)},
+    }
 
 
 def as_mermaid(plan: FlowPlan) -> str:
-    """See `plan.explain`."""
-    return explain_tier.as_mermaid(plan.tiers[0])
+    """A flowchart: a box for each Query, in it one for each stage. Of a cut flow each tier is one around its own; channels cylinders."""
+    if not plan.flow.tiers:
+        return "\n".join(["flowchart LR", *mermaid_lines(plan.tiers[0])]) + "\n"
+    lines = ["flowchart LR"]
+    for tier in plan.tiers:
+        ends = _words(plan, tier)
+        lines.append(f'  subgraph t_{tier.tier} ["tier {tier.tier}"]')
+        lines += mermaid_lines(tier, tier=tier.tier, indent="    ", beside=ends)
+        lines.append("  end")
+    for channel in plan.channels:
+        lines.append(f'  c_{channel.id}[("{channel.id}: {channel.place}")]')
+        lines += _channel_arrows(plan, channel)
+    return "\n".join(lines) + "\n"
+
+
+def _channel_arrows(plan: FlowPlan, channel: PlannedChannel) -> Iterator[str]:
+    cylinder = f"c_{channel.id}"
+    start, dot, branch = channel.reference.partition(".")
+    from_source = next((each for each in plan.channels if each.reading == channel.feeding and source_id(each) == start), None)
+    feeder = f"c_{from_source.id}" if from_source else f"{mermaid_id(channel.feeding, channel.id)}__{start}"
+    yield f"  {feeder} -->{f'|{branch}|' if dot else ''} {cylinder}"
+    reading, source = plan.tier(channel.reading), source_id(channel)
+    ends = _words(plan, reading)
+    for query in reading.queries:
+        for node in query.nodes:
+            if node.id not in ends and source in map(base, node.inputs):
+                yield f"  {cylinder} --> {mermaid_id(reading.tier, query.name)}__{node.id}"

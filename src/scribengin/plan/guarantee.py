@@ -27,7 +27,8 @@ def path_guarantee(
         return PathGuarantee(source.id, sink.id, "at least once", f"{source.type} cannot hand out again what it handed out once")
     if written_by_spark(flow, sink, sink_types):
         return PathGuarantee(source.id, sink.id, "at least once", "Spark's own sink writes; a Batch cut short is written again")
-    if (sink.delivery or flow.defaults.delivery) == "at_least_once":
+    channel = sink.type in sink_types and sink_types[sink.type].internal  # `delivery` is asked of a flow's own sinks
+    if not channel and (sink.delivery or flow.defaults.delivery) == "at_least_once":
         return PathGuarantee(source.id, sink.id, "at least once", "`delivery: at_least_once` asks for no more")
     reason = f"{source.type} hands out again what was logged; one decision per Batch; {sink.type} publishes from it, each row once"
     return PathGuarantee(source.id, sink.id, "exactly once", reason)

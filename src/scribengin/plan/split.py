@@ -8,9 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from scribengin.plan.channels import free, plan_channels
+from scribengin.plan.channels import free, plan_channels, topic_name
 from scribengin.plan.cut import build_plan
 from scribengin.plan.graph import Graph, base, query_sinks
+from scribengin.plan.paths import flow_paths
 from scribengin.plan.resolve import resolve, slowest
 from scribengin.plan.sql.rewrite import rename_inputs
 from scribengin.plan.tiers import assign, is_static
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from scribengin.core.types import Schema
     from scribengin.plan.channels import PlannedChannel
     from scribengin.plan.model import Plan
+    from scribengin.plan.paths import FlowPath
     from scribengin.plan.resolve import Resolved
     from scribengin.plan.tiers import Assignment
     from scribengin.spec.model import Flow
@@ -39,6 +41,11 @@ class FlowPlan:
     flow: Flow
     tiers: tuple[Plan, ...]
     channels: tuple[PlannedChannel, ...] = ()
+
+    @property
+    def paths(self) -> tuple[FlowPath, ...]:
+        """What holds from every source to every sink that it feeds."""
+        return flow_paths(self.tiers, self.channels, {channel.id: source_id(channel) for channel in self.channels})
 
     def tier(self, name: str) -> Plan:
         """The plan of that tier. KeyError where there is none."""
@@ -121,6 +128,11 @@ class _Split:
             None if mark is None else Watermark(mark.column, mark.delay_s),
         )
 
+    def _folder(self, channel: PlannedChannel) -> str | None:
+        if channel.edge.to is not None:  # below each member's
+            return topic_name(self.graph.flow.name, channel.reference, channel.reading)
+        return self.folder_of(channel.id)
+
     def _options(self, channel: PlannedChannel, tier: str) -> dict[str, Any]:
         """What the connector at the end that lies in `tier` is told."""
         edge, where = channel.edge, channel.channel
@@ -135,7 +147,7 @@ class _Split:
             "channel": channel.id,
             "beside": tuple(beside),
             "topic": where.topic,
-            "path": path or (self.folder_of(channel.id) if where.type == "folder" else None),
+            "path": path or (self._folder(channel) if where.type == "folder" else None),
             "bootstrap": where.bootstrap,
             "config": where.config,
             "partitions": where.partitions,
@@ -145,6 +157,7 @@ class _Split:
             "keys": encryption.keys,
             "use": encryption.use,
             "tier": tier,
+            "to": edge.to,
         }
         if tier == channel.feeding:
             key = edge.key if edge.ordering == "key" else ()

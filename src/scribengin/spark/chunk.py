@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from scribengin.core.types import Schema
     from scribengin.formats.contract import Bad, Block
     from scribengin.formats.json_rows import JsonRows
+    from scribengin.formats.origins import Trail
     from scribengin.formats.structs import StructForm
 
 
@@ -48,6 +49,11 @@ class Origin(ABC):
     def origins(self, ordinals: Sequence[int]) -> Origins | None:  # noqa: ARG002 (of an origin that knows)
         """The first coordinates of each record; None where no single record stands behind a row."""
         return None
+
+    def way(self, ordinal: int) -> tuple[str, Trail]:
+        """What the record is called in all tiers, and the way by which it came; empty where that is not known."""
+        found = self.origins([ordinal])
+        return ("", ()) if found is None else (found.ids()[0], found.trails[found.streams[0]])
 
 
 class BlockOrigin(Origin):

@@ -9,6 +9,7 @@ import time
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import reduce
+from socket import gethostname
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -22,11 +23,13 @@ from scribengin.spark.compiled import BatchInputs, Compiled
 from scribengin.spark.counting import add_losses, gather_counts, newest_times, seconds_of
 from scribengin.spark.culprits import find_culprits
 from scribengin.spark.failures import is_data_error
+from scribengin.spark.gate import NEVER_US
+from scribengin.spark.offset_log import watermark_us
 from scribengin.spark.program import RowsEntry, SinkNode
 from scribengin.spark.ranges import StopRequested
 from scribengin.spark.spark_write import write_tails
-from scribengin.spark.unit_commits import OtherIntent, behind_of, plan_of, with_unit_commits
-from scribengin.state.contract import DeadSegment, Decision
+from scribengin.spark.unit_commits import OtherIntent, at_members, behind_of, blame_members, plan_of, with_unit_commits
+from scribengin.state.contract import Counts, DeadSegment, Decision
 from scribengin.state.decisions import input_hash
 
 if TYPE_CHECKING:
@@ -182,6 +185,7 @@ class BatchRunner:
         try:
             tail_reports = self._run(compiled, reports, batch.number)
         except Exception as error:
+            blame_members(self.parts, behind, error)
             if self.compiled is not None or not is_data_error(error):
                 raise
             inputs = find_culprits(self.spark, self.parts, self.compiler, BatchInputs(batch, {**streams, **self.static}), error)
@@ -208,8 +212,20 @@ class BatchRunner:
             counts,
             datetime.now(UTC).isoformat(timespec="milliseconds"),
             behind,
+            tuple(DeadSegment(**report["trails"]) for report in (*tail_reports, *middle) if report.get("trails")),
+            self._times(batch.number, middle),
+            {"tier": self.parts.plan.tier, "host": gethostname()},
         )
         return decision, compiling, {"newest_us": newest_times(middle), "seconds": seconds_of(*tail_reports, *middle)}
+
+    def _times(self, number: int, middle: list[dict[str, Any]]) -> dict[str, int]:
+        """See `Decision.times`."""
+        if self.compiled is None:
+            return {}
+        took_in = any(Counts.from_json(counts).rows_in for report in middle for counts in report["counts"].values())
+        leaves_us = max((report["leaves"] for report in middle), default=0) if self.compiled.gated else NEVER_US if took_in else 0
+        watermark = watermark_us(self.parts.letters.folder.parent / "checkpoint" / "offsets", number)
+        return {"watermark_us": watermark, "leaves_us": leaves_us}
 
     def _run(self, compiled: Compiled, reports: Accumulator[dict[Any, Any]], number: int) -> list[dict[str, Any]]:
         """The Batch's one action: the reports of all tail units."""
@@ -217,7 +233,8 @@ class BatchRunner:
         return write_tails(compiled, by_spark[0], reports, number) if by_spark else run_tails(compiled)
 
     def _committing(self, compiled: Compiled, intent: Intent | None, behind: Mapping[str, Mapping[str, Any]]) -> Compiled:
-        """The frames with unit commits, where these were agreed on."""
+        """The frames with the sinks of the members that were chosen, and with unit commits, where these were agreed on."""
+        compiled = at_members(compiled, self.parts, behind)
         if intent is None or not intent.units:
             return compiled
         (said,) = behind.values()

@@ -187,7 +187,8 @@ class _Walk:
         offsets = self._parts.letters.folder.parent / "checkpoint" / "offsets"
         self._gated[mark.origin] = None
         grid, lag_us = window_grid(step.action), self._layout.lag_us(node.id)
-        return GateNode(f"{id_}~{node.id}", node.id, (id_,), self._schema(id_), mark, grid, lag_us, offsets)
+        holds_us = self._layout.holds_us(node.id)
+        return GateNode(f"{id_}~{node.id}", node.id, (id_,), self._schema(id_), mark, grid, lag_us, holds_us, offsets)
 
     def _gate_behind(self, output: str) -> GateNode | None:
         """The gate of the only reader of a Python stage, where that keeps state: it needs no stage of its own."""

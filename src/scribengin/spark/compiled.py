@@ -86,6 +86,9 @@ class QueryParts:
     schemas: Mapping[str, Schema]
     """source → columns, resolved"""
 
+    released_later: bool = False
+    """True where its sources may be told that they are through only when others have acknowledged it (`local.acks`)"""
+
     @property
     def full_name(self) -> str:
         """`flow.query`: how the world outside knows the Query."""

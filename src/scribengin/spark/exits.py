@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from scribengin.spark.chunk import Chunk
     from scribengin.spark.letters import Letters
     from scribengin.spark.program import ExitNode, SinkNode
+    from scribengin.spark.trails import Trails
     from scribengin.state.contract import Counts
 
 _ROWS = 16_384
@@ -119,12 +120,15 @@ class SinkExit:
         all_counts: dict[str, Counts],
         letters: Letters,
         step: str | None,
+        trails: Trails,
     ) -> None:
         self._node = node.node
         self._several = len(node.inputs) > 1
         self._commits = node.commit is not None
         self._stream = stream
         self._unit = unit
+        # what goes on to another tier has not arrived
+        self._trails = trails if trails.wanted and not wants_origins(stream) else None
         self._counts = counts
         self._letters = letters
         as_json = json_rows(node.schema, stream.json_needs or ()) if takes_json(stream) else None
@@ -156,6 +160,8 @@ class SinkExit:
             stream: Any = self._stream
             lines, columns = ready.json
             bad = stream.write_json(lines, size, columns, ids)
+        if self._trails is not None:
+            self._trails.note(self._node, self._origins(ready), {each.ordinal for each in bad})
         for each in bad:
             self._bury(ready, each)
         self._counts.rows_in += size

@@ -43,10 +43,11 @@ def recheck(ref: SourceRef, log: Path, start: int) -> list[str]:
 class Feed:
     """One source of one Query. A position is the number of entries that are behind; used by one thread."""
 
-    def __init__(self, ref: SourceRef, log: Path, limits: Limits, *, query: str = "") -> None:
-        """`query` is told to the source: `flow.query`."""
+    def __init__(self, ref: SourceRef, log: Path, limits: Limits, *, query: str = "", tells: bool = True) -> None:
+        """`query` is told to the source: `flow.query`. `tells`: whether it hears what is committed from here."""
         self.node = ref.node
         self._query = query
+        self._tells = tells
         self.final = False
         """True where what is there now is all there will be"""
         self._log = SourceLog(log, ref.node)
@@ -91,7 +92,7 @@ class Feed:
     def committed(self, streams: Sequence[SourceStream]) -> None:
         """Let the source tell the outside world that these are through, where it can."""
         tell: Callable[..., None] | None = getattr(self._reader, "committed", None)
-        if tell is not None:
+        if tell is not None and self._tells:
             tell(streams, query=self._query)
 
     def notices(self) -> list[str]:

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 _WINDOW = re.compile(r"\bwindow\s*\(\s*`?([\w.]+)`?\s*,\s*'([^']+)'\s*(?:,\s*'([^']+)'\s*)?\)", re.IGNORECASE)
 _INTERVAL = re.compile(r"\s*(?:interval\s+)?(\d+)\s*(millisecond|second|minute|hour|day|week)s?\s*\Z", re.IGNORECASE)
+NEVER_US = 2**63 - 1
+"""a watermark that never comes"""
 _US = {
     "millisecond": 1_000,
     "second": 10**6,
@@ -54,6 +56,8 @@ class GateNode:
     mark: Inherited
     grid: WindowGrid | None
     lag_us: int
+    holds_us: int
+    """how long at most, behind its last window's end or its own time, the Query keeps what it has made of a row"""
     offsets: Path
 
 
@@ -99,6 +103,8 @@ class Gate:
         self._letters = letters
         self.newest_us: int | None = None
         """how far the input alone would move the watermark; None before its first time"""
+        self.leaves_us = 0
+        """the watermark at which all rows have left the state"""
         self._watermark_us = watermark_us(node.offsets, batch - 1) - node.lag_us
 
     def __call__(self, chunk: Chunk) -> Chunk:
@@ -114,6 +120,8 @@ class Gate:
             newest_us = int(known.max()) - round(node.mark.delay_s * 1e6)
             self.newest_us = newest_us if self.newest_us is None else max(self.newest_us, newest_us)
         ends = known if node.grid is None else node.grid.last_ends_us(known)
+        if ends.size:
+            self.leaves_us = max(self.leaves_us, min(NEVER_US, int(ends.max()) + node.holds_us))
         self._counts.late += int(np.count_nonzero(ends <= self._watermark_us))
         return chunk
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from scribengin.plan.graph import Graph, base
 from scribengin.plan.resolve import resolve, slowest
-from scribengin.spec.model import Join, Merge, Step
+from scribengin.spark.gate import NEVER_US, window_grid
+from scribengin.spec.model import Dedupe, Join, Merge, Step
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from scribengin.core.types import Schema
     from scribengin.plan.model import Plan, PlannedNode, QueryPlan
     from scribengin.plan.resolve import Inherited, Resolved
+    from scribengin.spec.model import Action
 
 
 class Layout:
@@ -117,6 +119,19 @@ class Layout:
         """
         return max((self._lag_behind_us(input_) for input_ in self._nodes[base(id_)].inputs), default=0)
 
+    def holds_us(self, id_: str) -> int:
+        """How long at most the Query keeps a row, or what was made of it, once that row's last window before `id_` has ended, or, where
+        there is none, after its time. NEVER_US where a step keeps it for ever."""
+        total = self.lag_us(id_) + 1_000  # Spark's watermarks are whole milliseconds
+        for node in self._order:
+            if node.stateful:
+                action = self.step(node.id).action
+                own = 0 if node.id == id_ and window_grid(action) is not None else _span_us(action)
+                if own is None:
+                    return NEVER_US
+                total += own
+        return total
+
     def _lag_behind_us(self, id_: str) -> int:
         node = self._flow.node(id_)
         if not isinstance(node, Step):
@@ -125,3 +140,13 @@ class Layout:
         if self._nodes[node.id].stateful and isinstance(node.action, Join | Merge) and node.action.within_s is not None:
             own = round(node.action.within_s * 1e6) + 1_000
         return self.lag_us(id_) + own
+
+
+def _span_us(action: Action) -> int | None:
+    """How long a stateful step keeps a row behind its time; None for ever."""
+    grid = window_grid(action)
+    if grid is not None:
+        return grid.size_us
+    if isinstance(action, Join | Merge | Dedupe) and action.within_s is not None:
+        return round(action.within_s * 1e6)
+    return 0 if isinstance(action, Dedupe) and action.time is not None else None

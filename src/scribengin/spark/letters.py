@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
+from socket import gethostname
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from scribengin.core.errors import StepError
+from scribengin.formats.origins import Hop
 from scribengin.spark.user_code import code_line
 from scribengin.state.contract import DeadLetter
 from scribengin.state.dead import DeadWriter
+from scribengin.state.trails import hop_as_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
     from scribengin.formats.contract import RecordPlace
+    from scribengin.formats.origins import Trail
     from scribengin.spark.chunk import Chunk
     from scribengin.spec.model import OnError
     from scribengin.state.contract import DeadSegment
@@ -31,6 +36,13 @@ class LetterRules:
     folder: Path
     query: str
     on_error: Mapping[str, OnError]
+    tier: str = ""
+    trace: float = 0.0
+    """the share of records whose way is kept where they reach a sink"""
+
+    def stop(self, batch: int) -> Hop:
+        """The stop that a record makes here, now."""
+        return Hop(self.tier, self.query, batch, gethostname(), int(time.time() * 1000))
 
 
 class Letters:
@@ -47,12 +59,14 @@ class Letters:
         ordinal = chunk.ordinal(index)
         payload = None
         place = None
+        way: tuple[str, Trail] = ("", ())
         if ordinal is not None:
             place = chunk.origin.place(ordinal)
             payload = chunk.origin.payload(ordinal)
+            way = chunk.origin.way(ordinal)
         if payload is None:
             payload = _as_json(chunk, index)
-        self.write(node, chunk.origin.source, place, payload, reason, message, error=error)
+        self.write(node, chunk.origin.source, place, payload, reason, message, error=error, way=way)
 
     def write(
         self,
@@ -64,8 +78,9 @@ class Letters:
         message: str,
         *,
         error: BaseException | None = None,
+        way: tuple[str, Trail] = ("", ()),
     ) -> None:
-        """As `bury`, for a record that is no row yet."""
+        """As `bury`, for a record that is no row yet; `way` as `Origin.way` gives it."""
         match self._rules.on_error.get(node, "dead_letter"):
             case "drop":
                 return
@@ -76,6 +91,7 @@ class Letters:
                     f'step "{node}" failed on a record{at}: {message}' + (f" ({line})" if line else ""),
                     remedy="repair the record or the step, or set on_error: dead_letter",
                 ) from error
+        record, trail = way
         file = place.file if place else ""
         spot = "" if place is None else f"{_first(place.offset, place.row, place.line)}"
         self._writer.write(
@@ -96,6 +112,8 @@ class Letters:
                 payload=payload[:PAYLOAD_BYTES],
                 # a source has cut a record that is "too-long" already
                 truncated=len(payload) > PAYLOAD_BYTES or reason == "too-long",
+                record=record,
+                trail=tuple(hop_as_json(hop) for hop in (*trail, self._rules.stop(self._batch))),
             )
         )
 

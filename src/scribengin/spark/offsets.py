@@ -37,6 +37,7 @@ class OffsetConfig:
     log: Path
     limits: Limits
     query: str = ""
+    tells: bool = True
 
 
 class _Descriptor(InputPartition):
@@ -49,7 +50,7 @@ class OffsetReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, config: OffsetConfig) -> None:
         self._node = config.ref.node
         self._log = SourceLog(config.log, self._node)
-        self._feed = Feed(config.ref, config.log, config.limits, query=config.query)
+        self._feed = Feed(config.ref, config.log, config.limits, query=config.query, tells=config.tells)
         self._latest: dict[str, Any] | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: D102, N802

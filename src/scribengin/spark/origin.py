@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from scribengin.connectors.contract import Source
     from scribengin.formats.contract import Block
+    from scribengin.formats.origins import Trail
 
 _INDEX_BITS = 20
 _SEQUENCE_BITS = 36
@@ -80,6 +81,12 @@ class ReplayOrigin(Origin):
                 names[stream] = f"{name}/{self._streams[name][index].label}+"
             ids.append(f"{names[stream]}{sequence}")
         return ids
+
+    def way(self, ordinal: int) -> tuple[str, Trail]:
+        """Of a record that can still be found."""
+        source, index, _ = unpack_at(ordinal)
+        known = index < len(self._streams.get(self._indexes.get(source, ""), ()))
+        return super().way(ordinal) if known else ("", ())
 
     def origins(self, ordinals: Sequence[int]) -> Origins:
         """As `ids`; the blocks of a channel are read again, which know where their records came from."""

@@ -255,7 +255,9 @@ class QueryRun:
     def _fed_ranges(self) -> FedRanges:
         query = self.parts.query
         name, log = self.parts.full_name, self.folder.sources
-        feeds = [Feed(self.parts.sources[id_], log, self.limits[id_], query=name) for id_ in query.sources]
+        feeds = [
+            Feed(self.parts.sources[id_], log, self.limits[id_], query=name, tells=not self.parts.released_later) for id_ in query.sources
+        ]
         poll_s = LATENCY_POLL_S if self.parts.plan.flow.defaults.profile == "latency" else POLL_S
         return FedRanges(feeds, query.trigger_s, self._final, self.stop, self._looked, self.starts, poll_s)
 
@@ -305,7 +307,7 @@ def streaming_inputs(
     log = parts.letters.folder.parent / "sources"
     if parts.query.stateful:
         frames = {
-            source: read_offsets(spark, OffsetConfig(parts.sources[source], log, limits[source], parts.full_name))
+            source: read_offsets(spark, OffsetConfig(parts.sources[source], log, limits[source], parts.full_name, not parts.released_later))
             for source in parts.query.sources
         }
     else:

@@ -46,6 +46,7 @@ from scribengin.spark.program import (
     origin_of,
 )
 from scribengin.spark.python_step import BatchStep, RecordStep, instantiate
+from scribengin.spark.trails import Trails
 from scribengin.state.contract import Counts
 
 if TYPE_CHECKING:
@@ -71,6 +72,7 @@ class Stage:
         self._seconds: dict[str, float] = defaultdict(float)
         """node → time that it took by itself; native steps as the run in front of the stage"""
         self._letters = Letters(program.letters, batch.number, self._attempt)
+        self._trails = Trails(program.letters, batch.number, self._attempt)
         self._readers: dict[str, list[Callable[[Chunk], None]]] = {}
         self._commits = False
         self._sinks: list[SinkExit] = []
@@ -109,7 +111,9 @@ class Stage:
             case SinkNode():
                 stream = self._sink_stream(node)
                 unit = f"{self._batch.lineage}/{self._batch.number}/{self._unit}"
-                sink = SinkExit(node, stream, unit, self._counted(node.node), self.counts, self._letters, self._before(node.inputs))
+                sink = SinkExit(
+                    node, stream, unit, self._counted(node.node), self.counts, self._letters, self._before(node.inputs), self._trails
+                )
                 self._sinks.append(sink)
                 self._exits.append(sink)
                 return self._timed(node.node, sink), "columns"
@@ -252,7 +256,8 @@ class Stage:
         counts.filtered += decoded.skipped
         counts.dead += len(decoded.bad)
         for bad in decoded.bad:
-            self._letters.write(node, node, block.place(bad.ordinal), block.payload(bad.ordinal), bad.reason, bad.message)
+            way = origin.way(bad.ordinal)
+            self._letters.write(node, node, block.place(bad.ordinal), block.payload(bad.ordinal), bad.reason, bad.message, way=way)
         match decoded:
             case Rows():
                 return Chunk(origin, decoded.ordinals, rows=decoded.rows)
@@ -317,7 +322,8 @@ class Stage:
                 reason, message = "require", f'"{name}" does not hold'
                 if name == SPARK_PARSE:
                     reason, message = "malformed", "Spark's parser cannot read it"
-                self._letters.write(step, origin.source, place, payload, reason, message)
+                way = ("", ()) if ordinal is None else origin.way(ordinal)
+                self._letters.write(step, origin.source, place, payload, reason, message, way=way)
                 native.dead += 1
         return (None if ordinals is None else list(compress(ordinals, keep.to_pylist()))), batch.filter(keep)
 
@@ -334,18 +340,21 @@ class Stage:
         for exit_ in self._exits:
             exit_.flush()
         receipts = [sink.close() for sink in self._sinks]
-        dead = self._letters.close()
+        dead, trails = self._letters.close(), self._trails.close()
         faults.reached("stage.closed")
         report: dict[str, Any] = {
             "receipts": [receipt.as_json() for receipt in receipts],
             "dead": None if dead is None else msgspec.to_builtins(dead),
             "counts": {node: counts.as_json() for node, counts in self.counts.items()},
+            "trails": None if trails is None else msgspec.to_builtins(trails),
+            "leaves": max((gate.leaves_us for _, gate in self._gates), default=0),
             "seconds": {node: round(spent, 6) for node, spent in self._seconds.items()},
             "newest": {origin: gate.newest_us for origin, gate in self._gates if gate.newest_us is not None},
         }
         if self._commits:
             # from here on the letters may belong to what is committed: who fails now does not know
             self._letters.keep()
+            self._trails.keep()
             for sink in self._sinks:
                 sink.commit(report)
         return list(self._drain()), report
@@ -353,11 +362,13 @@ class Stage:
     def forget(self) -> None:
         """Another attempt's report stands: leave nothing of this one behind, its letters neither."""
         self._letters.keep(kept=False)
+        self._trails.keep(kept=False)
         self.abort()
 
     def abort(self) -> None:
         """Leave nothing behind."""
         with ExitStack() as stack:
             stack.callback(self._letters.abort)
+            stack.callback(self._trails.abort)
             for sink in self._sinks:
                 stack.callback(sink.abort)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from scribengin.connectors.contract import UnitSink, commits_units, is_chained
+from scribengin.connectors.group.contract import chooses
 from scribengin.core.errors import Refused, StateError
 from scribengin.spark.program import RowsEntry, SinkNode, StreamsEntry, UnitCommit
 from scribengin.state.decisions import input_hash
@@ -143,6 +144,28 @@ def with_unit_commits(compiled: Compiled, intent: Intent, behind: Mapping[str, A
 def behind_of(parts: QueryParts, units: int) -> dict[str, Mapping[str, Any]]:
     """What each sink that asks for it says of its place before a Batch runs."""
     return {id_: sink.behind(units) for id_, sink in parts.sinks.items() if is_chained(sink)}
+
+
+def at_members(compiled: Compiled, parts: QueryParts, behind: Mapping[str, Mapping[str, Any]]) -> Compiled:
+    """The same tails, staging with the sink of the member where a sink goes to a group."""
+    chosen = {id_: sink.chosen(behind[id_]) for id_, sink in parts.sinks.items() if chooses(sink)}
+    if not chosen:
+        return compiled
+    tails = []
+    for tail in compiled.tails:
+        nodes = [
+            replace(node, sink=chosen[node.node]) if isinstance(node, SinkNode) and node.node in chosen else node
+            for node in tail.program.nodes
+        ]
+        tails.append(replace(tail, program=replace(tail.program, nodes=tuple(nodes))))
+    return replace(compiled, tails=tuple(tails))
+
+
+def blame_members(parts: QueryParts, behind: Mapping[str, Mapping[str, Any]], error: Exception) -> None:
+    """Raises Unreachable where a Batch failed because the member that it was to go to is away."""
+    for id_, sink in parts.sinks.items():
+        if chooses(sink):
+            sink.blame(behind[id_], error)
 
 
 def _stays_in_its_task(frame: DataFrame) -> bool:

@@ -64,7 +64,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class DeadSegment:
-    """A durable file of dead letters, relative to the Query's `dead` folder."""
+    """A durable file of dead letters, relative to the Query's `dead` folder; or of trails, relative to `trails`."""
 
     name: str
     rows: int
@@ -100,6 +100,13 @@ class Decision:
     """ISO 8601, for people"""
     behind: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """sink → what it said of its place before the Batch ran; only of those that do"""
+    trails: tuple[DeadSegment, ...] = ()
+    """the ways of the records that were chosen for it, in the Query's `trails` folder"""
+    times: Mapping[str, int] = field(default_factory=dict)
+    """of a Query that keeps state, in microseconds since 1970: `watermark_us` under which the Batch ran; `leaves_us`, the watermark at
+    which all rows that it took in have left the state (the largest number where no watermark ever sees to it)"""
+    ran: Mapping[str, str] = field(default_factory=dict)
+    """`tier` and `host`"""
 
     def of_sink(self, sink: str) -> Decided:
         """The part that one sink publishes."""
@@ -128,3 +135,7 @@ class DeadLetter:
     """`steps.py:12` of the user's code, where one raised"""
     payload: bytes = b""
     truncated: bool = False
+    record: str = ""
+    """what the record is called in all tiers, by its first coordinates; empty where no single record stands behind it"""
+    trail: tuple[Mapping[str, Any], ...] = ()
+    """the way by which it came, stop by stop, this Batch last"""

@@ -3,75 +3,35 @@
 from __future__ import annotations
 
 import base64
-import os
-import zlib
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import islice
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from scribengin.core.errors import StateError
 from scribengin.core.records import seal, unseal
-from scribengin.core.storage import make_folder, names_in, put_if_absent, read_or_none, remove_tree, replace, sync_folder
-from scribengin.state.contract import DeadLetter, DeadSegment
+from scribengin.core.storage import names_in, put_if_absent, read_or_none, remove_tree, replace
+from scribengin.state.contract import DeadLetter
 from scribengin.state.decisions import Decisions, moment
+from scribengin.state.segments import LineWriter, read_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from datetime import datetime
-    from pathlib import Path
 
+    from scribengin.state.contract import DeadSegment
     from scribengin.state.folder import QueryFolder
 
 _MARK = "purged"
 _EXPIRED = ".expired"
 
 
-class DeadWriter:
+class DeadWriter(LineWriter):
     """The letters of one attempt, all of one Batch. Executor side; no file is made before the first letter."""
-
-    def __init__(self, folder: Path, attempt: str) -> None:
-        self._folder = folder
-        self._attempt = attempt
-        self._file: IO[bytes] | None = None
-        self._name = ""
-        self._rows = self._bytes = self._crc = 0
 
     def write(self, letter: DeadLetter) -> None:
         """Append a letter; durable at `close`. Raises OSError."""
-        if self._file is None:
-            folder = self._folder / f"{letter.batch:010d}"
-            make_folder(folder)
-            self._name = f"{folder.name}/{self._attempt}.jsonl"
-            self._file = (folder / f"{self._attempt}.jsonl").open("xb")
-        line = msgspec.json.encode(letter_as_json(letter)) + b"\n"
-        self._file.write(line)
-        self._rows += 1
-        self._bytes += len(line)
-        self._crc = zlib.crc32(line, self._crc)
-
-    def close(self) -> DeadSegment | None:
-        """Make the letters durable; None where there were none."""
-        if self._file is None:
-            return None
-        with self._file as file:
-            file.flush()
-            os.fsync(file.fileno())
-        sync_folder((self._folder / self._name).parent)
-        return DeadSegment(self._name, self._rows, self._bytes, self._crc)
-
-    def abort(self) -> None:
-        """Remove what was written. Never raises."""
-        if self._file is None:
-            return
-        path = self._folder / self._name
-        with suppress(OSError):  # a full disk: nothing is kept anyway
-            self._file.close()
-        with suppress(OSError):  # other attempts write there; recovery removes what stays
-            path.unlink(missing_ok=True)
-            path.parent.rmdir()
+        self.append(letter.batch, letter_as_json(letter))
 
 
 def read_letters(query: QueryFolder, *, start: int = 0, limit: int | None = None) -> Iterator[DeadLetter]:
@@ -93,16 +53,7 @@ def _letters(query: QueryFolder, start: int) -> Iterator[DeadLetter]:
 
 def read_segment(query: QueryFolder, segment: DeadSegment) -> Iterator[DeadLetter]:
     """The letters of one segment. Raises StateError where the file is missing, torn or changed."""
-    path = query.dead / segment.name
-    data = read_or_none(path)
-    if data is None:
-        raise StateError(f"the dead letters in {path} are missing: {segment.rows} of them", remedy="restore the file from a backup")
-    if len(data) != segment.bytes or zlib.crc32(data) != segment.crc:
-        raise StateError(
-            f"the dead letters in {path} were changed: {len(data)} bytes, not the {segment.bytes} that were decided",
-            remedy="restore the file from a backup",
-        )
-    for line in data.splitlines():
+    for line in read_lines(query.dead, segment, "dead letters"):
         yield letter_from_json(msgspec.json.decode(line))
 
 
@@ -191,4 +142,4 @@ def letter_from_json(data: dict[str, Any]) -> DeadLetter:
     """The letter that `letter_as_json` gave."""
     encoded = data.pop("payload_base64", None)
     payload = base64.b64decode(encoded) if encoded is not None else data.pop("payload").encode()
-    return DeadLetter(**data, payload=payload)
+    return DeadLetter(**data | {"trail": tuple(data.get("trail", ()))}, payload=payload)

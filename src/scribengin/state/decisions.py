@@ -157,7 +157,12 @@ def decision_as_json(decision: Decision) -> dict[str, Any]:
         "dead": [asdict(segment) for segment in decision.dead],
         "counts": {node: counts.as_json() for node, counts in decision.counts.items()},
         "decided_at": decision.decided_at,
-    } | ({"behind": {sink: dict(said) for sink, said in decision.behind.items()}} if decision.behind else {})
+    } | _given(
+        behind={sink: dict(said) for sink, said in decision.behind.items()},
+        trails=[asdict(segment) for segment in decision.trails],
+        times=dict(decision.times),
+        ran=dict(decision.ran),
+    )
 
 
 def decision_from_json(body: Mapping[str, Any]) -> Decision:
@@ -172,7 +177,15 @@ def decision_from_json(body: Mapping[str, Any]) -> Decision:
         {node: Counts.from_json(counts) for node, counts in body["counts"].items()},
         body["decided_at"],
         body.get("behind", {}),
+        tuple(DeadSegment(**each) for each in body.get("trails", ())),
+        body.get("times", {}),
+        body.get("ran", {}),
     )
+
+
+def _given(**parts: Any) -> dict[str, Any]:
+    """Those that say something: a record without them is as it was before they were known."""
+    return {name: part for name, part in parts.items() if part}
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,6 +51,11 @@ class QueryFolder:
         return self.path / "dead"
 
     @property
+    def trails(self) -> Path:
+        """The ways of chosen records."""
+        return self.path / "trails"
+
+    @property
     def ledger(self) -> Path:
         """What is made from the decisions and can be made again."""
         return self.path / "ledger"

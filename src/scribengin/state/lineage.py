@@ -34,7 +34,11 @@ class Lineage:
     parts: Mapping[str, str] = field(default_factory=dict)
     """node → fingerprint in the newest plan, by which `plan` names the steps that changed"""
     starts: Mapping[str, int] = field(default_factory=dict)
-    """source → the position from which a rewind lets it read; 0 for others"""
+    """source → the position from which a rewind, or a move from other tiers, lets it read; 0 for others"""
+    origin: str = ""
+    """`moved` where it goes on in place of Queries of other tiers; `anew` where it begins in a folder that a Query was moved away from"""
+    passed: Mapping[str, int] = field(default_factory=dict)
+    """of a channel that it goes on with: rows that others have read of it"""
 
 
 def read_lineage(query: QueryFolder) -> Lineage | None:
@@ -61,6 +65,39 @@ def past_lineages(query: QueryFolder) -> list[tuple[QueryFolder, Lineage]]:
     return found[::-1]
 
 
+def begin_moved(query: QueryFolder, begun: Lineage) -> None:
+    """Under the lease: leave the lineage that is there, if any, with its logs of the sources, and let `begun` be the Query's. May be
+    killed at any point and done again; the logs that `begun` starts from must be there by then, in `query.sources`."""
+    data = storage.read_or_none(query.lineage)
+    if data is None or _unsealed(data, query.lineage).id != begun.id:
+        storage.make_folder(query.path)
+        storage.replace(query.lineage, _sealed(begun))
+
+
+def leave(query: QueryFolder, begun: str) -> None:
+    """Under the lease: put the lineage that is there, unless it is `begun`, where `past_lineages` finds it, all that it knows with it. May
+    be killed at any point and done again."""
+    data = storage.read_or_none(query.lineage)
+    if data is None or (old := _unsealed(data, query.lineage)).id == begun:
+        return
+    past = query.past(old.id)
+    storage.make_folder(past.path)
+    for source, target in (
+        (query.decisions, past.decisions),
+        (query.dead, past.dead),
+        (query.sources, past.sources),
+        (query.ledger, past.ledger),
+        (query.path / "moved.json", past.path / "moved.json"),
+    ):
+        if source.exists() and not target.exists():
+            source.rename(target)
+    storage.make_folder(past.sources)
+    storage.sync_folder(past.path)
+    storage.sync_folder(query.path)
+    storage.remove_tree(query.checkpoint)
+    storage.put_if_absent(past.lineage, data)
+
+
 def rewind(query: QueryFolder, starts: Mapping[str, int]) -> Lineage:
     """Under the lease, all that was decided published: leave the Query's lineage, and begin one that reads from `starts` on.
 
@@ -69,7 +106,7 @@ def rewind(query: QueryFolder, starts: Mapping[str, int]) -> Lineage:
     """
     old = read_lineage(query)
     assert old is not None, "a Query that never ran is at its start"
-    begun = replace(old, id=uuid4().hex[:16], created_at=_now(), parent=old.id, starts=dict(starts))
+    begun = replace(old, id=new_id(), created_at=now(), parent=old.id, starts=dict(starts), origin="", passed={})
     storage.put_if_absent(query.rewind, _sealed(begun))
     finish_rewind(query)
     return begun
@@ -83,7 +120,7 @@ def finish_rewind(query: QueryFolder) -> None:
     begun = _unsealed(data, query.rewind)
     past = query.past(begun.parent)
     storage.make_folder(past.path)
-    for source, target in ((query.decisions, past.decisions), (query.dead, past.dead)):
+    for source, target in ((query.decisions, past.decisions), (query.dead, past.dead), (query.trails, past.trails)):
         if source.exists() and not target.exists():
             source.rename(target)
     storage.sync_folder(past.path)
@@ -110,7 +147,7 @@ def open_lineage(
 
     Raises Refused where the state in the checkpoint means something else than the plan's, or belongs to another installation.
     """
-    begun = Lineage(uuid4().hex[:16], owner, query.name, fingerprint, state_fingerprint, tuple(sources), _now(), parts=dict(parts or {}))
+    begun = Lineage(new_id(), owner, query.name, fingerprint, state_fingerprint, tuple(sources), now(), parts=dict(parts or {}))
     storage.put_if_absent(query.lineage, _sealed(begun))
     found = read_lineage(query)
     assert found is not None
@@ -132,7 +169,13 @@ def open_lineage(
     return current
 
 
-def _now() -> str:
+def new_id() -> str:
+    """Of a lineage that begins."""
+    return uuid4().hex[:16]
+
+
+def now() -> str:
+    """As lineages say when they began."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 

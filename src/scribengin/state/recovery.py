@@ -9,6 +9,7 @@ from scribengin.core.errors import FencedError
 from scribengin.core.storage import names_in, remove_drafts
 from scribengin.state.dead import purge_dead
 from scribengin.state.decisions import Decisions
+from scribengin.state.trails import forget_trails
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,6 +39,7 @@ def recover_query(query: QueryFolder, sinks: Mapping[str, Sink], *, lineage: str
             if decisions.newest() == newest:
                 raise
     purge_dead(query)
+    forget_trails(query, None)
     for folder in (query.path, query.decisions, *(query.sources / name for name in names_in(query.sources))):
         remove_drafts(folder)
     faults.reached("recovery.after")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from scribengin.state.dead import expire_letters, purge_dead
 from scribengin.state.decisions import Decisions
 from scribengin.state.lineage import past_lineages
+from scribengin.state.trails import forget_trails
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,4 +52,5 @@ class Retention:
         purge_dead(query)  # of a Batch without details nobody could say any more which letters are its own
         batches = Decisions(query.decisions).prune(now - DETAILS)
         letters = 0 if self._retain_s is None else expire_letters(query, now - timedelta(seconds=self._retain_s))
+        forget_trails(query, None if self._retain_s is None else now - timedelta(seconds=self._retain_s))
         return Forgotten(batches, letters)

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 from scribengin.connectors.channel.wire import Wire, known_schema
 from scribengin.connectors.contract import Receipt
 from scribengin.connectors.files.pieces import pieces_of, root_of
-from scribengin.connectors.files.sink import PublishedFiles
+from scribengin.connectors.files.sink import INTERNAL, PublishedFiles
 from scribengin.connectors.files.source import FilesSource
 from scribengin.core import faults
-from scribengin.core.storage import SummedFile, explained, make_folder, sync_folder
+from scribengin.core.errors import Unreachable
+from scribengin.core.storage import SummedFile, explained, make_folder, read_or_none, sync_folder
 from scribengin.formats.contract import RecordPlace
 from scribengin.formats.pack_decoder import PackDecoder
 from scribengin.formats.pack_files import SUFFIX, PackFileEncoder, pack_frames
@@ -137,6 +138,11 @@ class FolderChannelSource(FilesSource):
 
     def _divide(self, path: Path, piece: Piece) -> list[Piece]:  # noqa: ARG002 (packs are of any length)
         return [piece]
+
+    def look(self, *, begun: bool) -> None:
+        """See `group.contract.MemberSource`."""
+        if begun and read_or_none(self._home / INTERNAL / "owner.json") is None:
+            raise Unreachable(f"{self._home} is not the folder that was read before", remedy="mount or restore it", node=self._node)
 
     def decoder(self) -> PackDecoder:
         """Of packs."""

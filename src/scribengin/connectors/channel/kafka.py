@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from scribengin.connectors.channel.wire import Wire, known_schema, rows_of
+from scribengin.connectors.kafka.client import Cluster
 from scribengin.connectors.kafka.markers import OPENING
 from scribengin.connectors.kafka.options import SINK, SOURCE
 from scribengin.connectors.kafka.outgoing import Outgoing
@@ -35,6 +36,7 @@ KEY_HEADER = "scribengin-key"
 """the id of the key that a pack is encrypted with"""
 _MOST_BYTES = 8 * 2**20
 """what topics of channels take of one message: a row too large for a topic of others still fits"""
+_LOOK_S = 3.0
 _HEAD_BYTES = 512
 """of a message and of the batch around it, beside the value; more than there is"""
 
@@ -135,6 +137,7 @@ class KafkaChannelSource(KafkaSource):
         options = _connection(place) | given | {"topics": (place.options["topic"],), "format": "binary", "on_data_loss": loss}
         super().__init__(replace(place, options=SOURCE.filled(options)))
         self._wire = Wire(place)
+        self._near = Cluster(self._node, self._options | {"timeout": min(_LOOK_S, self._options["timeout"])})
         self._book = _topics(place, SINK.filled(_connection(place) | {"topic": place.options["topic"], "missing_topic": "make"}))
 
     def resolve_schema(self) -> Schema:
@@ -145,6 +148,10 @@ class KafkaChannelSource(KafkaSource):
         """As of any topic; the topic is made where the feeding tier has not made it yet."""
         self._book.get(self._wire.options["topic"])
         return super().reader()
+
+    def look(self, *, begun: bool) -> None:  # noqa: ARG002 (the reader tells a topic that was made anew)
+        """See `group.contract.MemberSource`."""
+        self._near.topics([self._wire.options["topic"]])
 
     def decoder(self) -> PackDecoder:  # type: ignore[override]
         """Of packs."""

@@ -17,6 +17,7 @@ _WHERE = (
     Option("keys", "map", "a key's id → the key, in base64", {}, secret=True, pace=True),
     Option("use", "text", "the id of the key that writes", pace=True),
     Option("tier", "text", "the tier at this end", REQUIRED, pace=True),
+    Option("to", "text", "a group, or one of its members", pace=True),
 )
 
 _DURABILITIES = ("end_to_end", "store_on_failure", "best_effort")

@@ -29,19 +29,20 @@ class Wire:
         self.node = place.node
         self.options = place.options
         self.id: str = place.options["channel"]
+        self._member = place.member
         self._keyring = keyring_of(place)
 
     def maker(self, schema: Schema, batch: BatchId, *, most: int) -> PackMaker:
         """What makes the packs of one unit, none of more than `most` bytes."""
         options = self.options
-        about: Mapping[str, str | int] = {
+        about: dict[str, str | int] = {
             "tier": options["tier"],
             "query": batch.query,
             "lineage": batch.lineage,
             "batch": batch.number,
             "host": socket.gethostname(),
             "time_ms": int(time.time() * 1000),
-        }
+        } | ({"member": self._member} if self._member else {})
         return PackMaker(
             schema,
             codec=options["compression"],
@@ -59,7 +60,8 @@ class Wire:
         for value, place in values:
             if beside and value is not None and (said := read_header(value)) is not None and said.sign in beside:
                 continue
-            pack = read_pack(value, self._keyring, place, plain=self._keyring is None)
+            # packs from before the edge was encrypted are taken too: to bury them would lose what was under way
+            pack = read_pack(value, self._keyring, place)
             if pack.header is None:
                 yield pack
             elif pack.header.sign != self.id:
@@ -79,7 +81,8 @@ def rows_of(value: bytes | None, channel: str) -> int:
 def _hop(about: Mapping[str, str | int]) -> Hop:
     """Where a pack was made, as a stop of its rows."""
     tier, query, host = (str(about.get(name, "")) for name in ("tier", "query", "host"))
-    return Hop(tier, query, int(about.get("batch", -1)), host, int(about.get("time_ms", 0)), str(about.get("member", "")))
+    batch, time_ms = (number if isinstance(number := about.get(name), int) else -1 for name in ("batch", "time_ms"))
+    return Hop(tier, query, batch, host, time_ms, str(about.get("member", "")))
 
 
 def known_schema(schema: Schema | None, channel: str, node: str) -> Schema:

@@ -121,7 +121,7 @@ class Discovery:
     def _wanted(self, path: str) -> bool:
         if self._literal:
             return path == self._patterns[0]
-        return self._patterns == ("*",) or _matches(path.split("/"), self._patterns)
+        return self._patterns == ("*",) or matches(path.split("/"), self._patterns)
 
 
 def _divided(path: Path) -> tuple[Path, tuple[str, ...]]:
@@ -137,12 +137,13 @@ def _divided(path: Path) -> tuple[Path, tuple[str, ...]]:
     return Path(*path.parts[:magic]), (*patterns, "*") if patterns[-1] == "**" else patterns
 
 
-def _matches(parts: list[str], patterns: tuple[str, ...]) -> bool:
+def matches(parts: list[str], patterns: tuple[str, ...]) -> bool:
+    """Whether the folders and name of a path, from the root on, fit the patterns."""
     if not patterns:
         return not parts
     if patterns[0] == "**":
-        return _matches(parts, patterns[1:]) or (bool(parts) and _matches(parts[1:], patterns))
-    return bool(parts) and fnmatchcase(parts[0], patterns[0]) and _matches(parts[1:], patterns[1:])
+        return matches(parts, patterns[1:]) or (bool(parts) and matches(parts[1:], patterns))
+    return bool(parts) and fnmatchcase(parts[0], patterns[0]) and matches(parts[1:], patterns[1:])
 
 
 def _order(path: str) -> list[str]:

@@ -30,6 +30,15 @@ SOURCE = NodeType(
         ),
         Option("on_change", "choice", "what a file does that changed after it was taken", "stop", ("stop", "ignore")),
         Option(
+            "when_done",
+            "choice",
+            "what becomes of a file once all of it is acknowledged: committed at the ends of all that the flow makes of it",
+            "keep",
+            ("keep", "delete", "archive"),
+            pace=True,
+        ),
+        Option("archive", "path", "the folder that `when_done: archive` moves files to, with the folders they lie in", pace=True),
+        Option(
             "max_record",
             "bytes",
             "a longer record is a dead letter with its first 64 KiB",

@@ -10,7 +10,9 @@ A Batch becomes visible by its commit record and then, file by file, by renames,
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,9 +22,10 @@ from scribengin.connectors.files.sink_audit import audit_files
 from scribengin.connectors.files.sink_claim import check_claim, check_clear, claim, foreign_output
 from scribengin.connectors.files.sink_stream import FilesSinkStream, StagedPlace
 from scribengin.core import faults
-from scribengin.core.errors import FencedError, StateError
+from scribengin.core.errors import FencedError, StateError, Unreachable
 from scribengin.core.numbered_log import NumberedLog
-from scribengin.core.storage import make_folder, names_in, read_or_none, remove_drafts, remove_tree, sync_folder
+from scribengin.core.records import seal, unseal
+from scribengin.core.storage import make_folder, names_in, read_or_none, remove_drafts, remove_tree, replace, sync_folder
 from scribengin.formats.catalog import encoder_for
 
 if TYPE_CHECKING:
@@ -60,6 +63,22 @@ class _Lineage:
         draft.replace(self._mark)
 
     @property
+    def _released(self) -> Path:
+        return self.path / "released"
+
+    def read_released(self) -> tuple[int, int]:
+        """(up to which Batch files may be gone, up to which they are); -1 for none."""
+        data = read_or_none(self._released)
+        if data is None:
+            return -1, -1
+        body = unseal(data, "released", 1, self._released)
+        return body["released"], body["swept"]
+
+    def write_released(self, released: int, swept: int) -> None:
+        """Durably."""
+        replace(self._released, seal("released", 1, {"released": released, "swept": swept}))
+
+    @property
     def commits(self) -> NumberedLog:
         return NumberedLog(self.path / "batches", "commit")
 
@@ -74,6 +93,7 @@ class PublishedFiles(ABC):
     def __init__(self, place: Place) -> None:
         self.node = place.node
         self.path = Path(place.folder, place.options["path"])
+        self._gaps = bool(place.member)
         self._owner = ""
         self._lineage = ""
 
@@ -91,6 +111,19 @@ class PublishedFiles(ABC):
         claim(self.path, self._owner_file, owner=owner, lineage=lineage, sink=self.node, adopt=adopt)
         self._owner, self._lineage = owner, lineage
 
+    def look(self, *, claimed: bool) -> None:
+        """See `group.contract.MemberSink`."""
+        if not claimed:
+            return
+        if read_or_none(self._owner_file) is None:
+            raise Unreachable(
+                f"{self._owner_file} is missing: the folder is not the one that was claimed",
+                remedy="mount or restore it",
+                node=self.node,
+            )
+        if not os.access(self.path, os.W_OK):
+            raise Unreachable(f"{self.path} cannot be written to", remedy="give this user the right, or mount it writable", node=self.node)
+
     def publish(self, decided: Decided) -> None:
         """Put the commit record, then rename. Raises FencedError or StateError; see the contract."""
         self._publish(decided)
@@ -107,11 +140,37 @@ class PublishedFiles(ABC):
         for folder in (self.path / INTERNAL, place.path, place.commits.folder):
             remove_drafts(folder)
 
-    def audit(self, *, lineage: str, decided: Iterable[Decided]) -> Iterator[Published]:
-        """Read every committed file again; see `sink_audit`."""
+    def audit(self, *, lineage: str, decided: Iterable[Decided], since: int | None = None) -> Iterator[Published]:
+        """Read every committed file again; see `sink_audit`, and `group.contract.MemberSink` for `since`."""
         place = self._of(lineage)
         others = [each.commits for each in self._lineages() if each.path.name != lineage]
-        return audit_files(self.path, place.commits, self.format, decided, staged=place.staged, others=others)
+        released, _ = place.read_released()
+        return audit_files(
+            self.path, place.commits, self.format, decided, staged=place.staged, others=others, released=released, since=since
+        )
+
+    def release(self, *, lineage: str, through: int) -> None:
+        """Under the lease: delete the files of Batches up to `through`, which all their readers have acknowledged. `audit` then counts
+        their rows as found. May be killed at any point and done again."""
+        place = self._of(lineage)
+        released, swept = place.read_released()
+        if through > released:
+            place.write_released(through, swept)
+        if through <= swept:
+            return
+        folders = set()
+        for number, record in place.commits.since(swept + 1):
+            if number > through:
+                break
+            for file in record["files"]:
+                path = self.path / file["name"]
+                with suppress(FileNotFoundError):
+                    if path.stat().st_size == file["bytes"]:
+                        path.unlink()
+                        folders.add(path.parent)
+        for folder in folders:
+            sync_folder(folder)
+        place.write_released(through, through)
 
     def clear(self, *, owner: str, flow: str, dry_run: bool = False) -> int:
         """Delete every file that a commit record names, and the records; see the contract."""
@@ -163,19 +222,20 @@ class PublishedFiles(ABC):
         # what is left in it was staged by attempts that failed
         remove_tree(staged)
         place.write_mark(batch.number)
-        if place.commits.wants_folding(batch.number):
+        if place.commits.wants_folding(batch.number, gaps=self._gaps):
             place.commits.fold(_summarize)
 
     def _put(self, commits: NumberedLog, batch: BatchId, record: Mapping[str, Any]) -> None:
-        before = commits.read(batch.number - 1)
-        if before is not None and before["term"] > batch.term:
-            raise self._fenced(
-                batch, f"batch {batch.number - 1} stands there under the newer term {before['term']}, this one has {batch.term}"
-            )
-        if before is None or commits.has(batch.number + 1):
+        last = batch.number - 1
+        before = commits.read(last)
+        if before is None or self._gaps or commits.has(batch.number + 1):
             newest = commits.newest()
             if newest is not None and newest > batch.number:
                 raise self._fenced(batch, f"batch {newest} stands there already")
+            if before is None and newest is not None and newest < batch.number:
+                last, before = newest, commits.read(newest)
+        if before is not None and before["term"] > batch.term:
+            raise self._fenced(batch, f"batch {last} stands there under the newer term {before['term']}, this one has {batch.term}")
         faults.reached("publish.record.before")
         stored = commits.put(batch.number, record)
         faults.reached("publish.record.after")

@@ -20,22 +20,32 @@ _BLOCK = 1 << 20
 
 
 def audit_files(
-    path: Path, commits: NumberedLog, format: str, decided: Iterable[Decided], *, staged: Path, others: Iterable[NumberedLog] = ()
+    path: Path,
+    commits: NumberedLog,
+    format: str,
+    decided: Iterable[Decided],
+    *,
+    staged: Path,
+    others: Iterable[NumberedLog] = (),
+    released: int = -1,
+    since: int | None = None,
 ) -> Iterator[Published]:
     """A Published per decided Batch, in order; then one with number -1 where files stand there that no commit record names.
 
     Rows are counted in the files, where the format tells them without decoding (JSON, text, Parquet); else they are the receipts'.
-    Records older than the first of `decided` are compared with their files alone: the decisions' details were pruned.
+    Records older than `since`, or else than the first of `decided`, are compared with their files alone: the decisions' details were
+    pruned.
     `staged` is where files lie that a kill has left between a commit record and their renames; `others` are the commit records of
-    other lineages of the same place.
+    other lineages of the same place. Files of Batches up to `released` may be gone: all who read them have acknowledged them.
     """
     named = {file["name"] for log in others for _, record in log.since() for file in record["files"]}
     records = commits.since()
     record = next(records, None)
     decided = iter(decided)
     first = next(decided, None)
-    while first is not None and record is not None and record[0] < first.batch.number:
-        yield _compare_files(path, staged, *record, format, named)
+    since = first.batch.number if since is None and first is not None else since
+    while since is not None and record is not None and record[0] < since:
+        yield _compare_files(path, staged, *record, format, named, released)
         record = next(records, None)
     for each in chain([] if first is None else [first], decided):
         number = each.batch.number
@@ -45,7 +55,7 @@ def audit_files(
         if record is None or record[0] != number:
             yield Published(number, 0, (f"batch {number} is decided, but not published; the next run of the flow publishes it",))
             continue
-        yield _compare(path, staged, record[1], each, format, named)
+        yield _compare(path, staged, record[1], each, format, named, released)
         record = next(records, None)
     while record is not None:
         yield _undecided(*record, named)
@@ -60,8 +70,10 @@ def _undecided(number: int, record: Mapping[str, Any], named: set[str]) -> Publi
     return Published(number, record["rows"], (f"batch {number} is published, but no decision says so",))
 
 
-def _compare(path: Path, staged: Path, record: Mapping[str, Any], decided: Decided, format: str, named: set[str]) -> Published:
-    found = _compare_files(path, staged, decided.batch.number, record, format, named)
+def _compare(
+    path: Path, staged: Path, record: Mapping[str, Any], decided: Decided, format: str, named: set[str], released: int
+) -> Published:
+    found = _compare_files(path, staged, decided.batch.number, record, format, named, released)
     expected = {segment["name"]: segment for receipt in decided.receipts for segment in receipt.segments}
     if record["hash"] != decided.input_hash or expected != {file["name"]: file for file in record["files"]}:
         otherwise = f"batch {decided.batch.number} was published otherwise than it was decided"
@@ -69,13 +81,18 @@ def _compare(path: Path, staged: Path, record: Mapping[str, Any], decided: Decid
     return found
 
 
-def _compare_files(path: Path, staged: Path, number: int, record: Mapping[str, Any], format: str, named: set[str]) -> Published:
+def _compare_files(
+    path: Path, staged: Path, number: int, record: Mapping[str, Any], format: str, named: set[str], released: int
+) -> Published:
     violations = []
     rows = waiting = 0
     for file in record["files"]:
         named.add(file["name"])
         if not (path / file["name"]).exists() and (staged / f"{number:010d}" / file["staged"]).exists():
             waiting += 1
+            continue
+        if number <= released and not (path / file["name"]).exists():
+            rows += file["rows"]
             continue
         found, wrong = _read(path / file["name"], file, format)
         rows += found

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors.kafka.avro_values import AvroValues
+from scribengin.connectors.kafka.client import Cluster
 from scribengin.connectors.kafka.markers import OPENING, SLOTS, Marker, MarkerTopic
 from scribengin.connectors.kafka.options import SINK
 from scribengin.connectors.kafka.outgoing import MessageMaker
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
 _OPENING_TRIES = 5
 """against a driver of an older lineage that wakes at the same time; each of its tasks fences once"""
+_LOOK_S = 3.0
+"""how long brokers have to answer a look"""
 _WHOLE = 0
 """the slot of Batches that commit as a whole, and of the claim"""
 
@@ -57,6 +60,8 @@ class KafkaSink:
         self._lineage = ""
         self._after: dict[int, int | None] = {}
         """slot → the number of its newest marker, as far as this process knows; None where there is none"""
+        self._gaps = bool(place.member)
+        self._near = Cluster(self.node, self._options | {"timeout": min(_LOOK_S, self._options["timeout"])}, "sink")
 
     # --- the claim ---
 
@@ -139,6 +144,10 @@ class KafkaSink:
             self._after[slot] = None if newest is None else newest.number
         return self._after[slot]
 
+    def look(self, *, claimed: bool) -> None:  # noqa: ARG002 (brokers tell another topic from the one that was claimed)
+        """See `group.contract.MemberSink`."""
+        self._near.topics([self._markers.name])
+
     # --- a Batch ---
 
     def stream(self, batch: BatchId, unit: int, attempt: str, schema: Schema) -> StagedMessages:
@@ -198,7 +207,7 @@ class KafkaSink:
     def _log(self, batch: BatchId, body: Mapping[str, Any]) -> None:
         log = self._published(batch.lineage)
         log.put(batch.number, dict(body))
-        if log.wants_folding(batch.number):
+        if log.wants_folding(batch.number, gaps=self._gaps):
             log.fold(_summarize)
 
     def _send(self, decided: Decided, transaction: Transaction) -> Marker:
@@ -269,8 +278,8 @@ class KafkaSink:
                 remedy="the topic was made anew: restore it; or begin anew: scribengin reset FLOW, with other topics (topic, markers)",
             )
 
-    def audit(self, *, lineage: str, decided: Iterable[Decided]) -> Iterator[Published]:
-        """Count the messages again; see `sink_audit`."""
+    def audit(self, *, lineage: str, decided: Iterable[Decided], since: int | None = None) -> Iterator[Published]:  # noqa: ARG002
+        """Count the messages again; see `sink_audit`. What was published is asked of what was decided alone: `since` says nothing new."""
         logs = {name: self._published(name) for name in names_in(self._folder) if (self._folder / name).is_dir()}
         flow = f"{self._flow}@" if self._options["record_id"] == "header" else None
         return TopicsAudit(self.node, self._options, flow, logs, self._rows_in).run(lineage, decided)

@@ -1,0 +1,81 @@
+"""What becomes of a file that is through: deleted, or moved to an archive. May be killed at any point and done again."""
+
+from __future__ import annotations
+
+import errno
+import filecmp
+import os
+import shutil
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from scribengin.connectors.files.discovery import matches
+from scribengin.core.storage import make_folder, sync_folder
+
+if TYPE_CHECKING:
+    from scribengin.connectors.files.pieces import Piece
+
+
+def release_file(root: Path, piece: Piece, archive: Path | None) -> str:
+    """Delete the file below `root`, or move it to the same place below `archive`. One that is gone is released already. Returns why it
+    stays where it is, in a sentence, for one that is not exactly the recorded one: path, size and time. Raises OSError."""
+    path = root / piece.path
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return ""
+    if (status.st_size, status.st_mtime_ns) != (piece.size, piece.mtime_ns):
+        return f"{path} stays: it is not the file that was read, which had {piece.size:,} bytes; it has {status.st_size:,} now"
+    if archive is not None:
+        _move(path, archive / piece.path)
+    path.unlink(missing_ok=True)
+    sync_folder(path.parent)
+    return ""
+
+
+def covers(path: Path, file: Path) -> bool:
+    """Whether a source whose `path` is that would read the file: as `Discovery` does, also where nothing is there."""
+    if path == file:
+        return True
+    parts = path.parts
+    magic = next((index for index, part in enumerate(parts) if any(sign in part for sign in "*?[")), len(parts))
+    root = Path(*parts[:magic])
+    if not file.is_relative_to(root) or file == root:
+        return False
+    below = file.relative_to(root).parts
+    if any(part[0] in "_." for part in below):
+        return False
+    patterns = parts[magic:] or ("*",)
+    return matches(list(below), (*patterns, "*") if patterns[-1] == "**" else patterns)
+
+
+def _move(path: Path, target: Path) -> None:
+    """Put the file at `target`, durably; where another one stands there, at the next free name."""
+    make_folder(target.parent)
+    target = _free(path, target)
+    if target.exists():  # it was copied, and the copier was killed
+        return
+    try:
+        path.rename(target)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        draft = target.with_name(f".{target.name}.{uuid4().hex}")
+        try:
+            shutil.copy2(path, draft)
+            with draft.open("rb") as copied:
+                os.fsync(copied.fileno())
+            draft.rename(target)
+        finally:
+            draft.unlink(missing_ok=True)
+    sync_folder(target.parent)
+
+
+def _free(path: Path, target: Path) -> Path:
+    """`target`, or `target.1` and so on: a name that nothing has, or that has the same bytes."""
+    name, number = PurePath(target).name, 0
+    while target.exists() and not filecmp.cmp(path, target, shallow=False):
+        number += 1
+        target = target.with_name(f"{name}.{number}")
+    return target

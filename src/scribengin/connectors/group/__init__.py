@@ -1,0 +1,46 @@
+"""Groups: several places that can stand for each other as one sink, or as the channel of one edge. `catalog` asks here where a node's Place
+has members."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from scribengin.core.errors import Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scribengin.connectors.contract import Place, Sink, Source
+
+__all__ = ["make_sink", "make_source"]
+
+
+def make_source(type_: str, place: Place, open_: Callable[[str, Place], Any]) -> Source:
+    """The source that reads what stands at all members; `open_` opens that of one."""
+    from scribengin.connectors.group.source import GroupSource
+
+    return GroupSource(place, {name: open_(type_, each) for name, each in _members(place)})
+
+
+def make_sink(type_: str, place: Place, open_: Callable[[str, Place], Any]) -> Sink:
+    """The sink that gives each Batch to one member; `open_` opens that of one."""
+    from scribengin.connectors.group.sink import GroupSink
+
+    if (durability := place.options.get("durability", "end_to_end")) != "end_to_end":
+        raise Refused(
+            f'channel "{place.node}" goes to a group with durability {durability}: what a group does not take waits for its member',
+            remedy="write durability: end_to_end at that edge, or give it one channel",
+            code="group-durability",
+            node=place.node,
+        )
+    return GroupSink(place, {name: open_(type_, each) for name, each in _members(place)})
+
+
+def _members(place: Place) -> list[tuple[str, Place]]:
+    """A staged sink each, whatever delivery is asked for: it cannot be told of a member of Spark's own sink which Batches it has."""
+    common = replace(place, members=(), delivery="exactly_once")
+    return [
+        (name, replace(common, member=name, options=dict(options), work=None if place.work is None else place.work / name))
+        for name, _, options in place.members
+    ]

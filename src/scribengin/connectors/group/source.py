@@ -1,0 +1,257 @@
+"""The channel of an edge that goes to a group: what stands at every member is read, each member's rows in their own order.
+
+A stream says whose it is: its label begins with the member's name, its place is `{"member": …, "of": the member's own place}`. So the
+position in each member stands in the source's log like any other. A member that is away is waited for while the others go on.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from scribengin.connectors.contract import Backlog, Limits, SourceStream
+from scribengin.connectors.group.contract import DOWN
+from scribengin.connectors.group.health import Health
+from scribengin.core.errors import ScribenginError, SourceError, Unreachable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from scribengin.connectors.contract import Place, SourceReader
+    from scribengin.connectors.group.contract import MemberSource
+    from scribengin.core.types import Schema
+    from scribengin.formats.contract import Block, Decoder
+
+_DIVIDED = ("max_files", "max_bytes", "max_rows")
+_PASSES = (*DOWN, SourceError)
+"""a SourceError passes where the member is found away; else it says that something is wrong there"""
+
+
+class GroupSource:
+    """Picklable. `sources`: member → the source that reads there."""
+
+    handed_over = True
+
+    def __init__(self, place: Place, sources: Mapping[str, MemberSource]) -> None:
+        self.node = place.node
+        self._sources = dict(sources)
+        self._any = next(iter(self._sources.values()))
+        self.schema: Schema | None = self._any.schema
+
+    def resolve_schema(self) -> Schema:
+        """See the contract."""
+        return self._any.resolve_schema()
+
+    def decoder(self) -> Decoder:
+        """Of any member's blocks."""
+        return self._any.decoder()
+
+    def reader(self) -> GroupReader:
+        """Asks no member yet."""
+        return GroupReader(self.node, self._sources)
+
+    def read(self, stream: SourceStream) -> Iterator[Block]:
+        """The member's blocks of its stream. Raises Unreachable where it is away."""
+        name = stream.place["member"]
+        source = self._member(name)
+        try:
+            yield from source.read(_own(stream))
+        except _PASSES as error:
+            reason = away(source, error)
+            if reason is None:
+                raise
+            raise Unreachable(
+                f'source "{self.node}": {stream.label} waits for member "{name}": {_said(reason)}',
+                remedy=f"bring {name} back; the Batch that reads there is run again",
+                node=self.node,
+            ) from error
+
+    def _member(self, name: str) -> MemberSource:
+        if name not in self._sources:
+            raise SourceError(
+                f'source "{self.node}": an entry that is not through yet is to be read at member "{name}", which its group does not have '
+                f"any more",
+                remedy=f"put {name} back",
+                code="group-changed",
+                node=self.node,
+            )
+        return self._sources[name]
+
+
+class GroupReader:
+    """A reader of each member that was there, and what the log says of those that were not yet. `now` gives seconds."""
+
+    def __init__(self, node: str, sources: Mapping[str, MemberSource], *, now: Callable[[], float] = time.monotonic) -> None:
+        self._node = node
+        self._sources = sources
+        self._now = now
+        self._health = Health(dict.fromkeys(sources, 1.0))
+        self._readers: dict[str, SourceReader] = {}
+        self._logged: dict[str, list[list[SourceStream]]] = {name: [] for name in sources}
+        """entries that wait for a reader"""
+        self._begun: set[str] = set()
+        """members of which something was handed out"""
+        self._gone: set[str] = set()
+        """names in the log that are no members any more"""
+        self._told: list[str] = []
+
+    def restore(self, entries: Iterable[Sequence[SourceStream]]) -> None:
+        """Give each member its own part of each entry."""
+        for streams in entries:
+            parts: dict[str, list[SourceStream]] = {}
+            for stream in streams:
+                parts.setdefault(stream.place["member"], []).append(_own(stream))
+            for name, part in parts.items():
+                self._begun.add(name)
+                if name in self._readers:
+                    self._readers[name].restore([part])
+                elif name in self._logged:
+                    self._logged[name].append(part)
+                elif name not in self._gone:
+                    self._gone.add(name)
+                    self._told.append(f"{self._node}: member {name} is not in the group any more: what stands there unread is not read")
+
+    def split(self, limits: Limits, *, final: bool = False) -> list[SourceStream]:
+        """The next streams of every member that answers; each takes its share of the limits. Where nothing more comes, `final`, and one
+        is away, raises Unreachable: what is there now is not all read."""
+        share = _share(limits, len(self._sources))
+        found: list[SourceStream] = []
+        left = []
+        for name in self._sources:
+            if self._health.is_open(name, self._now()):
+                found += self._split(name, share, final=final)
+            else:
+                left.append(name)
+        if final and not found:  # this is the end: nobody is left out without a look
+            for name in left:
+                found += self._split(name, share, final=final)
+        if final and not found and (out := self._health.out(self._now())):
+            names = "; ".join(f"{each.member}: {each.reason}" for each in out)
+            raise Unreachable(
+                f'source "{self._node}": members of its group are away, and what waits there is not read: {names}',
+                remedy="bring them back, and run again: it goes on where it stopped",
+                code="group-waits",
+                node=self._node,
+            )
+        return found
+
+    def recheck(self, streams: Sequence[SourceStream]) -> list[SourceStream]:
+        """See RecheckingReader. Raises Unreachable where a member that must be asked is away."""
+        checked: list[SourceStream] = []
+        for name in dict.fromkeys(stream.place["member"] for stream in streams):
+            part = [stream for stream in streams if stream.place["member"] == name]
+            if name in self._sources:
+                try:
+                    look = getattr(self._opened(name), "recheck", None)
+                    part = part if look is None else [_of(name, each) for each in look([_own(stream) for stream in part])]
+                except _PASSES as error:
+                    reason = away(self._sources[name], error)
+                    if reason is None:
+                        raise
+                    raise Unreachable(
+                        f'source "{self._node}": what was taken from member "{name}" waits for it: {_said(reason)}',
+                        remedy=f"bring {name} back",
+                        code="group-waits",
+                        node=self._node,
+                    ) from error
+            checked += part
+        return checked
+
+    def committed(self, streams: Sequence[SourceStream], *, query: str) -> None:
+        """See TellingReader."""
+        for name, reader in self._readers.items():
+            tell = getattr(reader, "committed", None)
+            part = [_own(stream) for stream in streams if stream.place["member"] == name]
+            if tell is not None and part:
+                tell(part, query=query)
+
+    def backlog(self) -> Backlog:
+        """Of all members; of one that is away what waited at the last look."""
+        known = [reader.backlog() for reader in self._readers.values()]
+        sums = {name: _sum([getattr(each, name) for each in known]) for name in ("files", "bytes", "rows")}
+        ages = [each.oldest_s for each in known if each.oldest_s is not None]
+        return Backlog(**sums, oldest_s=max(ages, default=None), more=any(each.more for each in known))
+
+    def notices(self) -> list[str]:
+        """Of all members, and who is away or back."""
+        told, self._told = self._told, []
+        for name, reader in self._readers.items():
+            told += [f"member {name}: {sentence}" for sentence in reader.notices()]
+        return told
+
+    # --- pieces ---
+
+    def _split(self, name: str, limits: Limits, *, final: bool) -> list[SourceStream]:
+        was_healthy, source = self._health.is_healthy(name), self._sources[name]
+        try:
+            reader = self._opened(name)
+            if not was_healthy or final:
+                source.look(begun=name in self._begun)
+        except DOWN as error:
+            self._health.failed(name, self._now(), _said(error))
+            if was_healthy:
+                self._told.append(f"{self._node}: member {name} is away, what waits there is read when it is back: {_said(error)}")
+            return []
+        try:
+            streams = reader.split(limits, final=final)
+        except _PASSES as error:
+            reason = away(source, error, begun=name in self._begun)
+            if reason is None:
+                raise
+            # its reader may count as handed out what it has not told: only a fresh one, which hears the log again, is sure
+            raise Unreachable(
+                f'source "{self._node}": member "{name}" went away: {_said(reason)}',
+                remedy="the query starts again by itself, and goes on with the others",
+                node=self._node,
+            ) from error
+        if not was_healthy:
+            self._health.succeeded(name)
+            self._told.append(f"{self._node}: member {name} is back, and is read on")
+        if streams:
+            self._begun.add(name)
+        return [_of(name, stream) for stream in streams]
+
+    def _opened(self, name: str) -> SourceReader:
+        """The member's reader, which has heard of all that the log says of it."""
+        if name not in self._readers:
+            source = self._sources[name]
+            source.look(begun=name in self._begun)
+            reader = source.reader()
+            reader.restore(self._logged[name])
+            self._readers[name], self._logged[name] = reader, []
+        return self._readers[name]
+
+
+def away(source: MemberSource, error: Exception, *, begun: bool = True) -> Exception | None:
+    """Why the member does not answer; None where it does, and `error` stands for itself."""
+    if isinstance(error, DOWN):
+        return error
+    try:
+        source.look(begun=begun)
+    except DOWN as reason:
+        return reason
+    return None
+
+
+def _own(stream: SourceStream) -> SourceStream:
+    """What the member itself has handed out."""
+    member: str = stream.place["member"]
+    return replace(stream, label=stream.label.removeprefix(f"{member}:"), place=stream.place["of"])
+
+
+def _of(member: str, stream: SourceStream) -> SourceStream:
+    return replace(stream, label=f"{member}:{stream.label}", place={"member": member, "of": dict(stream.place)})
+
+
+def _share(limits: Limits, members: int) -> Limits:
+    given = {name: amount for name in _DIVIDED if (amount := getattr(limits, name)) is not None}
+    return replace(limits, **{name: max(1, amount // members) for name, amount in given.items()})
+
+
+def _sum(amounts: Sequence[Any]) -> Any:
+    return None if not amounts or None in amounts else sum(amounts)
+
+
+def _said(error: Exception) -> str:
+    return error.message if isinstance(error, ScribenginError) else str(error)

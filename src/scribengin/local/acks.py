@@ -1,0 +1,283 @@
+"""Acknowledgements while a flow runs: once a second a look at how far the ends of the flow have come, and what may be released by that.
+
+A source whose range is acknowledged is released: a consumer group hears the offsets, files are deleted or archived where the flow says so.
+Files of a channel go once `retention` has passed since all their readers have acknowledged them.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from scribengin.connectors import catalog
+from scribengin.core.errors import ScribenginError
+from scribengin.core.records import seal, unseal
+from scribengin.core.storage import read_or_none, replace
+from scribengin.local.done_files import DoneFiles
+from scribengin.local.prepare import open_sinks, source_place
+from scribengin.plan.split import CHANNEL, source_id
+from scribengin.state.acks import Acks, Link, QueryKey, Reading, Topology
+from scribengin.state.folder import StateFolder
+from scribengin.state.source_log import SourceLog
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from scribengin.local.prepare import Prepared, PreparedFlow
+    from scribengin.plan.channels import PlannedChannel
+    from scribengin.plan.model import QueryPlan
+    from scribengin.plan.split import FlowPlan
+    from scribengin.state.acks import QueryStanding, Standing
+    from scribengin.state.folder import QueryFolder
+
+_EVERY_S = 1.0
+_KEEP_EVERY_S = 5.0
+_MARKS = 100
+"""into so many parts a channel's retention is divided: so exact is the time at which its files go"""
+_TOLD_ENTRIES = 1000
+"""of a source's log that are told at once: the newest say how far each partition is"""
+_KIND, _FORMAT = "released", 1
+
+
+def topology_of(plan: FlowPlan, root: Path) -> Topology:
+    """The Queries and channels of a planned flow whose state is in `root`."""
+    queries: dict[QueryKey, QueryFolder] = {}
+    by_state = set()
+    for tier in plan.tiers:
+        folder = StateFolder(root, plan.flow.name, tier.tier)
+        for query in tier.queries:
+            key = QueryKey(tier.tier, query.name)
+            queries[key] = folder.query(query.name)
+            if is_by_state(plan, tier.tier, query):
+                by_state.add(key)
+    return Topology(queries, tuple(_link(plan, channel) for channel in plan.channels), frozenset(by_state))
+
+
+def is_by_state(plan: FlowPlan, tier: str, query: QueryPlan) -> bool:
+    """True where rows count as through only once they have left the Query's state."""
+    declared = plan.flow.tiers.get(tier)
+    return query.stateful and declared is not None and declared.acknowledge == "state"
+
+
+def is_released_later(plan: FlowPlan, tier: str, query: QueryPlan) -> bool:
+    """True where a committed Batch of the Query is not yet an acknowledged one: others behind it have to commit first."""
+    holding = {channel.id for channel in plan.channels if channel.edge.durability != "best_effort"}
+    return bool(holding.intersection(query.sinks)) or is_by_state(plan, tier, query)
+
+
+def _link(plan: FlowPlan, channel: PlannedChannel) -> Link:
+    source = source_id(channel)
+    writer = next(query.name for query in plan.tier(channel.feeding).queries if channel.id in query.sinks)
+    readers = [query.name for query in plan.tier(channel.reading).queries if source in query.sources]
+    durability = channel.edge.durability
+    return Link(
+        channel.id,
+        QueryKey(channel.feeding, writer),
+        tuple(Reading(QueryKey(channel.reading, name), source) for name in readers),
+        "kafka" if channel.channel.type == "kafka" else "folder",
+        holds=durability != "best_effort",
+        drops=durability == "best_effort",
+    )
+
+
+@dataclass(slots=True)
+class _Source:
+    """A source of a Query that this process runs."""
+
+    key: QueryKey
+    tier: Prepared
+    id: str
+    log: SourceLog
+    reader: Any = None
+
+
+@dataclass(slots=True)
+class _Record:
+    """What was released of one Query's sources and channels, kept in its folder."""
+
+    path: Path
+    lineage: str
+    told: dict[str, int] = field(default_factory=dict)
+    """source → entries that the world outside has heard of"""
+    files: dict[str, int] = field(default_factory=dict)
+    """source → entries whose files were dealt with"""
+    marks: dict[str, list[list[float]]] = field(default_factory=dict)
+    """channel → (Batch, when it was seen acknowledged by all readers), some of them"""
+
+    @staticmethod
+    def of(folder: QueryFolder, lineage: str) -> _Record:
+        """What was kept, as far as it is of this lineage."""
+        path = folder.ledger / "released.json"
+        data = read_or_none(path)
+        body: dict[str, Any] = {} if data is None else unseal(data, _KIND, _FORMAT, path)
+        return _Record(path, **body) if body.get("lineage") == lineage else _Record(path, lineage)
+
+    def write(self) -> None:
+        """Durably."""
+        body = {"lineage": self.lineage, "told": self.told, "files": self.files, "marks": self.marks}
+        replace(self.path, seal(_KIND, _FORMAT, body))
+
+
+class Releases:
+    """What the tiers of a run release. Used by one thread; `clock` gives seconds since 1970."""
+
+    def __init__(
+        self, prepared: PreparedFlow, *, say: Callable[[str], None] = lambda _: None, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._prepared = prepared
+        self._say = say
+        self._said: set[str] = set()
+        self._clock = clock
+        self._acks = Acks(topology_of(prepared.plan, prepared.root))
+        self._records: dict[QueryKey, _Record] = {}
+        self._kept_at, self._stale = clock(), False
+        self._sources: list[_Source] = []
+        self._sinks: dict[str, Any] = {}
+        for tier in prepared.tiers:
+            for query in tier.plan.queries:
+                key = QueryKey(tier.plan.tier, query.name)
+                folder = tier.folder.query(query.name)
+                self._sources += [_Source(key, tier, id_, SourceLog(folder.sources, id_)) for id_ in query.sources]
+        self._files = DoneFiles.of(prepared, self._tell)
+
+    @property
+    def wanted(self) -> bool:
+        """False where nothing waits for acknowledgements: in a flow that is not cut and keeps its files."""
+        return bool(self._acks.topology.links or self._acks.topology.by_state or self._files.wanted)
+
+    def look(self) -> Standing:
+        """Look how the flow stands, and release what is acknowledged. Raises nothing that may pass; it is said."""
+        standing = self._acks.look()
+        for key, at in standing.queries.items():
+            if at.lineage:
+                self._record(key, at)
+        changed = set()
+        for source in self._sources:
+            at = standing.queries[source.key]
+            if at.lineage and self._release(source, at):
+                changed.add(source.key)
+        with self._explained("files"):
+            for key, places in self._files.release(standing).items():
+                record = self._record(key, standing.queries[key])
+                if record.files != places:
+                    record.files = places
+                    changed.add(key)
+        for link in self._acks.topology.links:
+            if link.kind == "folder" and link.writer in {source.key for source in self._sources} and self._sweep(link, standing):
+                changed.add(link.writer)
+        for key in changed:
+            self._records[key].write()
+        self._stale = self._stale or bool(changed)
+        if self._stale and self._clock() - self._kept_at >= _KEEP_EVERY_S:
+            self.keep()
+        return standing
+
+    def keep(self) -> None:
+        """Note how this process's Queries stand."""
+        self._kept_at, self._stale = self._clock(), False
+        for key in {source.key for source in self._sources}:
+            self._acks.keep(key)
+
+    def run(self, ended: threading.Event) -> None:
+        """Look once a second until the end, and once more."""
+        last = False
+        while not last:
+            last = ended.wait(_EVERY_S)
+            with self._explained("acknowledgements"):
+                self.look()
+        with self._explained("acknowledgements"):
+            self.keep()
+
+    # --- pieces ---
+
+    def _record(self, key: QueryKey, at: QueryStanding) -> _Record:
+        record = self._records.get(key)
+        if record is None or record.lineage != at.lineage:
+            folder = self._acks.topology.queries[key]
+            record = self._records[key] = _Record.of(folder, at.lineage)
+            self._files.go_on(key, at.lineage, record.files)
+        return record
+
+    def _release(self, source: _Source, at: QueryStanding) -> bool:
+        """Tell the world outside; True where it was told more."""
+        record = self._record(source.key, at)
+        through = at.released.get(source.id, 0)
+        told = record.told.get(source.id, 0)
+        if through <= told:
+            return False
+        query = next(query for query in source.tier.plan.queries if query.name == source.key.query)
+        if is_released_later(source.tier.whole, source.key.tier, query):
+            with self._explained(f"source {source.id}"):
+                if source.reader is None:
+                    node = source.tier.plan.flow.sources[source.id]
+                    source.reader = _teller(source.tier, source.id) if node.type in ("kafka", CHANNEL) else False
+                if source.reader:
+                    name = f"{source.tier.plan.flow.name}.{query.name}"
+                    source.reader.committed(source.log.range(max(told, through - _TOLD_ENTRIES), through), query=name)
+                    for note in source.reader.notices():
+                        self._tell(note)
+        record.told[source.id] = through
+        return True
+
+    def _sweep(self, link: Link, standing: Standing) -> bool:
+        """Delete files of a channel that have outlived its retention; True where something was noted."""
+        at = standing.queries[link.writer]
+        known = [standing.links[link.channel, reading].committed for reading in link.readers if (link.channel, reading) in standing.links]
+        if not at.lineage or len(known) < len(link.readers) or not known:
+            return False
+        record = self._record(link.writer, at)
+        marks = record.marks.setdefault(link.channel, [])
+        channel = next(each for each in self._prepared.plan.channels if each.id == link.channel)
+        retention_s = channel.edge.retention_s or 0.0
+        now, through, noted = self._clock(), min(known), False
+        if through > (marks[-1][0] if marks else -1) and (not marks or now - marks[-1][1] >= retention_s / _MARKS):
+            marks.append([through, now])
+            noted = True
+        due = [mark for mark in marks if mark[1] + retention_s <= now]
+        if due:
+            with self._explained(f"channel {link.channel}"):
+                self._sink(link).release(lineage=at.lineage, through=int(due[-1][0]))
+                del marks[: len(due) - 1]
+        return noted
+
+    def _sink(self, link: Link) -> Any:
+        if link.channel not in self._sinks:
+            tier = next(tier for tier in self._prepared.tiers if tier.plan.tier == link.writer.tier)
+            sink = open_sinks(tier.plan.flow, tier.plan, tier.folder)[link.channel]
+            self._sinks[link.channel] = getattr(sink, "inner", sink)
+        return self._sinks[link.channel]
+
+    def _tell(self, text: str) -> None:
+        if text not in self._said:
+            self._said.add(text)
+            self._say(text)
+
+    def _explained(self, what: str) -> _Said:
+        return _Said(what, self._tell)
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """What fails inside is said, and tried again at the next look: nothing that keeps records rests on it."""
+
+    what: str
+    tell: Callable[[str], None]
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> bool:
+        if not isinstance(error, (ScribenginError, OSError)):
+            return False
+        self.tell(f"{self.what}: not released yet: {error.message if isinstance(error, ScribenginError) else error}")
+        return True
+
+
+def _teller(tier: Prepared, id_: str) -> Any:
+    """The source's reader, where it tells the world outside; else False."""
+    node = tier.plan.flow.sources[id_]
+    reader = catalog.open_source(node.type, source_place(tier.plan.flow, id_)).reader()
+    return reader if hasattr(reader, "committed") else False

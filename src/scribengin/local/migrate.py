@@ -1,0 +1,284 @@
+"""Moves Queries from the tiers where they ran to those where they are going to run, when a flow was cut, fused or cut otherwise.
+
+Under the leases, before any lineage is opened, and in this order: finish what the old Queries have decided; write down what is going to
+be done; leave the lineages that stand in the way; copy the logs of the sources; begin the new lineages where the old ones ended; let them
+take over the sinks; mark what was left; remember how the flow is cut; strike out what was written down. A start that finds something
+written down completes it first, whatever the flow looks like by then.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import asdict, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from scribengin.core import faults, storage
+from scribengin.core.errors import Refused
+from scribengin.local.prepare import open_sinks
+from scribengin.local.stored import logs_of, reached, read_stored
+from scribengin.plan.channels import clusters
+from scribengin.plan.flow_diff import flow_changes
+from scribengin.plan.split import CHANNEL
+from scribengin.plan.topology import topology_of
+from scribengin.spec.model import Sink
+from scribengin.state.channels import ChannelFolder
+from scribengin.state.folder import StateFolder
+from scribengin.state.lease import take_lease
+from scribengin.state.lineage import Lineage, begin_moved, finish_rewind, leave, new_id, now, read_lineage
+from scribengin.state.moves import Journal, Moved, write_moved
+from scribengin.state.recovery import recover_query
+from scribengin.state.topology import Topology, read_topology, tiers_with_state, write_topology
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from pathlib import Path
+
+    from scribengin.connectors.contract import Sink as OpenSink
+    from scribengin.local.prepare import PreparedFlow
+    from scribengin.plan.diff import Changes, ChannelChange, QueryChange, StoredQuery
+    from scribengin.plan.moves import Arrival, Moves
+    from scribengin.spec.model import Flow
+    from scribengin.state.folder import QueryFolder
+    from scribengin.state.lease import Lease
+
+
+def changes_and_moves(prepared: PreparedFlow) -> tuple[Changes, Moves]:
+    """What running the plan would change, and the moves that belong to it. Raises Refused while a move is under way."""
+    name = prepared.name
+    if Journal(prepared.root, name).there:
+        raise Refused(
+            f'flow "{name}": a move of its Queries to other tiers is under way, or was cut short',
+            remedy="wait for its end; if it was cut short, the next run completes it",
+            code="move-unfinished",
+        )
+    stored = read_stored(prepared.root, prepared.plan)
+    return flow_changes(prepared.plan, stored.topology, stored.live, stored.past, partial(reached, prepared.root, name))
+
+
+def migrate(prepared: PreparedFlow, leases: Mapping[str, Lease]) -> None:
+    """Under the leases of the tiers that are going to run: make the state fit the way in which the flow is cut.
+
+    Takes for a moment the leases of other tiers that have a part in it. Raises Refused where one of them runs, and, with reason and
+    remedy, where the flow cannot go on as it is cut now.
+    """
+    with ExitStack() as stack:
+        taken = dict(leases)
+
+        def take(tier: str) -> Lease:
+            if tier not in taken:
+                taken[tier] = stack.enter_context(take_lease(StateFolder(prepared.root, prepared.name, tier)))
+            return taken[tier]
+
+        journal = Journal(prepared.root, prepared.name)
+        if (unfinished := journal.read()) is not None:
+            _carry_out(prepared, unfinished, take)
+        for there in tiers_with_state(prepared.root, prepared.name):
+            for folder in there.queries():
+                if folder.rewind.exists():
+                    take(there.tier)
+                    finish_rewind(folder)
+        changes, moves = changes_and_moves(prepared)
+        topology = topology_of(prepared.plan).after(read_topology(prepared.root, prepared.name))
+        if moves.refusals or any(channel.fate == "refused" for channel in changes.channels):
+            raise _refused(prepared.name, changes)
+        if not moves.arrivals:
+            write_topology(prepared.root, prepared.name, topology)
+            return
+        body = _decided(prepared, moves, topology)
+        _recover(prepared, moves.arrivals, take)
+        for tier in _tiers(body):
+            take(tier)
+        journal.write(body)
+        faults.reached("move.planned")
+        _carry_out(prepared, body, take)
+
+
+def _refused(flow: str, changes: Changes) -> Refused:
+    """The first refusal, in the words of `plan`."""
+    refused: list[tuple[str, QueryChange | ChannelChange]] = [("query", each) for each in changes.queries]
+    refused += [("channel", each) for each in changes.channels]
+    what, change = next(each for each in refused if each[1].fate == "refused")
+    return Refused(f'flow "{flow}", {what} "{change.label}": {change.says}', remedy=change.remedy, code="tiers-changed")
+
+
+# --- what is going to be done ---
+
+
+def _decided(prepared: PreparedFlow, moves: Moves, topology: Topology) -> dict[str, Any]:
+    """The journal's record: JSON, with all that `_carry_out` needs beside the flow's own sinks."""
+    owner = prepared.tiers[0].folder.read_owner()
+    arrivals = []
+    for arrival in moves.arrivals:
+        query = arrival.query
+        begun = Lineage(
+            new_id(),
+            owner,
+            query.name,
+            query.fingerprint,
+            query.state_fingerprint,
+            query.sources,
+            now(),
+            _parent(prepared, arrival),
+            dict(query.parts),
+            {source: donor.position for source, donor in arrival.donors.items()},
+            "moved" if arrival.after else "anew",
+            dict(arrival.passed),
+        )
+        logs = {source: [donor.query.tier, donor.query.name, donor.query.lineage, donor.source] for source, donor in arrival.donors.items()}
+        adopts = {sink: list(lineages) for sink, lineages in arrival.adopts.items()}
+        arrivals.append({"tier": arrival.tier, "query": query.name, "lineage": asdict(begun), "logs": logs, "adopts": adopts})
+    known = {channel.id: channel for channel in topology.channels if not channel.gone}
+    known |= {channel.id: channel for channel in (read_topology(prepared.root, prepared.name) or topology).channels if not channel.gone}
+    live = {query.key: query for query in read_stored(prepared.root, prepared.plan).live}
+    leaving = []
+    for key, to in moves.leaving.items():
+        sinks = {sink: dict(known[sink].sink) for sink in live[key].sinks if sink in known}
+        names = [f"{tier}.{name}" for tier, name in to]
+        leaving.append({"tier": key[0], "query": key[1], "lineage": live[key].lineage, "to": names, "sinks": sinks})
+    return {"arrivals": arrivals, "leaving": leaving, "topology": topology.as_json()}
+
+
+def _parent(prepared: PreparedFlow, arrival: Arrival) -> str:
+    """The lineage that stands in its folder, else that of a Query in whose place it goes on."""
+    stored = read_stored(prepared.root, prepared.plan)
+    here = [query for query in (*stored.past, *stored.live) if query.key == arrival.key]
+    return here[-1].lineage if here else next((query.lineage for query in arrival.after), "")
+
+
+def _tiers(body: Mapping[str, Any]) -> list[str]:
+    """Those that have a part in it: where Queries come, leave, and have logs to give."""
+    givers = [tier for each in body["arrivals"] for tier, *_ in each["logs"].values()]
+    return list(dict.fromkeys([*(each["tier"] for each in (*body["arrivals"], *body["leaving"])), *givers]))
+
+
+def _recover(prepared: PreparedFlow, arrivals: Iterable[Arrival], take: Callable[[str], Lease]) -> None:
+    """Publish what the old Queries have decided, at the sinks that are taken over, and see that these are theirs still."""
+    owner = prepared.tiers[0].folder.read_owner()
+    done: dict[tuple[str, str], dict[str, OpenSink]] = {}
+    for arrival in arrivals:
+        for query in arrival.after:
+            own = [sink for sink in arrival.adopts if sink in query.sinks]
+            opened = _open(prepared, arrival.tier, own, query)
+            done[query.key] = done.get(query.key, {}) | opened
+    stored = {query.key: query for arrival in arrivals for query in arrival.after}
+    for key, sinks in done.items():
+        folder = StateFolder(prepared.root, prepared.name, key[0]).query(key[1])
+        for sink in sinks.values():
+            sink.prepare(owner=owner, lineage=stored[key].lineage)
+        recover_query(folder, sinks, lineage=stored[key].lineage, lease=take(key[0]))
+        faults.reached("move.recovered")
+
+
+def _open(prepared: PreparedFlow, tier: str, sinks: Iterable[str], query: StoredQuery) -> dict[str, OpenSink]:
+    """Sinks of a planned tier, with the work folder of the stored Query that wrote to them."""
+    plan = prepared.plan.tier(tier)
+    chosen = {sink: plan.flow.sinks[sink] for sink in sinks}
+    flow = replace(plan.flow, sinks=chosen)
+    before = replace(plan.queries[0], name=query.name, sinks=tuple(chosen), fingerprint=query.fingerprint)
+    return open_sinks(flow, replace(plan, flow=flow, queries=(before,)), StateFolder(prepared.root, prepared.name, query.tier))
+
+
+def open_left_sinks(
+    flow: Flow, root: Path, folder: QueryFolder, tier: str, own: Iterable[str], channels: Mapping[str, Mapping[str, Any]]
+) -> dict[str, OpenSink]:
+    """The sinks of a Query that a move has left, for a look: those of the flow by its own options, channels as they were."""
+    from scribengin.plan.model import Plan, QueryPlan
+
+    sinks = {id_: flow.sinks[id_] for id_ in own if id_ in flow.sinks}
+    for id_, options in channels.items():
+        given = dict(options)
+        if given["kind"] == "folder":
+            given.setdefault("path", str(ChannelFolder.of(root, flow.name, id_).data.absolute()))
+        else:
+            given["config"] = clusters(flow).get(str(given.get("bootstrap")), {})
+        sinks[id_] = Sink(id_, (), CHANNEL, given)
+    whole = replace(flow, sinks=sinks, tiers={}, edges={})
+    query = QueryPlan(folder.name, (), tuple(sinks), (), (), 0.0, "whole batch", "", "", "")
+    return open_sinks(whole, Plan(whole, (query,), tier), StateFolder(root, flow.name, tier))
+
+
+# --- doing it ---
+
+
+def _carry_out(prepared: PreparedFlow, body: Mapping[str, Any], take: Callable[[str], Lease]) -> None:
+    """All steps, each of which may have been done. May be killed at any point and done again."""
+    root, flow = prepared.root, prepared.name
+    for tier in _tiers(body):
+        take(tier)
+    folders = {(each["tier"], each["query"]): StateFolder(root, flow, each["tier"]).query(each["query"]) for each in body["arrivals"]}
+    lineages = {key: _lineage(each) for key, each in zip(folders, body["arrivals"], strict=True)}
+    left = {(each["tier"], each["query"]): each for each in body["leaving"]}
+    for key, folder in folders.items():
+        if key in left:
+            _mark(folder, left[key])
+        leave(folder, lineages[key].id)
+        faults.reached("move.left")
+    for each, folder in zip(body["arrivals"], folders.values(), strict=True):
+        for source, (tier, query, lineage, name) in each["logs"].items():
+            _copy(logs_of(StateFolder(root, flow, tier).query(query), lineage) / name, folder.sources / source)
+        faults.reached("move.copied")
+    for key, folder in folders.items():
+        begin_moved(folder, lineages[key])
+        faults.reached("move.begun")
+    for each in body["arrivals"]:
+        _adopt(prepared, each)
+        faults.reached("move.adopted")
+    for key, each in left.items():
+        if key not in folders:
+            _mark(StateFolder(root, flow, key[0]).query(key[1]), each)
+    faults.reached("move.marked")
+    write_topology(root, flow, Topology.from_json(body["topology"]))
+    faults.reached("move.written")
+    Journal(root, flow).remove()
+
+
+def _lineage(arrival: Mapping[str, Any]) -> Lineage:
+    body = arrival["lineage"]
+    return Lineage(**body | {"sources": tuple(body["sources"])})
+
+
+def _mark(folder: QueryFolder, left: Mapping[str, Any]) -> None:
+    """Beside the lineage that is left, as long as it is the one that is there."""
+    lineage = read_lineage(folder)
+    if lineage is not None and lineage.id == left["lineage"]:
+        write_moved(folder, Moved(left["lineage"], tuple(left["to"]), left["sinks"]))
+
+
+def _copy(source: Path, target: Path) -> None:
+    """The records of a log, each durable; what is there already is the same, or newer by nothing."""
+    storage.make_folder(target)
+    for name in storage.names_in(source):
+        if (source / name).is_dir():
+            _copy(source / name, target / name)
+        elif (data := storage.read_or_none(source / name)) is not None:
+            storage.put_if_absent(target / name, data)
+
+
+def _adopt(prepared: PreparedFlow, arrival: Mapping[str, Any]) -> None:
+    """Let the new lineage take over the sinks' places. A sink that the flow has lost meanwhile is left to what becomes of its Query."""
+    lineage = _lineage(arrival)
+    tier = next((each for each in prepared.plan.tiers if each.tier == arrival["tier"]), None)
+    if tier is None or all(query.name != arrival["query"] for query in tier.queries):
+        return
+    sinks = open_sinks(tier.flow, tier, StateFolder(prepared.root, prepared.name, arrival["tier"]))
+    for id_, earlier in arrival["adopts"].items():
+        if id_ in sinks:
+            _take_over(sinks[id_], lineage, earlier)
+
+
+def _take_over(sink: OpenSink, lineage: Lineage, earlier: Iterable[str]) -> None:
+    """Claim the place for the lineage, from one of the earlier ones alone. Raises Refused where another has it by now."""
+    try:
+        sink.prepare(owner=lineage.owner, lineage=lineage.id)
+        return
+    except Refused as error:
+        refused = error
+    for each in earlier:
+        try:
+            sink.prepare(owner=lineage.owner, lineage=each)
+        except Refused:
+            continue
+        sink.prepare(owner=lineage.owner, lineage=lineage.id, adopt=True)
+        return
+    raise refused

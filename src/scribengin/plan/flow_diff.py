@@ -1,0 +1,153 @@
+"""What running a plan would change, over all tiers and channels of its flow."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from scribengin.plan.diff import Changes, ChannelChange, QueryChange, diff_plans
+from scribengin.plan.moves import DRAIN, Moves, lies_in, plan_moves, undelivered
+from scribengin.plan.tiers import MAIN
+from scribengin.plan.topology import topology_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterator, Sequence
+
+    from scribengin.plan.diff import StoredQuery
+    from scribengin.plan.moves import Arrival, Key
+    from scribengin.plan.split import FlowPlan
+    from scribengin.state.topology import KnownChannel, Topology
+
+
+def flow_changes(
+    plan: FlowPlan,
+    known: Topology | None,
+    live: Sequence[StoredQuery],
+    past: Sequence[StoredQuery],
+    reached: Callable[[StoredQuery, str], Hashable],
+) -> tuple[Changes, Moves]:
+    """Compare; see `plan_moves` for what is given. The moves are to be made only where nothing is refused."""
+    moves = plan_moves(plan, known, live, past, reached)
+    queries = tuple(_queries(plan, live, moves))
+    return Changes(queries, tuple(_channels(plan, known, [*live, *past], live))), moves
+
+
+def _queries(plan: FlowPlan, live: Sequence[StoredQuery], moves: Moves) -> Iterator[QueryChange]:
+    arrivals = {arrival.key: arrival for arrival in moves.arrivals}
+    refusals = {refusal.key: refusal for refusal in moves.refusals}
+    gone: list[QueryChange] = []
+    for tier in plan.tiers:
+        stored = {query.name: query for query in live if query.tier == tier.tier}
+        for change in diff_plans(stored, tier).queries:
+            key = (change.tier, change.name)
+            if key in refusals:
+                reset = f"`scribengin reset {plan.flow.name} --outputs --yes` and read everything again; or undo the change"
+                yield replace(change, fate="refused", says=refusals[key].why, remedy=refusals[key].remedy or reset)
+            elif key in arrivals and arrivals[key].after:
+                yield replace(change, fate="kept", says=_moved(arrivals[key]), remedy="")
+            elif key in arrivals:
+                yield replace(change, fate="new", says=_anew(arrivals[key]), remedy="")
+            elif change.fate == "gone":
+                gone.append(_left(change, key, moves))
+            else:
+                yield change
+    planned = {tier.tier for tier in plan.tiers}
+    for query in live:
+        if query.tier not in planned:
+            says = f"no sink of the flow makes it any more; its state and what it wrote stay ({_after(query)})"
+            gone.append(_left(QueryChange(query.name, "gone", says, tier=query.tier), query.key, moves))
+    yield from gone
+
+
+def _left(change: QueryChange, key: Key, moves: Moves) -> QueryChange:
+    to = moves.leaving.get(key, ())
+    if not to or moves.refusals:
+        return change
+    names = _listed([_label(*each) for each in to])
+    return replace(change, says=f"{names} {'goes' if len(to) == 1 else 'go'} on in its place; its state stays for `audit`")
+
+
+def _moved(arrival: Arrival) -> str:
+    who = _listed([f"{query.label} ({_after(query)})" for query in arrival.after])
+    where = [f"{source} from position {donor.position}" for source, donor in arrival.donors.items()]
+    fresh = [f"{source} from its start" for source in arrival.query.sources if source not in arrival.donors]
+    return f"goes on in place of {who}, in a new lineage: reads {_listed([*where, *fresh])}; what was written stays"
+
+
+def _anew(arrival: Arrival) -> str:
+    where = [f"{source} from position {donor.position}" for source, donor in arrival.donors.items()]
+    fresh = [f"{source} from the start" for source in arrival.query.sources if source not in arrival.donors]
+    return f"starts at Batch 0, in a new lineage, and reads {_listed([*where, *fresh])}"
+
+
+def _channels(
+    plan: FlowPlan, known: Topology | None, stored: Sequence[StoredQuery], live: Sequence[StoredQuery]
+) -> Iterator[ChannelChange]:
+    if not live:
+        return
+    before = {channel.id: channel for channel in known.channels if not channel.gone} if known is not None else {}
+    now = {channel.id: channel for channel in topology_of(plan).channels}
+    for channel in now.values():
+        old = before.get(channel.id)
+        if old is None:
+            yield ChannelChange(channel.id, "new", f"hands over from {channel.feeding} to {channel.reading}")
+        elif old.place != channel.place:
+            says = f"lies in another place; the old one stays there, with {_waiting(old, known, stored, live)}"
+            yield ChannelChange(channel.id, "kept", says, changed=("channel",))
+        elif old.properties and old.properties != channel.properties:
+            yield _edited(channel, old, known, stored, live)
+    for old in before.values():
+        if old.id not in now:
+            says = f"hands nothing over any more; what it held stays there, with {_waiting(old, known, stored, live)}"
+            yield ChannelChange(old.id, "gone", says)
+
+
+def _edited(
+    channel: KnownChannel, old: KnownChannel, known: Topology | None, stored: Sequence[StoredQuery], live: Sequence[StoredQuery]
+) -> ChannelChange:
+    names = [*channel.properties, *(name for name in old.properties if name not in channel.properties)]
+    changed = tuple(name for name in names if channel.properties.get(name) != old.properties.get(name))
+    needs = [name for name in changed if _needs_drained(name, old, channel)]
+    waiting = _rows_waiting(old, known, stored, live)
+    if needs and waiting != 0:
+        says = f"{_listed(needs)} can change only when all that it holds is read: {_waiting(old, known, stored, live)}"
+        return ChannelChange(channel.id, "refused", says, DRAIN, changed)
+    says = f"{_listed(list(changed))} {'holds' if len(changed) == 1 else 'hold'} from the next Batch"
+    if "channel" in changed and channel.place.startswith("kafka"):
+        says += "; a topic that is there keeps its partitions and copies"
+    return ChannelChange(channel.id, "kept", says, changed=changed)
+
+
+def _needs_drained(name: str, old: KnownChannel, new: KnownChannel) -> bool:
+    """Order by key would be broken by what is under way, and packs in plain are refused where they should be encrypted."""
+    if name == "encryption":
+        return "none" in (old.properties.get(name), new.properties.get(name))
+    return name == "ordering"
+
+
+def _rows_waiting(channel: KnownChannel, known: Topology | None, stored: Sequence[StoredQuery], live: Sequence[StoredQuery]) -> int | None:
+    """Rows that the slowest reader has not taken; None where their counts do not tell."""
+    readers = [query for query in live if channel.source in lies_in(query, known) and query.tier == channel.reading]
+    rows = [undelivered(channel, reader, stored) for reader in readers]
+    if not rows:
+        return sum(query.written.get(channel.id, 0) for query in stored)
+    return None if min(rows) < 0 else max(rows)
+
+
+def _waiting(channel: KnownChannel, known: Topology | None, stored: Sequence[StoredQuery], live: Sequence[StoredQuery]) -> str:
+    rows = _rows_waiting(channel, known, stored, live)
+    if rows is None:
+        return "an unknown number of rows that were not read"
+    return f"{rows:,} row{'s' * (rows != 1)} that {'were' if rows != 1 else 'was'} not read" if rows else "nothing that was not read"
+
+
+def _label(tier: str, name: str) -> str:
+    return name if tier == MAIN else f"{tier}.{name}"
+
+
+def _after(before: StoredQuery) -> str:
+    return "before its first Batch" if before.last_batch is None else f"after Batch {before.last_batch}"
+
+
+def _listed(names: list[str]) -> str:
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]])) if names else "nothing"

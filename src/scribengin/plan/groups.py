@@ -1,0 +1,73 @@
+"""Sinks and edges that go to a group: where each member lies, and what a plan says of it."""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from scribengin.spec.model import Flow, Member, Sink, Source
+
+
+def target(node: Source | Sink) -> str | None:
+    """The group, or `group.member`, that a sink or a channel goes to; None for most."""
+    to = getattr(node, "to", None) or node.options.get("to")
+    return None if to is None else str(to)
+
+
+def members_of(flow: Flow, to: str) -> tuple[Member, ...]:
+    """The members that are meant, in the file's order; one for `group.member`. KeyError where the flow has none such: the checks have told
+    it before."""
+    name, _, member = to.partition(".")
+    found = tuple(each for each in flow.groups[name].members if member in ("", each.name))
+    if not found:
+        raise KeyError(to)
+    return found
+
+
+def placed(flow: Flow, node: Source | Sink, options: Mapping[str, Any]) -> tuple[tuple[str, float, dict[str, Any]], ...]:
+    """(name, cost, options) of each member of the group that `node` goes to; () where it goes to none. `options` are the node's own.
+
+    What `at` says is the `bootstrap` of a sink or channel in Kafka. Of files and of a channel in a folder it is a folder, and the node's
+    own `path` one below it.
+    """
+    to = target(node)
+    if to is None:
+        return ()
+    in_kafka = "kafka" in (node.type, options.get("kind"))
+    return tuple((each.name, each.cost, dict(options) | _at(each, options, in_kafka=in_kafka)) for each in members_of(flow, to))
+
+
+def _at(member: Member, options: Mapping[str, Any], *, in_kafka: bool) -> dict[str, Any]:
+    if in_kafka:
+        return {"bootstrap": member.at}
+    path = PurePath(str(options.get("path") or ""))
+    below = path.relative_to(path.anchor) if path.is_absolute() else path
+    return {"path": str(PurePath(member.at, below))}
+
+
+def group_notes(flow: Flow) -> Iterator[str]:
+    """What a plan says of each sink, channels' too, that goes to a group."""
+    for node in flow.sinks.values():
+        to = target(node)
+        if to is None:
+            continue
+        members = sorted(members_of(flow, to), key=lambda each: each.cost)
+        name = to.partition(".")[0]
+        if len(members) == 1:
+            yield f"{node.id} goes to member {members[0].name} of group {name}, at {members[0].at}; its Batches wait for it"
+            continue
+        lowest = [each.name for each in members if each.cost == members[0].cost]
+        others = [f"{each.name} (cost {each.cost:g})" for each in members if each.cost != members[0].cost]
+        first = f"{_listed(lowest)} (cost {members[0].cost:g})" + (" in turn" if len(lowest) > 1 else "")
+        then = f", then {', '.join(others)}" if others else ""
+        yield (
+            f"{node.id} goes to group {name}: first to {first}{then}, the lowest cost that answers; a Batch that is decided for a member "
+            f"waits for it, later ones go elsewhere; order across members is not kept"
+        )
+
+
+def _listed(names: list[str]) -> str:
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))

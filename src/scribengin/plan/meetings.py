@@ -1,0 +1,83 @@
+"""Where flows meet: one writes what another reads. They need not know of each other; together they are one workflow."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from scribengin.spec.model import Flow, Sink, Source
+
+_GLOB = re.compile(r"[*?\[]")
+_COLUMN = re.compile(r"\\\{[^{}]*\\\}")
+"""in a template whose signs are escaped"""
+
+
+@dataclass(frozen=True, slots=True)
+class Meeting:
+    """`sink` of flow `feeding` writes where `source` of flow `reading` reads."""
+
+    feeding: str
+    sink: str
+    reading: str
+    source: str
+
+
+def meetings(flows: Sequence[Flow]) -> tuple[Meeting, ...]:
+    """Every one between two of the flows, in their order: a topic of one cluster, or a folder."""
+    return tuple(
+        Meeting(feeding.name, sink.id, reading.name, source.id)
+        for feeding in flows
+        for sink in feeding.sinks.values()
+        for reading in flows
+        if reading is not feeding
+        for source in reading.sources.values()
+        if _meet(feeding, sink, reading, source)
+    )
+
+
+def circle(flows: Sequence[Flow], found: Sequence[Meeting]) -> tuple[Meeting, ...]:
+    """Meetings by which flows feed each other in a circle, along the stream; empty where there is none."""
+    ways: list[tuple[Meeting, ...]] = [(each,) for flow in flows for each in found if each.feeding == flow.name]
+    while ways:
+        way = ways.pop(0)
+        if way[-1].reading == way[0].feeding:
+            return way
+        passed = {each.feeding for each in way}
+        ways += [(*way, each) for each in found if each.feeding == way[-1].reading and each.feeding not in passed]
+    return ()
+
+
+def _meet(feeding: Flow, sink: Sink, reading: Flow, source: Source) -> bool:
+    if sink.type == source.type == "kafka":
+        return sink.options.get("bootstrap") == source.options.get("bootstrap") and _reads(source, str(sink.options.get("topic", "")))
+    written, read = _folder(feeding, sink), _folder(reading, source)
+    if written is None or read is None:
+        return False
+    text = str(source.options["path"])
+    deep = not _GLOB.search(text) or "**" in text
+    return written == read or read.is_relative_to(written) or (deep and written.is_relative_to(read))
+
+
+def _reads(source: Source, topic: str) -> bool:
+    names = [*source.options.get("topics", ()), *source.options.get("assign", {})]
+    written = re.compile(_COLUMN.sub(".*", re.escape(topic)))
+    pattern = source.options.get("pattern")
+    return any(written.fullmatch(name) for name in names) or bool(pattern and re.fullmatch(str(pattern), topic))
+
+
+def _folder(flow: Flow, node: Source | Sink) -> Path | None:
+    """Of a node with a `path`; of a glob, the part before its first wildcard."""
+    text = node.options.get("path")
+    if not isinstance(text, str) or "://" in text:
+        return None
+    parts: list[str] = []
+    for part in Path(text).parts:
+        if _GLOB.search(part):
+            break
+        parts.append(part)
+    return flow.folder.joinpath(*parts).resolve()

@@ -1,0 +1,40 @@
+"""What cutting a flow may change of its results, a sentence each: steps that depend on the order or on the lateness of their rows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scribengin.plan.describe import span
+from scribengin.plan.graph import Graph
+from scribengin.plan.python_functions import inspect_function
+from scribengin.plan.resolve import resolve
+from scribengin.spec.model import Dedupe, Python, Step
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+    from scribengin.plan.model import Plan
+    from scribengin.plan.resolve import Resolved
+    from scribengin.spec.model import Flow
+
+
+def cut_notes(plan: Plan, arriving: Collection[str]) -> Iterator[str]:
+    """On the steps of one tier that rows reach by way of a channel; `arriving` are the sources that are channels."""
+    graph = Graph(plan.flow)
+    resolved = resolve(graph)
+    for id_ in graph.order:
+        node = graph.nodes[id_]
+        if isinstance(node, Step) and not graph.upstream([id_]).isdisjoint(arriving):
+            yield from _notes(node, resolved, plan.flow)
+
+
+def _notes(step: Step, resolved: Resolved, flow: Flow) -> Iterator[str]:
+    marks = resolved.reaching(step)
+    if step.id in resolved.stateful and marks:
+        rules = " and ".join(f"{mark.column} {span(mark.delay_s)} of {mark.origin}" for mark in marks)
+        yield f'"{step.id}" counts as late what is behind its watermark ({rules}): cutting may change which rows count as late'
+    match step.action:
+        case Dedupe():
+            yield f'"{step.id}" keeps the first of equal rows: cutting may change which one that is'
+        case Python(reference, function=function) if inspect_function(reference, flow.folder, function).kind == "class":
+            yield f'"{step.id}" is a class, which may remember rows: where it does, cutting may change what it gives'

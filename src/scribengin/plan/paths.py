@@ -1,0 +1,149 @@
+"""What holds from each source to each sink of a flow, over all its tiers: the guarantee of the weakest of its edges and ends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from scribengin.core.units import show_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping
+
+    from scribengin.plan.channels import PlannedChannel
+    from scribengin.plan.model import PathGuarantee, Plan
+
+Promise = Literal["exactly once", "at least once", "at most once", "nothing", "view"]
+"""`nothing`: rows may be lost, and others come twice"""
+
+
+@dataclass(frozen=True, slots=True)
+class FlowPath:
+    """From a source to a sink. `tiers` are those on the way, in order; `channels` the ids of those that lie on any way between the two.
+
+    `guarantee` holds where `unless` does not: `the spill of "a -> b" (1.0 GiB) is full`. `weakest` names the edges that make it so, none
+    where an end does; `strengthen` what to write to get more, where an edge can give it.
+    """
+
+    source: str
+    sink: str
+    tiers: tuple[str, ...]
+    channels: tuple[str, ...]
+    guarantee: Promise
+    reason: str
+    unless: str = ""
+    weakest: tuple[str, ...] = ()
+    strengthen: str = ""
+
+    @property
+    def promise(self) -> str:
+        """In words, the condition with it."""
+        return f"{self.guarantee} unless {self.unless}" if self.unless else self.guarantee
+
+    def as_json(self) -> dict[str, Any]:
+        """One object."""
+        return {
+            "source": self.source,
+            "sink": self.sink,
+            "tiers": list(self.tiers),
+            "channels": list(self.channels),
+            "guarantee": self.guarantee,
+            "unless": self.unless,
+            "reason": self.reason,
+            "weakest": list(self.weakest),
+            "strengthen": self.strengthen,
+        }
+
+
+def flow_paths(tiers: Iterable[Plan], channels: Iterable[PlannedChannel], arrivals: Mapping[str, str]) -> tuple[FlowPath, ...]:
+    """Of every source to every sink that it feeds, in the order of tiers. `tiers` stand behind those that feed them; `arrivals`: channel →
+    what the tier that reads it calls its rows."""
+    plans = {plan.tier: plan for plan in tiers}
+    carriers = {channel.id: channel for channel in channels}
+    return tuple(_paths(plans, carriers, arrivals))
+
+
+_Hop = tuple[str, "PathGuarantee"]
+"""(tier, what holds in it)"""
+
+
+def _paths(plans: Mapping[str, Plan], carriers: Mapping[str, PlannedChannel], arrivals: Mapping[str, str]) -> Iterator[FlowPath]:
+    arriving = {(channel.reading, arrivals[channel.id]) for channel in carriers.values()}
+    found: dict[tuple[str, str], dict[_Hop, None]] = {}
+    for tier, plan in plans.items():
+        for start in (each for query in plan.queries for each in query.guarantees):
+            if (tier, start.source) not in arriving:
+                for sink, hops in _ways(plans, carriers, arrivals, (tier, start)):
+                    found.setdefault((start.source, sink), {}).update(dict.fromkeys(hops))
+    order = list(plans)
+    for (source, sink), taken in found.items():
+        yield _weighed(source, sink, sorted(taken, key=lambda hop: order.index(hop[0])), carriers, arriving)
+
+
+def _ways(
+    plans: Mapping[str, Plan], carriers: Mapping[str, PlannedChannel], arrivals: Mapping[str, str], start: _Hop
+) -> Iterator[tuple[str, list[_Hop]]]:
+    """(sink, the hops on all ways to it) for each sink behind `start`."""
+    behind: dict[_Hop, list[_Hop]] = {start: []}
+    waiting = [start]
+    while waiting:
+        hop = waiting.pop()
+        channel = carriers.get(hop[1].sink)
+        if channel is None:
+            continue
+        for query in plans[channel.reading].queries:
+            for further in query.guarantees:
+                if further.source == arrivals[channel.id]:
+                    following = (channel.reading, further)
+                    if following not in behind:
+                        behind[following] = []
+                        waiting.append(following)
+                    behind[following].append(hop)
+    for end in behind:
+        if end[1].sink not in carriers:
+            above: dict[_Hop, None] = {end: None}
+            climbing: list[_Hop] = [end]
+            while climbing:
+                for hop in behind[climbing.pop()]:
+                    if hop not in above:
+                        above[hop] = None
+                        climbing.append(hop)
+            yield end[1].sink, [*above]
+
+
+def _weighed(
+    source: str, sink: str, hops: list[_Hop], carriers: Mapping[str, PlannedChannel], arriving: Collection[tuple[str, str]]
+) -> FlowPath:
+    tiers = tuple(dict.fromkeys(tier for tier, _ in hops))
+    crossed = [carriers[id_] for id_ in dict.fromkeys(hop.sink for _, hop in hops if hop.sink in carriers)]
+    ends = [hop for tier, hop in hops if (tier, hop.source) not in arriving or hop.sink not in carriers]
+    weak_end = next((end for rank in ("view", "at least once") for end in ends if end.guarantee == rank), None)
+    lossy = [channel for channel in crossed if channel.edge.durability == "best_effort"]
+    spilling = [channel for channel in crossed if channel.edge.durability == "store_on_failure"]
+    guarantee: Promise = "exactly once" if weak_end is None else weak_end.guarantee
+    reason, unless, weakest, strengthen = "" if weak_end is None else weak_end.reason, "", _names(lossy or spilling), ""
+    if guarantee == "view":
+        weakest = ()
+    elif lossy:
+        guarantee = "at most once" if weak_end is None else "nothing"
+        drops = f"{_quoted(weakest)} {'drops' if len(weakest) == 1 else 'drop'}, and {'counts' if len(weakest) == 1 else 'count'}"
+        reason = "; ".join(filter(None, [f"{drops}, what cannot be handed over at once", reason]))
+    elif spilling:
+        unless = " or ".join(f"the spill of {_quoted(each.names)} ({show_bytes(each.edge.spill or 0)}) is full" for each in spilling)
+        kept = f"{_quoted(weakest)} {'keeps' if len(weakest) == 1 else 'keep'} what cannot be handed over at once in a bounded folder"
+        reason = "; ".join(filter(None, [kept, reason]))
+    elif weak_end is None:
+        reason = "each tier hands over what it decided, once, and takes it over once" if crossed else ends[0].reason
+    if weakest:
+        more = "" if weak_end is None else f", and more than {weak_end.guarantee} needs another end"
+        strengthen = f"`durability: end_to_end` on {_quoted(_names([*lossy, *spilling]))}{more}"
+    return FlowPath(source, sink, tiers, tuple(each.id for each in crossed), guarantee, reason, unless, weakest, strengthen)
+
+
+def _names(channels: Iterable[PlannedChannel]) -> tuple[str, ...]:
+    return tuple(name for channel in channels for name in channel.names)
+
+
+def _quoted(names: Iterable[str]) -> str:
+    named = [f'"{name}"' for name in names]
+    return " and ".join(filter(None, [", ".join(named[:-1]), named[-1]]))

@@ -1,0 +1,30 @@
+"""What a plan says of its cuts, in the form in which it is remembered."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scribengin.plan.channel_words import property_texts
+from scribengin.plan.split import source_id
+from scribengin.state.topology import KnownChannel, Topology
+
+if TYPE_CHECKING:
+    from scribengin.plan.channels import PlannedChannel
+    from scribengin.plan.split import FlowPlan
+
+_KEPT = ("kind", "channel", "topic", "path", "bootstrap", "partitions", "replication", "retention", "tier")
+"""options of a channel's writing end that open it again for a look; no keys, no passwords"""
+
+
+def topology_of(plan: FlowPlan) -> Topology:
+    """The tiers and channels of the plan. A folder in the state is remembered without its path: the state may be moved."""
+    return Topology(tuple(tier.tier for tier in plan.tiers), tuple(_known(plan, channel) for channel in plan.channels))
+
+
+def _known(plan: FlowPlan, channel: PlannedChannel) -> KnownChannel:
+    where = channel.channel
+    options = plan.tier(channel.feeding).flow.sinks[channel.id].options
+    kept = {name: options[name] for name in _KEPT if name in options and not (name == "path" and where.path is None)}
+    place = ":".join(filter(None, [where.type, where.topic or where.path, channel.edge.to]))
+    texts = property_texts(plan.flow, channel)
+    return KnownChannel(channel.id, source_id(channel), channel.feeding, channel.reading, place, kept, texts)

@@ -1,0 +1,67 @@
+"""Queries that were moved from one tier to another: what they were stays where it was, for `audit`; what goes on is a new lineage."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from scribengin.core.records import seal, unseal
+from scribengin.core.storage import put_if_absent, read_or_none
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from scribengin.state.folder import QueryFolder
+
+_MOVED, _JOURNAL, _FORMAT = "moved", "move", 1
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """Stands beside a lineage that a move has left. `to` names the Queries (`tier.query`) that go on; `sinks` are the options of the
+    channels that it fed, which need be no part of the flow any more."""
+
+    lineage: str
+    to: tuple[str, ...]
+    sinks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+
+def read_moved(part: QueryFolder) -> Moved | None:
+    """What is said of the lineage in that folder; None where none was moved away."""
+    file = part.path / "moved.json"
+    data = read_or_none(file)
+    if data is None:
+        return None
+    body = unseal(data, _MOVED, _FORMAT, file)
+    return Moved(body["lineage"], tuple(body["to"]), body["sinks"])
+
+
+def write_moved(part: QueryFolder, moved: Moved) -> None:
+    """Under the lease. Done again it changes nothing."""
+    put_if_absent(part.path / "moved.json", seal(_MOVED, _FORMAT, asdict(moved)))
+
+
+class Journal:
+    """What a move is going to do, durable before it begins, so that the next start completes one that was cut short."""
+
+    def __init__(self, root: Path, flow: str) -> None:
+        self.file = root / flow / "move.json"
+
+    @property
+    def there(self) -> bool:
+        """True while a move is under way, or was cut short."""
+        return self.file.exists()
+
+    def read(self) -> dict[str, Any] | None:
+        """What `write` wrote; None where no move is under way."""
+        data = read_or_none(self.file)
+        return None if data is None else unseal(data, _JOURNAL, _FORMAT, self.file)
+
+    def write(self, body: Mapping[str, Any]) -> None:
+        """Under all leases of the tiers in it."""
+        put_if_absent(self.file, seal(_JOURNAL, _FORMAT, dict(body)))
+
+    def remove(self) -> None:
+        """Under the leases, when all of it is done."""
+        self.file.unlink(missing_ok=True)

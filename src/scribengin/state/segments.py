@@ -1,0 +1,76 @@
+"""Files of JSON lines that tasks write beside a Batch: `<folder>/<batch>/<attempt>.jsonl`. One counts only when a decision names it."""
+
+from __future__ import annotations
+
+import os
+import zlib
+from contextlib import suppress
+from typing import IO, TYPE_CHECKING, Any
+
+import msgspec
+
+from scribengin.core.errors import StateError
+from scribengin.core.storage import make_folder, read_or_none, sync_folder
+from scribengin.state.contract import DeadSegment
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+class LineWriter:
+    """The lines of one attempt, all of one Batch. Executor side; no file is made before the first line."""
+
+    def __init__(self, folder: Path, attempt: str) -> None:
+        self._folder = folder
+        self._attempt = attempt
+        self._file: IO[bytes] | None = None
+        self._name = ""
+        self._rows = self._bytes = self._crc = 0
+
+    def append(self, batch: int, line: Any) -> None:
+        """Write a value as a line; durable at `close`. Raises OSError."""
+        if self._file is None:
+            folder = self._folder / f"{batch:010d}"
+            make_folder(folder)
+            self._name = f"{folder.name}/{self._attempt}.jsonl"
+            self._file = (folder / f"{self._attempt}.jsonl").open("xb")
+        data = msgspec.json.encode(line) + b"\n"
+        self._file.write(data)
+        self._rows += 1
+        self._bytes += len(data)
+        self._crc = zlib.crc32(data, self._crc)
+
+    def close(self) -> DeadSegment | None:
+        """Make the lines durable; None where there were none."""
+        if self._file is None:
+            return None
+        with self._file as file:
+            file.flush()
+            os.fsync(file.fileno())
+        sync_folder((self._folder / self._name).parent)
+        return DeadSegment(self._name, self._rows, self._bytes, self._crc)
+
+    def abort(self) -> None:
+        """Remove what was written. Never raises."""
+        if self._file is None:
+            return
+        path = self._folder / self._name
+        with suppress(OSError):  # a full disk: nothing is kept anyway
+            self._file.close()
+        with suppress(OSError):  # other attempts write there; recovery removes what stays
+            path.unlink(missing_ok=True)
+            path.parent.rmdir()
+
+
+def read_lines(folder: Path, segment: DeadSegment, what: str) -> list[bytes]:
+    """The lines of one segment. Raises StateError where the file is missing, torn or changed; `what` is for its message."""
+    path = folder / segment.name
+    data = read_or_none(path)
+    if data is None:
+        raise StateError(f"the {what} in {path} are missing: {segment.rows} of them", remedy="restore the file from a backup")
+    if len(data) != segment.bytes or zlib.crc32(data) != segment.crc:
+        raise StateError(
+            f"the {what} in {path} were changed: {len(data)} bytes, not the {segment.bytes} that were decided",
+            remedy="restore the file from a backup",
+        )
+    return data.splitlines()

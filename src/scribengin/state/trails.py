@@ -1,0 +1,93 @@
+"""The ways of chosen records: JSON lines in `trails/<batch>/<attempt>.jsonl`, a line for each row of theirs that reached a sink.
+
+They are kept as long as the details of their Batch's decision, which names them, and no longer than dead letters are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from scribengin.core.errors import StateError
+from scribengin.core.storage import names_in, remove_tree
+from scribengin.state.decisions import Decisions, moment
+from scribengin.state.segments import LineWriter, read_lines
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from datetime import datetime
+
+    from scribengin.formats.origins import Hop
+    from scribengin.state.contract import Decision
+    from scribengin.state.folder import QueryFolder
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A row that reached a sink outside the flow. `hops`: the stops behind it, first to last, see `hop_as_json`; then this Batch's own."""
+
+    id: str
+    """the record's first coordinates, as a sink writes ids; a further row of one record ends in `.1`, and so on"""
+    sink: str
+    hops: tuple[Mapping[str, Any], ...]
+
+
+class TrailWriter(LineWriter):
+    """The arrivals of one attempt. Executor side."""
+
+    def write(self, batch: int, arrival: Arrival) -> None:
+        """Append one; durable at `close`. Raises OSError."""
+        self.append(batch, asdict(arrival))
+
+
+def hop_as_json(hop: Hop) -> dict[str, Any]:
+    """A stop: `tier`, `query`, `batch`, `host`, `time_ms` since 1970, and `member` where it came by one of a group."""
+    data = asdict(hop)
+    return data if hop.member else {name: value for name, value in data.items() if name != "member"}
+
+
+def find_arrivals(query: QueryFolder, prefix: str) -> Iterator[Arrival]:
+    """Those of decided Batches whose id begins so, oldest first. Raises StateError for a torn segment."""
+    names = sorted(name for name in names_in(query.trails) if name.isdigit())
+    # a text in JSON begins with its quote; what JSON escapes is compared once it is decoded
+    needle = msgspec.json.encode(prefix)[:-1]
+    for name in names:
+        decision = _decided(query, int(name))
+        for segment in () if decision is None else decision.trails:
+            for line in read_lines(query.trails, segment, "trails"):
+                if needle in line:
+                    data = msgspec.json.decode(line)
+                    if data["id"].startswith(prefix):
+                        yield Arrival(data["id"], data["sink"], tuple(data["hops"]))
+
+
+def forget_trails(query: QueryFolder, before: datetime | None) -> None:
+    """Under the lease: delete what no decision names, or names no more; and what was decided before that. An undecided Batch's stay."""
+    decisions = Decisions(query.decisions)
+    newest = decisions.newest()
+    if newest is None:
+        return
+    for name in sorted(name for name in names_in(query.trails) if name.isdigit() and int(name) <= newest.batch.number):
+        decision = _decided(query, int(name))
+        if decision is None or not decision.trails or (before is not None and moment(decision.decided_at) < before):
+            remove_tree(query.trails / name)
+            continue
+        kept = {segment.name for segment in decision.trails}
+        for file in names_in(query.trails / name):
+            if f"{name}/{file}" not in kept:
+                (query.trails / name / file).unlink(missing_ok=True)
+
+
+def _decided(query: QueryFolder, number: int) -> Decision | None:
+    """None where it is not decided, or its details are gone."""
+    decisions = Decisions(query.decisions)
+    if number <= decisions.pruned_mark():
+        return None
+    try:
+        return decisions.read(number)
+    except StateError:
+        if number <= decisions.pruned_mark():
+            return None
+        raise

@@ -1,0 +1,214 @@
+"""The plan of a cut flow: what `plan` says of its tiers, channels and paths."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+from flows import flow, sink, source, step, tweets
+
+from scribengin.plan.diff import Changes
+from scribengin.plan.explain_tiers import as_json, as_mermaid, explain
+from scribengin.plan.split import FlowPlan, plan_flow
+from scribengin.spec.model import (
+    Channel,
+    Dedupe,
+    Defaults,
+    Depth,
+    Edge,
+    Encryption,
+    Filter,
+    Flow,
+    Merge,
+    Pack,
+    Rate,
+    Resources,
+    Tier,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from scribengin.plan.paths import FlowPath
+
+SECRET = "aHVudGVyMg=="
+
+
+def tier(id_: str, steps: str, **rest: object) -> Tier:
+    return Tier(id_, tuple(steps.split()), **rest)  # type: ignore[arg-type]
+
+
+def cut(made: Flow, *tiers: Tier, **rest: object) -> Flow:
+    return replace(made, tiers={each.id: each for each in tiers}, **rest)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def three(tmp_path: Path) -> Flow:
+    """The tweets in three tiers, with much said of one edge and something of all."""
+    edge = Edge(
+        compression="zstd",
+        encryption=Encryption(keys={"k1": SECRET}, use="k1"),
+        pack=Pack(rows=100),
+        durability="store_on_failure",
+        limit=Rate(rows=5000),
+        low_water=Depth(rows=7),
+        channel=Channel(topic="t", bootstrap="b:9092", config={"sasl.password": SECRET}),
+    )
+    return cut(
+        tweets(tmp_path),
+        tier("edge", "known hot", group="hosts", resources=Resources(2, 2**30), trigger_s=1.0),
+        tier("core", "tagged"),
+        tier("store", "kept by_hour counts", acknowledge="state"),
+        edges={"hot -> tagged": edge},
+        defaults=Defaults(edge=Edge(compression="lz4", pack=Pack(linger_s=0.05))),
+    )
+
+
+def paths_of(made: Flow) -> dict[str, FlowPath]:
+    """`source -> sink` → path."""
+    return {f"{path.source} -> {path.sink}": path for path in plan_flow(made).paths}
+
+
+def test_the_head_names_the_tiers_and_counts_the_queries(three: Flow) -> None:
+    lines = explain(plan_flow(three)).splitlines()
+    assert lines[0] == "flow tweets: 3 tiers (edge, core, store), 4 queries"
+    assert "tier edge: on group hosts, 2 cores, 1.0 GiB, a Batch every 1s" in lines
+    assert "tier store: acknowledges what has left its state" in lines
+
+
+def test_ends_of_channels_are_words_and_no_secret_is_told(three: Flow) -> None:
+    plan = plan_flow(three)
+    text = explain(plan)
+    assert "hot_to_core  <- hot     hands over to core" in text
+    assert "takes over from edge" in text
+    told = text + json.dumps(as_json(plan)) + as_mermaid(plan)
+    assert SECRET not in told
+    assert "bootstrap" not in told
+
+
+def test_every_property_stands_with_the_place_that_says_it(three: Flow) -> None:
+    (channel,) = (each for each in as_json(plan_flow(three))["channels"] if each["id"] == "hot_to_core")
+    found = {name: (each["value"], each["said"]) for name, each in channel["properties"].items()}
+    assert found["channel"] == ("topic t at b:9092, 4 partitions where it is made, config (secret)", "edge")
+    assert found["compression"] == ("zstd", "edge")
+    assert found["encryption"] == ("AES-GCM, key k1 writes, known are k1", "edge")
+    assert found["pack"] == ("100 rows, 768.0 KiB, linger 0.05s", "edge, built-in, defaults.edge")
+    assert found["ordering"] == ("none: the order of a source's rows is not kept across it", "built-in")
+    assert found["limit"] == ("5,000 rows/s", "edge")
+    assert found["low_water"] == ("7 rows, 2.0 GiB", "edge, built-in")
+    assert found["durability"] == ("store_on_failure", "edge")
+    assert found["spill"] == ("1.0 GiB at most", "built-in")
+    (other,) = (each for each in as_json(plan_flow(three))["channels"] if each["id"] == "tagged_to_store")
+    assert other["properties"]["compression"] == {"value": "lz4", "said": "defaults.edge"}
+    assert other["properties"]["low_water"]["said"] == "half of high_water"
+
+
+def test_the_text_of_a_cut_flow_fits_a_hundred_columns(three: Flow) -> None:
+    lines = explain(plan_flow(three), Changes(())).splitlines()
+    assert max(map(len, lines)) <= 100
+    assert [line for line in lines if line != line.rstrip()] == []
+
+
+def test_the_picture_has_a_box_for_each_tier_and_a_cylinder_for_each_channel_with_all_its_arrows(three: Flow) -> None:
+    picture = as_mermaid(plan_flow(three))
+    assert picture.count("subgraph t_") == 3
+    assert picture.count("subgraph") == picture.count(" end\n")
+    assert 'c_hot_to_core[("hot_to_core: topic t")]' in picture
+    arrows = set(re.findall(r"^ *(\S+) --> (\S+)$", picture, re.MULTILINE))
+    assert ("edge__hot_to_core__hot", "c_hot_to_core") in arrows
+    assert ("c_hot_to_core", "core__tagged_to_store__tagged") in arrows
+    assert ("c_tagged_to_store", "store__kept__kept") in arrows
+    boxes = set(re.findall(r"^ *(\S+?)(?:\[|\{\{)", picture, re.MULTILINE))
+    assert {end for arrow in arrows for end in arrow} <= boxes
+
+
+def test_steps_behind_a_cut_that_depend_on_lateness_or_order_are_named(three: Flow, tmp_path: Path) -> None:
+    (tmp_path / "keeps.py").write_text("class Seen:\n    def __call__(self, row):\n        return row\n")
+    hints = as_json(plan_flow(three))["hints"]
+    assert [hint for hint in hints if hint.endswith("cutting may change which rows count as late")]
+    fused = as_json(plan_flow(replace(three, tiers={})))["hints"]
+    assert not [hint for hint in fused if "cutting" in hint]
+    before = cut(tweets(tmp_path), tier("edge", "known hot tagged hashtags by_hour"), tier("store", "counts"))
+    assert not [hint for hint in as_json(plan_flow(before))["hints"] if "late" in hint], "it stands before the cut"
+    made = flow(source(), step("a", "tweets", Filter("id > 1")), step("d", "a", Dedupe(("id",))), sink("k", "d"), folder=tmp_path)
+    assert '"d" keeps the first of equal rows' in "\n".join(as_json(plan_flow(cut(made, tier("x", "a"), tier("y", "d k"))))["hints"])
+
+
+# --- paths ---
+
+
+def chain(**edges: str) -> Flow:
+    """source → a → b → c → kept, each step a tier of its own; the durability of the edges ab and bc is as said."""
+    steps = [step("a", "tweets", Filter("id > 1")), step("b", "a", Filter("id > 2")), step("c", "b", Filter("id > 3"))]
+    made = flow(source(), *steps, sink("kept", "c"))
+    said = {f"{name[0]} -> {name[1]}": Edge(durability=durability) for name, durability in edges.items()}  # type: ignore[arg-type]
+    return cut(made, tier("x", "a"), tier("y", "b"), tier("z", "c kept"), edges=said)
+
+
+def test_a_path_of_end_to_end_edges_is_exactly_once() -> None:
+    path = paths_of(chain())["tweets -> kept"]
+    assert (path.promise, path.weakest, path.strengthen) == ("exactly once", (), "")
+    assert path.tiers == ("x", "y", "z")
+    assert path.channels == ("a_to_y", "b_to_z")
+
+
+def test_a_best_effort_edge_makes_the_whole_path_at_most_once_and_is_named() -> None:
+    path = paths_of(chain(ab="store_on_failure", bc="best_effort"))["tweets -> kept"]
+    assert path.promise == "at most once"
+    assert path.weakest == ("b -> c",)
+    assert path.strengthen == '`durability: end_to_end` on "b -> c" and "a -> b"'
+
+
+def test_an_edge_with_a_spill_is_exactly_once_unless_it_is_full() -> None:
+    path = paths_of(chain(ab="store_on_failure"))["tweets -> kept"]
+    assert path.promise == 'exactly once unless the spill of "a -> b" (1.0 GiB) is full'
+    assert path.strengthen == '`durability: end_to_end` on "a -> b"'
+
+
+def test_an_end_that_may_double_is_the_weakest_and_with_a_lossy_edge_nothing_is_left() -> None:
+    made = chain()
+    made = replace(made, sinks={"kept": replace(made.sinks["kept"], delivery="at_least_once")})
+    assert paths_of(made)["tweets -> kept"].promise == "at least once"
+    lossy = replace(made, edges={"a -> b": Edge(durability="best_effort")})
+    path = paths_of(lossy)["tweets -> kept"]
+    assert path.promise == "nothing"
+    assert "more than at least once needs another end" in path.strengthen
+
+
+def test_the_delivery_of_a_flow_is_asked_of_its_own_sinks_and_of_no_channel() -> None:
+    made = replace(chain(), defaults=Defaults(delivery="at_least_once"))
+    made = replace(made, sinks={"kept": replace(made.sinks["kept"], delivery="exactly_once")})
+    assert paths_of(made)["tweets -> kept"].promise == "exactly once"
+
+
+def test_at_a_fork_each_branch_has_its_own_guarantee_and_where_it_joins_again_the_weakest_rules() -> None:
+    steps = [
+        step("a", "tweets", Filter("id > 1")),
+        step("left", "a", Filter("id > 2")),
+        step("right", "a", Filter("id > 3")),
+        step("both", "left right", Merge()),
+    ]
+    made = flow(source(), *steps, sink("l", "left"), sink("r", "right"), sink("all", "both"))
+    made = cut(
+        made,
+        tier("x", "a"),
+        tier("y", "left l"),
+        tier("z", "right r"),
+        tier("end", "both all"),
+        edges={"a -> right": Edge(durability="best_effort")},
+    )
+    paths = paths_of(made)
+    assert paths["tweets -> l"].promise == "exactly once"
+    assert paths["tweets -> r"].promise == "at most once"
+    assert paths["tweets -> all"].promise == "at most once"
+    assert set(paths["tweets -> all"].channels) == {"a_to_y", "a_to_z", "left_to_end", "right_to_end"}
+    assert paths["tweets -> all"].weakest == ("a -> right",)
+
+
+def test_a_flow_that_is_not_cut_has_the_paths_of_its_only_tier(tmp_path: Path) -> None:
+    plan: FlowPlan = plan_flow(tweets(tmp_path))
+    said = [(path.source, path.sink, path.guarantee, path.reason) for path in plan.paths]
+    assert said == [(each.source, each.sink, each.guarantee, each.reason) for query in plan.tiers[0].queries for each in query.guarantees]

@@ -1,0 +1,237 @@
+"""Acknowledgements: only what the end of the chain has committed, whatever order things are met in, and never for another lineage."""
+
+from __future__ import annotations
+
+import random
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from flow_states import INPUT, Chain, Stage, acknowledged, file_entry
+
+from scribengin.connectors.contract import BatchId, Receipt
+from scribengin.core.numbered_log import NumberedLog
+from scribengin.core.records import seal
+from scribengin.state.acks import Acks, Link, QueryKey, Reading, Topology
+from scribengin.state.contract import Decision, SourceRange
+from scribengin.state.decisions import decision_as_json
+from scribengin.state.folder import QueryFolder
+from scribengin.state.lineage import rewind
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+KINDS = pytest.mark.parametrize("kind", ["folder", "kafka"])
+
+
+@KINDS
+def test_an_acknowledgement_begins_at_the_last_durable_hop(tmp_path: Path, kind: str) -> None:
+    """A → B → C, which hands over to D by best effort: D holds nobody, B and C do."""
+    chain = Chain(tmp_path, kind=kind, loose=("c_d",))
+    acks = Acks(chain.topology())
+    assert acknowledged(acks.look()) == {"a": -1, "b": -1, "c": -1, "d": -1}
+    for number in range(3):
+        chain["a"].batch({INPUT: file_entry(f"{number}.jsonl")})
+    standing = acks.look()
+    assert acknowledged(standing)["a"] == -1
+    (link,) = [each for (channel, _), each in standing.links.items() if channel == "a_b"]
+    assert (link.taken, link.waiting_rows, link.waiting_batches, link.waiting_bytes) == (-1, 30, 3, 300)
+    assert link.oldest_at.startswith("2026-01-01T00:00:00")
+    chain.pass_on("b", 0, 1)
+    standing = acks.look()
+    assert acknowledged(standing)["a"] == -1, "B has it, but C has not"
+    (link,) = [each for (channel, _), each in standing.links.items() if channel == "a_b"]
+    assert (link.taken, link.committed, link.waiting_rows, link.open_rows) == (1, -1, 10, 30)
+    chain.pass_on("c", 0)
+    standing = acks.look()
+    assert acknowledged(standing) == {"a": 1, "b": 0, "c": 0, "d": -1}
+    assert standing.queries[QueryKey("a", "a")].released == {INPUT: 2}
+    chain.pass_on("b", 2)
+    assert acknowledged(acks.look())["a"] == 1
+    chain.pass_on("c", 1)
+    assert acknowledged(acks.look())["a"] == 2
+
+
+def test_a_batch_that_is_decided_and_not_published_is_not_acknowledged(tmp_path: Path) -> None:
+    chain = Chain(tmp_path, "ab")
+    chain["a"].batch({INPUT: file_entry("x")})
+    chain["b"].batch({"a": chain["a"].output(0)}, committed=False)
+    acks = Acks(chain.topology())
+    assert acknowledged(acks.look()) == {"a": -1, "b": -1}
+    chain["b"].commit(0)
+    assert acknowledged(acks.look()) == {"a": 0, "b": 0}
+
+
+def fork(root: Path, *, loose: bool) -> tuple[dict[str, Stage], Topology]:
+    """`a` feeds `b`, and by a channel of its own `c`."""
+    stages = {
+        "a": Stage(QueryFolder(root / "a" / "a"), ("a_b",)),
+        "a2": Stage(QueryFolder(root / "a" / "a2"), ("a_c",)),
+        "b": Stage(QueryFolder(root / "b" / "b"), (), ("a",)),
+        "c": Stage(QueryFolder(root / "c" / "c"), (), ("a",)),
+    }
+    a, a2, b, c = QueryKey("a", "a"), QueryKey("a", "a2"), QueryKey("b", "b"), QueryKey("c", "c")
+    links = (Link("a_b", a, (Reading(b, "a"),), "folder"), Link("a_c", a2, (Reading(c, "a"),), "folder", not loose))
+    return stages, Topology({key: stages[key.query].folder for key in (a, a2, b, c)}, links)
+
+
+def test_a_dead_branch_of_a_fork_holds_its_source_only_where_it_must(tmp_path: Path) -> None:
+    for loose, expected in ((True, 1), (False, -1)):
+        stages, topology = fork(tmp_path / str(loose), loose=loose)
+        for number in range(2):
+            for branch in ("a", "a2"):
+                stages[branch].batch({INPUT: file_entry(f"{number}")})
+        stages["b"].batch({"a": stages["a"].output(0, 1)})
+        standing = Acks(topology).look()
+        assert acknowledged(standing) == {"a": 1, "a2": expected, "b": 0, "c": -1}
+        waiting = {channel: each.waiting_rows for (channel, _), each in standing.links.items()}
+        assert waiting == {"a_b": 0, "a_c": 20}, "what a dead branch has not taken is shown all the same"
+
+
+def test_two_queries_that_read_one_channel_must_both_have_it(tmp_path: Path) -> None:
+    chain = Chain(tmp_path, "ab")
+    other = Stage(QueryFolder(tmp_path / "b" / "b2"), (), ("a",))
+    topology = chain.topology()
+    reading = Reading(QueryKey("b", "b2"), "a")
+    link = Link("a_b", QueryKey("a", "a"), (*topology.links[0].readers, reading), "folder")
+    acks = Acks(Topology({**topology.queries, reading.query: other.folder}, (link,)))
+    chain["a"].batch({INPUT: file_entry("x")})
+    chain.pass_on("b", 0)
+    assert acknowledged(acks.look())["a"] == -1
+    other.batch({"a": chain["a"].output(0)})
+    assert acknowledged(acks.look())["a"] == 0
+
+
+@KINDS
+@pytest.mark.parametrize("seed", range(12))
+def test_it_does_not_matter_when_somebody_looks_or_takes_over(tmp_path: Path, kind: str, seed: int) -> None:
+    """Against the plain definition, computed anew: every look of a long-lived one, and of those that go on from what it kept."""
+    chance = random.Random(seed)
+    chain = Chain(tmp_path, "abc", kind=kind)
+    acks = Acks(chain.topology())
+    through = {"a": 0, "b": 0, "c": 0}
+    """how many Batches of each are decided"""
+    took: dict[str, list[int]] = {"b": [], "c": []}
+    """how many Batches of the one before each Batch has behind it"""
+    for _ in range(60):
+        letter = chance.choice("aabbcc")
+        before = {"b": "a", "c": "b"}.get(letter)
+        if before is None:
+            chain["a"].batch({INPUT: file_entry(str(through["a"]))})
+        else:
+            done = took[letter][-1] if took[letter] else 0
+            reached = min(through[before], done + chance.randint(1, 3))
+            if reached == done:
+                continue
+            chain.pass_on(letter, *range(done, reached))
+            took[letter].append(reached)
+        through[letter] += 1
+        if chance.random() < 0.6:
+            of_b = took["c"][-1] - 1 if took["c"] else -1
+            of_a = took["b"][of_b] - 1 if of_b >= 0 else -1
+            expected = {"a": of_a, "b": of_b, "c": through["c"] - 1}
+            assert acknowledged(acks.look()) == expected
+            if chance.random() < 0.5:
+                for key in acks.topology.queries:
+                    acks.keep(key)
+            if chance.random() < 0.3:
+                acks = Acks(chain.topology())
+                assert acknowledged(acks.look()) == expected
+
+
+def test_another_lineage_of_the_writer_drops_what_was_acknowledged(tmp_path: Path) -> None:
+    chain = Chain(tmp_path, "ab")
+    for number in range(3):
+        chain["a"].batch({INPUT: file_entry(str(number))})
+    chain.pass_on("b", 0, 1, 2)
+    acks = Acks(chain.topology())
+    assert acknowledged(acks.look())["a"] == 2
+    for key in acks.topology.queries:
+        acks.keep(key)
+    rewind(chain["a"].folder, {INPUT: 1})
+    chain["a"].begin()
+    for looking in (acks, Acks(chain.topology())):
+        standing = looking.look()
+        assert acknowledged(standing)["a"] == -1
+        assert standing.queries[QueryKey("a", "a")].released == {INPUT: 1}, "it begins behind what the old lineage was through with"
+    chain["a"].batch({INPUT: file_entry("1")})
+    assert acknowledged(acks.look())["a"] == -1, "the old lineage's Batch 0 was taken, not this one's"
+    chain.pass_on("b", 0)
+    assert acknowledged(acks.look())["a"] == 0
+
+
+def test_a_channel_that_is_added_counts_from_where_its_writer_stands(tmp_path: Path) -> None:
+    """The change drops nothing that was given, and nothing that the new reader can never take holds the writer."""
+    chain = Chain(tmp_path, "ab")
+    chain["a"].batch({INPUT: file_entry("0")})
+    chain.pass_on("b", 0)
+    acks = Acks(chain.topology())
+    acks.look()
+    acks.keep(QueryKey("a", "a"))
+    late = Stage(QueryFolder(tmp_path / "b" / "late"), (), ("a",))
+    topology = chain.topology()
+    reading = Reading(QueryKey("b", "late"), "a")
+    link = Link("a_b", QueryKey("a", "a"), (*topology.links[0].readers, reading), "folder")
+    acks = Acks(Topology({**topology.queries, reading.query: late.folder}, (link,)))
+    assert acknowledged(acks.look())["a"] == 0
+    chain["a"].batch({INPUT: file_entry("1")})
+    chain.pass_on("b", 1)
+    assert acknowledged(acks.look())["a"] == 0
+    late.batch({"a": chain["a"].output(1)})
+    assert acknowledged(acks.look())["a"] == 1
+
+
+def test_with_acknowledge_state_a_batch_waits_until_its_rows_have_left(tmp_path: Path) -> None:
+    chain = Chain(tmp_path, "ab", by_state=("b",))
+    acks = Acks(chain.topology())
+    for number in range(4):
+        chain["a"].batch({INPUT: file_entry(str(number))})
+    b = chain["b"]
+    b.batch({"a": chain["a"].output(0)}, times={"watermark_us": 0, "leaves_us": 600})
+    b.batch({"a": chain["a"].output(1)}, times={"watermark_us": 500, "leaves_us": 1_200})
+    assert acknowledged(acks.look()) == {"a": -1, "b": -1}, "the watermark has not come so far"
+    b.batch({"a": chain["a"].output(2)}, times={"watermark_us": 600, "leaves_us": 0})
+    assert acknowledged(acks.look()) == {"a": 0, "b": 0}
+    b.batch({}, times={"watermark_us": 1_200, "leaves_us": 0})
+    assert acknowledged(acks.look()) == {"a": 2, "b": 3}
+
+
+def test_a_look_at_100000_batches_costs_milliseconds(tmp_path: Path) -> None:
+    """Old Batches are folded as a run folds them; the dead reader's 2,000 wait."""
+    chain = Chain(tmp_path, "ab")
+    a = chain["a"]
+    a.begin()
+    assert a.lineage is not None
+    many = 100_000
+    folded = NumberedLog(a.folder.decisions, "decision")
+    for chunk in range(0, many - 2_000, 1_000):
+        bodies = [(number, decision_as_json(_decision(a, number))) for number in range(chunk, chunk + 1_000)]
+        path = folded._folded / f"{chunk:010d}.json.gz"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(folded._packed("folded", bodies))
+    (folded._folded / f"{many - 2_001:010d}.summary").write_bytes(seal("decision-summary", 1, {}))
+    for number in range(many - 2_000, many):
+        folded._path(number).write_bytes(seal("decision", 1, decision_as_json(_decision(a, number))))
+    a.folder.ledger.mkdir(parents=True)
+    kept = {"lineage": a.lineage.id, "acknowledged": many - 2_001, "released": {INPUT: many - 2_000}, "links": {}}
+    (a.folder.ledger / "acks.json").write_bytes(seal("acks", 1, kept))
+    began = time.process_time()
+    acks = Acks(chain.topology())
+    assert acknowledged(acks.look())["a"] == many - 2_001
+    assert time.process_time() - began < 3, "a start walks only through what waits"
+    began = time.process_time()
+    for _ in range(20):
+        acks.look()
+    assert (time.process_time() - began) / 20 < 0.02
+
+
+def _decision(stage: Stage, number: int) -> Decision:
+    assert stage.lineage is not None
+    segment = {"staged": "s", "name": stage._name(number), "rows": 10, "bytes": 100, "crc": 0}
+    return Decision(
+        BatchId("flow", "a", stage.lineage.id, number, 1),
+        "h",
+        "f",
+        (SourceRange(INPUT, number, number + 1),),
+        (Receipt("a_b", 0, 10, 100, (segment,)),),
+    )
