@@ -139,6 +139,11 @@ class FaultFlow:
     """how many of them are there"""
 
     @property
+    def name(self) -> str:
+        """The flow's."""
+        return "struck"
+
+    @property
     def flow(self) -> Path:
         """The flow file."""
         return self.folder / "flow.yaml"
@@ -198,7 +203,7 @@ class FaultFlow:
         """The flow file. `edited`: with a further step, which changes the plan and not the result."""
         kind = self._kind
         mark = f', watermark: "ts {kind.watermark}"' if kind.watermark else ""
-        text = "version: 1\nname: struck\nsources:\n"
+        text = f"version: 1\nname: {self.name}\nsources:\n"
         text += f'  records: {{{self._input("data")}, schema: "{SCHEMA}, ts TIMESTAMP"{mark}}}\n'
         if kind.labels:
             schema = "part INT, seq BIGINT, label STRING, at TIMESTAMP"

@@ -144,7 +144,7 @@ class RunningLife:
     def tier_folders(self) -> list[Path]:
         """Where the locks are."""
         tiers = self.flow.tiers if isinstance(self.flow, TierFlow) else ("main",)
-        return [self.state / "struck" / tier for tier in tiers]
+        return [self.state / self.flow.name / tier for tier in tiers]
 
     # --- the end ---
 

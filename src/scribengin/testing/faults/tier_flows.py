@@ -29,7 +29,13 @@ class TierFlow(FaultFlow):
 
     route: str
     bootstrap: str = ""
-    prefix: str = field(default_factory=lambda: f"struck-{uuid4().hex[:12]}-")
+    life: str = field(default_factory=lambda: uuid4().hex[:12])
+    """part of the topics' names"""
+
+    @property
+    def name(self) -> str:
+        """Its own in each life: topics have it in theirs."""
+        return f"struck_{self.life}" if self.bootstrap else "struck"
 
     @property
     def tiers(self) -> tuple[str, ...]:
@@ -54,7 +60,7 @@ class TierFlow(FaultFlow):
     def remove(self) -> None:
         """Take the topics away, with the markers."""
         if self.bootstrap:
-            Topics(self.bootstrap).remove(self.prefix)
+            Topics(self.bootstrap).remove(f"scribengin-{self.name}-")
 
     def text(self, *, edited: bool = False) -> str:
         """As over files, with a Python step in front, and the cuts. The step that an edit brings stands behind them."""
@@ -69,14 +75,11 @@ class TierFlow(FaultFlow):
         return text + f"edges: {msgspec.json.encode(self._edges(behind[0])).decode()}\n"
 
     def _edges(self, behind: str) -> dict[str, Any]:
-        """Small packs, so that a Batch has several, and of topics their names."""
+        """Small packs, so that a Batch has several."""
         first = next(iter(_MIDDLE.get(self.kind, ())), "once" if self.kind == "dedupe" else behind)
-        edges = {f"records -> {first}": "first"} | ({f"{first} -> {behind}": "second"} if self.kind in _MIDDLE else {})
-        return {
-            edge: {"pack": {"rows": 7}}
-            | ({"channel": {"topic": f"{self.prefix}{name}", "bootstrap": self.bootstrap, "partitions": 2}} if self.bootstrap else {})
-            for edge, name in edges.items()
-        }
+        edges = [f"records -> {first}"] + [f"{first} -> {behind}"] * (self.kind in _MIDDLE)
+        channel = {"channel": {"type": "kafka", "bootstrap": self.bootstrap, "partitions": 2}} if self.bootstrap else {}
+        return {edge: {"pack": {"rows": 7}} | channel for edge in edges}
 
     def _row(self, part: int, seq: int) -> dict[str, Any]:
         return make_record(Key(self.run, part, seq)) | {"ts": self._time(part, seq)}
