@@ -12,7 +12,7 @@ from scribengin.connectors.contract import BatchId, Limits, Receipt, SourceStrea
 from scribengin.local.contract import GateView, QueryView, RunView
 from scribengin.local.gates import Gate, Pressure
 from scribengin.plan.channels import PlannedChannel
-from scribengin.spec.model import Channel, Depth, Edge, Rate
+from scribengin.spec.model import Channel, Depth, Edge, Pack, Rate
 from scribengin.state.contract import Counts, Decision
 from scribengin.state.decisions import Decisions
 from scribengin.state.folder import QueryFolder
@@ -150,6 +150,14 @@ def test_a_limit_keeps_the_rate_of_rows_and_of_bytes(ends: Ends) -> None:
         admitted = ends.feed(1000, took_s=1.0)
         assert admitted.wait_s == pytest.approx(8.0)
         assert admitted.share == pytest.approx(0.1)
+
+
+def test_a_batch_waits_for_rows_that_fill_a_pack(ends: Ends) -> None:
+    ends.edge = Edge(EDGE.channel, pack=Pack(500, 10**6, 9.0), limit=Rate(), capacity=Depth(), high_water=Depth(), low_water=Depth())
+    ends.open()
+    assert ends.feed(10, took_s=1.0).wait_s == pytest.approx(7.0)
+    ends.clock.seconds += 10.0
+    assert ends.feed(500, took_s=1.0).wait_s == 0.0
 
 
 def test_best_effort_holds_nobody_back(ends: Ends) -> None:
