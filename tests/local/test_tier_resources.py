@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from scribengin.local import session
 from scribengin.local.contract import RunSettings
 from scribengin.local.prepare import prepare
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 FLOW = """
 version: 1

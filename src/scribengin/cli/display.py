@@ -180,7 +180,9 @@ def lag_text(query: QueryView) -> str:
 
 
 def catch_up_text(query: QueryView) -> str:
-    """`caught up in 40s`; empty where nothing waits, or nobody can tell yet."""
+    """`caught up in 40s`; empty where nothing waits, or nobody can tell yet: while the Query is paused too."""
+    if query.state == "paused":
+        return ""
     if query.falls_behind:
         return "never caught up at this rate"
     return f"caught up in {show_duration(query.catch_up_s)}" if query.catch_up_s else ""

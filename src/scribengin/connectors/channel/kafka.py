@@ -58,6 +58,11 @@ class KafkaChannelSink(KafkaSink):
         super().prepare(owner=owner, lineage=lineage, adopt=adopt)
         self._target = self._topics.get(self._options["topic"])
 
+    def _take_back(self, *, dry_run: bool) -> None:
+        """A channel's topic is the flow's own: it goes with all that is in it."""
+        if not dry_run:
+            self._topics.delete(self._options["topic"])
+
     def behind_published(self, lineage: str) -> Mapping[str, Any]:
         """What `behind` says, of what is known to be handed over, without a look at the channel."""
         newest = self._published(lineage).newest()

@@ -294,10 +294,14 @@ class KafkaSink:
             return 0
         if (newest.owner, newest.flow, newest.sink) != (owner, flow, self.node):
             raise self._foreign(newest)
-        self._topics.refuse_filled(besides=self._markers.name)
+        self._take_back(dry_run=dry_run)
         if not dry_run:
             self._markers.delete()
         return 0
+
+    def _take_back(self, *, dry_run: bool) -> None:  # noqa: ARG002 (a subclass's may)
+        """For `clear`: what stands in the topics. Raises Refused where that cannot be taken back."""
+        self._topics.refuse_filled(besides=self._markers.name)
 
     # --- pieces ---
 

@@ -59,6 +59,11 @@ class TopicBook:
             _known[key] = (time.monotonic(), topic)
         return topic
 
+    def delete(self, name: str) -> None:
+        """Delete the topic, where it is there."""
+        self._cluster.delete_topic(name)
+        _known.pop((str(self._options["bootstrap"]), name), None)
+
     def get(self, name: str) -> TargetTopic:
         """The topic that the sink cannot do without. Raises SinkError where it is missing."""
         try:
