@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scribengin.plan.checks.subject import Subject, called, path_of
+from scribengin.plan.groups import target
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -86,7 +87,10 @@ def _meet(read: Path, written: Path, *, deep: bool) -> bool:
 
 
 def folder_of(subject: Subject, node: Source | Sink, types: Mapping[str, NodeType]) -> Path | None:
-    """The folder of a node whose type has a `path`; of a glob, the part before its first wildcard."""
+    """The folder of a node whose type has a `path`; of a glob, the part before its first wildcard. None where it lies below each of a
+    group's members."""
+    if target(node) is not None:
+        return None
     declared = types[node.type].option("path") if node.type in types else None
     text = node.options.get("path")
     if declared is None or declared.kind != "path" or not isinstance(text, str) or "://" in text:
