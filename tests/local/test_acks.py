@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,14 @@ import pytest
 
 from scribengin.connectors.files.pieces import Piece
 from scribengin.connectors.files.release import covers, release_file
+from scribengin.core.storage import replace
 from scribengin.local.acks import Releases
 from scribengin.local.inspect import audit_flow
 from scribengin.local.prepare import prepare
+from scribengin.local.standing import read_standing
 from scribengin.state.acks import QueryKey
 from scribengin.state.decisions import Decisions
+from scribengin.state.lease import take_lease
 
 FLOW = """\
 version: 1
@@ -187,6 +191,36 @@ tiers:
     assert [row["id"] for row in folder.read("late")] == [1]
 
 
+def test_a_kill_between_the_records_of_two_queries_leaves_no_file_that_is_waited_for(folder: Any) -> None:
+    folder.flow(FLOW.format(when_done="", trace=0).partition("tiers:")[0] + "  more: {from: some, type: files, path: more, format: json}\n")
+    folder.data("data/a.jsonl", [{"id": 1}])
+    assert folder.run().state == "finished"
+    flow = folder.path / "flow.yaml"
+    flow.write_text(flow.read_text().replace("max_files: 1", "max_files: 1, when_done: delete"))
+    state = prepared_of(folder).tiers[0].folder
+
+    def places() -> list[Any]:
+        records = (state.query(name).ledger / "released.json" for name in ("kept", "more"))
+        return [json.loads(record.read_text())["body"]["files"] if record.exists() else None for record in records]
+
+    written = []
+
+    def killed(path: Path, data: bytes) -> None:
+        written.append(path)
+        if len(written) == 2:
+            raise KeyboardInterrupt
+        replace(path, data)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("scribengin.local.acks.replace", killed)
+        with pytest.raises(KeyboardInterrupt):
+            Releases(prepared_of(folder)).look()
+    assert names(folder.path / "data") == []
+    assert None in places()
+    Releases(prepared_of(folder)).look()
+    assert places() == [{"rows": 1}, {"rows": 1}]
+
+
 def piece_of(path: Path) -> Piece:
     status = path.stat()
     return Piece(path.name, status.st_size, status.st_mtime_ns, status.st_ino, 0, status.st_size, status.st_size)
@@ -271,3 +305,43 @@ def test_a_stateful_tier_acknowledges_what_its_checkpoint_holds_or_what_has_left
     assert folder.run().state == "finished"
     assert names(folder.path / "data") == left
     assert [row["n"] for row in folder.read("out")] == [10, 10]
+
+
+FORK = """\
+version: 1
+name: forked
+sources:
+  rows: {{type: files, path: data, format: json, schema: "id BIGINT", when_done: delete}}
+steps:
+  some: {{from: rows, filter: id >= 0}}
+sinks:
+  kept: {{from: some, type: files, path: out, format: json}}
+  spare: {{from: some, type: files, path: spare, format: json}}
+tiers:
+  edge: {{steps: [some]}}
+  near: {{steps: [kept]}}
+  far: {{steps: [spare]}}
+edges:
+  some -> spare: {{durability: {durability}}}
+"""
+
+
+@pytest.mark.parametrize(("durability", "left"), [("best_effort", []), ("end_to_end", ["a.jsonl"])])
+def test_a_branch_that_never_runs_holds_the_source_only_where_it_must(folder: Any, durability: str, left: list[str]) -> None:
+    folder.flow(FORK.format(durability=durability)).data("data/a.jsonl", [{"id": 1}, {"id": 2}])
+    assert folder.run(tier="edge").state == "finished"
+    assert names(folder.path / "data") == ["a.jsonl"]
+    assert folder.run(tier="near").state == "finished"
+    assert folder.run(tier="edge").state == "finished"
+    assert names(folder.path / "data") == left
+    prepared = prepared_of(folder)
+    with take_lease(prepared.tiers[0].folder):
+        found = read_standing(prepared)
+    assert [(tier["tier"], tier["holder"] is not None) for tier in found["tiers"]] == [("edge", True), ("near", False), ("far", False)]
+    states = {query["query"]: query["state"] for tier in found["tiers"] for query in tier["queries"]}
+    assert states == {"some_to_near": "running", "some_to_far": "running", "kept": "stopped", "spare": "never ran"}
+    edges = {edge["to"]: edge for edge in found["edges"]}
+    assert edges["near"]["committed"] == {"rows": 2, "batch": 0}
+    assert edges["far"]["waiting"]["rows"] == 2
+    assert edges["far"]["waiting"]["oldest_s"] >= 0
+    assert [source["released"] for source in found["sources"]] == [1, 0 if left else 1]

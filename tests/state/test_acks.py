@@ -162,6 +162,24 @@ def test_another_lineage_of_the_writer_drops_what_was_acknowledged(tmp_path: Pat
     assert acknowledged(acks.look())["a"] == 0
 
 
+def test_what_an_old_lineage_had_under_way_is_not_released_by_the_new_ones_start(tmp_path: Path) -> None:
+    chain = Chain(tmp_path, "ab")
+    for number in range(4):
+        chain["a"].batch({INPUT: file_entry(str(number))})
+    chain.pass_on("b", 0)
+    acks = Acks(chain.topology())
+    acks.look()
+    acks.keep(QueryKey("a", "a"))
+    rewind(chain["a"].folder, {INPUT: 4})
+    chain["a"].begin()
+    a = QueryKey("a", "a")
+    assert acks.look().queries[a].released == {INPUT: 1}, "three of its Batches are in the channel, and nobody has them"
+    chain.pass_on("b", 1, 2, 3)
+    chain["a"].batch({INPUT: file_entry("4")})
+    chain.pass_on("b", 0)
+    assert acks.look().queries[a].released == {INPUT: 5}
+
+
 def test_a_channel_that_is_added_counts_from_where_its_writer_stands(tmp_path: Path) -> None:
     """The change drops nothing that was given, and nothing that the new reader can never take holds the writer."""
     chain = Chain(tmp_path, "ab")
@@ -215,7 +233,8 @@ def test_a_look_at_100000_batches_costs_milliseconds(tmp_path: Path) -> None:
     for number in range(many - 2_000, many):
         folded._path(number).write_bytes(seal("decision", 1, decision_as_json(_decision(a, number))))
     a.folder.ledger.mkdir(parents=True)
-    kept = {"lineage": a.lineage.id, "acknowledged": many - 2_001, "released": {INPUT: many - 2_000}, "links": {}}
+    newest = many - 2_001
+    kept = {"lineage": a.lineage.id, "acknowledged": newest, "floor": newest, "released": {INPUT: newest + 1}, "links": {}}
     (a.folder.ledger / "acks.json").write_bytes(seal("acks", 1, kept))
     began = time.process_time()
     acks = Acks(chain.topology())
@@ -269,6 +288,25 @@ def test_an_intake_does_not_care_in_which_order_files_are_taken_and_put(seed: in
 
 def take(intake: Intake, names: list[str]) -> None:
     intake.take([SourceStream("f", {"root": "packs", "pieces": [[name, 1, 1, 1, 0, 1, 1] for name in names]})])
+
+
+def test_what_waits_behind_a_best_effort_edge_is_known_to_those_who_take_over(tmp_path: Path) -> None:
+    chain = Chain(tmp_path, "ab", loose=("a_b",))
+    acks = Acks(chain.topology())
+    for number in range(3):
+        chain["a"].batch({INPUT: file_entry(str(number))})
+        assert acknowledged(acks.look())["a"] == number
+    for key in acks.topology.queries:
+        acks.keep(key)
+    for taken in range(-1, 3):
+        if taken >= 0:
+            chain.pass_on("b", taken)
+        for looking in (acks, acks := Acks(chain.topology())):
+            (standing,) = looking.look().links.values()
+            assert (standing.taken, standing.waiting_rows) == (taken, 20 - 10 * taken)
+            assert acknowledged(looking.look())["a"] == 2
+        for key in acks.topology.queries:
+            acks.keep(key)
 
 
 @KINDS

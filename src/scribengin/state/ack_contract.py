@@ -1,0 +1,86 @@
+"""The values of acknowledgements: what a flow's Queries and channels are, and how they stand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from scribengin.state.folder import QueryFolder
+
+
+class QueryKey(NamedTuple):
+    """A Query of a flow."""
+
+    tier: str
+    query: str
+
+
+class Reading(NamedTuple):
+    """A Query that reads a channel, as its source of that id."""
+
+    query: QueryKey
+    source: str
+
+    def __str__(self) -> str:
+        return f"{self.query.tier}/{self.query.query}/{self.source}"
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A channel: the sink `channel` of `writer`. Where it does not hold, its writer waits for nobody behind it."""
+
+    channel: str
+    writer: QueryKey
+    readers: tuple[Reading, ...]
+    kind: Literal["kafka", "folder"]
+    holds: bool = True
+    drops: bool = False
+    """whether rows may be dropped before the channel takes them"""
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """The Queries of a flow, feeders first, each with its folder, and its channels. A Query in `by_state` acknowledges rows only when they
+    have left its state."""
+
+    queries: Mapping[QueryKey, QueryFolder]
+    links: tuple[Link, ...] = ()
+    by_state: frozenset[QueryKey] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class QueryStanding:
+    """Batch numbers, -1 for none; positions (source → entries that are behind) of all decided Batches and of the acknowledged ones."""
+
+    lineage: str = ""
+    decided: int = -1
+    decided_at: str = ""
+    published: int = -1
+    acknowledged: int = -1
+    read: Mapping[str, int] = field(default_factory=dict)
+    released: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class LinkStanding:
+    """Of one reader of a channel. `taken` and `committed`: the newest Batch of the writer that the reader has decided on, and that the end
+    of the chain has committed, with all before. What waits is not yet taken; `open_rows` are not yet committed."""
+
+    taken: int
+    committed: int
+    waiting_rows: int
+    waiting_bytes: int
+    waiting_batches: int
+    oldest_at: str
+    open_rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How a flow stands; a reader by the channel's id and itself."""
+
+    queries: Mapping[QueryKey, QueryStanding]
+    links: Mapping[tuple[str, Reading], LinkStanding]

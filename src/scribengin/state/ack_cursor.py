@@ -1,0 +1,179 @@
+"""One Query's decisions as acknowledgements need them: read as they come, kept until nobody waits for them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from scribengin.core.errors import StateError
+from scribengin.core.numbered_log import NumberedLog
+from scribengin.core.records import seal, unseal
+from scribengin.core.storage import read_or_none, replace
+from scribengin.state.ack_intake import Piece
+from scribengin.state.decisions import Decisions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from scribengin.state.ack_contract import Link
+    from scribengin.state.contract import Decision
+    from scribengin.state.folder import QueryFolder
+
+_KIND, _FORMAT = "acks", 1
+
+
+@dataclass(slots=True)
+class DecidedBatch:
+    """What is kept of a decided Batch until it is acknowledged. `pieces` of a channel in a topic are read when they are wanted."""
+
+    decided_at: str
+    ends: dict[str, int]
+    pieces: dict[str, list[Piece] | None]
+    rows: dict[str, tuple[int, int]]
+    watermark_us: int | None
+    leaves_us: int | None
+
+
+class DecisionCursor:
+    """One Query's decisions from its newest acknowledged one on."""
+
+    def __init__(self, folder: QueryFolder, lineage: str, starts: Mapping[str, int], links: list[Link], *, waits: bool) -> None:
+        """`waits`: whether anybody has to commit behind it."""
+        self.folder = folder
+        self.lineage = lineage
+        self.links = links
+        self._dropped: dict[str, set[int]] = {link.channel: set() for link in links if link.drops}
+        self._dropped_next = dict.fromkeys(self._dropped, 0)
+        self.batches: dict[int, DecidedBatch] = {}
+        self.newest = -1
+        self.acknowledged = -1
+        self.released = dict(starts)
+        self.read = dict(starts)
+        self.decided_at = ""
+        self._decisions = Decisions(folder.decisions)
+        noted = read_record(folder)
+        self.record: dict[str, Any] = noted if noted.get("lineage") == lineage else {}
+        if starts and waits:
+            # what an older lineage had under way behind it is through when the first of this one's Batches is
+            before = noted.get("released", {})
+            self.released = {source: min(start, before.get(source, 0)) for source, start in starts.items()}
+        self.floor = -1
+        """the Batches up to here are acknowledged, and taken by those readers too that hold nobody"""
+        if self.record:
+            self.acknowledged, self.floor = self.record["acknowledged"], self.record["floor"]
+            self.newest = self.floor
+            self.released = self.read = self.record["released"]
+            self._take_over()
+
+    def look(self, *, jump: bool) -> None:
+        """Read what was decided since. `jump`: older Batches than the newest two mean nothing."""
+        self._look_at_dropped()
+        begin = self.newest + 1
+        if jump and self.newest == self.acknowledged and (newest := self._decisions.newest()) is not None:
+            begin = max(begin, newest.batch.number - 1)
+        for decision in self._since(begin):
+            self.newest = decision.batch.number
+            self.read = {each.source: each.end for each in decision.sources}
+            self.decided_at = decision.decided_at
+            self.batches[self.newest] = self._kept(decision)
+
+    def _take_over(self) -> None:
+        """What the newest acknowledged decision says, where its details are still there."""
+        try:
+            decision = self._decisions.read(self.acknowledged)
+        except StateError:
+            return
+        if decision is not None:
+            self.decided_at = decision.decided_at
+
+    def published(self) -> int:
+        """The newest Batch of which that is known: the next one is decided, or Spark's log says that it is through."""
+        if self.newest < 0 or (self.folder.checkpoint / "commits" / str(self.newest)).exists():
+            return self.newest
+        return max(self.acknowledged, self.newest - 1)
+
+    def pieces(self, number: int, link: Link) -> list[Piece] | None:
+        """What the Batch has put into the channel; None while that is not known."""
+        batch = self.batches[number]
+        if number in self._dropped.get(link.channel, ()):
+            return []
+        found = batch.pieces.get(link.channel, [])
+        if found is None:
+            found = batch.pieces[link.channel] = self._published_messages(number, link, *batch.rows[link.channel])
+        return found
+
+    def _look_at_dropped(self) -> None:
+        for channel, numbers in self._dropped.items():
+            log = NumberedLog(self.folder.work(channel) / self.lineage / "outbox" / "dropped", "dropped")
+            for nth, body in log.since(self._dropped_next[channel]):
+                numbers.add(body["number"])
+                self._dropped_next[channel] = nth + 1
+
+    def acknowledge(self, number: int) -> None:
+        """All Batches up to that one."""
+        if number <= self.acknowledged:
+            return
+        self.acknowledged = number
+        self.released = self.batches[max(each for each in self.batches if each <= number)].ends
+
+    def forget(self, through: int) -> None:
+        """Nobody needs the Batches up to there any more."""
+        if through <= self.floor:
+            return
+        self.floor = through
+        for each in [each for each in self.batches if each <= through]:
+            del self.batches[each]
+        for numbers in self._dropped.values():
+            numbers.difference_update([each for each in numbers if each <= through])
+
+    def _since(self, begin: int) -> Iterator[Decision]:
+        try:
+            if self._decisions.read(begin) is None:
+                return
+        except StateError:  # pruned, or torn: `since` tells which
+            pass
+        yield from self._decisions.since(begin)
+
+    def _kept(self, decision: Decision) -> DecidedBatch:
+        pieces: dict[str, list[Piece] | None] = {}
+        rows: dict[str, tuple[int, int]] = {}
+        for link in self.links:
+            receipts = [receipt for receipt in decision.receipts if receipt.sink == link.channel]
+            rows[link.channel] = sum(receipt.rows for receipt in receipts), sum(receipt.bytes for receipt in receipts)
+            if link.kind == "kafka":
+                pieces[link.channel] = None
+                continue
+            segments = [segment for receipt in receipts for segment in receipt.segments]
+            pieces[link.channel] = [Piece(segment["name"], 0, segment["rows"], segment["bytes"]) for segment in segments]
+        ends = {each.source: each.end for each in decision.sources}
+        times = decision.times
+        return DecidedBatch(decision.decided_at, ends, pieces, rows, times.get("watermark_us"), times.get("leaves_us"))
+
+    def _published_messages(self, number: int, link: Link, rows: int, bytes_: int) -> list[Piece] | None:
+        if not rows:
+            return []
+        said = NumberedLog(self.folder.work(link.channel) / self.lineage / "published", "publication").read(number)
+        if said is None:
+            return None
+        return [
+            Piece(f"{each['topic']}-{each['partition']}", each["last"], each["rows"], bytes_ * each["rows"] // rows)
+            for each in said["messages"]
+        ]
+
+
+def _record_path(folder: QueryFolder) -> Path:
+    return folder.ledger / "acks.json"
+
+
+def read_record(folder: QueryFolder) -> dict[str, Any]:
+    """What was kept, of whatever lineage; {} where nothing was."""
+    path = _record_path(folder)
+    data = read_or_none(path)
+    body: dict[str, Any] = {} if data is None else unseal(data, _KIND, _FORMAT, path)
+    return body
+
+
+def write_record(folder: QueryFolder, body: Mapping[str, Any]) -> None:
+    """Under the lease: keep it for whoever looks next."""
+    replace(_record_path(folder), seal(_KIND, _FORMAT, dict(body)))
