@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from scribengin.core.errors import Refused
+from scribengin.core.errors import InputError, Refused
+from scribengin.local.contract import RunSettings
 from scribengin.local.inspect import audit_flow
 from scribengin.local.prepare import prepare
+from scribengin.local.run import run_flows
 
 if TYPE_CHECKING:
     from tests.conftest import FlowFolder
@@ -117,3 +119,49 @@ def test_a_stop_ends_all_tiers(folder: FlowFolder) -> None:
     assert result.state == "stopped"
     folder.run()
     assert rows(folder) == expected()
+
+
+FIRST = """
+version: 1
+name: first
+sources: {numbers: {type: files, path: data, format: json, schema: "n BIGINT, word STRING"}}
+steps: {small: {from: numbers, filter: n < 10}}
+sinks: {kept: {from: small, type: files, path: between, format: json}}
+"""
+SECOND = """
+version: 1
+name: second
+sources: {numbers: {type: files, path: between, format: json, schema: "n BIGINT, word STRING"}}
+steps: {even: {from: numbers, filter: n % 2 = 0}}
+sinks: {kept: {from: even, type: files, path: out/kept, format: json}}
+"""
+
+
+def side_by_side(folder: FlowFolder, *texts: str) -> Any:
+    for index, text in enumerate(texts):
+        (folder.path / f"{index}.yaml").write_text(text)
+    (folder.path / "between").mkdir(exist_ok=True)
+    folder.data("data/a.jsonl", [{"n": n, "word": f"w{n}"} for n in range(100)])
+    paths = [folder.path / f"{index}.yaml" for index in range(len(texts))]
+    return run_flows(paths, RunSettings(once=True), lambda _: None, spark=folder.spark)
+
+
+@pytest.mark.parametrize("texts", [(FIRST, SECOND), (SECOND, FIRST)], ids=["feeder first", "feeder last"])
+def test_a_flow_that_another_one_feeds_ends_behind_it(folder: FlowFolder, texts: tuple[str, str]) -> None:
+    result = side_by_side(folder, *texts)
+    assert result.state == "finished"
+    assert {query.name for query in result.queries} == {"first.kept", "second.kept"}
+    assert [row["n"] for row in folder.read("out/kept")] == [0, 2, 4, 6, 8]
+
+
+def test_flows_that_feed_each_other_in_a_circle_are_told_with_the_way(folder: FlowFolder) -> None:
+    with pytest.raises(InputError) as told:
+        side_by_side(folder, FIRST, SECOND.replace("out/kept", "data"))
+    (problem,) = told.value.problems
+    assert problem.code == "flows-circle"
+    assert "first.kept -> second.numbers, second.kept -> first.numbers" in problem.message
+
+
+def test_a_tier_in_two_files_is_refused(folder: FlowFolder) -> None:
+    with pytest.raises(Refused, match='tier "main" of flow "first" stands in two files'):
+        side_by_side(folder, FIRST, FIRST)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 def check_deep(prepared: PreparedFlow, settings: RunSettings) -> list[Problem]:
     """Let Spark analyse names and types of every step. Starts a session (5 to 15 s) and stops it."""
-    spark = start(prepared, settings)
+    spark = start([prepared], settings)
     try:
         return deep_problems(spark, prepared, pack(prepared.plan.flow.folder, prepared.root))[1]
     finally:

@@ -11,7 +11,7 @@ from scribengin.local.prepare import open_sinks
 from scribengin.spark.session import redactions, start_session
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from pyspark.sql import SparkSession
 
@@ -19,21 +19,21 @@ if TYPE_CHECKING:
     from scribengin.local.prepare import PreparedFlow
 
 
-def start(prepared: PreparedFlow, settings: RunSettings, tell: Callable[[str], None] | None = None) -> SparkSession:
-    """A session for the flow; its scratch files and its log lie in the first tier's state folder.
+def start(flows: Sequence[PreparedFlow], settings: RunSettings, tell: Callable[[str], None] | None = None) -> SparkSession:
+    """A session for the flows; its scratch files and its log lie in the first tier's state folder.
 
     With `tell`, which hears what takes minutes, it can also write: it has the jars that sinks of Spark's own need. Raises EnvironmentFault
     where these cannot be had, SinkError for settings that such a sink does not have.
     """
-    folder = prepared.tiers[0].folder.path / "tmp"
-    conf = settings.spark_conf if tell is None else settings.spark_conf | _for_spark_sinks(prepared, settings.spark_conf, tell)
-    return start_session(prepared.name, master=settings.master, memory=settings.memory, conf=conf, folder=folder)
+    folder = flows[0].tiers[0].folder.path / "tmp"
+    conf = settings.spark_conf if tell is None else settings.spark_conf | _for_spark_sinks(flows, settings.spark_conf, tell)
+    return start_session("+".join(flow.name for flow in flows), master=settings.master, memory=settings.memory, conf=conf, folder=folder)
 
 
-def _for_spark_sinks(prepared: PreparedFlow, given: Mapping[str, str], tell: Callable[[str], None]) -> dict[str, str]:
+def _for_spark_sinks(flows: Sequence[PreparedFlow], given: Mapping[str, str], tell: Callable[[str], None]) -> dict[str, str]:
     jars: list[str] = []
     names: set[str] = set()
-    for tier in prepared.tiers:
+    for tier in [tier for flow in flows for tier in flow.tiers]:
         for id_, sink in open_sinks(tier.plan.flow).items():
             if is_written_by_spark(sink):
                 try:

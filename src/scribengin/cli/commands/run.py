@@ -13,7 +13,7 @@ import click
 
 from scribengin.cli.answer import Answer, AnsweringCommand
 from scribengin.cli.display import Display, open_display
-from scribengin.cli.flow_argument import flow_argument, flow_path
+from scribengin.cli.flow_argument import flow_path
 from scribengin.cli.settings import read_settings, run_settings, setting_flags
 from scribengin.core.errors import Exit
 
@@ -26,18 +26,18 @@ _DRAW_EVERY_S = 0.25
 
 
 @click.command(cls=AnsweringCommand)
-@flow_argument
+@click.argument("flows", metavar="FLOW...", nargs=-1, required=True, type=click.Path())
 @click.option("--once", is_flag=True, help="Read what is there now, then end.")
 @click.option("--tier", help="Run this tier only, of a flow that is cut; the others may run elsewhere.")
 @click.option("--append-new-lineage", is_flag=True, help="Write beside what another lineage has written; says what will be doubled.")
 @setting_flags()
-def command(*, flow: str, once: bool, tier: str | None, append_new_lineage: bool, **flags: Any) -> Answer:
-    """Run a flow here, until Ctrl-C, or with --once until all that is there is read.
+def command(*, flows: tuple[str, ...], once: bool, tier: str | None, append_new_lineage: bool, **flags: Any) -> Answer:
+    """Run a flow here, or several side by side, until Ctrl-C, or with --once until all that is there is read.
 
     A restart goes on where the last run stopped. The first Ctrl-C finishes the Batch under way, the second leaves at once:
     then the Batch is run again at the next start. Nothing is lost either way, nor doubled where the plan says exactly once.
     """
-    path = flow_path(flow)
+    paths = [flow_path(flow) for flow in flows]
     chosen = read_settings(flags)
     settings = run_settings(chosen)
     settings.once = once
@@ -45,10 +45,10 @@ def command(*, flow: str, once: bool, tier: str | None, append_new_lineage: bool
     settings.append_new_lineage = append_new_lineage
     display = open_display(chosen["progress"].value)
     try:
-        result = _run(path, settings, display)
+        result = _run(paths, settings, display)
     finally:
         display.close()
-    return Answer(result.as_json(), result.problems, _exit_of(result, strict=settings.strict), show=lambda: _show(result, flow))
+    return Answer(result.as_json(), result.problems, _exit_of(result, strict=settings.strict), show=lambda: _show(result, flows[0] if len(flows) == 1 else "FLOW"))
 
 
 def _exit_of(result: RunResult, *, strict: bool) -> Exit:
@@ -85,7 +85,7 @@ class _Latest:
             return self._view and replace(self._view, notices=notices, seconds=self._view.seconds + now - self._put_at)
 
 
-def _run(path: Path, settings: RunSettings, display: Display) -> RunResult:
+def _run(paths: list[Path], settings: RunSettings, display: Display) -> RunResult:
     """Raises what `run_flow` raises."""
     latest = _Latest()
     ended = threading.Event()
@@ -93,9 +93,9 @@ def _run(path: Path, settings: RunSettings, display: Display) -> RunResult:
 
     def work() -> None:
         try:
-            from scribengin.local.run import run_flow
+            from scribengin.local.run import run_flows
 
-            outcome.append(run_flow(path, settings, latest.put))
+            outcome.append(run_flows(paths, settings, latest.put))
         except BaseException as error:  # handed to the main thread, which raises it
             outcome.append(error)
         finally:

@@ -1,0 +1,232 @@
+"""One flow while it runs in this process: its Queries, each in a thread, its gates, and what is released behind them."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from scribengin.connectors.channel.outbox import OutboxSink, left_text
+from scribengin.core.problems import Problem
+from scribengin.local.acks import Releases
+from scribengin.local.contract import QueryResult, SinkResult
+from scribengin.local.gates import Pressure, open_gates
+from scribengin.local.ledger import in_plan_order, query_rows, stateful_runs
+from scribengin.local.meter import Meter
+from scribengin.plan.split import source_id
+from scribengin.spark.open_windows import open_windows_note
+from scribengin.state.contract import Counts
+from scribengin.state.ledger import write_held
+from scribengin.state.retention import Retention
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+    from structlog.typing import FilteringBoundLogger
+
+    from scribengin.core.errors import ScribenginError
+    from scribengin.local.contract import GateView, QueryView, RunSettings
+    from scribengin.local.parts import QueryBench
+    from scribengin.local.prepare import Prepared, PreparedFlow
+    from scribengin.spark.commit import Committed
+    from scribengin.spark.query import QueryRun
+
+
+@dataclass(slots=True)
+class Live:
+    """One Query. `ended` is set when its thread is through."""
+
+    tier: Prepared
+    bench: QueryBench
+    meter: Meter
+    run: QueryRun
+    thread: threading.Thread
+    ended: threading.Event
+
+
+class FlowRun:
+    """A flow's Queries from their start to their results. For one thread, beside those that it starts."""
+
+    def __init__(
+        self,
+        prepared: PreparedFlow,
+        settings: RunSettings,
+        benches: Sequence[tuple[Prepared, QueryBench]],
+        logs: Mapping[str, FilteringBoundLogger],
+        fed_from_outside: Callable[[Collection[str]], bool],
+    ) -> None:
+        """`logs`: tier → its run log. `fed_from_outside`: whether no other flow of this process feeds any of these sources any more."""
+        self.prepared = prepared
+        self._settings = settings
+        self._logs = logs
+        self._fed_from_outside = fed_from_outside
+        self._begun = time.monotonic()
+        self._noted: set[str] = set()
+        self._told: list[str] = []
+        self._gates = open_gates(prepared)
+        self._releases = Releases(prepared, say=self._hear)
+        self._ended = threading.Event()
+        self._releasing = threading.Thread(target=self._releases.run, args=(self._ended,), name="releases")
+        self.live = [self._make(tier, bench) for tier, bench in benches]
+
+    def _make(self, tier: Prepared, bench: QueryBench) -> Live:
+        meter = Meter(bench.plan.sources, bench.plan.sinks, last=bench.totals().last)
+        log = self._logs[tier.plan.tier].bind(query=bench.plan.name)
+        retention = Retention(bench.folder, tier.plan.flow.defaults.retain_s)
+        retention.look()
+        ended = threading.Event()
+
+        def committed(batch: Committed) -> None:
+            meter.committed(batch)
+            retention.look()
+
+        channels = [channel for channel in self.prepared.plan.channels if channel.reading == tier.plan.tier]
+        feeders = {channel.id for channel in channels if source_id(channel) in bench.plan.sources}
+
+        def fed() -> bool:
+            if any(not live.ended.is_set() for live in self.live if feeders.intersection(live.bench.plan.sinks)):
+                return False
+            return self._fed_from_outside(bench.plan.sources)
+
+        run = bench.make_run(
+            once=self._settings.once,
+            stop=self._settings.stop,
+            on_begin=meter.begun,
+            on_commit=committed,
+            log=log,
+            fed=fed,
+            pressure=self._pressure(bench),
+        )
+
+        def drive() -> None:
+            run.run()
+            meter.end()
+            ended.set()
+
+        return Live(tier, bench, meter, run, threading.Thread(target=drive, name=f"query {bench.plan.name}"), ended)
+
+    def _pressure(self, bench: QueryBench) -> Pressure | None:
+        for id_, sink in bench.parts.sinks.items():
+            if isinstance(sink, OutboxSink):
+                sink.is_full = self._gates[id_].full_text
+        gates = [self._gates[sink] for sink in bench.plan.sinks if sink in self._gates]
+        return Pressure(gates, bench.limits) if gates else None
+
+    # --- life ---
+
+    def start(self) -> None:
+        """Start every Query."""
+        for log in self._logs.values():
+            log.info("run started", flow=self.prepared.name, pid=os.getpid(), once=self._settings.once)
+        if self._releases.wanted:
+            self._releasing.start()
+        for live in self.live:
+            live.thread.start()
+
+    @property
+    def alive(self) -> bool:
+        """True while a Query runs."""
+        return any(live.thread.is_alive() for live in self.live)
+
+    @property
+    def failed(self) -> bool:
+        """True where a Query has failed."""
+        return any(live.run.state == "failed" for live in self.live)
+
+    def join(self) -> None:
+        """Wait for the Queries, which were told to stop or end by themselves, and for the last releases."""
+        for live in self.live:
+            live.thread.join()
+        self._ended.set()
+        if self._releases.wanted:
+            self._releasing.join()
+
+    def log_end(self, state: str, *, balanced: bool) -> None:
+        """Write it to the tiers' logs."""
+        for log in self._logs.values():
+            log.info("run ended", state=state, balanced=balanced, seconds=time.monotonic() - self._begun)
+
+    def writes(self, sink: str) -> bool:
+        """True while a Query may still write that sink."""
+        return any(sink in live.bench.plan.sinks and not live.ended.is_set() for live in self.live)
+
+    # --- what is shown ---
+
+    def views(self) -> tuple[QueryView, ...]:
+        """Every Query now."""
+        tier = (lambda live: live.tier.plan.tier) if self._gates else (lambda _: "")
+        return tuple(replace(live.meter.view(live.bench.plan.name, live.run), tier=tier(live)) for live in self.live)
+
+    def gates(self) -> tuple[GateView, ...]:
+        """Every channel now."""
+        return tuple(gate.look() for gate in self._gates.values())
+
+    def notices(self) -> tuple[str, ...]:
+        """Sentences that were not shown yet."""
+        told = [*(note for live in self.live for note in live.run.progress.notices), *self._told]
+        notices = tuple(dict.fromkeys(note for note in told if note not in self._noted))
+        self._noted.update(notices)
+        return notices
+
+    def _hear(self, text: str) -> None:
+        """What could not be released."""
+        self._told.append(text)
+        next(iter(self._logs.values())).warning("release", message=text)
+
+    # --- what came of it ---
+
+    def results(self) -> tuple[QueryResult, ...]:
+        """Every Query's."""
+        return tuple(self._query_result(live) for live in self.live)
+
+    def violations(self) -> tuple[str, ...]:
+        """What does not balance."""
+        return tuple(violation for live in self.live for violation in live.bench.balance())
+
+    def problems(self) -> tuple[Problem, ...]:
+        """Warnings, and what failed."""
+        failed = [(live, live.run.error) for live in self.live if live.run.error is not None and live.run.state == "failed"]
+        return (*self.prepared.warnings, *(self._failure(live, error) for live, error in failed))
+
+    def _failure(self, live: Live, error: ScribenginError) -> Problem:
+        """What failed, where it is written, how far it came, and where the traceback is."""
+        name = live.bench.plan.name
+        through = live.meter.last + 1
+        came = f"{through:,} Batch{'es' * (through != 1)} of it {'are' if through != 1 else 'is'} committed"
+        if live.bench.totals().last > live.meter.last:
+            came += ", and one more is decided, but not yet published"
+        remedy = "; ".join(filter(None, [error.remedy, f"all of it is in {live.tier.folder.path / 'tmp' / 'run.log'}"]))
+        return Problem(error.code, live.tier.place_of(error.node or name), f"query {name}: {error.message} ({came})", remedy)
+
+    def _query_result(self, live: Live) -> QueryResult:
+        bench = live.bench
+        totals = bench.totals()
+        plan = bench.plan
+        error = live.run.error
+        progress = live.run.progress
+        stateful = stateful_runs(totals.nodes, plan)
+        if progress.held is not None and len(stateful) == 1:  # Spark's figure is the sum over all state of the Query
+            totals.nodes[min(stateful)].held = progress.held
+            if progress.batch == totals.last:
+                write_held(bench.folder, totals.last, {min(stateful): progress.held})
+        notes = [open_windows_note(bench.parts, held=progress.held, watermark=progress.watermark)]
+        notes += [left_text(id_, sink.left()) for id_, sink in bench.parts.sinks.items() if isinstance(sink, OutboxSink)]
+        sinks = tuple(
+            SinkResult(sink, totals.nodes.get(sink, Counts()).out, bench.place_of(sink), plan.guarantee_of(sink)) for sink in plan.sinks
+        )
+        return QueryResult(
+            plan.name,
+            live.run.state,  # type: ignore[arg-type]
+            totals.batches,
+            live.meter.seconds(),
+            query_rows(totals.nodes, plan.sources, plan.sinks),
+            live.meter.rows,
+            in_plan_order(totals.nodes, plan),
+            sinks,
+            error.message if error else "",
+            error.remedy if error else "",
+            tuple(filter(None, notes)),
+            live.meter.view(plan.name, live.run),
+        )
