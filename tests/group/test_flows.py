@@ -231,7 +231,7 @@ def test_an_edge_to_a_group_is_read_at_every_member(cut: Flow, spark: Any) -> No
 
 @pytest.mark.timeout(400)
 def test_the_files_of_a_channel_go_at_every_member_once_their_retention_is_over(tmp_path: Path, spark: Any) -> None:
-    cut = Flow(tmp_path, EDGE.replace("to: wan}", "to: wan, retention: 1ms}"), ("m1", "m2")).write().add(4)
+    cut = Flow(tmp_path, EDGE.replace("to: wan}", "to: wan, retention: 1s}"), ("m1", "m2")).write().add(4)
     cut.run(spark, once=True)
     cut.run(spark, once=True)
     assert [len(list((cut.path / name).rglob("*.packs"))) for name in ("m1", "m2")] == [0, 0]
