@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from scribengin.local.acks import topology_of
 from scribengin.local.contract import RunSettings
 from scribengin.local.inspect import audit_flow
 from scribengin.local.prepare import prepare
 from scribengin.local.run import run_flow
+from scribengin.state.acks import Acks
 from scribengin.testing.checker import check_records, read_output
 from scribengin.testing.records import SCHEMA, Records
 from tests.kafka.processes import kill, said, scribengin, started, within
@@ -97,6 +99,12 @@ class Flow:
         behind = [json.loads(path.read_text())["body"]["behind"][query] for path in sorted(folder.glob("*.json"))]
         return [(each["member"], each["why"]) for each in behind]
 
+    def acknowledged(self) -> bool:
+        """Whether all that was read has come through to the ends, as the state folders say."""
+        prepared = prepare(self.path / "flow.yaml", state=None)
+        standing = Acks(topology_of(prepared.plan, prepared.root)).look()
+        return all(at.acknowledged == at.decided >= 0 for at in standing.queries.values())
+
 
 @pytest.fixture
 def flow(tmp_path: Path) -> Flow:
@@ -125,7 +133,7 @@ def test_while_a_flow_runs_its_batches_move_to_the_next_member_and_back(flow: Fl
         (lambda: flow.batches("near") == 2, gone),
         (lambda: flow.batches("far") == 2, back),
         # what comes within the second for which `near` is left out goes to `far`: more comes until it is back
-        (lambda: flow.batches("near") > 2 or (flow.batches("near") + flow.batches("far") == flow.parts and not flow.add()), stop.set),
+        (lambda: len(notices) == 2 or (flow.batches("near") + flow.batches("far") == flow.parts and not flow.add()), stop.set),
     ]
 
     def watch(view: RunView) -> None:
@@ -217,6 +225,16 @@ def test_an_edge_to_a_group_is_read_at_every_member(cut: Flow, spark: Any) -> No
     assert cut.run(spark, once=True).state == "finished"
     shares = [len(list((cut.path / name).rglob("*.packs"))) for name in ("m1", "m2")]
     assert shares == [2, 2]
+    assert cut.acknowledged()
+    cut.check("out")
+
+
+@pytest.mark.timeout(400)
+def test_the_files_of_a_channel_go_at_every_member_once_their_retention_is_over(tmp_path: Path, spark: Any) -> None:
+    cut = Flow(tmp_path, EDGE.replace("to: wan}", "to: wan, retention: 1s}"), ("m1", "m2")).write().add(4)
+    cut.run(spark, once=True)
+    cut.run(spark, once=True)
+    assert [len(list((cut.path / name).rglob("*.packs"))) for name in ("m1", "m2")] == [0, 0]
     cut.check("out")
 
 
@@ -233,6 +251,8 @@ def test_what_waits_at_a_member_that_is_away_is_read_when_it_is_back_and_the_oth
     assert [problem.code for problem in result.problems] == ["group-waits"]
     assert any("member m2 is away, what waits there is read when it is back" in note for note in notices)
     assert len(list(read_output(cut.path / "out", "json"))) == 30, "what waits at the other member was read"
+    assert not cut.acknowledged()
     cut.give_back("m2")
     cut.run(spark, once=True)
+    assert cut.acknowledged()
     cut.check("out")

@@ -185,6 +185,7 @@ def test_an_edge_over_two_clusters_loses_nothing_when_one_is_down(made: Any, nea
     near.restart(1)
     assert flow.run(spark, once=True).state == "finished"
     assert {member for member, _ in flow.chosen("whole_to_second")} == {"near", "far"}
+    assert flow.acknowledged()
     flow.check("out")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -144,6 +144,10 @@ def _joined(ranges: Sequence[Sequence[int]]) -> list[list[int]]:
 def _pieces(stream: SourceStream) -> Iterator[tuple[Any, int, int]]:
     """(what, from, to) of the ranges in a stream: pieces of files, a range of a partition; of others the stream is one whole."""
     place = dict(stream.place)
+    if "of" in place:  # of a group's member
+        for what, begin, until in _pieces(replace(stream, place=place["of"])):
+            yield [place["member"], what], begin, until
+        return
     start, end = place.pop("start", None), place.pop("end", None)
     if "pieces" in place:
         for path, size, mtime_ns, inode, begin, until, _ in place["pieces"]:

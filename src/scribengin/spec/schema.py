@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, assert_never
 
 from scribengin.spec import keys, tier_keys
 from scribengin.spec.reader import NAME
+from scribengin.spec.sections import FILLED_BY_GROUP
 from scribengin.spec.tiers import ARROW
 
 if TYPE_CHECKING:
@@ -69,7 +70,10 @@ def _typed(section: Section, types: Mapping[str, NodeType]) -> Json:
         schema = _section(section)
         schema["properties"] |= {option.name: {"description": option.doc} | _option(option) for option in declared.options}
         schema["properties"]["type"] = {"const": declared.type, "description": declared.doc}
-        schema["required"] += [option.name for option in declared.options if option.required]
+        wanted = [option.name for option in declared.options if option.required]
+        shared = [name for name in wanted if name in FILLED_BY_GROUP and "to" in schema["properties"]]
+        schema["required"] += [name for name in wanted if name not in shared]
+        schema |= {"anyOf": [{"required": shared}, {"required": ["to"]}]} if shared else {}
         alternatives.append({"if": {"properties": {"type": {"const": declared.type}}}, "then": schema})
     return {
         "type": "object",

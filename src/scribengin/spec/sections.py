@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from scribengin.spec.key import Key, Section
     from scribengin.spec.reader import Reader
 
-_FILLED_BY_GROUP = frozenset({"bootstrap"})
+FILLED_BY_GROUP = frozenset({"bootstrap"})
 """options that each member of a group says for itself, where a sink goes `to` one"""
 _NODES = (keys.SOURCE, keys.STEP, keys.SINK, tier_keys.TIER, tier_keys.EDGE, tier_keys.GROUP)
 
@@ -200,7 +200,7 @@ class Sections:
         wanted = [(key.name, key.example) for key in section.keys if key.required]
         wanted += [(option.name, option.example) for option in of_type.options if option.required] if of_type else []
         for name, example in wanted:
-            if name not in read.given and not (name in _FILLED_BY_GROUP and "to" in read.given):
+            if name not in read.given and not (name in FILLED_BY_GROUP and "to" in read.given):
                 of = f" (type {of_type.type})" if of_type and of_type.option(name) else ""
                 message = f"{owner.called}{of} has no `{owner.prefix}{name}`"
                 self.reader.error("missing-key", owner.start, message, f"add {name}: {example or '…'}")

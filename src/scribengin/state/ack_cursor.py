@@ -31,6 +31,8 @@ class DecidedBatch:
     ends: dict[str, int]
     pieces: dict[str, list[Piece] | None]
     rows: dict[str, tuple[int, int]]
+    members: dict[str, str]
+    """channel that goes to a group → the member"""
     watermark_us: int | None
     leaves_us: int | None
 
@@ -100,7 +102,7 @@ class DecisionCursor:
             return []
         found = batch.pieces.get(link.channel, [])
         if found is None:
-            found = batch.pieces[link.channel] = self._published_messages(number, link, *batch.rows[link.channel])
+            found = batch.pieces[link.channel] = self._published_messages(number, link, batch)
         return found
 
     def _look_at_dropped(self) -> None:
@@ -148,16 +150,21 @@ class DecisionCursor:
             pieces[link.channel] = [Piece(segment["name"], 0, segment["rows"], segment["bytes"]) for segment in segments]
         ends = {each.source: each.end for each in decision.sources}
         times = decision.times
-        return DecidedBatch(decision.decided_at, ends, pieces, rows, times.get("watermark_us"), times.get("leaves_us"))
+        members = {sink: str(said["member"]) for sink, said in decision.behind.items() if "member" in said}
+        return DecidedBatch(decision.decided_at, ends, pieces, rows, members, times.get("watermark_us"), times.get("leaves_us"))
 
-    def _published_messages(self, number: int, link: Link, rows: int, bytes_: int) -> list[Piece] | None:
+    def _published_messages(self, number: int, link: Link, batch: DecidedBatch) -> list[Piece] | None:
+        rows, bytes_ = batch.rows[link.channel]
         if not rows:
             return []
-        said = NumberedLog(self.folder.work(link.channel) / self.lineage / "published", "publication").read(number)
+        work, member = self.folder.work(link.channel), batch.members.get(link.channel, "")
+        said = NumberedLog(work / member / self.lineage / "published", "publication").read(number)
         if said is None:
             return None
         return [
-            Piece(f"{each['topic']}-{each['partition']}", each["last"], each["rows"], bytes_ * each["rows"] // rows)
+            Piece(
+                f"{member and f'{member}:'}{each['topic']}-{each['partition']}", each["last"], each["rows"], bytes_ * each["rows"] // rows
+            )
             for each in said["messages"]
         ]
 

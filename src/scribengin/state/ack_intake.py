@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors.files.pieces import pieces_of
@@ -21,7 +21,8 @@ _FILE = 1
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A part of what a Batch has put into a channel: a file by its name (`last` 0), or messages of a `topic-partition` up to `last`."""
+    """A part of what a Batch has put into a channel: a file by its name (`last` 0), or messages of a `topic-partition` up to `last`; of one
+    that goes to a group `member:topic-partition`."""
 
     key: str
     last: int
@@ -114,10 +115,13 @@ class Intake:
 def _taken(streams: Sequence[SourceStream]) -> Iterator[tuple[str, int, bool]]:
     """(key, behind what is taken of it, whether it is a file)"""
     for stream in streams:
-        if "pieces" in stream.place:
-            yield from ((piece.path, _FILE, True) for piece in pieces_of(stream))
-        elif stream.place.get("partition") is not None:
-            yield f"{stream.place['topic']}-{stream.place['partition']}", stream.place["end"], False
+        place, member = stream.place, ""
+        if "of" in place:  # of a group's member: two clusters have partitions of one name, and files the numbers of their Batches
+            place, member = place["of"], f"{place['member']}:"
+        if "pieces" in place:
+            yield from ((piece.path, _FILE, True) for piece in pieces_of(replace(stream, place=place)))
+        elif place.get("partition") is not None:
+            yield f"{member}{place['topic']}-{place['partition']}", place["end"], False
 
 
 def _batch_of(name: str) -> int:

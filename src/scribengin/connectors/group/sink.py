@@ -163,6 +163,20 @@ class GroupSink:
         found = [sink.clear(owner=owner, flow=flow, dry_run=True) for sink in self._sinks.values()]
         return sum(found) if dry_run else sum(sink.clear(owner=owner, flow=flow) for sink in self._sinks.values())
 
+    def release(self, *, lineage: str, through: int) -> None:
+        """Of a channel in folders: let every member delete what all readers have acknowledged; done again where one was away, which is
+        raised at the end."""
+        missed: list[Exception] = []
+        for name, sink in self._sinks.items():
+            if self._is_claimed(name):
+                try:
+                    sink.look(claimed=True)
+                    sink.release(lineage=lineage, through=through)  # type: ignore[attr-defined]
+                except DOWN as error:
+                    missed.append(error)
+        if missed:
+            raise missed[0]
+
     # --- pieces ---
 
     def _at_its_member(self, decided: Decided, act: Callable[[MemberSink], None]) -> None:

@@ -162,10 +162,16 @@ class GroupReader:
 
     def committed(self, streams: Sequence[SourceStream], *, query: str) -> None:
         """See TellingReader."""
-        for name, reader in self._readers.items():
-            tell = getattr(reader, "committed", None)
+        for name in self._sources:
             part = [_own(stream) for stream in streams if stream.place["member"] == name]
-            if tell is not None and part:
+            if not part or (name not in self._readers and not self._health.is_open(name, self._now())):
+                continue
+            try:
+                tell = getattr(self._opened(name), "committed", None)
+            except DOWN as error:
+                self._health.failed(name, self._now(), _said(error))
+                continue
+            if tell is not None:
                 tell(part, query=query)
 
     def backlog(self) -> Backlog:
