@@ -197,15 +197,26 @@ def test_at_a_fork_each_branch_has_its_own_guarantee_and_where_it_joins_again_th
         tier("x", "a"),
         tier("y", "left l"),
         tier("z", "right r"),
-        tier("end", "both all"),
+        tier("end", "both"),
+        tier("last", "all"),
         edges={"a -> right": Edge(durability="best_effort")},
     )
     paths = paths_of(made)
     assert paths["tweets -> l"].promise == "exactly once"
     assert paths["tweets -> r"].promise == "at most once"
     assert paths["tweets -> all"].promise == "at most once"
-    assert set(paths["tweets -> all"].channels) == {"a_to_y", "a_to_z", "left_to_end", "right_to_end"}
+    assert set(paths["tweets -> all"].channels) == {"a_to_y", "a_to_z", "left_to_end", "right_to_end", "both_to_last"}
     assert paths["tweets -> all"].weakest == ("a -> right",)
+
+
+def test_a_path_that_forks_between_two_tiers_counts_every_channel_on_the_way() -> None:
+    steps = [step("a", "tweets", Filter("id > 1")), step("l", "a", Filter("id > 2")), step("r", "a", Filter("id > 3"))]
+    made = flow(source(), *steps, step("both", "l r", Merge()), sink("all", "both"))
+    edges = {"r -> both": Edge(durability="best_effort")}
+    made = cut(made, tier("x", "a"), tier("y", "l r"), tier("z", "both"), tier("end", "all"), edges=edges)
+    path = paths_of(made)["tweets -> all"]
+    assert set(path.channels) == {"a_to_y", "l_to_z", "r_to_z", "both_to_end"}
+    assert path.promise == "at most once"
 
 
 def test_a_flow_that_is_not_cut_has_the_paths_of_its_only_tier(tmp_path: Path) -> None:
