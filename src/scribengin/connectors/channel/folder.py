@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from scribengin.connectors.channel.missing import ChannelReader
 from scribengin.connectors.channel.wire import Wire, known_schema
 from scribengin.connectors.contract import Receipt
 from scribengin.connectors.files.pieces import pieces_of, root_of
@@ -117,6 +118,7 @@ class FolderChannelSource(FilesSource):
     """The reading end."""
 
     handed_over = True
+    _readers = ChannelReader
 
     def __init__(self, place: Place) -> None:
         self._wire = Wire(place)
@@ -132,9 +134,7 @@ class FolderChannelSource(FilesSource):
     def reader(self) -> FilesReader:
         """As of any folder; it is made where the feeding tier has not made it yet, and what else lies in it is nobody's business."""
         make_folder(self._home)
-        reader = super().reader()
-        reader.quiet = True
-        return reader
+        return super().reader()
 
     def _divide(self, path: Path, piece: Piece) -> list[Piece]:  # noqa: ARG002 (packs are of any length)
         return [piece]

@@ -187,7 +187,11 @@ def _connection(place: Place) -> dict[str, Any]:
 
 
 def _topics(place: Place, options: Mapping[str, Any]) -> TopicBook:
-    kept_ms = int(place.options["retention"] * 1000)
-    return TopicBook(
-        place.node, options, {"max.message.bytes": str(_MOST_BYTES), "retention.ms": str(kept_ms), "compression.type": "producer"}
-    )
+    settings = {
+        "max.message.bytes": str(_MOST_BYTES),
+        "retention.ms": str(int(place.options["retention"] * 1000)),
+        "compression.type": "producer",
+        # retention counts by the broker's clock: a feeder whose own is behind would lose what it has just handed over
+        "message.timestamp.type": "LogAppendTime",
+    }
+    return TopicBook(place.node, options, settings)

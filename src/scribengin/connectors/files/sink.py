@@ -38,13 +38,14 @@ INTERNAL = "_scribengin"
 
 
 @dataclass(frozen=True, slots=True)
-class _Lineage:
+class LineageFolder:
     """The folders of one lineage at the sink's place."""
 
     path: Path
 
     @property
     def staged(self) -> Path:
+        """Of what is not published yet."""
         return self.path / "staged"
 
     @property
@@ -80,7 +81,14 @@ class _Lineage:
 
     @property
     def commits(self) -> NumberedLog:
+        """What each Batch has published."""
         return NumberedLog(self.path / "batches", "commit")
+
+
+def lineages_in(path: Path) -> list[LineageFolder]:
+    """Every lineage that has written to a sink's folder."""
+    internal = path / INTERNAL
+    return [LineageFolder(internal / name) for name in sorted(names_in(internal)) if (internal / name).is_dir()]
 
 
 class PublishedFiles(ABC):
@@ -143,7 +151,7 @@ class PublishedFiles(ABC):
     def audit(self, *, lineage: str, decided: Iterable[Decided], since: int | None = None) -> Iterator[Published]:
         """Read every committed file again; see `sink_audit`, and `group.contract.MemberSink` for `since`."""
         place = self._of(lineage)
-        others = [each.commits for each in self._lineages() if each.path.name != lineage]
+        others = [each.commits for each in lineages_in(self.path) if each.path.name != lineage]
         released, _ = place.read_released()
         return audit_files(
             self.path, place.commits, self.format, decided, staged=place.staged, others=others, released=released, since=since
@@ -175,7 +183,7 @@ class PublishedFiles(ABC):
     def clear(self, *, owner: str, flow: str, dry_run: bool = False) -> int:
         """Delete every file that a commit record names, and the records; see the contract."""
         check_clear(self._owner_file, owner=owner, sink=self.node)
-        commits = [record for lineage in self._lineages() for _, record in lineage.commits.since()]
+        commits = [record for lineage in lineages_in(self.path) for _, record in lineage.commits.since()]
         foreign = next((record["flow"] for record in commits if record["flow"] != flow), None)
         if foreign is not None:
             raise foreign_output(self.node, self.path, f'commits of the flow "{foreign}"')
@@ -193,13 +201,8 @@ class PublishedFiles(ABC):
     def _owner_file(self) -> Path:
         return self.path / INTERNAL / "owner.json"
 
-    def _lineages(self) -> list[_Lineage]:
-        """Every lineage that has written here."""
-        internal = self.path / INTERNAL
-        return [_Lineage(internal / name) for name in sorted(names_in(internal)) if (internal / name).is_dir()]
-
-    def _of(self, lineage: str) -> _Lineage:
-        return _Lineage(self.path / INTERNAL / lineage)
+    def _of(self, lineage: str) -> LineageFolder:
+        return LineageFolder(self.path / INTERNAL / lineage)
 
     def _publish(self, decided: Decided) -> None:
         batch = decided.batch

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 class FilesSource:
     """Files of one format below one path; picklable."""
 
+    _readers: type[FilesReader] = FilesReader
+
     def __init__(self, place: Place) -> None:
         self.schema: Schema | None = place.schema
         self._options = SOURCE.filled(place.options)
@@ -66,7 +68,7 @@ class FilesSource:
             max_files=options["max_files"],
             max_bytes=options["max_bytes"],
         )
-        return FilesReader(discovery, taking, folder=self._folder, divide=self._divide, grows=self._grows, whole_lines=self._whole_lines)
+        return self._readers(discovery, taking, folder=self._folder, divide=self._divide, grows=self._grows, whole_lines=self._whole_lines)
 
     def decoder(self) -> Decoder:
         """A fresh decoder of the source's format."""

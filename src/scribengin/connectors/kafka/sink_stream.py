@@ -29,6 +29,8 @@ _COLUMNS = [
     pa.field("id", pa.string()),
 ]
 """of a staged file; a column for each other header stands behind"""
+_SIZES = ""
+"""the last column, where messages hold several rows: how many each; no header has an empty name"""
 
 
 class StagedMessages(MessageStream):
@@ -110,12 +112,16 @@ def _as_arrow(messages: Outgoing) -> pa.RecordBatch:
         pa.nulls(len(messages), pa.string()) if messages.ids is None else pa.array(messages.ids, pa.string()),
         *(pa.array(values, pa.binary()) for values in messages.headers.values()),
     ]
+    if messages.sizes is not None:
+        fields.append(pa.field(_SIZES, pa.int32()))
+        arrays.append(pa.array(messages.sizes, pa.int32()))
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
 
 def _from_arrow(batch: pa.RecordBatch) -> Outgoing:
     topics, partitions, keys, values, times, ids, *headers = batch.columns
     names = batch.schema.names[len(_COLUMNS) :]
+    sizes = headers.pop().to_pylist() if names[-1:] == [_SIZES] else None
     return Outgoing(
         topics.cast(pa.string()).to_pylist(),
         partitions.to_numpy(zero_copy_only=False).astype(np.int32),
@@ -123,5 +129,6 @@ def _from_arrow(batch: pa.RecordBatch) -> Outgoing:
         values.to_pylist(),
         times.to_pylist(),
         None if ids.null_count else ids.to_pylist(),
-        {name: column.to_pylist() for name, column in zip(names, headers, strict=True)},
+        {name: column.to_pylist() for name, column in zip(names, headers, strict=False)},
+        sizes,
     )

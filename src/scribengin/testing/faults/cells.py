@@ -15,6 +15,7 @@ from scribengin.core.faults import POINTS, TRANSACTION_POINTS
 from scribengin.testing.faults.flows import DECISIVE, FORMATS, KINDS
 from scribengin.testing.faults.kafka_flows import BY_UNIT, KAFKA_DECISIVE, KAFKA_KINDS, ROUTES
 from scribengin.testing.faults.outcomes import Aim, Life
+from scribengin.testing.faults.tier_flows import TIER_KINDS, TIER_ROUTES
 from scribengin.testing.faults.ways import SERIES, is_soft
 
 if TYPE_CHECKING:
@@ -65,9 +66,24 @@ PLACES_KAFKA_SOURCE = {
     "slow": ("stage.before", "stage.mid_write"),
 }
 """… where only the source is."""
+PLACES_TIERS = {
+    "kill": POINTS,
+    "die": POINTS,
+    "enospc": PLACES["enospc"],
+    "recovery": PLACES["recovery"],
+    "two": POINTS,
+    "zombie": ("source.logged", "stage.mid_write", "decide.before", *DECISIVE),
+    "edit": PLACES["edit"],
+}
+"""… of a flow that is cut, all tiers in one driver: each point is passed by all of them."""
+PLACES_TIERS_KAFKA = {
+    way: (*points, *TRANSACTION_POINTS) if way in ("kill", "die", "two", "zombie") else points for way, points in PLACES_TIERS.items()
+}
+"""… with topics between the tiers, and files at the end."""
 PLACES_OF = {
     **dict.fromkeys(FORMATS, PLACES),
     **{route: PLACES_KAFKA_SOURCE if route == "kafka-to-files" else PLACES_KAFKA_SINK for route in ROUTES},
+    **{route: PLACES_TIERS_KAFKA if route == "tiers-kafka" else PLACES_TIERS for route in TIER_ROUTES},
 }
 """Format or route → way → where."""
 AIMS_OF = {format: tuple(Aim(way, point) for way, points in places.items() for point in points) for format, places in PLACES_OF.items()}
@@ -85,7 +101,7 @@ Target = tuple[Aim, str]
 
 def wanted(aim: Aim, format: str) -> int:
     """How many seeds an aim needs in this format, or on this route."""
-    if format in ROUTES:
+    if format in (*ROUTES, *TIER_ROUTES):
         return 1
     return _OFTEN if aim.way == "recovery" or aim.point in (*_PUBLISH, *_RECOVERY) else 1
 
@@ -93,6 +109,7 @@ def wanted(aim: Aim, format: str) -> int:
 def all_cells(only: str = "") -> Iterator[tuple[Aim, Flow]]:
     """Every aim with every flow, where the text of both holds `only` (`publish`, `two@`, `kill@decide.after tail parquet`, …)."""
     flows = [*itertools.product(KINDS, FORMATS, (False, True)), *itertools.product(KAFKA_KINDS, ROUTES, (False,))]
+    flows += itertools.product(TIER_KINDS, TIER_ROUTES, (False,))
     for kind, format, partitioned in flows:
         for aim in AIMS_OF[format]:
             if _fits(aim, kind, format) and only in f"{aim} {kind} {format}{' partitioned' if partitioned else ''}":
@@ -169,7 +186,7 @@ class Sample:
         need = self._needs()
         flow = max(self._flows, key=lambda flow: (self._gain(flow, need), -self._lives[flow], rng.random()))
         to_kafka = PLACES_OF[flow[1]] is PLACES_KAFKA_SINK
-        decisive, by_unit = (KAFKA_DECISIVE, flow[0] in BY_UNIT) if to_kafka else (DECISIVE, False)
+        decisive, by_unit = (KAFKA_DECISIVE, flow[0] in BY_UNIT) if to_kafka else (DECISIVE, flow[1] == "tiers-kafka")
         life = Life(*flow, tuple(_arranged(self._aims_of(flow, need, rng), rng, decisive, by_unit=by_unit)))
         self._note(life)
         self._running.append(life)

@@ -139,6 +139,11 @@ class FaultFlow:
     """how many of them are there"""
 
     @property
+    def name(self) -> str:
+        """The flow's."""
+        return "struck"
+
+    @property
     def flow(self) -> Path:
         """The flow file."""
         return self.folder / "flow.yaml"
@@ -157,6 +162,11 @@ class FaultFlow:
     def by_unit(self) -> bool:
         """True where tasks commit by themselves, each its unit: never over files."""
         return False
+
+    @property
+    def ordered(self) -> bool:
+        """True where the records of a part come out in their order."""
+        return self.kind not in STATEFUL
 
     @property
     def has_records(self) -> bool:
@@ -193,7 +203,7 @@ class FaultFlow:
         """The flow file. `edited`: with a further step, which changes the plan and not the result."""
         kind = self._kind
         mark = f', watermark: "ts {kind.watermark}"' if kind.watermark else ""
-        text = "version: 1\nname: struck\nsources:\n"
+        text = f"version: 1\nname: {self.name}\nsources:\n"
         text += f'  records: {{{self._input("data")}, schema: "{SCHEMA}, ts TIMESTAMP"{mark}}}\n'
         if kind.labels:
             schema = "part INT, seq BIGINT, label STRING, at TIMESTAMP"
@@ -223,7 +233,7 @@ class FaultFlow:
         if self.kind == "aggregate":
             findings = compare_rows(self._windows(), [_window(each.row) for each in found])
         else:
-            findings = check_records(self._keys(), found, ordered=self.kind not in STATEFUL)
+            findings = check_records(self._keys(), found, ordered=self.ordered)
             wrong = [
                 each.row for each in found if self.kind == "join" and each.row.get("label") != _label(each.row["part"], each.row["seq"])
             ]
@@ -287,10 +297,14 @@ class FaultFlow:
         return rows
 
     def _row(self, part: int, seq: int) -> dict[str, Any]:
-        ts = _START + _FAR if part >= CLOSER_PART else _START + part * SLICE + seq * SLICE / self._kind.rows
+        ts = self._time(part, seq)
         if _LATE_FROM_PART <= part < CLOSER_PART and seq % _LATE_EVERY == _LATE_EVERY - 1 and self.kind in STATEFUL:
             ts -= _LATE_BY
         return make_record(Key(self.run, part, seq)) | {"ts": ts}
+
+    def _time(self, part: int, seq: int) -> datetime:
+        """Of a record that is not late."""
+        return _START + _FAR if part >= CLOSER_PART else _START + part * SLICE + seq * SLICE / self._kind.rows
 
     def _timely(self) -> Iterator[dict[str, Any]]:
         parts = (*range(self.parts), *range(CLOSER_PART, CLOSER_PART + self.closers))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from scribengin.testing.faults.drivers import Driver, Strike, run_audit, start_run
 from scribengin.testing.faults.java import java_settings
 from scribengin.testing.faults.small_disk import SmallDisk, no_small_disk
+from scribengin.testing.faults.tier_flows import TierFlow
 
 if TYPE_CHECKING:
     import threading
@@ -90,9 +91,15 @@ class RunningLife:
         batches = max((4 if strike.point.startswith("fold.") else strike.nth for strike in strikes), default=0)
         self.flow.grow(batches)
         self.outcome.schedule.append(" and ".join(map(str, strikes)) or "undisturbed")
+        if isinstance(self.flow, TierFlow) and self.flow.apart:
+            tier = self._run_before(self.flow.tiers, struck=bool(strikes))
+            arguments = [*arguments, "--tier", tier]
         work = self.flow.folder / "starts" / f"{len(self._drivers) + 1}"
         if self._workers is not None:
             strikes, arguments = (), [*arguments, *self._workers.arguments(strikes, work)]
+        return self._started(strikes, work, state, arguments)
+
+    def _started(self, strikes: Sequence[Strike], work: Path, state: Path | None, arguments: Sequence[str]) -> Driver:
         driver = start_run(
             self.flow.flow,
             strikes,
@@ -108,6 +115,16 @@ class RunningLife:
         self._drivers.append(driver)
         return self._stack.enter_context(driver)
 
+    def _run_before(self, tiers: Sequence[str], *, struck: bool) -> str:
+        """The tier that is to start, by the seed where it is struck, else the last; the ones before it run to their end first."""
+        chosen = self.random(len(self._drivers)).randrange(len(tiers)) if struck else len(tiers) - 1
+        for tier in tiers[:chosen]:
+            driver = self._started((), self.flow.folder / "starts" / f"{len(self._drivers) + 1}", None, ["--tier", tier])
+            if status := driver.wait():
+                self.outcome.wrong.append(f"an undisturbed start of tier {tier} ended with {status}: {driver.explain()}")
+        self.note(f"tier {tiers[chosen]}")
+        return tiers[chosen]
+
     def note(self, text: str) -> None:
         """Add to what the schedule says of the last start."""
         self.outcome.schedule[-1] += f" → {text}"
@@ -120,8 +137,14 @@ class RunningLife:
 
     @property
     def tier_folder(self) -> Path:
-        """Where the lock is."""
-        return self.state / "struck" / "main"
+        """Where the lock is: the last one's, where there are several."""
+        return self.tier_folders[-1]
+
+    @property
+    def tier_folders(self) -> list[Path]:
+        """Where the locks are."""
+        tiers = self.flow.tiers if isinstance(self.flow, TierFlow) else ("main",)
+        return [self.state / self.flow.name / tier for tier in tiers]
 
     # --- the end ---
 
@@ -139,7 +162,7 @@ class RunningLife:
         return None
 
     def _judge(self, result: dict[str, Any]) -> None:
-        (query,) = result["queries"]
+        query = next(query for query in result["queries"] if {sink["sink"] for sink in query["sinks"]} == set(self.flow.sinks))
         if not result["ledger"]["balanced"]:
             self.outcome.wrong += result["ledger"]["violations"]
         findings: Findings = self.flow.judge(ledger=query["rows"], out=self._seen(""))

@@ -186,7 +186,8 @@ class _Striker:
 
     def _superseded(self, driver: Driver, rng: random.Random) -> Driver:
         """Take its lock away, as if its machine were taken for lost."""
-        self.life.tier_folder.joinpath("lock").unlink()
+        for tier in self.life.tier_folders:
+            tier.joinpath("lock").unlink(missing_ok=len(self.life.tier_folders) > 1)
         if self.life.flow.kind not in STATEFUL and rng.random() < _EDITED:
             self.life.edit()
         return driver

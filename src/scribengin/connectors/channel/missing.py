@@ -1,0 +1,62 @@
+"""Files of a channel that went before they were read: what the writing end has published says which there must be."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from scribengin.connectors.files.reader import FilesReader
+from scribengin.connectors.files.sink import lineages_in
+from scribengin.core.errors import SourceError
+
+if TYPE_CHECKING:
+    from scribengin.connectors.contract import Limits, SourceStream
+    from scribengin.connectors.files.sink import LineageFolder
+
+
+class ChannelReader(FilesReader):
+    """A reader of a channel's folder. Of the writing end it reads nothing but the commit records, each once, as they come."""
+
+    def __init__(self, *parts: Any, **more: Any) -> None:
+        super().__init__(*parts, **more)
+        self._seen: dict[str, int] = {}
+        """lineage → up to which Batch its record was read"""
+        self._awaited: dict[str, tuple[LineageFolder, int, int]] = {}
+        """path → lineage, Batch, rows, of what was published and not taken yet"""
+        self.quiet = True
+
+    def split(self, limits: Limits, *, final: bool = False) -> list[SourceStream]:
+        """As of any folder. Raises SourceError for a file that was published, not read, not released, and is not there."""
+        self._learn()
+        streams = super().split(limits, final=final)
+        gone = []
+        for path, (lineage, number, rows) in list(self._awaited.items()):
+            if path in self._taken:
+                del self._awaited[path]
+            elif path not in self._waiting and self._stat(path) is None:
+                # what is released has been read by all who were there when it was: who comes later begins behind it
+                if lineage.read_released()[0] >= number:
+                    del self._awaited[path]
+                else:
+                    gone.append((path, rows))
+        if gone:
+            path, _ = gone[0]
+            more = f", and {len(gone) - 1} more files" if len(gone) > 1 else ""
+            raise SourceError(
+                f"{self._discovery.root / path} is gone{more}: {sum(rows for _, rows in gone):,} rows were handed over and not read yet",
+                remedy="restore it from a backup, under its name; nothing is read before that, so that no row is passed over",
+            )
+        return streams
+
+    def _learn(self) -> None:
+        for lineage in lineages_in(self._discovery.root):
+            seen = max(self._seen.get(lineage.path.name, -1), lineage.read_released()[0])
+            # the files of Batches up to the mark are all in their places
+            mark = lineage.read_mark()
+            if mark <= seen:
+                continue
+            for number, record in lineage.commits.since(seen + 1):
+                if number > mark:
+                    break
+                for file in record["files"]:
+                    self._awaited[file["name"]] = (lineage, number, file["rows"])
+            self._seen[lineage.path.name] = mark
