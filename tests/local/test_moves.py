@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from scribengin.cli.commands.reset import command as reset
+from scribengin.cli.commands.source import command as source
 from scribengin.core import faults
 from scribengin.core.errors import Refused
 from scribengin.local.inspect import audit_flow, planned_changes
@@ -87,6 +89,12 @@ class Numbers:
         ended = subprocess.run(command, env=os.environ | {faults.VARIABLE: fault}, capture_output=True, text=True, check=False, timeout=300)
         assert ended.returncode in (0, -signal.SIGKILL), ended.stderr
         return ended.returncode
+
+    def killed_run(self, point: str) -> int:
+        """A run in a process of its own, struck at the first pass of that point; its exit status."""
+        command = [sys.executable, "-m", "scribengin.cli", "run", str(self.folder.path / "flow.yaml"), "--once"]
+        struck = os.environ | {faults.VARIABLE: f"{point}:die"}
+        return subprocess.run(command, env=struck, capture_output=True, check=False, timeout=300).returncode
 
     def check(self) -> None:
         """Each record once in its sink, the ledger and the outputs in accord, over all that was left behind."""
@@ -195,3 +203,25 @@ def test_a_flow_that_was_reset_begins_anew_however_it_is_cut_and_its_old_channel
     for tiers in (CUT, "", CUT):
         numbers.cut(tiers).more().run()
         numbers.check()
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("point", ["decide.before", "decide.after", "publish.record.after"])
+def test_what_a_killed_run_has_decided_or_only_begun_is_moved_too(numbers: Numbers, point: str) -> None:
+    one_query = re.sub(r"(out/\w+, format: json)", r"\1, together: q", FLOW)
+    numbers.cut("", one_query).more().run()
+    assert numbers.more().killed_run(point) == -signal.SIGKILL
+    numbers.cut(CUT, one_query)
+    assert "refused" not in numbers.fates().values()
+    numbers.more().run()
+    numbers.check()
+
+
+@pytest.mark.timeout(600)
+def test_queries_that_have_not_read_the_same_are_not_moved_into_one(numbers: Numbers) -> None:
+    numbers.cut("").more().run()
+    passed_over = [str(numbers.more().folder.path / "flow.yaml"), "n", "end", "--query", "high", "--yes"]
+    assert CliRunner().invoke(source, ["set", *passed_over]).exit_code == 0
+    numbers.run()
+    with pytest.raises(Refused, match="have not read the same of n"):
+        numbers.cut(CUT).run()

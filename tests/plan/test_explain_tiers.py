@@ -150,38 +150,38 @@ def chain(**edges: str) -> Flow:
 
 def test_a_path_of_end_to_end_edges_is_exactly_once() -> None:
     path = paths_of(chain())["tweets -> kept"]
-    assert (path.promise, path.weakest, path.strengthen) == ("exactly once", (), "")
+    assert (path.guarantee, path.weakest, path.strengthen) == ("exactly once", (), "")
     assert path.tiers == ("x", "y", "z")
     assert path.channels == ("a_to_y", "b_to_z")
 
 
 def test_a_best_effort_edge_makes_the_whole_path_at_most_once_and_is_named() -> None:
     path = paths_of(chain(ab="store_on_failure", bc="best_effort"))["tweets -> kept"]
-    assert path.promise == "at most once"
+    assert path.guarantee == "at most once"
     assert path.weakest == ("b -> c",)
-    assert path.strengthen == '`durability: end_to_end` on "b -> c" and "a -> b"'
+    assert path.strengthen == '`durability: end_to_end` on "b -> c"'
 
 
-def test_an_edge_with_a_spill_is_exactly_once_unless_it_is_full() -> None:
+def test_an_edge_with_a_spill_is_exactly_once_and_its_bound_is_told() -> None:
     path = paths_of(chain(ab="store_on_failure"))["tweets -> kept"]
-    assert path.promise == 'exactly once unless the spill of "a -> b" (1.0 GiB) is full'
-    assert path.strengthen == '`durability: end_to_end` on "a -> b"'
+    assert (path.guarantee, path.weakest, path.strengthen) == ("exactly once", (), "")
+    assert '"a -> b" keeps what cannot be handed over at once, up to 1.0 GiB, and then its feeder waits' in path.reason
 
 
 def test_an_end_that_may_double_is_the_weakest_and_with_a_lossy_edge_nothing_is_left() -> None:
     made = chain()
     made = replace(made, sinks={"kept": replace(made.sinks["kept"], delivery="at_least_once")})
-    assert paths_of(made)["tweets -> kept"].promise == "at least once"
+    assert paths_of(made)["tweets -> kept"].guarantee == "at least once"
     lossy = replace(made, edges={"a -> b": Edge(durability="best_effort")})
     path = paths_of(lossy)["tweets -> kept"]
-    assert path.promise == "nothing"
+    assert path.guarantee == "nothing"
     assert "more than at least once needs another end" in path.strengthen
 
 
 def test_the_delivery_of_a_flow_is_asked_of_its_own_sinks_and_of_no_channel() -> None:
     made = replace(chain(), defaults=Defaults(delivery="at_least_once"))
     made = replace(made, sinks={"kept": replace(made.sinks["kept"], delivery="exactly_once")})
-    assert paths_of(made)["tweets -> kept"].promise == "exactly once"
+    assert paths_of(made)["tweets -> kept"].guarantee == "exactly once"
 
 
 def test_at_a_fork_each_branch_has_its_own_guarantee_and_where_it_joins_again_the_weakest_rules() -> None:
@@ -197,15 +197,26 @@ def test_at_a_fork_each_branch_has_its_own_guarantee_and_where_it_joins_again_th
         tier("x", "a"),
         tier("y", "left l"),
         tier("z", "right r"),
-        tier("end", "both all"),
+        tier("end", "both"),
+        tier("last", "all"),
         edges={"a -> right": Edge(durability="best_effort")},
     )
     paths = paths_of(made)
-    assert paths["tweets -> l"].promise == "exactly once"
-    assert paths["tweets -> r"].promise == "at most once"
-    assert paths["tweets -> all"].promise == "at most once"
-    assert set(paths["tweets -> all"].channels) == {"a_to_y", "a_to_z", "left_to_end", "right_to_end"}
+    assert paths["tweets -> l"].guarantee == "exactly once"
+    assert paths["tweets -> r"].guarantee == "at most once"
+    assert paths["tweets -> all"].guarantee == "at most once"
+    assert set(paths["tweets -> all"].channels) == {"a_to_y", "a_to_z", "left_to_end", "right_to_end", "both_to_last"}
     assert paths["tweets -> all"].weakest == ("a -> right",)
+
+
+def test_a_path_that_forks_between_two_tiers_counts_every_channel_on_the_way() -> None:
+    steps = [step("a", "tweets", Filter("id > 1")), step("l", "a", Filter("id > 2")), step("r", "a", Filter("id > 3"))]
+    made = flow(source(), *steps, step("both", "l r", Merge()), sink("all", "both"))
+    edges = {"r -> both": Edge(durability="best_effort")}
+    made = cut(made, tier("x", "a"), tier("y", "l r"), tier("z", "both"), tier("end", "all"), edges=edges)
+    path = paths_of(made)["tweets -> all"]
+    assert set(path.channels) == {"a_to_y", "l_to_z", "r_to_z", "both_to_end"}
+    assert path.guarantee == "at most once"
 
 
 def test_a_flow_that_is_not_cut_has_the_paths_of_its_only_tier(tmp_path: Path) -> None:

@@ -144,7 +144,7 @@ def test_a_query_with_state_stays_where_it_is_while_others_are_moved_before_it()
 
 def test_a_batch_of_which_some_is_committed_must_end_where_it_began() -> None:
     changes, _ = compared(declared(), declared(**CUT), kept={"pending": True})
-    assert "has begun a Batch" in next(change for change in changes.queries if change.label == "x.a_to_y").says
+    assert "has begun to hand over a Batch" in next(change for change in changes.queries if change.label == "x.a_to_y").says
 
 
 def test_a_sink_that_changes_in_the_same_step_is_refused() -> None:

@@ -394,6 +394,8 @@ class Place:
     flow: str = ""
     version: str = ""
     work: Path | None = None
+    earlier: tuple[Path, ...] = ()
+    """what `work` was in Queries, of this tier and others, that wrote to the sink in the flow's life: for `audit`; with `work` only"""
     delivery: str = "exactly_once"
     members: tuple[tuple[str, float, Mapping[str, Any]], ...] = ()
     member: str = ""

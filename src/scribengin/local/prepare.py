@@ -20,6 +20,7 @@ from scribengin.spec.calls import CallPlaces
 from scribengin.spec.parse import parse_flow
 from scribengin.state.channels import ChannelFolder
 from scribengin.state.folder import StateFolder
+from scribengin.state.topology import works_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -149,7 +150,8 @@ def open_sinks(flow: Flow, plan: Plan | None = None, folder: StateFolder | None 
         place = Place(node.id, flow.folder.resolve(), options, flow=flow.name, members=placed(flow, node, options))
         place = replace(place, delivery=node.delivery or flow.defaults.delivery)
         if folder is not None and (query := of_sink.get(node.id)) is not None:
-            place = replace(place, version=query.fingerprint, work=folder.query(query.name).work(node.id))
+            work = folder.query(query.name).work(node.id)
+            place = replace(place, version=query.fingerprint, work=work, earlier=works_of(folder.root, flow.name, node.id))
         sinks[node.id] = catalog.open_sink(node.type, place)
     return sinks
 

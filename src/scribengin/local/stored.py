@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from scribengin.connectors.channel.outbox import read_left
 from scribengin.core.records import canonical
 from scribengin.plan.diff import StoredQuery
 from scribengin.plan.tiers import MAIN
@@ -78,10 +79,11 @@ def _stored(tier: StateFolder, folder: QueryFolder, life: _Life, flow: Flow, top
     written: dict[str, int] = {}
     read = dict(life[0][1].passed)
     counted = topology is not None or bool(flow.tiers)  # a flow that was never cut has nothing to compare them with
-    for each, _ in life if counted else []:
+    for each, of_life in life if counted else []:
         totals = read_totals(each)
         for sink, count in totals.sinks.items():
-            written[sink] = written.get(sink, 0) + count.rows
+            dropped = read_left(folder.work(sink), of_life.id).dropped_rows
+            written[sink] = written.get(sink, 0) + count.rows - dropped
         for source in lineage.sources:
             if (counts := totals.nodes.get(source)) is not None:
                 read[source] = read.get(source, 0) + counts.rows_in - counts.dead
@@ -99,14 +101,16 @@ def _stored(tier: StateFolder, folder: QueryFolder, life: _Life, flow: Flow, top
         tuple(id_ for id_ in lineage.parts if id_ in flow.sinks or id_ in channels),
         written,
         read,
-        _pending(folder, lineage.id, newest.batch.number + 1 if newest else 0),
+        _pending(folder, lineage, newest.batch.number + 1 if newest else 0),
         lineage.origin,
     )
 
 
-def _pending(folder: QueryFolder, lineage: str, number: int) -> bool:
-    intent = Intents(folder.intents / lineage).read(number)
-    return intent is not None and intent.units > 0
+def _pending(folder: QueryFolder, lineage: Lineage, number: int) -> bool:
+    """Some of its newest Batches may be at their place, and some not: units that commit one by one, and what waits for a channel."""
+    intent = Intents(folder.intents / lineage.id).read(number)
+    waiting = any(read_left(folder.work(id_), lineage.id).batches for id_ in lineage.parts)
+    return waiting or (intent is not None and intent.units > 0)
 
 
 def logs_of(folder: QueryFolder, lineage: str) -> Path:

@@ -45,7 +45,7 @@ def _lines(plan: FlowPlan, changes: Changes | None, advice: Sequence[str]) -> It
     yield ""
     yield "paths"
     for path in plan.paths:
-        yield from wrapped("  ", f"{path.source} -> {path.sink} ({', '.join(path.tiers)}): {path.promise}; {path.reason}")
+        yield from wrapped("  ", f"{path.source} -> {path.sink} ({', '.join(path.tiers)}): {path.guarantee}; {path.reason}")
         if path.strengthen:
             yield from wrapped("    ", f"stronger: {path.strengthen}")
     yield from hint_lines([*hints(plan), *advice])

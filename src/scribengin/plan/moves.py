@@ -220,7 +220,7 @@ class _Planner:
             if query.stateful:
                 raise _Unsafe(f'it would keep state, and "{stored.label}", in whose place it would go on, has none', "")
             if stored.pending:
-                raise _Unsafe(f'"{stored.label}" has begun a Batch, of which some is committed already')
+                raise _Unsafe(f'"{stored.label}" has begun to hand over a Batch, and not all of it is through')
             for sink in query.sinks:
                 if sink in stored.sinks and sink not in self._channels and stored.parts[sink] not in sink_fingerprints(self._flow, sink):
                     raise _Unsafe(f'sink "{sink}" has changed, and cannot be taken over in the same step', "change one after the other")
@@ -287,7 +287,7 @@ class _Planner:
                     raise _Unsafe(f'"{query.label}" has read rows of channel "{channel.id}" more than once', "")
                 raise _Unsafe(f'{rows:,} rows in channel "{channel.id}" have not been read by "{query.label}"')
             if donors and feeder.pending:
-                raise _Unsafe(f'"{feeder.label}" has begun a Batch, of which some is committed already')
+                raise _Unsafe(f'"{feeder.label}" has begun to hand over a Batch, and not all of it is through')
             yield from donors
 
     def _agreed(self, source: str, donors: list[Donor]) -> Donor | None:

@@ -21,8 +21,8 @@ Promise = Literal["exactly once", "at least once", "at most once", "nothing", "v
 class FlowPath:
     """From a source to a sink. `tiers` are those on the way, in order; `channels` the ids of those that lie on any way between the two.
 
-    `guarantee` holds where `unless` does not: `the spill of "a -> b" (1.0 GiB) is full`. `weakest` names the edges that make it so, none
-    where an end does; `strengthen` what to write to get more, where an edge can give it.
+    `weakest` names the edges that make the guarantee what it is, none where an end does; `strengthen` what to write to get more, where an
+    edge can give it.
     """
 
     source: str
@@ -31,14 +31,8 @@ class FlowPath:
     channels: tuple[str, ...]
     guarantee: Promise
     reason: str
-    unless: str = ""
     weakest: tuple[str, ...] = ()
     strengthen: str = ""
-
-    @property
-    def promise(self) -> str:
-        """In words, the condition with it."""
-        return f"{self.guarantee} unless {self.unless}" if self.unless else self.guarantee
 
     def as_json(self) -> dict[str, Any]:
         """One object."""
@@ -48,7 +42,6 @@ class FlowPath:
             "tiers": list(self.tiers),
             "channels": list(self.channels),
             "guarantee": self.guarantee,
-            "unless": self.unless,
             "reason": self.reason,
             "weakest": list(self.weakest),
             "strengthen": self.strengthen,
@@ -121,23 +114,22 @@ def _weighed(
     lossy = [channel for channel in crossed if channel.edge.durability == "best_effort"]
     spilling = [channel for channel in crossed if channel.edge.durability == "store_on_failure"]
     guarantee: Promise = "exactly once" if weak_end is None else weak_end.guarantee
-    reason, unless, weakest, strengthen = "" if weak_end is None else weak_end.reason, "", _names(lossy or spilling), ""
-    if guarantee == "view":
-        weakest = ()
-    elif lossy:
-        guarantee = "at most once" if weak_end is None else "nothing"
-        drops = f"{_quoted(weakest)} {'drops' if len(weakest) == 1 else 'drop'}, and {'counts' if len(weakest) == 1 else 'count'}"
-        reason = "; ".join(filter(None, [f"{drops}, what cannot be handed over at once", reason]))
-    elif spilling:
-        unless = " or ".join(f"the spill of {_quoted(each.names)} ({show_bytes(each.edge.spill or 0)}) is full" for each in spilling)
-        kept = f"{_quoted(weakest)} {'keeps' if len(weakest) == 1 else 'keep'} what cannot be handed over at once in a bounded folder"
-        reason = "; ".join(filter(None, [kept, reason]))
-    elif weak_end is None:
-        reason = "each tier hands over what it decided, once, and takes it over once" if crossed else ends[0].reason
-    if weakest:
+    reasons = [] if weak_end is None else [weak_end.reason]
+    if guarantee != "view" and lossy:
+        names = _names(lossy)
         more = "" if weak_end is None else f", and more than {weak_end.guarantee} needs another end"
-        strengthen = f"`durability: end_to_end` on {_quoted(_names([*lossy, *spilling]))}{more}"
-    return FlowPath(source, sink, tiers, tuple(each.id for each in crossed), guarantee, reason, unless, weakest, strengthen)
+        drops = f"{_quoted(names)} {'drops' if len(names) == 1 else 'drop'}, and {'counts' if len(names) == 1 else 'count'}"
+        reasons.insert(0, f"{drops}, what cannot be handed over at once")
+        weakest, strengthen = names, f"`durability: end_to_end` on {_quoted(names)}{more}"
+        guarantee = "at most once" if weak_end is None else "nothing"
+    else:
+        weakest, strengthen = (), ""
+        if weak_end is None:
+            reasons.append("each tier hands over what it decided, once, and takes it over once" if crossed else ends[0].reason)
+    for channel in spilling:
+        limit = show_bytes(channel.edge.spill or 0)
+        reasons.append(f"{_quoted(channel.names)} keeps what cannot be handed over at once, up to {limit}, and then its feeder waits")
+    return FlowPath(source, sink, tiers, tuple(each.id for each in crossed), guarantee, "; ".join(reasons), weakest, strengthen)
 
 
 def _names(channels: Iterable[PlannedChannel]) -> tuple[str, ...]:

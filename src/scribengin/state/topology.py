@@ -89,5 +89,11 @@ def tiers_with_state(root: Path, flow: str) -> list[StateFolder]:
     return [folder for folder in folders if folder.lock.exists()]
 
 
+def works_of(root: Path, flow: str, sink: str) -> tuple[Path, ...]:
+    """The folders of a sink in all Queries that ever wrote to it, in whatever tier."""
+    found = [query.work(sink) for tier in tiers_with_state(root, flow) for query in tier.queries()]
+    return tuple(work for work in found if work.exists())
+
+
 def _file(root: Path, flow: str) -> Path:
     return root / flow / "topology.json"

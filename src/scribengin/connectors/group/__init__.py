@@ -10,6 +10,7 @@ from scribengin.core.errors import Refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from scribengin.connectors.contract import Place, Sink, Source
 
@@ -41,6 +42,19 @@ def _members(place: Place) -> list[tuple[str, Place]]:
     """A staged sink each, whatever delivery is asked for: it cannot be told of a member of Spark's own sink which Batches it has."""
     common = replace(place, members=(), delivery="exactly_once")
     return [
-        (name, replace(common, member=name, options=dict(options), work=None if place.work is None else place.work / name))
+        (
+            name,
+            replace(
+                common,
+                member=name,
+                options=dict(options),
+                work=None if place.work is None else place.work / name,
+                earlier=tuple(work / name for work in place.earlier),
+            ),
+        )
         for name, _, options in place.members
     ]
+
+
+def _below(works: tuple[Path, ...], name: str) -> tuple[Path, ...]:
+    return tuple(work / name for work in works)

@@ -53,6 +53,7 @@ class KafkaSink:
         self._flow = place.flow
         self._version = place.version
         self._work = place.work
+        self._earlier = place.earlier
         self._topics = TopicBook(self.node, self._options)
         self._avro = AvroValues(self.node, place.folder, self._options) if self._options["format"] == "avro" else None
         self._markers = MarkerTopic(self.node, self._options, self._options["markers"] or f"scribengin-{place.flow}-{self.node}-markers")
@@ -280,7 +281,8 @@ class KafkaSink:
 
     def audit(self, *, lineage: str, decided: Iterable[Decided], since: int | None = None) -> Iterator[Published]:  # noqa: ARG002
         """Count the messages again; see `sink_audit`. What was published is asked of what was decided alone: `since` says nothing new."""
-        logs = {name: self._published(name) for name in names_in(self._folder) if (self._folder / name).is_dir()}
+        works = dict.fromkeys((*self._earlier, self._folder))
+        logs = {name: _published(work, name) for work in works for name in names_in(work) if (work / name).is_dir()}
         flow = f"{self._flow}@" if self._options["record_id"] == "header" else None
         return TopicsAudit(self.node, self._options, flow, logs, self._rows_in).run(lineage, decided)
 
@@ -327,7 +329,7 @@ class KafkaSink:
 
     def _published(self, lineage: str) -> NumberedLog:
         """Where each Batch's messages stand: the topic of markers keeps the newest only."""
-        return NumberedLog(self._folder / lineage / "published", "publication")
+        return _published(self._folder, lineage)
 
     def _foreign(self, newest: Marker) -> Refused:
         return Refused(
@@ -360,3 +362,7 @@ def _summarize(summary: Any | None, records: Iterable[Any]) -> dict[str, int]:
 
 def _whose(marker: Marker) -> str:
     return f'the flow "{marker.flow}" (sink "{marker.sink}", lineage {marker.lineage})'
+
+
+def _published(work: Path, lineage: str) -> NumberedLog:
+    return NumberedLog(work / lineage / "published", "publication")
