@@ -48,7 +48,12 @@ def command(*, flows: tuple[str, ...], once: bool, tier: str | None, append_new_
         result = _run(paths, settings, display)
     finally:
         display.close()
-    return Answer(result.as_json(), result.problems, _exit_of(result, strict=settings.strict), show=lambda: _show(result, flows[0] if len(flows) == 1 else "FLOW"))
+    return Answer(
+        result.as_json(),
+        result.problems,
+        _exit_of(result, strict=settings.strict),
+        show=lambda: _show(result, flows[0] if len(flows) == 1 else "FLOW"),
+    )
 
 
 def _exit_of(result: RunResult, *, strict: bool) -> Exit:
