@@ -8,7 +8,7 @@ WORKERS ?= 2
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-kafka test check fmt bench bench-kafka faults cuts lock clean
+.PHONY: help setup demo demo-kafka test check fmt bench bench-kafka bench-tiers faults cuts lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -48,6 +48,9 @@ bench: setup ## measure against hand-written PySpark, over files (over Kafka: be
 	@PYTHONPATH=benchmarks $(BIN)/python benchmarks/tweets.py $(ARGS)
 	@PYTHONPATH=benchmarks $(BIN)/python benchmarks/ledger.py
 	@PYTHONPATH=benchmarks $(BIN)/python benchmarks/idle.py
+
+bench-tiers: setup ## a chain in one piece, cut into tiers, and as hand-written jobs: make bench-tiers [ARGS="--rows 1000000"]
+	@PYTHONPATH=benchmarks $(BIN)/python benchmarks/tiers.py $(ARGS)
 
 bench-kafka: setup ## topic to topic, speed, delay and commits, with rivals in the same run: make bench-kafka [ARGS="--rows 1000000"] [DELAY="--rates 1000"]
 	@PYTHONPATH=benchmarks $(BIN)/python benchmarks/kafka.py $(ARGS)

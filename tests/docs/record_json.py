@@ -37,6 +37,16 @@ COMMANDS = (
         "`entry` of\nits log, `rows` at most (null where nobody knows), `what`. Where there are any, counts of rows have `lost` and "
         "`lost_unknown` too.",
     ),
+    (
+        "status shop/flow.yaml",
+        "How far each tier is, what waits between them (`edges`; none in a flow that is not cut), and what is acknowledged: committed at "
+        "the ends of\nthe flow. Numbers of Batches are null where there is none; `holder` where nobody runs the tier.",
+    ),
+    (
+        "trace shop/flow.yaml orders/orders.jsonl+0",
+        "The sinks (`arrivals`) and dead letters that a record reached, each with `hops`, and the Batches that read it. `notes` say why "
+        "something\nis not known; `trace` is the share of records whose way is kept.",
+    ),
     ("dead list shop/flow.yaml", "Dead letters by Query, step and reason."),
     ("dead show shop/flow.yaml --limit 1", "Dead letters whole. A payload that is no UTF-8 is `payload_base64` instead."),
     ("source show shop/flow.yaml", "How far each source is read: entries of its log that are committed, and that are logged."),

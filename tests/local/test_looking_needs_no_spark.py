@@ -50,14 +50,18 @@ def begin(path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize(("command", "heavy"), [("plan", ("pyspark", "pyarrow", "duckdb")), ("audit", ("pyspark",))])
+@pytest.mark.parametrize(
+    ("command", "heavy"),
+    [("plan", ("pyspark", "pyarrow", "duckdb")), ("audit", ("pyspark",)), ("status", ("pyspark",)), ("trace", ("pyspark",))],
+)
 def test_looking_at_a_flow_imports_no_spark(flow, command, heavy):
     begin(flow)
+    arguments = [command, str(flow), "numbers/1"][: 3 if command == "trace" else 2]
     program = f"""
 import sys
 from scribengin.cli.main import main
 try:
-    main(["{command}", "{flow}"])
+    main({arguments!r})
 except SystemExit as left:
     assert not left.code, left.code
 print(sorted(set({heavy!r}) & set(sys.modules)))

@@ -170,6 +170,25 @@ def test_a_sink_may_write_below_a_glob_that_does_not_reach_it() -> None:
     assert codes(checked(deep, sink("kept", "tweets", options={"path": "data/out", "format": "json"}))) == ["folder-read-and-written"]
 
 
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [
+        ({"when_done": "archive"}, "done-without-archive"),
+        ({"archive": "done"}, "done-without-archive"),
+        ({"when_done": "delete", "growing": True}, "done-read-again"),
+        ({"when_done": "archive", "archive": "data"}, "done-archive-read"),
+        ({"when_done": "archive", "archive": "data/done", "path": "data/**/*.jsonl"}, "done-archive-read"),
+        ({"when_done": "archive", "archive": "data/done", "path": "data/*/*.jsonl"}, "done-archive-read"),
+        ({"when_done": "archive", "archive": "data/done", "path": "data/*.jsonl"}, ""),
+        ({"when_done": "archive", "archive": "done"}, ""),
+        ({"when_done": "delete"}, ""),
+    ],
+)
+def test_files_that_are_done_go_where_nobody_reads(options: dict[str, object], code: str) -> None:
+    read = source(options={"path": "data", "format": "json", **options})
+    assert codes(checked(read, sink("kept", "tweets"))) == ([code] if code else [])
+
+
 def test_state_needs_a_watermark() -> None:
     bare = source(watermark=None)
     stateful = [

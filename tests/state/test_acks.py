@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import random
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 from flow_states import INPUT, Chain, Stage, acknowledged, file_entry
 
-from scribengin.connectors.contract import BatchId, Receipt
+from scribengin.connectors.contract import BatchId, Receipt, SourceStream
 from scribengin.core.numbered_log import NumberedLog
 from scribengin.core.records import seal
+from scribengin.state.ack_intake import Intake, Piece
 from scribengin.state.acks import Acks, Link, QueryKey, Reading, Topology
 from scribengin.state.contract import Decision, SourceRange
 from scribengin.state.decisions import decision_as_json
@@ -235,3 +237,55 @@ def _decision(stage: Stage, number: int) -> Decision:
         (SourceRange(INPUT, number, number + 1),),
         (Receipt("a_b", 0, 10, 100, (segment,)),),
     )
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_an_intake_does_not_care_in_which_order_files_are_taken_and_put(seed: int) -> None:
+    """Files of several Batches come mixed, some before their Batch is known; each mark is enough to go on from."""
+    chance = random.Random(seed)
+    pieces = {number: [Piece(f"part-{number:010d}-{unit:05d}-000x.packs", 0, 1, 10) for unit in range(3)] for number in range(12)}
+    names = [piece.key for each in pieces.values() for piece in each]
+    names.sort(key=lambda name: int(name[5:15]) + chance.random() * 3)
+    entries = [names[index : index + 2] for index in range(0, len(names), 2)]
+    intake, put = Intake(), 0
+    for reached in range(len(entries) + 1):
+        while put < 12 and chance.random() < 0.5:
+            intake.put(put, f"{put}", pieces[put])
+            put += 1
+        if reached:
+            take(intake, entries[reached - 1])
+        taken = {name for entry in entries[:reached] for name in entry}
+        expected = next((number - 1 for number in range(put) if not taken >= {piece.key for piece in pieces[number]}), put - 1)
+        assert intake.through == expected
+        assert intake.rows == sum(piece.key not in taken for number in range(put) for piece in pieces[number])
+        mark = intake.mark()
+        again = Intake(**mark)
+        for number in range(mark["batch"], put):
+            again.put(number, f"{number}", pieces[number])
+        for entry in entries[mark["entry"] : reached]:
+            take(again, entry)
+        assert (again.through, again.rows, again.entry) == (intake.through, intake.rows, intake.entry)
+
+
+def take(intake: Intake, names: list[str]) -> None:
+    intake.take([SourceStream("f", {"root": "packs", "pieces": [[name, 1, 1, 1, 0, 1, 1] for name in names]})])
+
+
+@KINDS
+def test_what_a_best_effort_edge_dropped_is_waited_for_by_nobody(tmp_path: Path, kind: str) -> None:
+    chain = Chain(tmp_path, "ab", kind=kind, loose=("a_b",))
+    link = replace(chain.topology().links[0], drops=True)
+    acks = Acks(replace(chain.topology(), links=(link,)))
+    a = chain["a"]
+    for number in range(3):
+        a.batch({INPUT: file_entry(str(number))})
+    assert a.lineage is not None
+    work = a.folder.work("a_b") / a.lineage.id
+    NumberedLog(work / "outbox" / "dropped", "dropped").put(0, {"number": 1, "rows": 10, "bytes": 100, "why": "away"})
+    (work / "published" / "0000000001.json").unlink(missing_ok=True)
+    chain.pass_on("b", 0)
+    (standing,) = acks.look().links.values()
+    assert (standing.taken, standing.waiting_rows) == (1, 10), "the second was dropped, the third waits"
+    chain.pass_on("b", 2)
+    (standing,) = acks.look().links.values()
+    assert (standing.taken, standing.committed, standing.waiting_rows) == (2, 2, 0)

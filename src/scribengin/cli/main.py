@@ -18,6 +18,8 @@ _COMMANDS = {
     "plan": "Say what would run, with which guarantee, and what it would change.",
     "run": "Run a flow here, until Ctrl-C or (--once) until all that is there is read.",
     "audit": "Read outputs, dead letters and ledger again: does everything balance?",
+    "status": "Show how far each tier is, what waits between them, what is acknowledged.",
+    "trace": "Show the way of single records: tiers, Batches, times, sinks.",
     "dead": "List or show the records that a step could not handle.",
     "source": "Show how far the sources are read, move forward; give up a file that is gone.",
     "reset": "Forget what a flow has done, so that it starts anew.",

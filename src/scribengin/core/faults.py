@@ -50,8 +50,8 @@ TRANSACTION_POINTS = (
 )
 """Those of a sink that commits by transactions, beside the others."""
 
-MOVE_POINTS = ("move.planned", "move.recovered", "move.left", "move.copied", "move.begun", "move.adopted", "move.marked", "move.written")
-"""Those of a move of Queries from tiers to others, in their order; all but the first and the last two once for each Query."""
+MOVE_POINTS = ("move.recovered", "move.planned", "move.left", "move.copied", "move.begun", "move.adopted", "move.marked", "move.written")
+"""Those of a move of Queries from tiers to others, in their order; those of single Queries once for each."""
 
 VARIABLE = "SCRIBENGIN_FAULT"
 

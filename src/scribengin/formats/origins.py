@@ -43,6 +43,16 @@ _WAYS = re.compile(r"(?:[a-z][a-z0-9_]*(?:\.[a-z][a-z0-9_]*)?~)+")
 """before a label: the inputs by which its rows came to sinks of several"""
 
 
+def without_ways(label: str) -> str:
+    """The label, or id, without the inputs by which its rows came to sinks of several: that of the record itself.
+
+    >>> without_ways("a~r.big~tweets/a.jsonl+17")
+    'tweets/a.jsonl+17'
+    """
+    found = _WAYS.match(label)
+    return label if found is None else label[found.end() :]
+
+
 @dataclass(frozen=True, slots=True)
 class Origins:
     """Row i is record `sequences[i]` of the stream `labels[streams[i]]`, and the `nth[i]`-th row that was made of that record, from 0.
@@ -116,7 +126,7 @@ class Origins:
         """
         if share <= 0 or not len(self):
             return np.empty(0, np.int64)
-        labels = np.array([_hashed(_WAYS.sub("", label, count=1)) for label in self.labels], np.uint64)
+        labels = np.array([_hashed(without_ways(label)) for label in self.labels], np.uint64)
         mixed = _mixed(self.sequences.astype(np.uint64) * _SEQUENCE + labels[self.streams])
         records = np.array([not label.endswith("/") for label in self.labels])[self.streams]
         return np.flatnonzero(records & ((mixed < np.uint64(int(share * 2.0**53) << 11)) if share < 1 else True))

@@ -148,7 +148,9 @@ class Pressure:
             receipts = [receipt for receipt in batch.decision.receipts if receipt.sink == gate.channel.id]
             rows, size = sum(receipt.rows for receipt in receipts), sum(receipt.bytes for receipt in receipts)
             self._given[gate.channel.id] = (round(rows / share), round(size / share))
-            limit = gate.channel.edge.limit
+            limit, pack = gate.channel.edge.limit, gate.channel.edge.pack
+            if pack is not None and rows < (pack.rows or 0):
+                due_s = max(due_s, pack.linger_s or 0.0)  # a larger Batch fills its packs
             if limit is not None:
                 due_s = max(due_s, rows / limit.rows if limit.rows else 0.0, size / limit.bytes if limit.bytes else 0.0)
         self._ready_s = max(self._ready_s, self._begun_s) + due_s
@@ -182,7 +184,7 @@ class Pressure:
                     share = min(share, most / there)
         wait_s = self._ready_s - self.now()
         if wait_s > 0:
-            why = "its edge allows no more a second"
+            why = "its edges let no more through now"
         return Admission(max(0.0, wait_s), share, why)
 
     def _admitted(self, gate: Gate) -> Admission:

@@ -10,6 +10,7 @@ from scribengin.core.errors import Refused
 from scribengin.local.ledger import in_plan_order, stateful_runs
 from scribengin.local.migrate import changes_and_moves, open_left_sinks
 from scribengin.local.prepare import open_sinks
+from scribengin.plan.advice import cut_advice
 from scribengin.plan.feeders import feeders
 from scribengin.state.audit import AuditReport, audit_query
 from scribengin.state.decisions import Decisions
@@ -35,6 +36,19 @@ if TYPE_CHECKING:
 def planned_changes(prepared: PreparedFlow) -> Changes:
     """What running the plan would change against the state that is there. Raises Refused while a move between tiers is under way."""
     return changes_and_moves(prepared)[0]
+
+
+def run_advice(prepared: PreparedFlow) -> tuple[str, ...]:
+    """What the counts of earlier runs say of the way in which a flow is cut; empty for one that is not cut, or never ran."""
+    if not prepared.plan.flow.tiers:
+        return ()
+    counted = {}
+    for tier in prepared.tiers:
+        for query in tier.plan.queries:
+            folder = tier.folder.query(query.name)
+            if read_lineage(folder) is not None:
+                counted[tier.plan.tier, query.name] = read_totals(folder)
+    return tuple(cut_advice(prepared.plan, counted))
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from scribengin.spec.model import Flow
     from scribengin.state.folder import QueryFolder
     from scribengin.state.lease import Lease
+    from scribengin.state.topology import KnownChannel
 
 
 def changes_and_moves(prepared: PreparedFlow) -> tuple[Changes, Moves]:
@@ -221,14 +222,16 @@ def _carry_out(prepared: PreparedFlow, body: Mapping[str, Any], take: Callable[[
     for key, folder in folders.items():
         begin_moved(folder, lineages[key])
         faults.reached("move.begun")
+    topology = Topology.from_json(body["topology"])
+    channels = {channel.id: channel for channel in topology.channels if not channel.gone}
     for each in body["arrivals"]:
-        _adopt(prepared, each)
+        _adopt(prepared, each, channels)
         faults.reached("move.adopted")
     for key, each in left.items():
         if key not in folders:
             _mark(StateFolder(root, flow, key[0]).query(key[1]), each)
     faults.reached("move.marked")
-    write_topology(root, flow, Topology.from_json(body["topology"]))
+    write_topology(root, flow, topology)
     faults.reached("move.written")
     Journal(root, flow).remove()
 
@@ -255,16 +258,18 @@ def _copy(source: Path, target: Path) -> None:
             storage.put_if_absent(target / name, data)
 
 
-def _adopt(prepared: PreparedFlow, arrival: Mapping[str, Any]) -> None:
-    """Let the new lineage take over the sinks' places. A sink that the flow has lost meanwhile is left to what becomes of its Query."""
-    lineage = _lineage(arrival)
-    tier = next((each for each in prepared.plan.tiers if each.tier == arrival["tier"]), None)
-    if tier is None or all(query.name != arrival["query"] for query in tier.queries):
-        return
-    sinks = open_sinks(tier.flow, tier, StateFolder(prepared.root, prepared.name, arrival["tier"]))
-    for id_, earlier in arrival["adopts"].items():
-        if id_ in sinks:
-            _take_over(sinks[id_], lineage, earlier)
+def _adopt(prepared: PreparedFlow, arrival: Mapping[str, Any], channels: Mapping[str, KnownChannel]) -> None:
+    """Let the new lineage take over the sinks' places. A sink that the flow has lost meanwhile is nobody's any more."""
+    flow, root, name = prepared.plan.flow, prepared.root, arrival["tier"]
+    folder = StateFolder(root, flow.name, name)
+    plan = next((tier for tier in prepared.plan.tiers if tier.tier == name), None)
+    own = {} if plan is None else open_sinks(plan.flow, plan, folder)
+    earlier = [id_ for id_ in arrival["adopts"] if id_ not in own]  # the flow was cut otherwise since
+    known = {id_: channels[id_].sink for id_ in earlier if id_ in channels}
+    own |= open_left_sinks(flow, root, folder.query(arrival["query"]), name, earlier, known)
+    for id_, lineages in arrival["adopts"].items():
+        if id_ in own:
+            _take_over(own[id_], _lineage(arrival), lineages)
 
 
 def _take_over(sink: OpenSink, lineage: Lineage, earlier: Iterable[str]) -> None:

@@ -9,6 +9,7 @@ from scribengin.core.errors import SinkError
 from scribengin.embedded.jars import fetch
 from scribengin.local.prepare import open_sinks
 from scribengin.spark.session import redactions, start_session
+from scribengin.spec.model import Resources
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -27,7 +28,18 @@ def start(flows: Sequence[PreparedFlow], settings: RunSettings, tell: Callable[[
     """
     folder = flows[0].tiers[0].folder.path / "tmp"
     conf = settings.spark_conf if tell is None else settings.spark_conf | _for_spark_sinks(flows, settings.spark_conf, tell)
-    return start_session("+".join(flow.name for flow in flows), master=settings.master, memory=settings.memory, conf=conf, folder=folder)
+    master, memory = _given(flows, settings)
+    return start_session("+".join(flow.name for flow in flows), master=master, memory=memory, conf=conf, folder=folder)
+
+
+def _given(flows: Sequence[PreparedFlow], settings: RunSettings) -> tuple[str, str]:
+    """(Spark's master, heap): what the run is told, else what the tier gets, where one runs alone. Tiers that run together share."""
+    tiers = [tier for flow in flows for tier in flow.tiers]
+    declared = flows[0].plan.flow.tiers.get(tiers[0].plan.tier) if len(tiers) == 1 else None
+    resources = Resources() if declared is None else declared.resources
+    master = settings.master or (f"local[{resources.cores},3]" if resources.cores else "")
+    memory = settings.memory or (f"{max(1, resources.memory // 2**20)}m" if resources.memory else "")
+    return master, memory
 
 
 def _for_spark_sinks(flows: Sequence[PreparedFlow], given: Mapping[str, str], tell: Callable[[str], None]) -> dict[str, str]:

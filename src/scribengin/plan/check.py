@@ -22,6 +22,7 @@ RULES: tuple[Rule, ...] = (
     arrows.everything_is_read,
     folders.one_writer_a_folder,
     folders.no_sink_feeds_a_source,
+    folders.done_files_can_go,
     static.static_is_supported,
     static.static_stands_beside_a_stream,
     ends.options_fit_the_format,

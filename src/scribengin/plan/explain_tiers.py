@@ -152,7 +152,8 @@ def _channel_arrows(plan: FlowPlan, channel: PlannedChannel) -> Iterator[str]:
     cylinder = f"c_{channel.id}"
     start, dot, branch = channel.reference.partition(".")
     from_source = next((each for each in plan.channels if each.reading == channel.feeding and source_id(each) == start), None)
-    feeder = f"c_{from_source.id}" if from_source else f"{mermaid_id(channel.feeding, channel.id)}__{start}"
+    feeding = next(query.name for query in plan.tier(channel.feeding).queries if channel.id in query.sinks)
+    feeder = f"c_{from_source.id}" if from_source else f"{mermaid_id(channel.feeding, feeding)}__{start}"
     yield f"  {feeder} -->{f'|{branch}|' if dot else ''} {cylinder}"
     reading, source = plan.tier(channel.reading), source_id(channel)
     ends = _words(plan, reading)

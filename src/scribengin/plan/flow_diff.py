@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 from scribengin.plan.diff import Changes, ChannelChange, QueryChange, diff_plans
 from scribengin.plan.moves import DRAIN, Moves, lies_in, plan_moves, undelivered
+from scribengin.plan.split import source_id
 from scribengin.plan.tiers import MAIN
 from scribengin.plan.topology import topology_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterator, Sequence
+    from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 
     from scribengin.plan.diff import StoredQuery
     from scribengin.plan.moves import Arrival, Key
@@ -49,6 +50,8 @@ def _queries(plan: FlowPlan, live: Sequence[StoredQuery], moves: Moves) -> Itera
                 yield replace(change, fate="new", says=_anew(arrivals[key]), remedy="")
             elif change.fate == "gone":
                 gone.append(_left(change, key, moves))
+            elif change.fate == "new" and (late := _late(plan, key, arrivals)):
+                yield replace(change, says=f"{change.says}; {_listed(late)} has nothing of what its feeder had read before")
             else:
                 yield change
     planned = {tier.tier for tier in plan.tiers}
@@ -57,6 +60,13 @@ def _queries(plan: FlowPlan, live: Sequence[StoredQuery], moves: Moves) -> Itera
             says = f"no sink of the flow makes it any more; its state and what it wrote stay ({_after(query)})"
             gone.append(_left(QueryChange(query.name, "gone", says, tier=query.tier), query.key, moves))
     yield from gone
+
+
+def _late(plan: FlowPlan, key: Key, arrivals: Mapping[Key, Arrival]) -> list[str]:
+    """Channels that a new Query reads whose feeder goes on in the middle of its sources."""
+    query = next(query for query in plan.tier(key[0]).queries if query.name == key[1])
+    feeders = {sink: arrival for arrival in arrivals.values() if arrival.after for sink in arrival.query.sinks}
+    return [each.id for each in plan.channels if each.reading == key[0] and source_id(each) in query.sources and each.id in feeders]
 
 
 def _left(change: QueryChange, key: Key, moves: Moves) -> QueryChange:

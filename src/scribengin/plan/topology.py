@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from scribengin.plan.channels import PlannedChannel
     from scribengin.plan.split import FlowPlan
 
-_KEPT = ("kind", "channel", "topic", "path", "bootstrap", "partitions", "replication", "retention", "tier")
+_KEPT = ("kind", "channel", "topic", "path", "bootstrap", "partitions", "replication", "retention", "tier", "to")
 """options of a channel's writing end that open it again for a look; no keys, no passwords"""
 
 
@@ -24,7 +24,8 @@ def topology_of(plan: FlowPlan) -> Topology:
 def _known(plan: FlowPlan, channel: PlannedChannel) -> KnownChannel:
     where = channel.channel
     options = plan.tier(channel.feeding).flow.sinks[channel.id].options
-    kept = {name: options[name] for name in _KEPT if name in options and not (name == "path" and where.path is None)}
+    named = where.path is not None or channel.edge.to is not None
+    kept = {name: options[name] for name in _KEPT if name in options and (name != "path" or named)}
     place = ":".join(filter(None, [where.type, where.topic or where.path, channel.edge.to]))
     texts = property_texts(plan.flow, channel)
     return KnownChannel(channel.id, source_id(channel), channel.feeding, channel.reading, place, kept, texts)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors.catalog import open_source
 from scribengin.connectors.contract import Limits
+from scribengin.connectors.group.contract import finishes
 from scribengin.core import faults
 from scribengin.core.errors import StateError
 from scribengin.state.source_log import SourceLog
@@ -77,8 +78,13 @@ class Feed:
             pass
 
     def exhausted(self, start: int) -> bool:
-        """True where neither the log nor the source has anything behind `start`; a source with a rate has more, later."""
-        return self._log.length() <= start and not self._reader.backlog().rows
+        """True where neither the log nor the source has anything behind `start`; a source with a rate has more, later. Raises Unreachable
+        where a part of the source is away."""
+        if self._log.length() > start:
+            return False
+        if finishes(self._reader):
+            self._reader.finish()
+        return not self._reader.backlog().rows
 
     def backlog(self, start: int) -> dict[str, Any]:
         """What waits behind `start`: in the log, and seen by the source; as `Backlog`'s fields."""

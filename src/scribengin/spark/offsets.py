@@ -62,6 +62,8 @@ class OffsetReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: ARG002, D102, N802
         number = int(start["n"])
         reached = min(self._log.length(), number + 1) if self._feed.final else self._feed.next(number)
+        if self._feed.final and reached == number:
+            self._feed.exhausted(number)
         backlog = msgspec.json.encode(self._feed.backlog(reached)).decode()
         self._latest = self._offset(reached) | {"backlog": backlog, "notes": "\n".join(self._feed.notices())}
         return self._offset(reached)

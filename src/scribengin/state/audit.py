@@ -51,6 +51,8 @@ class AuditReport:
     """a rewind has left this lineage"""
     losses: tuple[Loss, ...] = ()
     """what was gone before the lineage could read it; of a past one the ledger alone says how much"""
+    members: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """sink that goes to a group → member → Batches that were decided for it, as far as their details are there"""
 
     @property
     def balanced(self) -> bool:
@@ -79,7 +81,12 @@ def audit_query(
     last = -1 if newest is None else newest.batch.number - running
     totals = decisions.pruned()
     violations: list[str] = []
+    members: dict[str, dict[str, int]] = {}
     for decision in _decided(query, last):
+        for sink, said in decision.behind.items():
+            if "member" in said:
+                counts = members.setdefault(sink, {})
+                counts[said["member"]] = counts.get(said["member"], 0) + 1
         violations += _check_batch(decision, totals, lineage, stateful, fed_by(decision))
         totals.add(decision)
     expired = read_expired(query)
@@ -90,7 +97,7 @@ def audit_query(
     violations += balance(totals.nodes, stateful=stateful, feeders=feeders)
     audits = tuple(_audit_sink(query, id_, sink, lineage, last, totals, running=running) for id_, sink in sinks.items())
     violations += [f'sink "{audit.sink}": {text}' for audit in audits for text in audit.violations]
-    return AuditReport(query.name, totals, audits, letters, expired.letters, tuple(violations))
+    return AuditReport(query.name, totals, audits, letters, expired.letters, tuple(violations), members=members)
 
 
 def _decided(query: QueryFolder, last: int) -> Iterator[Decision]:

@@ -85,6 +85,7 @@ def leave(query: QueryFolder, begun: str) -> None:
     for source, target in (
         (query.decisions, past.decisions),
         (query.dead, past.dead),
+        (query.trails, past.trails),
         (query.sources, past.sources),
         (query.ledger, past.ledger),
         (query.path / "moved.json", past.path / "moved.json"),

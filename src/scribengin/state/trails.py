@@ -12,6 +12,7 @@ import msgspec
 
 from scribengin.core.errors import StateError
 from scribengin.core.storage import names_in, remove_tree
+from scribengin.formats.origins import without_ways
 from scribengin.state.decisions import Decisions, moment
 from scribengin.state.segments import LineWriter, read_lines
 
@@ -49,17 +50,16 @@ def hop_as_json(hop: Hop) -> dict[str, Any]:
 
 
 def find_arrivals(query: QueryFolder, prefix: str) -> Iterator[Arrival]:
-    """Those of decided Batches whose id begins so, oldest first. Raises StateError for a torn segment."""
+    """Those of decided Batches whose record's id begins so, oldest first. Raises StateError for a torn segment."""
     names = sorted(name for name in names_in(query.trails) if name.isdigit())
-    # a text in JSON begins with its quote; what JSON escapes is compared once it is decoded
-    needle = msgspec.json.encode(prefix)[:-1]
+    needle = msgspec.json.encode(prefix)[1:-1]
     for name in names:
         decision = _decided(query, int(name))
         for segment in () if decision is None else decision.trails:
             for line in read_lines(query.trails, segment, "trails"):
                 if needle in line:
                     data = msgspec.json.decode(line)
-                    if data["id"].startswith(prefix):
+                    if without_ways(data["id"]).startswith(prefix):
                         yield Arrival(data["id"], data["sink"], tuple(data["hops"]))
 
 

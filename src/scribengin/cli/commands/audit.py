@@ -59,7 +59,11 @@ def _query(report: AuditReport) -> dict[str, Any]:
         "past": report.past,
         "batches": report.totals.batches,
         "nodes": {node: counts.as_json() for node, counts in report.totals.nodes.items()},
-        "sinks": [{"sink": sink.sink, "decided": sink.decided, "found": sink.found} for sink in report.sinks],
+        "sinks": [
+            {"sink": sink.sink, "decided": sink.decided, "found": sink.found}
+            | ({"members": dict(report.members[sink.sink])} if sink.sink in report.members else {})
+            for sink in report.sinks
+        ],
         "dead": {"decided": report.totals.dead, "found": report.dead_found, "expired": report.dead_expired},
         "losses": [loss.as_json() for loss in report.losses],
     }
@@ -89,6 +93,10 @@ def _show(audit: FlowAudit, flow: Flow) -> None:
             positions = ", ".join(f"{source} {position}" for source, position in report.starts.items())
             click.echo(f"query {_name(report)} went back to {positions}: what it read again stands there twice")
     print_table(rows, {"query": "Query", "what": "rows of", "decided": "decided", "found": "found"})
+    for report in audit.reports:
+        for sink, members in report.members.items():
+            shares = ", ".join(f"{batches:,} to {member}" for member, batches in members.items())
+            click.echo(f"sink {sink} goes to a group; of its Batches went {shares}")
     console = open_console()
     console.print()
     console.print(ledger_table({_name(report): report.totals.nodes for report in audit.reports}))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.commands.trace import hop_text
 from scribengin.cli.flow_argument import flow_argument
 from scribengin.cli.flow_state import open_state
 from scribengin.cli.settings import setting_flags
@@ -104,9 +105,17 @@ def place_of(letter: DeadLetter, folder: Path) -> str:
 def _print(letter: DeadLetter, folder: Path) -> None:
     click.echo(f"{click.style(letter.id, bold=True)}  {click.style(f'{letter.query}, Batch {letter.batch}', dim=True)}")
     click.echo(f"  {click.style(letter.reason, fg='yellow')}: {letter.message}")
-    for what, text in (("step", letter.step), ("at", place_of(letter, folder)), ("raised", letter.exception), ("code", letter.code_line)):
+    for what, text in (
+        ("id", letter.record),
+        ("step", letter.step),
+        ("at", place_of(letter, folder)),
+        ("raised", letter.exception),
+        ("code", letter.code_line),
+    ):
         if text:
             click.echo(f"  {click.style(f'{what:<7}', dim=True)}{text}")
     text = letter.payload[:_PAYLOAD_SHOWN].decode(errors="backslashreplace")
+    for nth, hop in enumerate(letter.trail):
+        click.echo(f"  {click.style(('' if nth else 'came').ljust(7), dim=True)}{hop_text(dict(hop))}")
     rest = " …" if letter.truncated or len(letter.payload) > _PAYLOAD_SHOWN else ""
     click.echo(f"  {click.style('record ', dim=True)}{text}{rest}")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @setting_flags("state")
 def command(*, flow: str, deep: bool, mermaid: bool, state: Path | None) -> Answer:
     """Say what would run: Queries, stages, guarantees; and what it would change against the state that is there."""
-    from scribengin.local.inspect import planned_changes
+    from scribengin.local.inspect import planned_changes, run_advice
     from scribengin.local.prepare import prepare
     from scribengin.plan.explain_tiers import as_json, as_mermaid, explain
 
@@ -36,9 +36,9 @@ def command(*, flow: str, deep: bool, mermaid: bool, state: Path | None) -> Answ
     if any(problem.severity == "error" for problem in problems):
         raise InputError(problems)
     changes = planned_changes(prepared)
-    result = as_json(prepared.plan, changes)
+    advice = run_advice(prepared)
+    result = as_json(prepared.plan, changes, advice)
     if mermaid:
         result["mermaid"] = as_mermaid(prepared.plan)
-    return Answer(
-        result, problems, show=lambda: click.echo(as_mermaid(prepared.plan) if mermaid else explain(prepared.plan, changes), nl=False)
-    )
+    text = as_mermaid(prepared.plan) if mermaid else explain(prepared.plan, changes, advice)
+    return Answer(result, problems, show=lambda: click.echo(text, nl=False))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -28,25 +29,38 @@ _KEPT = ("lock", "terms")
 @setting_flags("state")
 def command(*, flow: str, outputs: bool, yes: bool, state: Path | None) -> Answer:
     """Forget what a flow has done: positions, state, dead letters and ledger. It then reads everything again."""
+    from scribengin.local.migrate import open_left_sinks
     from scribengin.local.prepare import open_sinks
+    from scribengin.state.lease import take_lease
+    from scribengin.state.topology import read_topology, tiers_with_state
 
     found = open_state(flow, state)
     folder, declared = found.tiers[0].folder, found.declared
+    own = {tier.folder.tier: tier.folder for tier in found.tiers}
+    earlier = [tier for tier in tiers_with_state(folder.root, declared.name) if tier.tier not in own]
     places = {id_: sink.place for tier in found.tiers for id_, sink in tier.flow.sinks.items()}
     sinks = {id_: sink for tier in found.tiers for id_, sink in open_sinks(tier.flow).items() if outputs}
-    queries = [query.name for tier in found.tiers for query in tier.folder.queries()]
+    if outputs and (cuts := read_topology(folder.root, declared.name)) is not None:
+        left = {channel.id: channel for channel in cuts.channels if channel.id not in sinks}
+        options = {id_: channel.sink for id_, channel in left.items()}
+        places |= {id_: channel.place for id_, channel in left.items()}
+        sinks |= open_left_sinks(declared, folder.root, folder.query("reset"), folder.tier, (), options)
+    queries = list(dict.fromkeys(query.name for tier in (*own.values(), *earlier) for query in tier.queries()))
     if not yes:
         written = "".join(f" and what sink {id_} wrote to {places[id_]}" for id_ in sinks)
         told = f"this forgets the state of {', '.join(queries) or 'no query'} in {found.path}{written}"
         raise Refused(
             f"{told}; it cannot be undone", remedy=f"say --yes: scribengin reset {flow}{' --outputs' * outputs} --yes", code="reset-unsaid"
         )
-    with found.leases():
+    with found.leases(), ExitStack() as stack:
+        for tier in earlier:
+            stack.enter_context(take_lease(tier))
         owner = _owner(folder)
         for sink in sinks.values():
             sink.clear(owner=owner, flow=declared.name, dry_run=True)
-        for tier in found.tiers:
-            _forget(tier.folder)
+        for tier in (*own.values(), *earlier):
+            _forget(tier)
+        _forget_cuts(folder)
         cleared = [{"sink": id_, "place": places[id_], "files": sink.clear(owner=owner, flow=declared.name)} for id_, sink in sinks.items()]
     result: dict[str, Any] = {"flow": declared.name, "folder": str(found.path), "queries": queries, "outputs": cleared}
 
@@ -65,6 +79,15 @@ def _owner(folder: StateFolder) -> str:
         return folder.read_owner()
     except Refused:
         return ""
+
+
+def _forget_cuts(folder: StateFolder) -> None:
+    """How the flow was cut, and a move that was cut short."""
+    from scribengin.state.moves import Journal
+    from scribengin.state.topology import forget_topology
+
+    Journal(folder.root, folder.flow).remove()
+    forget_topology(folder.root, folder.flow)
 
 
 def _forget(folder: StateFolder) -> None:

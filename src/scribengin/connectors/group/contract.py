@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
 
-from scribengin.connectors.contract import ChainedSink, Sink, Source
+from scribengin.connectors.contract import ChainedSink, Sink, Source, SourceReader
 from scribengin.core.errors import EnvironmentFault, SinkError, Unreachable
 
 if TYPE_CHECKING:
@@ -39,6 +39,13 @@ class MemberSource(Source, Protocol):
         """Raises Unreachable or EnvironmentFault where the place is not there now. `begun`: something was read there before."""
 
 
+class FinishingReader(SourceReader, Protocol):
+    """A reader that may find, `final`, less than what is there."""
+
+    def finish(self) -> None:
+        """All that it found is through: raises Unreachable where that is not all that was there."""
+
+
 class ChoosingSink(ChainedSink, Protocol):
     """The sink of a group. `behind` says which member a Batch goes to: `{"member", "cost", "why", "behind": what that member says}`."""
 
@@ -47,6 +54,11 @@ class ChoosingSink(ChainedSink, Protocol):
 
     def blame(self, behind: Mapping[str, Any], error: Exception) -> None:
         """A Batch that was to go there failed with `error`: raises Unreachable, from it, where the member does not answer any more."""
+
+
+def finishes(reader: SourceReader) -> TypeGuard[FinishingReader]:
+    """True for a FinishingReader."""
+    return hasattr(reader, "finish")
 
 
 def chooses(sink: Sink) -> TypeGuard[ChoosingSink]:

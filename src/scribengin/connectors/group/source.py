@@ -113,8 +113,7 @@ class GroupReader:
                     self._told.append(f"{self._node}: member {name} is not in the group any more: what stands there unread is not read")
 
     def split(self, limits: Limits, *, final: bool = False) -> list[SourceStream]:
-        """The next streams of every member that answers; each takes its share of the limits. Where nothing more comes, `final`, and one
-        is away, raises Unreachable: what is there now is not all read."""
+        """The next streams of every member that answers; each takes its share of the limits."""
         share = _share(limits, len(self._sources))
         found: list[SourceStream] = []
         left = []
@@ -126,7 +125,11 @@ class GroupReader:
         if final and not found:  # this is the end: nobody is left out without a look
             for name in left:
                 found += self._split(name, share, final=final)
-        if final and not found and (out := self._health.out(self._now())):
+        return found
+
+    def finish(self) -> None:
+        """See FinishingReader."""
+        if out := self._health.out(self._now()):
             names = "; ".join(f"{each.member}: {each.reason}" for each in out)
             raise Unreachable(
                 f'source "{self._node}": members of its group are away, and what waits there is not read: {names}',
@@ -134,7 +137,6 @@ class GroupReader:
                 code="group-waits",
                 node=self._node,
             )
-        return found
 
     def recheck(self, streams: Sequence[SourceStream]) -> list[SourceStream]:
         """See RecheckingReader. Raises Unreachable where a member that must be asked is away."""

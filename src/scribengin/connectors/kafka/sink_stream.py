@@ -28,8 +28,9 @@ _COLUMNS = [
     pa.field("time_ms", pa.int64()),
     pa.field("id", pa.string()),
 ]
-"""of a staged file; a column for each other header stands behind, and then, where messages hold several rows, how many"""
-_SIZES = pa.field("rows", pa.int32())
+"""of a staged file; a column for each other header stands behind"""
+_SIZES = ""
+"""the last column, where messages hold several rows: how many each; no header has an empty name"""
 
 
 class StagedMessages(MessageStream):
@@ -112,16 +113,15 @@ def _as_arrow(messages: Outgoing) -> pa.RecordBatch:
         *(pa.array(values, pa.binary()) for values in messages.headers.values()),
     ]
     if messages.sizes is not None:
-        fields.append(_SIZES)
-        arrays.append(pa.array(messages.sizes, _SIZES.type))
+        fields.append(pa.field(_SIZES, pa.int32()))
+        arrays.append(pa.array(messages.sizes, pa.int32()))
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
 
 def _from_arrow(batch: pa.RecordBatch) -> Outgoing:
     topics, partitions, keys, values, times, ids, *headers = batch.columns
     names = batch.schema.names[len(_COLUMNS) :]
-    # headers are binary: no name of theirs is taken for it
-    sizes = headers.pop() if headers and headers[-1].type == _SIZES.type else None
+    sizes = headers.pop().to_pylist() if names[-1:] == [_SIZES] else None
     return Outgoing(
         topics.cast(pa.string()).to_pylist(),
         partitions.to_numpy(zero_copy_only=False).astype(np.int32),
@@ -130,5 +130,5 @@ def _from_arrow(batch: pa.RecordBatch) -> Outgoing:
         times.to_pylist(),
         None if ids.null_count else ids.to_pylist(),
         {name: column.to_pylist() for name, column in zip(names, headers, strict=False)},
-        None if sizes is None else sizes.to_pylist(),
+        sizes,
     )

@@ -138,14 +138,14 @@ def keys_order_rows(subject: Subject) -> Iterator[Problem]:
 
 
 def clusters_are_known(subject: Subject) -> Iterator[Problem]:
-    """A channel over Kafka names its brokers, or the flow's own nodes name those of one cluster."""
+    """A channel over Kafka names its brokers, or the flow's own nodes name those of one cluster, or a group's members do."""
     known = clusters(subject.flow)
     told = set()
     for channel in _channels(subject):
         name = channel.names[0]
         own = subject.flow.edges.get(name, Edge()).channel
         given = [one for one in (own, subject.flow.defaults.edge.channel) if one is not None]
-        if channel.channel.type != "kafka" or any(one.bootstrap for one in given) or len(known) == 1:
+        if channel.channel.type != "kafka" or channel.edge.to or any(one.bootstrap for one in given) or len(known) == 1:
             continue
         path: Path = ("edges", name, "channel") if own is not None else ("defaults", "edge", "channel")
         if path in told:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scribengin.plan.checks.subject import Subject, called, path_of
+from scribengin.plan.groups import target
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -56,12 +57,40 @@ def no_sink_feeds_a_source(subject: Subject) -> Iterator[Problem]:
                 yield subject.problem("folder-read-and-written", path_of(sink, "path"), message, "write to a folder beside it")
 
 
+def done_files_can_go(subject: Subject) -> Iterator[Problem]:
+    """Only files that are read once and whole can be deleted or archived; an archive lies where no source reads."""
+    for source in subject.flow.sources.values():
+        done = source.options.get("when_done", "keep")
+        archive = source.options.get("archive")
+        if done == "archive" and archive is None:
+            message = f"{called(source)} archives its files and does not say where"
+            yield subject.problem("done-without-archive", path_of(source, "when_done"), message, "add archive: done")
+        if archive is not None and done != "archive":
+            message = f"{called(source)} has an archive, and when_done: {done} moves nothing there"
+            yield subject.problem_at_key("done-without-archive", path_of(source, "archive"), message, "write when_done: archive")
+        again = "grow" if source.options.get("growing") else "are read again at each start, being static" if source.static else ""
+        if again and done != "keep":
+            message = f"{called(source)} would {done} files that {again}"
+            yield subject.problem("done-read-again", path_of(source, "when_done"), message, "write when_done: keep")
+        for reader in subject.flow.sources.values() if done == "archive" and archive is not None else ():
+            read, text = folder_of(subject, reader, subject.source_types), str(reader.options.get("path"))
+            target = subject.flow.folder.joinpath(str(archive)).resolve()
+            folders = Path(text).parent.parts if _GLOB.search(text) else ()
+            below = any(_GLOB.search(part) for part in folders) or "**" in text
+            if read is not None and (target == read or (below and target.is_relative_to(read))):
+                message = f'{called(source)} archives to {archive}, where source "{reader.id}" reads ({text})'
+                yield subject.problem("done-archive-read", path_of(source, "archive"), message, "archive to a folder beside it")
+
+
 def _meet(read: Path, written: Path, *, deep: bool) -> bool:
     return read == written or read.is_relative_to(written) or (deep and written.is_relative_to(read))
 
 
 def folder_of(subject: Subject, node: Source | Sink, types: Mapping[str, NodeType]) -> Path | None:
-    """The folder of a node whose type has a `path`; of a glob, the part before its first wildcard."""
+    """The folder of a node whose type has a `path`; of a glob, the part before its first wildcard. None where it lies below each of a
+    group's members."""
+    if target(node) is not None:
+        return None
     declared = types[node.type].option("path") if node.type in types else None
     text = node.options.get("path")
     if declared is None or declared.kind != "path" or not isinstance(text, str) or "://" in text:

@@ -1,0 +1,106 @@
+"""`scribengin status FLOW`: how far each tier is, what waits between them, and how far the end of the flow has committed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.flow_argument import flow_argument, flow_path
+from scribengin.cli.settings import read_settings, setting_flags
+from scribengin.core.units import show_bytes, show_duration
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@click.command(cls=AnsweringCommand)
+@flow_argument
+@setting_flags("state")
+def command(*, flow: str, state: Path | None) -> Answer:
+    """Show how far every tier is, what waits between two of them, and what is acknowledged: committed at the ends of the flow.
+
+    Works while the flow runs and while it does not; needs no Java.
+    """
+    from scribengin.local.prepare import prepare
+    from scribengin.local.standing import read_standing
+
+    prepared = prepare(flow_path(flow), state=read_settings({"state": state})["state"].value)
+    found = read_standing(prepared)
+    return Answer(found, show=lambda: _show(found))
+
+
+def _show(found: dict[str, Any]) -> None:
+    from scribengin.cli.tables import print_table
+
+    for tier in found["tiers"]:
+        holder = tier["holder"]
+        by = f"runs: process {holder['pid']} on {holder['host']} since {holder['since']}" if holder else "does not run"
+        click.echo(f"tier {tier['tier']} {by}")
+    click.echo()
+    queries = [
+        {
+            "tier": tier["tier"],
+            "query": query["query"],
+            "state": query["state"],
+            "batch": _or_dash(query["batch"]),
+            "acknowledged": _or_dash(query["acknowledged"]),
+            "in": query["rows_in"],
+            "out": query["rows_out"],
+            "dead": query["dead"],
+            "at": query["decided_at"],
+        }
+        for tier in found["tiers"]
+        for query in tier["queries"]
+    ]
+    headings = {"tier": "tier", "query": "Query", "state": "state", "batch": "Batch", "acknowledged": "acknowledged"}
+    print_table(queries, headings | {"in": "rows in", "out": "out", "dead": "dead", "at": "decided at"})
+    if found["edges"]:
+        click.echo()
+        print_table(
+            [_edge(edge) for edge in found["edges"]],
+            {
+                "edge": "edge",
+                "durability": "durability",
+                "written": "written",
+                "read": "read",
+                "waiting": "waiting",
+                "depth": "of it",
+                "committed": "committed",
+                "batch": "Batch",
+                "dropped": "dropped",
+            },
+        )
+    click.echo()
+    sources = [
+        {**row, "released": f"{row['released']:,} of {row['read']:,}", "last": row["last_released"] or "-"} for row in found["sources"]
+    ]
+    print_table(sources, {"tier": "tier", "query": "Query", "source": "source", "released": "entries released", "last": "last released"})
+    if found["dead"]:
+        click.echo(f"\n{found['dead']:,} dead letters: scribengin dead list FLOW")
+
+
+def _edge(edge: dict[str, Any]) -> dict[str, Any]:
+    waiting = edge["waiting"]
+    depth = ""
+    if waiting["batches"]:
+        age = "" if waiting["oldest_s"] is None else f", the oldest {show_duration(waiting['oldest_s'])}"
+        depth = f"{waiting['batches']:,} Batches, {show_bytes(waiting['bytes'])}{age}"
+    if edge["stored_rows"]:
+        depth = f"{depth}{'; ' if depth else ''}{edge['stored_rows']:,} rows stored with the feeder"
+    return {
+        "edge": f"{edge['edges'][0]}{' …' if len(edge['edges']) > 1 else ''}",
+        "durability": edge["durability"],
+        "written": edge["written"]["rows"],
+        "read": edge["read"]["rows"],
+        "waiting": waiting["rows"],
+        "depth": depth or "-",
+        "committed": edge["committed"]["rows"],
+        "batch": _or_dash(edge["committed"]["batch"]),
+        "dropped": edge["dropped_rows"],
+    }
+
+
+def _or_dash(number: int | None) -> str:
+    return "-" if number is None else f"{number:,}"

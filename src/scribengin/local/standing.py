@@ -1,0 +1,140 @@
+"""How a flow stands, from its state folders: for `status`. Needs no lease, no Spark and no Java; works while it runs, and afterwards."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from scribengin.connectors.channel.outbox import read_left
+from scribengin.local.acks import topology_of
+from scribengin.local.ledger import query_rows
+from scribengin.state.acks import Acks, QueryKey
+from scribengin.state.decisions import moment
+from scribengin.state.folder import StateFolder
+from scribengin.state.lease import read_holder
+from scribengin.state.ledger import read_totals
+from scribengin.state.source_log import SourceLog
+
+if TYPE_CHECKING:
+    from scribengin.local.prepare import PreparedFlow
+    from scribengin.plan.channels import PlannedChannel
+    from scribengin.state.acks import Link, Standing
+    from scribengin.state.ledger import Totals
+
+
+def read_standing(prepared: PreparedFlow, *, now_s: float | None = None) -> dict[str, Any]:
+    """One object, as `status --json` prints it; `now_s` is seconds since 1970."""
+    topology = topology_of(prepared.plan, prepared.root)
+    standing = Acks(topology).look()
+    totals = {key: read_totals(folder) for key, folder in topology.queries.items()}
+    at_s = time.time() if now_s is None else now_s
+    channels = {channel.id: channel for channel in prepared.plan.channels}
+    tiers = [
+        _tier(prepared, plan.tier, {query.name: (query.sources, query.sinks) for query in plan.queries}, standing, totals)
+        for plan in prepared.plan.tiers
+    ]
+    return {
+        "flow": prepared.name,
+        "folder": str(prepared.folder),
+        "tiers": tiers,
+        "edges": [_edge(channels[link.channel], link, topology.queries[link.writer], standing, totals, at_s) for link in topology.links],
+        "sources": _sources(prepared, standing),
+        "dead": sum(each.dead for each in totals.values()),
+    }
+
+
+def _tier(
+    prepared: PreparedFlow,
+    tier: str,
+    ends: dict[str, tuple[tuple[str, ...], tuple[str, ...]]],
+    standing: Standing,
+    totals: dict[QueryKey, Totals],
+) -> dict[str, Any]:
+    holder = read_holder(StateFolder(prepared.root, prepared.name, tier))
+    queries = []
+    for name, (sources, sinks) in ends.items():
+        key = QueryKey(tier, name)
+        at = standing.queries[key]
+        rows = query_rows(totals[key].nodes, sources, sinks)
+        queries.append(
+            {
+                "query": name,
+                "state": "never ran" if not at.lineage else "stopped" if holder is None else "running",
+                "batch": _number(at.decided),
+                "decided_at": at.decided_at,
+                "published": _number(at.published),
+                "acknowledged": _number(at.acknowledged),
+                "rows_in": rows.rows_in,
+                "rows_out": rows.out,
+                "dead": totals[key].dead,
+            }
+        )
+    return {"tier": tier, "holder": None if holder is None else asdict(holder), "queries": queries}
+
+
+def _edge(
+    channel: PlannedChannel, link: Link, folder: Any, standing: Standing, totals: dict[QueryKey, Totals], now_s: float
+) -> dict[str, Any]:
+    """Of several Queries that read the channel the slowest counts."""
+    written = totals[link.writer].sinks.get(link.channel)
+    rows = 0 if written is None else written.rows
+    lineage = standing.queries[link.writer].lineage
+    left = read_left(folder.work(link.channel), lineage) if lineage else None
+    stored, dropped = (0, 0) if left is None else (left.rows, left.dropped_rows)
+    links = [standing.links[link.channel, reading] for reading in link.readers if (link.channel, reading) in standing.links]
+    oldest = min((each.oldest_at for each in links if each.oldest_at), default="")
+    waiting = max((each.waiting_rows for each in links), default=0)
+    return {
+        "channel": channel.id,
+        "edges": list(channel.names),
+        "from": channel.feeding,
+        "to": channel.reading,
+        "place": channel.place,
+        "durability": channel.edge.durability,
+        "written": {"rows": rows, "batch": _number(standing.queries[link.writer].decided)},
+        "read": {"rows": max(0, rows - dropped - waiting), "batch": _number(min((each.taken for each in links), default=-1))},
+        "waiting": {
+            "rows": waiting,
+            "batches": max((each.waiting_batches for each in links), default=0),
+            "bytes": max((each.waiting_bytes for each in links), default=0),
+            "oldest_s": None if not oldest else round(max(0.0, now_s - moment(oldest).timestamp()), 3),
+        },
+        "committed": {
+            "rows": max(0, rows - dropped - max((each.open_rows for each in links), default=0)),
+            "batch": _number(min((each.committed for each in links), default=-1)),
+        },
+        "stored_rows": stored,
+        "dropped_rows": dropped,
+    }
+
+
+def _sources(prepared: PreparedFlow, standing: Standing) -> list[dict[str, Any]]:
+    """Those that no other tier feeds."""
+    outside = set(prepared.plan.flow.sources)
+    rows = []
+    for plan in prepared.plan.tiers:
+        state = StateFolder(prepared.root, prepared.name, plan.tier)
+        for query in plan.queries:
+            at = standing.queries[QueryKey(plan.tier, query.name)]
+            for source in query.sources:
+                if source not in outside or plan.flow.sources[source].type != prepared.plan.flow.sources[source].type:
+                    continue
+                log = SourceLog(state.query(query.name).sources, source)
+                released = at.released.get(source, 0)
+                streams = log.read(released - 1) if released and released <= log.length() else []
+                rows.append(
+                    {
+                        "tier": plan.tier,
+                        "query": query.name,
+                        "source": source,
+                        "read": at.read.get(source, 0),
+                        "released": released,
+                        "last_released": streams[-1].label if streams else "",
+                    }
+                )
+    return rows
+
+
+def _number(batch: int) -> int | None:
+    return None if batch < 0 else batch

@@ -1,0 +1,273 @@
+"""What is acknowledged is released, and nothing else: files and channels of flows that really ran."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scribengin.connectors.files.pieces import Piece
+from scribengin.connectors.files.release import covers, release_file
+from scribengin.local.acks import Releases
+from scribengin.local.inspect import audit_flow
+from scribengin.local.prepare import prepare
+from scribengin.state.acks import QueryKey
+from scribengin.state.decisions import Decisions
+
+FLOW = """\
+version: 1
+name: relay
+defaults: {{trace: {trace}}}
+sources:
+  rows: {{type: files, path: data, format: json, schema: "id BIGINT, ts TIMESTAMP", max_files: 1, {when_done}}}
+steps:
+  some: {{from: rows, filter: id % 10 != 9}}
+  odd: {{from: some, filter: id % 2 = 1}}
+sinks:
+  kept: {{from: odd, type: files, path: out, format: json}}
+tiers:
+  edge: {{steps: [some]}}
+  core: {{steps: [odd]}}
+  store: {{steps: [kept]}}
+edges:
+  some -> odd: {{retention: 10m}}
+"""
+EDGE, CORE = QueryKey("edge", "some_to_core"), QueryKey("core", "odd_to_store")
+
+
+def relay(folder: Any, *, when_done: str = "", trace: float = 0, files: int = 3) -> Any:
+    folder.flow(FLOW.format(when_done=when_done, trace=trace))
+    for number in range(files):
+        folder.data(f"data/{number}.jsonl", [{"id": number * 10 + id_} for id_ in range(10)])
+    return folder
+
+
+def prepared_of(folder: Any) -> Any:
+    return prepare(folder.path / "flow.yaml", state=None)
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()) if folder.exists() else []
+
+
+class Clock:
+    """Seconds since 1970, by hand."""
+
+    def __init__(self) -> None:
+        self.now = 1_800_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_files_are_archived_once_the_last_tier_has_committed_them(folder: Any) -> None:
+    relay(folder, when_done="when_done: archive, archive: done")
+    assert folder.run(tier="edge").state == "finished"
+    assert names(folder.path / "data") == ["0.jsonl", "1.jsonl", "2.jsonl"], "only the first tier has them"
+    assert folder.run(tier="core").state == "finished"
+    assert len(names(folder.path / "data")) == 3
+    assert folder.run(tier="store").state == "finished"
+    assert len(names(folder.path / "data")) == 3, "the edge's files are the edge's to release"
+    assert folder.run(tier="edge").state == "finished"
+    assert names(folder.path / "data") == []
+    assert names(folder.path / "done") == ["0.jsonl", "1.jsonl", "2.jsonl"]
+    folder.data("data/3.jsonl", [{"id": 31}])
+    assert folder.run().state == "finished"
+    assert names(folder.path / "data") == []
+    assert sorted(row["id"] for row in folder.read("out")) == [*(i for n in range(3) for i in (1, 3, 5, 7) for i in [n * 10 + i]), 31]
+    assert audit_flow(prepared_of(folder)).balanced
+
+
+def test_a_kill_between_the_move_and_its_record_loses_and_doubles_nothing(folder: Any) -> None:
+    """The file lies in the archive, nobody has noted it: the next look finds it gone, and goes on."""
+    relay(folder)
+    assert folder.run().state == "finished"
+    relay(folder, when_done="when_done: archive, archive: done", files=0)
+    releases = Releases(prepared_of(folder))
+
+    class KilledError(BaseException):
+        pass
+
+    def killed(*_: Any) -> None:
+        raise KilledError
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("scribengin.local.acks.replace", killed)
+        with pytest.raises(KilledError):
+            releases.look()
+    assert names(folder.path / "done") == ["0.jsonl", "1.jsonl", "2.jsonl"]
+    before = (folder.path / "done" / "0.jsonl").stat()
+    # another file of that name comes, which nobody has read
+    folder.data("data/0.jsonl", [{"id": 101}])
+    for _ in range(2):
+        said: list[str] = []
+        releases = Releases(prepared_of(folder), say=said.append)
+        releases.look()
+        assert names(folder.path / "data") == ["0.jsonl"]
+    assert (folder.path / "done" / "0.jsonl").stat().st_mtime_ns == before.st_mtime_ns
+    assert "0.jsonl stays: it is not the file that was read" in "".join(said) or not said
+
+
+def test_an_acknowledgement_ten_minutes_late_sends_nothing_twice(folder: Any) -> None:
+    """No clock decides what is sent: the first tier waits as long as it takes, and releases then."""
+    relay(folder, when_done="when_done: delete")
+    assert folder.run(tier="edge").state == "finished"
+    clock = Clock()
+    releases = Releases(prepared_of(folder), clock=clock)
+    decided = Decisions(prepared_of(folder).tiers[0].folder.query("some_to_core").decisions).totals().batches
+    for _ in range(10):
+        assert releases.look().queries[EDGE].acknowledged == -1
+        clock.now += 60
+    assert folder.run(tier="edge").state == "finished"
+    assert Decisions(prepared_of(folder).tiers[0].folder.query("some_to_core").decisions).totals().batches == decided
+    assert len(names(folder.path / "data")) == 3
+    assert folder.run(tier="core").state == "finished"
+    assert folder.run(tier="store").state == "finished"
+    assert releases.look().queries[EDGE].acknowledged == decided - 1
+    assert names(folder.path / "data") == []
+    assert sorted(row["id"] for row in folder.read("out")) == [n * 10 + i for n in range(3) for i in (1, 3, 5, 7)]
+
+
+def test_a_channels_files_go_when_their_retention_has_passed_and_the_audit_counts_their_rows(folder: Any) -> None:
+    relay(folder)
+    assert folder.run(tier="edge").state == "finished"
+    packs = folder.path / ".scribengin" / "relay" / "channels" / "some_to_core" / "packs"
+    there = len(list(packs.glob("part-*")))
+    assert there == 3
+    clock = Clock()
+    releases = Releases(prepared_of(folder), clock=clock)
+    releases.look()
+    clock.now += 3600
+    releases.look()
+    assert len(list(packs.glob("part-*"))) == there, "nobody has read them"
+    assert folder.run(tier="core").state == "finished"
+    assert folder.run(tier="store").state == "finished"
+    releases.look()
+    clock.now += 599
+    releases.look()
+    assert len(list(packs.glob("part-*"))) == there
+    # a process that takes over knows since when
+    releases = Releases(prepared_of(folder), clock=clock)
+    clock.now += 2
+    releases.look()
+    assert list(packs.glob("part-*")) == []
+    audit = audit_flow(prepared_of(folder))
+    assert audit.balanced, [report.violations for report in audit.reports]
+    assert {sink.sink: sink.found for report in audit.reports for sink in report.sinks}["some_to_core"] == 27
+    folder.data("data/9.jsonl", [{"id": 91}])
+    assert folder.run().state == "finished"
+    assert audit_flow(prepared_of(folder)).balanced
+    # a file that vanishes by another's hand is still missing
+    for part in packs.glob("part-*"):
+        part.unlink()
+    assert not audit_flow(prepared_of(folder)).balanced
+
+
+def test_every_query_that_reads_a_file_must_have_it(folder: Any) -> None:
+    """Two sinks read the source, each in a Query of its own; one of them is behind."""
+    text = """\
+version: 1
+name: two
+sources:
+  rows: {type: files, path: data, format: json, schema: "id BIGINT", when_done: delete}
+sinks:
+  kept: {from: rows, type: files, path: out, format: json}
+  late: {from: rows, type: files, path: late, format: json}
+tiers:
+  fast: {steps: [kept]}
+  slow: {steps: [late]}
+"""
+    folder.flow(text).data("data/a.jsonl", [{"id": 1}])
+    assert folder.run(tier="fast").state == "finished"
+    assert names(folder.path / "data") == ["a.jsonl"]
+    assert folder.run(tier="slow").state == "finished"
+    assert names(folder.path / "data") == []
+    assert [row["id"] for row in folder.read("late")] == [1]
+
+
+def piece_of(path: Path) -> Piece:
+    status = path.stat()
+    return Piece(path.name, status.st_size, status.st_mtime_ns, status.st_ino, 0, status.st_size, status.st_size)
+
+
+def test_a_file_is_released_only_as_it_was_recorded(tmp_path: Path) -> None:
+    file = tmp_path / "a.jsonl"
+    file.write_text("one\n")
+    piece = piece_of(file)
+    file.write_text("two\n")
+    os.utime(file, ns=(piece.mtime_ns + 1, piece.mtime_ns + 1))
+    assert "stays" in release_file(tmp_path, piece, None)
+    assert file.exists()
+    os.utime(file, ns=(piece.mtime_ns, piece.mtime_ns))
+    assert not release_file(tmp_path, piece, None)
+    assert not file.exists()
+    assert not release_file(tmp_path, piece, None), "it is gone already"
+
+
+def test_an_archive_never_overwrites(tmp_path: Path) -> None:
+    (tmp_path / "done").mkdir()
+    (tmp_path / "done" / "a.jsonl").write_text("old\n")
+    for text in ("new\n", "new\n", "newer\n"):  # the second is a copy whose copier was killed before it deleted
+        file = tmp_path / "a.jsonl"
+        file.write_text(text)
+        assert not release_file(tmp_path, piece_of(file), tmp_path / "done")
+        assert not file.exists()
+    assert {path.name: path.read_text() for path in (tmp_path / "done").iterdir()} == {
+        "a.jsonl": "old\n",
+        "a.jsonl.1": "new\n",
+        "a.jsonl.2": "newer\n",
+    }
+
+
+@pytest.mark.parametrize(
+    ("path", "file", "reads"),
+    [
+        ("/d", "/d/a", True),
+        ("/d", "/d/sub/a", False),
+        ("/d/a", "/d/a", True),
+        ("/d/*.jsonl", "/d/a.jsonl", True),
+        ("/d/*.jsonl", "/d/a.csv", False),
+        ("/d/**/*.jsonl", "/d/x/y/a.jsonl", True),
+        ("/d/**", "/d/x/a.jsonl", True),
+        ("/d/**", "/d/_x/a.jsonl", False),
+        ("/d", "/e/a", False),
+    ],
+)
+def test_which_files_a_path_covers(path: str, file: str, reads: bool) -> None:
+    assert covers(Path(path), Path(file)) == reads
+
+
+STATEFUL = """\
+version: 1
+name: hours
+sources:
+  rows: {{type: files, path: data, format: json, schema: "id BIGINT, ts TIMESTAMP", max_files: 1, watermark: ts 1m, when_done: delete}}
+steps:
+  some: {{from: rows, filter: id >= 0}}
+  by_hour: {{from: some, aggregate: {{by: [], window: {{time: ts, size: 1h}}, columns: {{n: count(*)}}}}}}
+sinks:
+  counts: {{from: by_hour, type: files, path: out, format: json}}
+tiers:
+  edge: {{steps: [some]}}
+  core: {{steps: [by_hour, counts], acknowledge: {acknowledge}}}
+"""
+
+
+@pytest.mark.parametrize(("acknowledge", "left"), [("checkpoint", []), ("state", ["2.jsonl"])])
+def test_a_stateful_tier_acknowledges_what_its_checkpoint_holds_or_what_has_left_its_state(
+    folder: Any, acknowledge: str, left: list[str]
+) -> None:
+    folder.flow(STATEFUL.format(acknowledge=acknowledge))
+    for number, hour in enumerate((10, 11, 13)):
+        folder.data(f"data/{number}.jsonl", [{"id": id_, "ts": f"2026-01-01T{hour}:{id_:02d}:00Z"} for id_ in range(10)])
+        assert folder.run().state == "finished"
+    standing = Releases(prepared_of(folder)).look()
+    core = standing.queries[QueryKey("core", "counts")]
+    times = [decision.times for decision in Decisions(prepared_of(folder).tiers[1].folder.query("counts").decisions).since()]
+    assert all(each["watermark_us"] >= 0 for each in times)
+    assert core.acknowledged == core.decided if acknowledge == "checkpoint" else core.acknowledged < core.decided, times
+    assert folder.run().state == "finished"
+    assert names(folder.path / "data") == left
+    assert [row["n"] for row in folder.read("out")] == [10, 10]

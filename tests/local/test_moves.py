@@ -1,0 +1,197 @@
+"""A flow that has run is cut, cut otherwise and fused again: each record comes out once, and the ledger balances over all of it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner
+
+from scribengin.cli.commands.reset import command as reset
+from scribengin.core import faults
+from scribengin.core.errors import Refused
+from scribengin.local.inspect import audit_flow, planned_changes
+from scribengin.local.prepare import prepare
+from scribengin.state.folder import StateFolder
+from scribengin.state.lease import take_lease
+from scribengin.state.moves import Journal
+
+if TYPE_CHECKING:
+    from conftest import FlowFolder
+
+FLOW = """
+version: 1
+name: numbers
+sources: {n: {type: files, path: data, format: json, schema: "id BIGINT, g STRING"}}
+steps:
+  some: {from: n, filter: id % 2 = 0}
+  more: {from: some, python: "steps:double"}
+  sorted: {from: more, route: {low: id < 1000, otherwise: high}}
+sinks:
+  low: {from: sorted.low, type: files, path: out/low, format: json}
+  high: {from: sorted.high, type: files, path: out/high, format: json}
+"""
+STEPS = """
+def double(row):
+    return row | {"id": row["id"] * 2}
+"""
+CUT = "tiers: {a: {steps: [some]}, b: {steps: [more, sorted]}, c: {steps: [low, high]}}\n"
+OTHERWISE = "tiers: {a: {steps: [some, more]}, b: {steps: [sorted, low]}, c: {steps: [high]}}\n"
+
+
+MOVE = """
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from scribengin.local.migrate import migrate
+from scribengin.local.prepare import prepare
+from scribengin.state.lease import take_lease
+
+prepared = prepare(Path(sys.argv[1]), state=None)
+with ExitStack() as stack:
+    migrate(prepared, {tier.plan.tier: stack.enter_context(take_lease(tier.folder)) for tier in prepared.tiers})
+"""
+"""what a run does before Spark"""
+
+
+class Numbers:
+    """A folder with the flow; what is written into it, and what must come out."""
+
+    def __init__(self, folder: FlowFolder) -> None:
+        self.folder = folder.steps(STEPS)
+        self.written: list[int] = []
+
+    def cut(self, tiers: str, flow: str = FLOW) -> Numbers:
+        self.folder.flow(flow + tiers)
+        return self
+
+    def more(self) -> Numbers:
+        begin = len(self.written) // 2
+        ids = [*range(begin, begin + 20), *range(5000 + begin, 5000 + begin + 20)]
+        self.written += ids
+        self.folder.data(f"data/{begin:06d}.jsonl", [{"id": id_, "g": "x"} for id_ in ids])
+        return self
+
+    def run(self, **settings: Any) -> None:
+        result = self.folder.run(**settings)
+        assert result.state == "finished", result.problems
+        assert result.balanced, result.violations
+
+    def move(self, fault: str = "") -> int:
+        """Start a run's move in a process of its own, which may be struck; its exit status."""
+        command = [sys.executable, "-c", MOVE, str(self.folder.path / "flow.yaml")]
+        ended = subprocess.run(command, env=os.environ | {faults.VARIABLE: fault}, capture_output=True, text=True, check=False, timeout=300)
+        assert ended.returncode in (0, -signal.SIGKILL), ended.stderr
+        return ended.returncode
+
+    def check(self) -> None:
+        """Each record once in its sink, the ledger and the outputs in accord, over all that was left behind."""
+        out = {name: sorted(row["id"] for row in self.folder.read(f"out/{name}")) for name in ("low", "high")}
+        expected = sorted(id_ * 2 for id_ in self.written if id_ % 2 == 0)
+        assert out["low"] == [id_ for id_ in expected if id_ < 1000]
+        assert out["high"] == [id_ for id_ in expected if id_ >= 1000]
+        audit = audit_flow(prepare(self.folder.path / "flow.yaml", state=None))
+        assert audit.balanced, [violation for report in audit.reports for violation in report.violations]
+        rows = {sink.sink: 0 for report in audit.reports for sink in report.sinks}
+        for report in audit.reports:
+            for sink in report.sinks:
+                rows[sink.sink] += sink.found
+        assert (rows["low"], rows["high"]) == (len(out["low"]), len(out["high"]))
+
+    def fates(self) -> dict[str, str]:
+        """Query → fate, as `plan` tells it."""
+        changes = planned_changes(prepare(self.folder.path / "flow.yaml", state=None))
+        return {change.label: change.fate for change in changes.queries}
+
+    def says(self) -> dict[str, str]:
+        """Query or channel → what `plan` says, remedy behind it."""
+        changes = planned_changes(prepare(self.folder.path / "flow.yaml", state=None))
+        return {each.label: f"{each.fate}: {each.says}; {each.remedy}" for each in (*changes.queries, *changes.channels)}
+
+
+@pytest.fixture
+def numbers(folder: FlowFolder) -> Numbers:
+    return Numbers(folder)
+
+
+@pytest.mark.timeout(900)
+def test_a_flow_is_cut_cut_otherwise_fused_and_cut_again_and_every_record_comes_out_once(numbers: Numbers) -> None:
+    numbers.cut("").more().run()
+    numbers.more().run()
+    fates = numbers.cut(CUT).fates()
+    assert {name: fates[name] for name in ("a.some_to_b", "c.low", "c.high", "low", "high")} == {
+        "a.some_to_b": "kept",
+        "c.low": "kept",
+        "c.high": "kept",
+        "low": "gone",
+        "high": "gone",
+    }
+    for tiers in (CUT, CUT, OTHERWISE, "", "", OTHERWISE, CUT):
+        numbers.cut(tiers).more().run()
+        numbers.check()
+        assert set(numbers.fates().values()) == {"unchanged"}, numbers.says()
+
+
+@pytest.mark.timeout(900)
+def test_a_move_that_is_killed_between_any_two_of_its_steps_is_completed_by_the_next_start(numbers: Numbers) -> None:
+    numbers.cut("").more().run()
+    for tiers in (CUT, OTHERWISE, ""):
+        numbers.cut(tiers).more()
+        for point in faults.MOVE_POINTS:
+            assert numbers.move(f"{point}:die") == -signal.SIGKILL, f"{point} is never reached"
+            if point != "move.recovered":
+                with pytest.raises(Refused, match="cut short"):
+                    numbers.fates()
+        numbers.run()
+        numbers.check()
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("point", ["move.planned", "move.copied@2", "move.begun@2", "move.adopted@3", "move.marked"])
+def test_a_flow_that_is_cut_otherwise_while_a_move_is_cut_short_goes_on_from_there(numbers: Numbers, point: str) -> None:
+    numbers.cut("").more().run()
+    assert numbers.cut(CUT).more().move(f"{point}:die") == -signal.SIGKILL
+    numbers.cut(OTHERWISE).run()
+    numbers.check()
+
+
+def test_two_runs_of_different_cuts_do_not_move_under_one_another(numbers: Numbers) -> None:
+    numbers.cut("").more().run()
+    numbers.cut(CUT)
+    with take_lease(StateFolder(numbers.folder.path / ".scribengin", "numbers", "main")), pytest.raises(Refused, match="running already"):
+        numbers.run()
+    assert not Journal(numbers.folder.path / ".scribengin", "numbers").there
+    numbers.run()
+    numbers.check()
+
+
+@pytest.mark.timeout(600)
+def test_rows_that_wait_between_two_tiers_are_never_left_behind(numbers: Numbers) -> None:
+    numbers.cut(CUT).more().run()
+    numbers.more().run(tier="a")
+    numbers.cut("")
+    assert '20 rows in channel "some_to_b" have not been read by "b.to_c"' in numbers.says()["low"]
+    with pytest.raises(Refused, match="have not been read") as refused:
+        numbers.run()
+    assert "--once" in refused.value.remedy
+    numbers.cut(CUT).run()
+    numbers.check()
+    numbers.cut("").more().run()
+    numbers.check()
+
+
+@pytest.mark.timeout(600)
+def test_a_flow_that_was_reset_begins_anew_however_it_is_cut_and_its_old_channels_are_empty(numbers: Numbers) -> None:
+    flow = str(numbers.folder.path / "flow.yaml")
+    numbers.cut("").more().run()
+    numbers.cut(CUT).more().run()
+    numbers.cut("").run()
+    assert CliRunner().invoke(reset, [flow, "--outputs", "--yes"]).exit_code == 0
+    assert set(numbers.cut(CUT).fates().values()) == {"new"}
+    for tiers in (CUT, "", CUT):
+        numbers.cut(tiers).more().run()
+        numbers.check()

@@ -1,0 +1,50 @@
+"""What a tier gets where it runs alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scribengin.local import session
+from scribengin.local.contract import RunSettings
+from scribengin.local.prepare import prepare
+
+FLOW = """
+version: 1
+name: shares
+sources: {n: {type: sequence, rows: 10}}
+steps: {even: {from: n, filter: id % 2 = 0}, third: {from: even, filter: id % 3 = 0}}
+sinks: {kept: {from: third, type: files, path: out, format: json}}
+tiers:
+  near: {steps: [even], resources: {cores: 1, memory: 700MiB}}
+  far: {steps: [third]}
+"""
+
+
+@pytest.fixture
+def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    (tmp_path / "flow.yaml").write_text(FLOW)
+    asked: dict[str, Any] = {}
+    monkeypatch.setattr(session, "start_session", lambda name, **given: asked.update(given, name=name))
+
+    def begin(tier: str | None, **settings: Any) -> tuple[str, str]:
+        chosen = RunSettings(once=True, tier=tier, **settings)
+        session.start([prepare(tmp_path / "flow.yaml", state=None, tier=tier)], chosen)
+        return asked["master"], asked["memory"]
+
+    return begin
+
+
+def test_a_tier_that_runs_alone_gets_its_cores_and_its_memory(begun: Any) -> None:
+    assert begun("near") == ("local[1,3]", "700m")
+    assert begun("far") == ("", "")
+
+
+def test_what_the_run_is_told_comes_first(begun: Any) -> None:
+    assert begun("near", master="local[4,3]", memory="1g") == ("local[4,3]", "1g")
+
+
+def test_tiers_that_run_together_share_what_there_is(begun: Any) -> None:
+    assert begun(None) == ("", "")

@@ -1,0 +1,224 @@
+"""Which Queries may go on in place of which when a flow is cut otherwise, and what `plan` says where they may not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from flows import flow, sink, source, step
+
+from scribengin.plan.diff import Changes, StoredQuery
+from scribengin.plan.flow_diff import flow_changes
+from scribengin.plan.split import FlowPlan, plan_flow
+from scribengin.plan.topology import topology_of
+from scribengin.spec.model import Aggregate, Channel, Defaults, Edge, Encryption, Filter, Flow, Rate, Tier, WindowSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from scribengin.plan.moves import Moves
+
+
+def declared(*, stateful: bool = False, **tiers: str) -> Flow:
+    """tweets → a → b → kept, and a → other; `tiers`: name → steps. With `stateful` b keeps state."""
+    second = Aggregate((), (("n", "count(*)"),), WindowSpec("ts", 3600.0, 3600.0)) if stateful else Filter("id > 2")
+    made = flow(source(), step("a", "tweets", Filter("id > 1")), step("b", "a", second), sink("kept", "b"), sink("other", "a"))
+    return replace(made, tiers={name: Tier(name, tuple(steps.split())) for name, steps in tiers.items()})
+
+
+CUT = {"x": "a other", "y": "b kept"}
+
+
+def ran(plan: FlowPlan, *, position: int = 3, **rest: Mapping[str, Any]) -> dict[tuple[str, str], StoredQuery]:
+    """The Queries of the plan as they are stored when all is through: 100 rows each way."""
+    found = {}
+    for tier in plan.tiers:
+        for number, query in enumerate(tier.queries):
+            found[tier.tier, query.name] = StoredQuery(
+                query.name,
+                f"{tier.tier}-{query.name}-{number}",
+                query.fingerprint,
+                query.state_fingerprint,
+                dict.fromkeys(query.sources, position),
+                9,
+                query.parts,
+                tier.tier,
+                query.sources,
+                query.sinks,
+                dict.fromkeys(query.sinks, 100),
+                dict.fromkeys(query.sources, 100),
+            )
+    for name, changed in rest.items():
+        key = next(key for key in found if key[1] == name)
+        found[key] = replace(found[key], **changed)
+    return found
+
+
+def compared(before: Flow, after: Flow, reached: Mapping[str, object] | None = None, **rest: Mapping[str, Any]) -> tuple[Changes, Moves]:
+    """`reached`: stored Query → what it has read; all have read the same where nothing is said."""
+    old = plan_flow(before)
+    live = ran(old, **rest)
+    known = topology_of(old) if before.tiers else None
+    return flow_changes(plan_flow(after), known, list(live.values()), [], lambda query, _: (reached or {}).get(query.name, "all"))
+
+
+def fates(changes: Changes) -> dict[str, str]:
+    return {change.label: change.fate for change in changes.queries}
+
+
+def test_what_stays_as_it_is_cut_is_unchanged() -> None:
+    changes, moves = compared(declared(**CUT), declared(**CUT))
+    assert set(fates(changes).values()) == {"unchanged"}
+    assert changes.channels == ()
+    assert (moves.arrivals, moves.refusals) == ((), ())
+
+
+def test_a_flow_that_is_cut_goes_on_where_its_queries_ended() -> None:
+    changes, moves = compared(declared(), declared(**CUT))
+    assert fates(changes) == {"x.a_to_y": "kept", "x.other": "kept", "y.kept": "kept", "kept": "gone", "other": "gone"}
+    arrivals = {arrival.query.name: arrival for arrival in moves.arrivals}
+    assert [arrivals["a_to_y"].donors["tweets"].query.name, arrivals["a_to_y"].donors["tweets"].position] == ["kept", 3]
+    assert arrivals["other"].donors["tweets"].query.name == "other"
+    assert arrivals["kept"].donors == {}
+    assert arrivals["kept"].adopts == {"kept": ("main-kept-0",)}
+    assert not arrivals["a_to_y"].adopts
+
+
+def test_a_fused_flow_goes_on_where_the_end_of_its_chain_is() -> None:
+    changes, moves = compared(declared(**CUT), declared())
+    assert fates(changes) == {"kept": "kept", "other": "kept", "x.a_to_y": "gone", "x.other": "gone", "y.kept": "gone"}
+    (channel,) = changes.channels
+    assert (channel.fate, "nothing that was not read" in channel.says) == ("gone", True)
+    arrivals = {arrival.query.name: arrival for arrival in moves.arrivals}
+    assert arrivals["kept"].donors["tweets"].query.name == "a_to_y"
+    assert arrivals["kept"].adopts == {"kept": ("y-kept-0",)}
+
+
+def test_rows_that_wait_in_a_channel_refuse_it_with_their_number_and_the_remedy() -> None:
+    changes, moves = compared(declared(**CUT), declared(), kept={"read": {"a": 93}})
+    refused = next(change for change in changes.queries if change.label == "kept")
+    assert refused.fate == "refused"
+    assert '7 rows in channel "a_to_y" have not been read by "y.kept"' in refused.says
+    assert "--once" in refused.remedy
+    assert "7 rows that were not read" in changes.channels[0].says
+    assert changes.refused
+    assert moves.refusals
+
+
+def test_rows_that_were_read_twice_refuse_it_too() -> None:
+    changes, _ = compared(declared(**CUT), declared(), kept={"read": {"a": 107}})
+    assert "more than once" in next(change for change in changes.queries if change.label == "kept").says
+
+
+def test_queries_that_have_not_read_the_same_refuse_to_become_one() -> None:
+    shared = declared(x="a", y="b kept", z="other")
+    changes, _ = compared(declared(), shared, {"kept": "all", "other": "less"})
+    assert fates(changes)["x.a_to_y"] == "kept"
+    one = replace(shared, tiers={"x": Tier("x", ("a",)), "y": Tier("y", ("b", "kept", "other"))})
+    changes, _ = compared(declared(), one, {"kept": "all", "other": "less"})
+    refused = next(change for change in changes.queries if change.label == "x.a_to_y")
+    assert refused.fate == "refused"
+    assert '"kept" (position 3) and "other" (position 3) have not read the same of tweets' in refused.says
+
+
+def test_a_query_with_state_cannot_be_moved_and_the_remedy_is_a_reset() -> None:
+    changes, _ = compared(declared(stateful=True), declared(stateful=True, **CUT))
+    refused = next(change for change in changes.queries if change.label == "y.kept")
+    assert refused.fate == "refused"
+    assert "remembers" in refused.says
+    assert "scribengin reset" in refused.remedy
+    changes, _ = compared(declared(), declared(stateful=True, **CUT))
+    assert "would keep state" in next(change for change in changes.queries if change.label == "y.kept").says
+
+
+def test_a_query_with_state_stays_where_it_is_while_others_are_moved_before_it() -> None:
+    before = declared(stateful=True, x="a", y="b kept other")
+    after = declared(stateful=True, w="a", y="b kept other")
+    changes, moves = compared(before, after)
+    assert fates(changes)["w.a_to_y"] == "kept"
+    assert fates(changes)["y.kept"] == "unchanged"
+    (arrival,) = moves.arrivals
+    assert arrival.adopts == {"a_to_y": ("x-a_to_y-0",)}
+
+
+def test_a_batch_of_which_some_is_committed_must_end_where_it_began() -> None:
+    changes, _ = compared(declared(), declared(**CUT), kept={"pending": True})
+    assert "has begun a Batch" in next(change for change in changes.queries if change.label == "x.a_to_y").says
+
+
+def test_a_sink_that_changes_in_the_same_step_is_refused() -> None:
+    after = declared(**CUT)
+    after = replace(after, sinks=after.sinks | {"kept": replace(after.sinks["kept"], options={"path": "elsewhere", "format": "json"})})
+    changes, _ = compared(declared(), after)
+    assert "has changed" in next(change for change in changes.queries if change.label == "y.kept").says
+
+
+def test_a_new_sink_in_a_new_tier_is_new_and_moves_nothing() -> None:
+    before = declared(**CUT)
+    after = replace(before, sinks=before.sinks | {"more": sink("more", "b")}, tiers=before.tiers | {"z": Tier("z", ("more",))})
+    changes, moves = compared(before, after)
+    assert fates(changes)["z.more"] == fates(changes)["y.b_to_z"] == "new"
+    assert fates(changes)["x.a_to_y"] == fates(changes)["y.kept"] == "unchanged"
+    assert moves.arrivals == ()
+
+
+def test_a_channel_in_another_place_is_begun_anew_when_the_old_one_is_read() -> None:
+    before = declared(**CUT)
+    after = replace(before, edges={"a -> b": Edge(channel=Channel(path="elsewhere"))})
+    changes, moves = compared(before, after)
+    assert {arrival.query.name for arrival in moves.arrivals} == {"a_to_y", "kept"}
+    assert "lies in another place" in changes.channels[0].says
+    changes, _ = compared(before, after, kept={"read": {"a": 1}})
+    assert changes.refused
+
+
+@pytest.mark.parametrize(
+    ("edge", "fate", "changed"),
+    [
+        (Edge(compression="zstd"), "kept", ("compression",)),
+        (Edge(limit=Rate(rows=5)), "kept", ("limit",)),
+        (Edge(ordering="key", key=("user",)), "refused", ("ordering",)),
+        (Edge(encryption=Encryption(keyring="k")), "refused", ("encryption",)),
+    ],
+)
+def test_properties_hold_from_the_next_batch_unless_what_is_under_way_would_contradict_them(
+    edge: Edge, fate: str, changed: tuple[str, ...]
+) -> None:
+    before = declared(**CUT)
+    after = replace(before, edges={"a -> b": edge})
+    (channel,) = compared(before, after, kept={"read": {"a": 1}})[0].channels
+    assert (channel.fate, channel.changed) == (fate, changed)
+    assert ("99 rows" in channel.says) == (fate == "refused")
+    (drained,) = compared(before, after)[0].channels
+    assert drained.fate == "kept"
+
+
+def test_another_key_of_the_same_encryption_needs_nothing_to_be_read_first() -> None:
+    before = replace(declared(**CUT), defaults=Defaults(edge=Edge(encryption=Encryption(keyring="k"))))
+    after = replace(before, defaults=Defaults(edge=Edge(encryption=Encryption(keyring="l"))))
+    (channel,) = compared(before, after, kept={"read": {"a": 1}})[0].channels
+    assert channel.fate == "kept"
+
+
+def test_two_channels_that_one_query_feeds_are_moved_with_it() -> None:
+    changes, moves = compared(declared(x="a b", y="kept other"), declared(w="a b", y="kept other"))
+    (arrival,) = moves.arrivals
+    assert (arrival.key, set(arrival.adopts)) == (("w", "to_y"), {"a_to_y", "b_to_y"})
+    assert fates(changes)["y.kept"] == fates(changes)["y.other"] == "unchanged"
+    changes, moves = compared(declared(x="a b", y="kept other"), declared(x="a b", y="kept", z="other"))
+    assert {change.name: change.fate for change in changes.channels} == {"a_to_z": "new", "a_to_y": "gone"}
+    assert {arrival.key for arrival in moves.arrivals} == {("x", "a_to_z"), ("x", "b_to_y"), ("z", "other")}
+    assert fates(changes)["y.kept"] == "unchanged"
+
+
+def test_a_new_sink_behind_a_feeder_that_is_moved_is_told_to_miss_what_was_read_before() -> None:
+    before = declared()
+    before = replace(before, sinks={"kept": before.sinks["kept"]})
+    after = replace(
+        before, sinks=before.sinks | {"other": sink("other", "a")}, tiers={"x": Tier("x", ("a",)), "y": Tier("y", ("b", "kept", "other"))}
+    )
+    changes, _ = compared(before, after)
+    new = next(change for change in changes.queries if change.label == "y.other")
+    assert new.fate == "new"
+    assert "a_to_y has nothing of what its feeder had read before" in new.says
