@@ -13,12 +13,14 @@ import pickle
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
-from scribengin.connectors.contract import BatchId, Decided, Limits, Receipt, SourceStream, is_chained, takes_json
+from scribengin.connectors.contract import BatchId, Decided, Limits, Receipt, SourceStream, is_chained, takes_json, wants_origins
 from scribengin.core.errors import FencedError, Refused, StateError
 from scribengin.core.types import arrow_schema
 from scribengin.formats.json_rows import json_rows
+from scribengin.formats.origins import Origins
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -128,6 +130,9 @@ class _SinkTrial:
         return stream.close()
 
     def _write(self, stream: SinkStream, rows: list[dict[str, Any]], ids: list[str] | None, *, as_json: bool) -> Sequence[Bad]:
+        if wants_origins(stream):
+            batch = pa.RecordBatch.from_pylist(rows, schema=arrow_schema(self._schema))
+            return stream.write_from(batch, Origins.of("source/a+", np.arange(len(rows))))
         if as_json and takes_json(stream):
             plain = json_rows(self._schema, stream.json_needs or ())
             if plain is not None and (json := plain.of_rows(rows)) is not None:

@@ -91,7 +91,8 @@ class Outgoing:
         keys, values = [self.keys[index] for index in stay], [self.values[index] for index in stay]
         ids = None if self.ids is None else [self.ids[index] for index in stay]
         headers = {name: [values[index] for index in stay] for name, values in self.headers.items()}
-        return Outgoing(topics, self.partitions[stay], keys, values, times, ids, headers)
+        sizes = None if self.sizes is None else [self.sizes[index] for index in stay]
+        return Outgoing(topics, self.partitions[stay], keys, values, times, ids, headers, sizes)
 
     def size_bytes(self) -> int:
         """Of keys and values."""
