@@ -131,5 +131,7 @@ def test_a_reset_takes_the_channels_with_it(flow: Any, topics: Any) -> None:
     ended = scribengin(folder.path, "reset", "flow.yaml", "--outputs", "--yes")
     assert ended.returncode == 0, ended.stderr
     assert not [name for name in topics.admin.list_topics(timeout=30).topics if flow.name in name]
-    sound(folder, folder.run())
+    # by a process of its own: this one believes for a moment what it knows of the topics
+    ended = scribengin(folder.path, "run", "flow.yaml", "--once")
+    assert ended.returncode == 0, ended.stderr
     assert found(folder) == expected()
