@@ -28,7 +28,7 @@ from scribengin.embedded.kafka import KafkaCluster
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).resolve().parent
 FILES = 8
 CORES = 2
 BANDED = f"{SCHEMA}, band STRING"
@@ -116,9 +116,15 @@ def compare(folder: Path, bootstrap: str, wanted: list[str], rows: int, runs: in
     figures: dict[str, list[float]] = {name: [] for name in wanted}
     for turn in range(runs):
         for name in [*wanted[turn % len(wanted) :], *wanted[: turn % len(wanted)]]:
-            command = [sys.executable, __file__, "--contender", name, "--folder", str(folder), "--turn", str(turn)]
+            command = [sys.executable, str(HERE / "tiers.py"), "--contender", name, "--folder", str(folder), "--turn", str(turn)]
             ended = subprocess.run(
-                command, env=os.environ | {"BENCH_BOOTSTRAP": bootstrap}, capture_output=True, text=True, check=False, timeout=1800
+                command,
+                cwd=folder,
+                env=os.environ | {"BENCH_BOOTSTRAP": bootstrap},
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=1800,
             )
             if ended.returncode:
                 sys.exit(f"{name} failed:\n{ended.stderr[-4000:]}")
