@@ -113,3 +113,13 @@ def test_joining_keeps_every_row_its_name_and_its_way(ours: list[tuple[str, int,
     both = Origins.joined([one, two])
     assert both.ids() == one.ids() + two.ids()
     assert [both.trails[stream] for stream in both.streams] == [A] * len(one) + [B] * len(two)
+
+
+def test_rows_of_one_record_are_numbered_and_keep_apart_what_they_were_before() -> None:
+    first = Origins.of("a@", np.array([5, 5, 6, 7, 7, 7])).numbered([5, 5, 6, 7, 7, 7])
+    assert first.ids() == ["a@5", "a@5.1", "a@6", "a@7", "a@7.1", "a@7.2"]
+    hop = Hop("near", "q", 0, "h", 0)
+    arrived = Origins(first.labels, first.streams, first.sequences, first.nth, [(hop,)])
+    again = arrived.taken([0, 0, 1, 1, 1]).numbered([0, 0, 1, 1, 1])
+    assert len(set(again.ids())) == 5
+    assert not set(again.ids()) - {"a@5", "a@5.1"} & set(first.ids())

@@ -86,7 +86,8 @@ class Origins:
     def numbered(self, made_of: Sequence[int]) -> Origins:
         """With a number of its own for each row but the first of those that lie side by side and were made of the same record.
 
-        `made_of`: which record. A row that was one of several before keeps that apart: the new number stands in the lower half.
+        `made_of`: which record. In the first tier these are 1, 2, …; a row that came through a channel may be one of several already, and
+        keeps that apart: the new number stands in the lower half.
         """
         same = np.asarray(made_of)
         again = np.flatnonzero(same[1:] == same[:-1]) + 1
@@ -96,7 +97,8 @@ class Origins:
         first = np.arange(len(same))
         first[again] = 0
         nth = self.nth.astype(np.int64)
-        nth[again] = ((nth[again] + 1) * _CHILD + (again - np.maximum.accumulate(first)[again])) & _LARGEST
+        above = (nth[again] + 1) * _CHILD if any(self.trails) else 0
+        nth[again] = (above + again - np.maximum.accumulate(first)[again]) & _LARGEST
         return replace(self, nth=nth.astype(np.int32))
 
     def taken(self, stay: Sequence[int] | NDArray[np.int64]) -> Origins:
