@@ -86,7 +86,7 @@ def forget_topology(root: Path, flow: str) -> None:
 def tiers_with_state(root: Path, flow: str) -> list[StateFolder]:
     """The tiers that have run, those too that the flow has no more; by name."""
     folders = [StateFolder(root, flow, name) for name in sorted(names_in(root / flow)) if name != FOLDER]
-    return [folder for folder in folders if folder.lock.exists()]
+    return [folder for folder in folders if folder.path.is_dir() and (folder.lock.exists() or folder.queries())]
 
 
 def works_of(root: Path, flow: str, sink: str) -> tuple[Path, ...]:
