@@ -57,7 +57,7 @@ bench-kafka: setup ## topic to topic, speed, delay and commits, with rivals in t
 	@PYTHONPATH=benchmarks $(BIN)/python benchmarks/kafka_delay.py $(DELAY)
 	@PYTHONPATH=benchmarks $(BIN)/python benchmarks/kafka_commit.py
 
-faults: setup ## crash runs at every point and check what is left: make faults [ONLY=publish|kafka] [MINUTES=30] [SEED=7] [LIVES=2]
+faults: setup ## crash runs at every point and check what is left: make faults [ONLY=publish|kafka|tiers] [MINUTES=30] [SEED=7] [LIVES=2]
 	@$(BIN)/python -m scribengin.testing.faults --minutes $(MINUTES) $(if $(ONLY),--only "$(ONLY)") $(if $(SEED),--seed $(SEED)) $(if $(LIVES),--lives $(LIVES))
 
 cuts: setup ## random flows, whole and cut into tiers, compared: make cuts [ARGS="--examples 300"]
