@@ -36,6 +36,11 @@ _LONGEST = (
     "faults/test_kafka_faults.py",
     "kafka/test_demo.py",
     "kafka/test_flows.py",
+    "local/test_moves.py",
+    "group/test_kafka.py",
+    "group/test_flows.py",
+    "kafka/test_channels.py",
+    "faults/test_tier_faults.py",
 )
 """files of minutes; the others take up to one"""
 _MANY = 1000

@@ -156,7 +156,7 @@ def test_a_circle_of_three_tiers_is_told_once(tmp_path: Path) -> None:
 
 
 def test_a_tier_of_tables_alone_is_told(tmp_path: Path) -> None:
-    text = TWO_TABLES + "tiers:\n  side: «{steps: [users, names]}\n  main: {steps: [known]}\n"
+    text = TWO_TABLES + "tiers:\n  side: «{steps: [users, names]}\n  near: {steps: [known]}\n"
     check(tmp_path, text, "tier-empty", "users, names are tables")
     assert problems(tmp_path, TWO_TABLES + "tiers:\n  side: {steps: [names]}\n") == []
 
@@ -205,7 +205,7 @@ def test_a_source_in_a_tier_of_its_own_hands_its_rows_on(tmp_path: Path) -> None
 
 
 def test_a_table_has_no_channel(tmp_path: Path) -> None:
-    text = TWO_TABLES + "tiers:\n  side: {steps: [orders, names]}\n  main: {steps: [known]}\nedges:\n"
+    text = TWO_TABLES + "tiers:\n  side: {steps: [orders, names]}\n  near: {steps: [known]}\nedges:\n"
     check(tmp_path, text + '  «"names -> known": {compression: zstd}\n', "edge-from-source", "is a table, which each tier reads itself")
     assert problems(tmp_path, text + '  "orders -> known": {compression: zstd}\n') == []
 
@@ -470,3 +470,13 @@ def test_the_tiers_of_a_python_flow_are_checked_at_its_call() -> None:
     places = CallPlaces.of(made, Place(__file__, line, 1))
     found = check_flow(made, places, source_types=source_types(), sink_types=sink_types())
     assert [(problem.code, problem.place.line) for problem in found] == [("tier-node-unknown", line), ("edge-uncut", line)]
+
+
+@pytest.mark.parametrize("name", ["main", "channels"])
+def test_names_that_every_flow_has_in_its_state_are_no_names_of_tiers(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "flow.yaml"
+    path.write_text(CUT.replace("near:", f"{name}:"))
+    _, problems = validate_file(path, {})
+    assert [(problem.code, problem.place.line) for problem in problems] == [
+        ("tier-name", CUT.splitlines().index("  near: {steps: [known, hot]}") + 1)
+    ]

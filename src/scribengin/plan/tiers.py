@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 MAIN = "main"
 """the only tier of a flow that is not cut"""
+RESERVED = {MAIN: "that is what a flow in one piece is called", "channels": "that is where the state keeps what it knows of channels"}
+"""names that no tier of a cut flow can have, and why"""
 
 
 @dataclass(frozen=True, slots=True)

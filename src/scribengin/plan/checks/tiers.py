@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from scribengin.core.problems import did_you_mean
 from scribengin.plan.checks.subject import Subject, called, path_of
 from scribengin.plan.graph import base, query_sinks
-from scribengin.plan.tiers import is_static
+from scribengin.plan.tiers import RESERVED, is_static
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,6 +40,14 @@ def tiers_name_nodes(subject: Subject) -> Iterator[Problem]:
                 yield subject.problem("tier-twice", path, message, "a node runs in one tier: take it out of one of the two")
             else:
                 named[id_] = tier
+
+
+def tier_names_are_free(subject: Subject) -> Iterator[Problem]:
+    """A tier's state lies in a folder of its name, beside those that every flow has."""
+    for tier in subject.flow.tiers:
+        if tier in RESERVED:
+            message = f'a tier cannot be called "{tier}": {RESERVED[tier]}'
+            yield subject.problem_at_key("tier-name", ("tiers", tier), message, "give it another name")
 
 
 def every_node_has_a_tier(subject: Subject) -> Iterator[Problem]:

@@ -48,6 +48,14 @@ CATALOG: tuple[Entry, ...] = (
         slot="file",
     ),
     Entry(
+        "tier-name",
+        "A tier with a name that is taken",
+        "The state of a tier lies in a folder of its name, beside `main` (a flow in one piece) and `channels`.",
+        "Give it another name.",
+        _CHAIN + "tiers:\n  main: {steps: [big]}\n  far: {steps: [mine]}\n",
+        slot="file",
+    ),
+    Entry(
         "tier-unclear",
         "A node whose tier cannot be told",
         "Nodes that no tier names go where what they read goes; here that is in several tiers, or nowhere.",
