@@ -30,7 +30,9 @@ _LOOK_S = 0.2
 @click.command()
 @click.option("--minutes", type=float, default=30.0, show_default=True, help="No life is begun after this time; one that runs goes on.")
 @click.option(
-    "--only", default="", help="Strikes whose text holds this: publish, two@, parquet, kafka, files-to-kafka, tiers, kill@decide.before tail …"
+    "--only",
+    default="",
+    help="Strikes whose text holds this: publish, two@, parquet, kafka, files-to-kafka, tiers, kill@decide.before tail …",
 )
 @click.option("--seed", type=int, help="Live the life with this seed again; an unknown one begins a row of new lives.")
 @click.option("--lives", type=click.IntRange(1), default=1, show_default=True, help="How many at once.")
