@@ -169,6 +169,16 @@ def test_best_effort_holds_nobody_back(ends: Ends) -> None:
     assert "full" in ends.gate.full_text()
 
 
+def test_what_was_dropped_does_not_wait_in_the_channel(ends: Ends) -> None:
+    for _ in range(7):
+        ends.feed(1000)
+    assert "full" in ends.gate.full_text()
+    ends.gate.dropped = lambda: 4000
+    ends.clock.seconds += 1.0
+    assert ends.gate.look().rows == 3000
+    assert ends.gate.full_text() == ""
+
+
 def test_a_gate_tells_depth_age_and_rates(ends: Ends) -> None:
     ends.gate.look()
     ends.feed(1000)

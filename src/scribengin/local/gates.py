@@ -7,15 +7,19 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from scribengin.connectors.channel.outbox import read_left
+from scribengin.core.errors import Refused
 from scribengin.core.units import show_bytes, show_duration
 from scribengin.local.contract import GateView
 from scribengin.plan.split import source_id
 from scribengin.spec.model import Depth
 from scribengin.state.folder import StateFolder
 from scribengin.state.ledger import Ledger
+from scribengin.state.lineage import read_lineage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -44,6 +48,8 @@ class Gate:
     feeder: Ledger
     readers: Sequence[tuple[Ledger, str]]
     """the Queries that read it, each with the name of its source there"""
+    dropped: Callable[[], int] = lambda: 0
+    """rows that the feeder has put out and the channel never got (`best_effort`)"""
     now: Callable[[], float] = time.monotonic
     _looked_s: float = field(default=-1e9)
     _written: deque[tuple[float, int]] = field(default_factory=deque)
@@ -57,7 +63,16 @@ class Gate:
     @staticmethod
     def of(channel: PlannedChannel, feeder: QueryFolder, readers: Sequence[tuple[QueryFolder, str]]) -> Gate:
         """Over the state of both ends, which need not be there yet."""
-        return Gate(channel, feeder.name, Ledger(feeder), [(Ledger(folder), source) for folder, source in readers])
+
+        def dropped() -> int:
+            if channel.edge.durability != "best_effort":
+                return 0
+            with suppress(Refused):  # the feeder's process is taking it back to an earlier position
+                lineage = read_lineage(feeder)
+                return 0 if lineage is None else read_left(feeder.work(channel.id), lineage.id).dropped_rows
+            return 0
+
+        return Gate(channel, feeder.name, Ledger(feeder), [(Ledger(folder), source) for folder, source in readers], dropped)
 
     def look(self) -> GateView:
         """What is there now."""
@@ -76,7 +91,8 @@ class Gate:
     def _looked(self, now_s: float) -> GateView:
         totals = self.feeder.read()
         sink = totals.sinks.get(self.channel.id)
-        written, written_bytes = (0, 0) if sink is None else (sink.rows, sink.bytes)
+        put_out, put_out_bytes = (0, 0) if sink is None else (sink.rows, sink.bytes)
+        written = put_out - self.dropped()
         read = min((self._read_by(ledger, source) for ledger, source in self.readers), default=0)
         read = min(read, written)
         if not self._written or self._written[-1][1] < written:
@@ -96,7 +112,7 @@ class Gate:
             self.channel.feeding,
             self.channel.reading,
             waiting,
-            round(waiting * written_bytes / written) if written else 0,
+            round(waiting * put_out_bytes / put_out) if put_out else 0,
             now_s - self._written[0][0] if waiting else 0.0,
             (written - first_written) / span_s if len(self._moved) > 2 else 0.0,
             (read - first_read) / span_s if len(self._moved) > 2 else 0.0,
