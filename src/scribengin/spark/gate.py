@@ -121,7 +121,7 @@ class Gate:
             self.newest_us = newest_us if self.newest_us is None else max(self.newest_us, newest_us)
         ends = known if node.grid is None else node.grid.last_ends_us(known)
         if ends.size:
-            self.leaves_us = max(self.leaves_us, min(NEVER_US, int(ends.max()) + node.holds_us))
+            self.leaves_us = max(self.leaves_us, min(NEVER_US, int(np.max(ends)) + node.holds_us))
         self._counts.late += int(np.count_nonzero(ends <= self._watermark_us))
         return chunk
 
