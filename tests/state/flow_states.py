@@ -31,6 +31,8 @@ class Stage:
     inputs: tuple[str, ...] = ()
     kind: str = "folder"
     rows: int = 10
+    digest: int | None = None
+    """of what each Batch puts into each channel"""
     lineage: Lineage | None = None
     taken: dict[str, int] = field(default_factory=dict)
 
@@ -42,7 +44,14 @@ class Stage:
         )
         self.taken = {source: self.lineage.starts.get(source, 0) for source in sources}
 
-    def batch(self, entries: Mapping[str, list[SourceStream]], *, committed: bool = True, times: Mapping[str, int] | None = None) -> int:
+    def batch(
+        self,
+        entries: Mapping[str, list[SourceStream]],
+        *,
+        committed: bool = True,
+        times: Mapping[str, int] | None = None,
+        sums: Mapping[str, Any] | None = None,
+    ) -> int:
         """Decide a Batch that takes one entry of each source that is given, and let it put `rows` rows into each channel."""
         if self.lineage is None:
             self.begin()
@@ -57,10 +66,10 @@ class Stage:
                 log.append(start, entries[source])
                 self.taken[source] = start + 1
             ranges.append(SourceRange(source, start, self.taken[source]))
-        receipts = tuple(Receipt(out, 0, self.rows, 100, self._segments(out, number)) for out in self.outs)
+        receipts = tuple(Receipt(out, 0, self.rows, 100, self._segments(out, number), self.digest) for out in self.outs)
         counts = {out: Counts(rows_in=self.rows, out=self.rows) for out in self.outs}
         batch = BatchId("flow", self.folder.name, self.lineage.id, number, 1)
-        decisions.decide(Decision(batch, "h", "f", tuple(ranges), receipts, (), counts, at(number), times=times or {}))
+        decisions.decide(Decision(batch, "h", "f", tuple(ranges), receipts, (), counts, at(number), times=times or {}, taken=sums or {}))
         if self.kind == "kafka":
             for out in self.outs:
                 self.publish(out, number)

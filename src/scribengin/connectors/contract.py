@@ -165,15 +165,18 @@ class Receipt:
     rows: int
     bytes: int
     segments: tuple[Mapping[str, Any], ...] = ()
+    digest: int | None = None
+    """of a channel: the order-free digest of the rows' ids (`Origins.digest`)"""
 
     def as_json(self) -> dict[str, Any]:
         """The form in receipts and decision records."""
-        return {"sink": self.sink, "unit": self.unit, "rows": self.rows, "bytes": self.bytes, "segments": [dict(s) for s in self.segments]}
+        form = {"sink": self.sink, "unit": self.unit, "rows": self.rows, "bytes": self.bytes, "segments": [dict(s) for s in self.segments]}
+        return form if self.digest is None else form | {"digest": self.digest}
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Receipt:
         """The receipt that `as_json` wrote."""
-        return Receipt(data["sink"], data["unit"], data["rows"], data["bytes"], tuple(data["segments"]))
+        return Receipt(data["sink"], data["unit"], data["rows"], data["bytes"], tuple(data["segments"]), data.get("digest"))
 
 
 class SinkStream(Protocol):

@@ -56,8 +56,22 @@ class Block(Protocol):
         """How many records the block holds, empty lines included."""
 
 
+@dataclass(frozen=True, slots=True)
+class Handed:
+    """What a block was handed over by: which Batch of which lineage of the feeding Query, how many rows, and the digest of their ids."""
+
+    lineage: str
+    batch: int
+    rows: int
+    digest: int
+
+
 class TracedBlock(Block, Protocol):
     """A block whose records have first coordinates of their own, from before they came here."""
+
+    @property
+    def handed(self) -> Handed | None:
+        """By what it came; None of what is no whole pack."""
 
     def origins(self, ordinals: Sequence[int]) -> Origins:
         """Those of the records with these ordinals."""

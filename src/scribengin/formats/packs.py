@@ -16,7 +16,7 @@ import pyarrow as pa
 from scribengin.core.errors import Unreachable
 from scribengin.core.types import Schema, arrow_schema, parse_schema
 from scribengin.formats.blocks import PAYLOAD_BYTES
-from scribengin.formats.contract import Bad, RecordPlace
+from scribengin.formats.contract import Bad, Handed, RecordPlace
 from scribengin.formats.json_lines import json_lines
 from scribengin.formats.origins import Origins
 from scribengin.formats.pack_body import TAG_BYTES, aesgcm, compress, decompress, decrypt, encrypt, new_nonce, read_batch
@@ -246,6 +246,14 @@ class PackBlock:
         if ordinals == range(len(self.whole)):
             return self.whole
         return self.whole.taken(np.arange(ordinals.start, ordinals.stop, ordinals.step, dtype=np.int64))
+
+    @property
+    def handed(self) -> Handed | None:
+        """As the header says, whose digest the rows were checked by."""
+        if self.header is None:
+            return None
+        lineage, batch = self.header.about.get("lineage"), self.header.about.get("batch")
+        return Handed(lineage, batch, self.header.rows, self.header.digest) if isinstance(lineage, str) and isinstance(batch, int) else None
 
     def first_ids(self, ordinals: Sequence[int]) -> list[str]:
         """What these records are called."""

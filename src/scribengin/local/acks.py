@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from scribengin.plan.model import QueryPlan
     from scribengin.plan.split import FlowPlan
     from scribengin.state.acks import QueryStanding, Standing
+    from scribengin.state.checksums import Mismatch
     from scribengin.state.folder import QueryFolder
 
 _EVERY_S = 1.0
@@ -125,10 +126,17 @@ class Releases:
     """What the tiers of a run release. Used by one thread; `clock` gives seconds since 1970."""
 
     def __init__(
-        self, prepared: PreparedFlow, *, say: Callable[[str], None] = lambda _: None, clock: Callable[[], float] = time.time
+        self,
+        prepared: PreparedFlow,
+        *,
+        say: Callable[[str], None] = lambda _: None,
+        stop: Callable[[Mismatch], None] = lambda _: None,
+        clock: Callable[[], float] = time.time,
     ) -> None:
+        """`stop` hears of Batches that did not come out of a channel as they went in."""
         self._prepared = prepared
         self._say = say
+        self._stop = stop
         self._said: set[str] = set()
         self._clock = clock
         self._acks = Acks(topology_of(prepared.plan, prepared.root))
@@ -151,6 +159,8 @@ class Releases:
     def look(self) -> Standing:
         """Look how the flow stands, and release what is acknowledged. Raises nothing that may pass; it is said."""
         standing = self._acks.look()
+        for mismatch in standing.mismatches:
+            self._stop(mismatch)
         for key, at in standing.queries.items():
             if at.lineage:
                 self._record(key, at)

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from scribengin.local.prepare import Prepared, PreparedFlow
     from scribengin.spark.commit import Committed
     from scribengin.spark.query import QueryRun
+    from scribengin.state.checksums import Mismatch
 
 
 @dataclass(slots=True)
@@ -66,7 +67,8 @@ class FlowRun:
         self._noted: set[str] = set()
         self._told: list[str] = []
         self._gates = open_gates(prepared)
-        self._releases = Releases(prepared, say=self._hear)
+        self._mismatches: list[Mismatch] = []
+        self._releases = Releases(prepared, say=self._hear, stop=self._stop)
         self._ended = threading.Event()
         self._releasing = threading.Thread(target=self._releases.run, args=(self._ended,), name="releases")
         self.live = [self._make(tier, bench) for tier, bench in benches]
@@ -133,7 +135,7 @@ class FlowRun:
     @property
     def failed(self) -> bool:
         """True where a Query has failed."""
-        return any(live.run.state == "failed" for live in self.live)
+        return bool(self._mismatches) or any(live.run.state == "failed" for live in self.live)
 
     def join(self) -> None:
         """Wait for the Queries, which were told to stop or end by themselves, and for the last releases."""
@@ -175,6 +177,12 @@ class FlowRun:
         self._told.append(text)
         next(iter(self._logs.values())).warning("release", message=text)
 
+    def _stop(self, mismatch: Mismatch) -> None:
+        """Going on would spread what is wrong."""
+        self._mismatches.append(mismatch)
+        next(iter(self._logs.values())).error("channel mismatch", message=str(mismatch))
+        self._settings.stop.set()
+
     # --- what came of it ---
 
     def results(self) -> tuple[QueryResult, ...]:
@@ -188,7 +196,14 @@ class FlowRun:
     def problems(self) -> tuple[Problem, ...]:
         """Warnings, and what failed."""
         failed = [(live, live.run.error) for live in self.live if live.run.error is not None and live.run.state == "failed"]
-        return (*self.prepared.warnings, *(self._failure(live, error) for live, error in failed))
+        return (*self.prepared.warnings, *(self._failure(live, error) for live, error in failed), *map(self._mismatched, self._mismatches))
+
+    def _mismatched(self, mismatch: Mismatch) -> Problem:
+        channel = next(each for each in self.prepared.plan.channels if each.id == mismatch.channel)
+        tier = next((each for each in self.prepared.tiers if each.plan.tier == channel.feeding), self.prepared.tiers[0])
+        edges = " and ".join(f'"{name}"' for name in channel.names)
+        remedy = "nothing more is read or written; look who else writes there, and compare with: scribengin audit FLOW"
+        return Problem("channel-mismatch", tier.place_of(channel.id), f"edge {edges}: {mismatch}", remedy)
 
     def _failure(self, live: Live, error: ScribenginError) -> Problem:
         """What failed, where it is written, how far it came, and where the traceback is."""

@@ -168,7 +168,7 @@ def _drive(runs: Sequence[FlowRun], settings: RunSettings, watch: Callable[[RunV
 def _result(runs: Sequence[FlowRun]) -> RunResult:
     flows, several = [run.prepared for run in runs], len(runs) > 1
     states = [live.run.state for run in runs for live in run.live]
-    state = "failed" if "failed" in states else "finished" if all(each == "finished" for each in states) else "stopped"
+    state = "failed" if any(run.failed for run in runs) else "finished" if all(each == "finished" for each in states) else "stopped"
     queries = tuple(replace(query, name=_named(run, query.name, several=several)) for run in runs for query in run.results())
     violations = tuple(violation for run in runs for violation in run.violations())
     problems = tuple(problem for run in runs for problem in run.problems())

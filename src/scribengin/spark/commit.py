@@ -31,6 +31,7 @@ from scribengin.spark.spark_write import write_tails
 from scribengin.spark.unit_commits import OtherIntent, at_members, behind_of, blame_members, plan_of, with_unit_commits
 from scribengin.state.contract import Counts, DeadSegment, Decision
 from scribengin.state.decisions import input_hash
+from scribengin.state.taken import together
 
 if TYPE_CHECKING:
     import threading
@@ -215,6 +216,7 @@ class BatchRunner:
             tuple(DeadSegment(**report["trails"]) for report in (*tail_reports, *middle) if report.get("trails")),
             self._times(batch.number, middle),
             {"tier": self.parts.plan.tier, "host": gethostname()},
+            together(report.get("taken", {}) for report in (*tail_reports, *middle)),
         )
         return decision, compiling, {"newest_us": newest_times(middle), "seconds": seconds_of(*tail_reports, *middle)}
 

@@ -20,7 +20,7 @@ from scribengin.connectors.catalog import open_source
 from scribengin.connectors.contract import BatchId, SourceStream, commits_units
 from scribengin.core import faults
 from scribengin.core.types import arrow_schema
-from scribengin.formats.contract import Rows, Structs
+from scribengin.formats.contract import Rows, Structs, is_traced
 from scribengin.spark.chunk import BlockOrigin, Chunk, Origin, UnknownOrigin, chunks_of
 from scribengin.spark.exits import ArrowExit, SinkExit
 from scribengin.spark.gate import Gate, GateNode
@@ -48,12 +48,13 @@ from scribengin.spark.program import (
 from scribengin.spark.python_step import BatchStep, RecordStep, instantiate
 from scribengin.spark.trails import Trails
 from scribengin.state.contract import Counts
+from scribengin.state.taken import NOT_WHOLE, taken_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from scribengin.connectors.contract import SinkStream, Source
-    from scribengin.formats.contract import Block, Columns, Decoder
+    from scribengin.formats.contract import Block, Columns, Decoder, Handed
 
     Form = Literal["structs", "rows", "columns"]
 
@@ -69,6 +70,8 @@ class Stage:
         self._unit = unit
         self._attempt = uuid4().hex
         self.counts: dict[str, Counts] = {}
+        self._taken: dict[str, list[Handed]] = {}
+        """source → what its blocks were handed over by"""
         self._seconds: dict[str, float] = defaultdict(float)
         """node → time that it took by itself; native steps as the run in front of the stage"""
         self._letters = Letters(program.letters, batch.number, self._attempt)
@@ -228,6 +231,8 @@ class Stage:
         begun_s = perf_counter()
         for block in source.read(stream):
             size = len(block)
+            if is_traced(block):
+                self._taken.setdefault(ref_node, []).append(block.handed or NOT_WHOLE)
             counts.rows_in += size
             chunk = self._decoded(BlockOrigin(ref_node, block, at + sequence, stream.label, sequence), decode, counts)
             if skip:
@@ -349,6 +354,7 @@ class Stage:
             "trails": None if trails is None else msgspec.to_builtins(trails),
             "leaves": max((gate.leaves_us for _, gate in self._gates), default=0),
             "seconds": {node: round(spent, 6) for node, spent in self._seconds.items()},
+            "taken": {source: taken_of(handed) for source, handed in self._taken.items()},
             "newest": {origin: gate.newest_us for origin, gate in self._gates if gate.newest_us is not None},
         }
         if self._commits:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from scribengin.state.checksums import Mismatch
     from scribengin.state.folder import QueryFolder
 
 
@@ -84,3 +85,5 @@ class Standing:
 
     queries: Mapping[QueryKey, QueryStanding]
     links: Mapping[tuple[str, Reading], LinkStanding]
+    mismatches: tuple[Mismatch, ...] = ()
+    """Batches that did not come out of a channel as they went in, found at this look"""

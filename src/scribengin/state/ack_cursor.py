@@ -9,6 +9,7 @@ from scribengin.core.errors import StateError
 from scribengin.core.numbered_log import NumberedLog
 from scribengin.core.records import seal, unseal
 from scribengin.core.storage import read_or_none, replace
+from scribengin.formats.origins import DIGESTS
 from scribengin.state.ack_intake import Piece
 from scribengin.state.decisions import Decisions
 
@@ -16,9 +17,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
+    from scribengin.connectors.contract import Receipt
     from scribengin.state.ack_contract import Link
     from scribengin.state.contract import Decision
     from scribengin.state.folder import QueryFolder
+    from scribengin.state.taken import Taken
 
 _KIND, _FORMAT = "acks", 1
 
@@ -35,6 +38,9 @@ class DecidedBatch:
     """channel that goes to a group → the member"""
     watermark_us: int | None
     leaves_us: int | None
+    sums: dict[str, tuple[int, int] | None]
+    """channel → rows and digest of what was put in; None where the digest is not known"""
+    taken: Mapping[str, Taken]
 
 
 class DecisionCursor:
@@ -95,6 +101,12 @@ class DecisionCursor:
             return self.newest
         return max(self.acknowledged, self.newest - 1)
 
+    def put_in(self, number: int, link: Link) -> tuple[int, int] | None:
+        """Rows and digest that the Batch has put into the channel; None where that is not known, or it was dropped."""
+        if number not in self.batches or number in self._dropped.get(link.channel, ()):
+            return None
+        return self.batches[number].sums[link.channel]
+
     def pieces(self, number: int, link: Link) -> list[Piece] | None:
         """What the Batch has put into the channel; None while that is not known."""
         batch = self.batches[number]
@@ -151,7 +163,9 @@ class DecisionCursor:
         ends = {each.source: each.end for each in decision.sources}
         times = decision.times
         members = {sink: str(said["member"]) for sink, said in decision.behind.items() if "member" in said}
-        return DecidedBatch(decision.decided_at, ends, pieces, rows, members, times.get("watermark_us"), times.get("leaves_us"))
+        sums = {link.channel: _sums([receipt for receipt in decision.receipts if receipt.sink == link.channel]) for link in self.links}
+        moments = (times.get("watermark_us"), times.get("leaves_us"))
+        return DecidedBatch(decision.decided_at, ends, pieces, rows, members, *moments, sums, decision.taken)
 
     def _published_messages(self, number: int, link: Link, batch: DecidedBatch) -> list[Piece] | None:
         rows, bytes_ = batch.rows[link.channel]
@@ -167,6 +181,15 @@ class DecisionCursor:
             )
             for each in said["messages"]
         ]
+
+
+def _sums(receipts: list[Receipt]) -> tuple[int, int] | None:
+    rows = digest = 0
+    for receipt in receipts:
+        if receipt.rows and receipt.digest is None:
+            return None
+        rows, digest = rows + receipt.rows, (digest + (receipt.digest or 0)) % DIGESTS
+    return rows, digest
 
 
 def _record_path(folder: QueryFolder) -> Path:

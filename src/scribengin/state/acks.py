@@ -16,6 +16,7 @@ from scribengin.core.errors import Refused
 from scribengin.state.ack_contract import Link, LinkStanding, QueryKey, QueryStanding, Reading, Standing, Topology
 from scribengin.state.ack_cursor import DecidedBatch, DecisionCursor, write_record
 from scribengin.state.ack_intake import Intake
+from scribengin.state.checksums import Mismatch, Tally
 from scribengin.state.lineage import read_lineage
 from scribengin.state.source_log import SourceLog
 
@@ -33,6 +34,8 @@ class Acks:
         self._cursors: dict[QueryKey, DecisionCursor] = {}
         self._intakes: dict[tuple[str, Reading], tuple[Intake, Intake]] = {}
         """(what was taken by decided Batches, by acknowledged ones)"""
+        self._tallies: dict[tuple[str, Reading], Tally] = {}
+        self._readers = {reading.query for link in topology.links for reading in link.readers}
         self._logs: dict[Reading, SourceLog] = {}
         self._kept: dict[QueryKey, Any] = {}
 
@@ -40,14 +43,16 @@ class Acks:
         """How the flow stands now. A Query that never ran, or that is being rewound, stands nowhere."""
         for key in self.topology.queries:
             self._refresh(key)
+        mismatches: list[Mismatch] = []
         for link in self.topology.links:
             for reading in link.readers:
                 if link.writer in self._cursors:
-                    self._bring_up(link, reading, 0)
+                    before = self._intake(link, reading, 0).through
+                    mismatches += self._compared(link, reading, before, self._bring_up(link, reading, 0).through)
         for key in reversed(list(self.topology.queries)):
             if key in self._cursors:
                 self._acknowledge(key)
-        return Standing(self._query_standings(), self._link_standings())
+        return Standing(self._query_standings(), self._link_standings(), tuple(mismatches))
 
     def keep(self, key: QueryKey) -> None:
         """Under the lease of the Query's tier: note how it stands, so that the next process need not walk through all of it again."""
@@ -90,12 +95,15 @@ class Acks:
                     if key in (link.writer, reading.query):
                         self._intakes.pop((link.channel, reading), None)
                         self._logs.pop(reading, None)
+                        self._tallies.pop((link.channel, reading), None)
             if lineage is None:
                 return
             links = [link for link in self.topology.links if link.writer == key]
             waits = any(link.holds for link in links) or key in self.topology.by_state
             cursor = self._cursors[key] = DecisionCursor(folder, lineage.id, lineage.starts, links, waits=waits)
-        cursor.look(jump=not cursor.links and key not in self.topology.by_state)
+        # who reads a channel is counted Batch by Batch from the first look on
+        follows = key in self._readers and cursor.newest >= 0
+        cursor.look(jump=not cursor.links and key not in self.topology.by_state and not follows)
 
     def _intake(self, link: Link, reading: Reading, level: int) -> Intake:
         at = (link.channel, reading)
@@ -125,8 +133,30 @@ class Acks:
             log = self._logs.setdefault(reading, SourceLog(reader.folder.sources, reading.source))
             reached = (reader.read if level == 0 else reader.released).get(reading.source, 0)
             while intake.entry < reached:
-                intake.take(log.read(intake.entry))
+                streams = log.read(intake.entry)
+                if level == 0 and any(stream.skipped for stream in streams):
+                    self._tally(link, reading).skip(writer.newest)
+                intake.take(streams)
         return intake
+
+    def _tally(self, link: Link, reading: Reading) -> Tally:
+        return self._tallies.setdefault((link.channel, reading), Tally(self._cursors[link.writer].newest))
+
+    def _compared(self, link: Link, reading: Reading, before: int, through: int) -> list[Mismatch]:
+        """Count what the reader has decided on since the last look, and compare the feeder's Batches that it has taken whole by now."""
+        writer, reader = self._cursors[link.writer], self._cursors.get(reading.query)
+        tally = self._tally(link, reading)
+        if reader is None:
+            return []
+        for number in sorted(number for number in reader.batches if number > tally.reached):
+            tally.count(reader.batches[number].taken.get(reading.source, {}), writer.lineage, writer.newest)
+            tally.reached = number
+        found = []
+        for number in range(max(before, tally.begun) + 1, through + 1):
+            put = writer.put_in(number, link)
+            if (taken := tally.compare(number, put)) is not None and put is not None:
+                found.append(Mismatch(link.channel, reading, number, put, taken))
+        return found
 
     def _acknowledge(self, key: QueryKey) -> None:
         cursor = self._cursors[key]

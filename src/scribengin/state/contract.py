@@ -15,6 +15,8 @@ from scribengin.connectors.contract import BatchId, Decided, Receipt
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from scribengin.state.taken import Taken
+
 
 @dataclass(slots=True)
 class Counts:
@@ -107,6 +109,8 @@ class Decision:
     which all rows that it took in have left the state (the largest number where no watermark ever sees to it)"""
     ran: Mapping[str, str] = field(default_factory=dict)
     """`tier` and `host`"""
+    taken: Mapping[str, Taken] = field(default_factory=dict)
+    """source that is a channel → what of it the Batch has taken, as its feeder counts it; see `state.taken`"""
 
     def of_sink(self, sink: str) -> Decided:
         """The part that one sink publishes."""

@@ -162,6 +162,7 @@ def decision_as_json(decision: Decision) -> dict[str, Any]:
         trails=[asdict(segment) for segment in decision.trails],
         times=dict(decision.times),
         ran=dict(decision.ran),
+        taken=decision.taken,
     )
 
 
@@ -180,6 +181,7 @@ def decision_from_json(body: Mapping[str, Any]) -> Decision:
         tuple(DeadSegment(**each) for each in body.get("trails", ())),
         body.get("times", {}),
         body.get("ran", {}),
+        body.get("taken", {}),
     )
 
 

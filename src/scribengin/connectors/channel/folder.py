@@ -17,6 +17,7 @@ from scribengin.core import faults
 from scribengin.core.errors import Unreachable
 from scribengin.core.storage import SummedFile, explained, make_folder, read_or_none, sync_folder
 from scribengin.formats.contract import RecordPlace
+from scribengin.formats.origins import DIGESTS
 from scribengin.formats.pack_decoder import PackDecoder
 from scribengin.formats.pack_files import SUFFIX, PackFileEncoder, pack_frames
 from scribengin.formats.packs import damaged_block
@@ -66,6 +67,7 @@ class PackFile:
         self._file: SummedFile | None = None
         self._encoder: PackFileEncoder | None = None
         self._rows = 0
+        self._digest = 0
 
     def write_from(self, batch: pa.RecordBatch, origins: Origins) -> Sequence[Bad]:
         """Stage the rows' packs."""
@@ -74,6 +76,7 @@ class PackFile:
             for pack in made:
                 self._begun().write(pack.value)
                 self._rows += pack.rows
+                self._digest = (self._digest + pack.digest) % DIGESTS
             faults.reached("stage.mid_write")
         return bad
 
@@ -103,7 +106,7 @@ class PackFile:
             "bytes": self._file.size,
             "crc": self._file.crc,
         }
-        return Receipt(self._place.sink, self._place.unit, self._rows, self._file.size, (segment,))
+        return Receipt(self._place.sink, self._place.unit, self._rows, self._file.size, (segment,), self._digest)
 
     def abort(self) -> None:
         """Remove what was staged."""

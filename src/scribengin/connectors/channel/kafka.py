@@ -122,6 +122,7 @@ class PackMessages:
             None,
             {KEY_HEADER: [(pack.key_id or "").encode() for pack in made]} if keyed else {},
             [pack.rows for pack in made],
+            sum(pack.digest for pack in made),
         )
         return messages, sorted(bad, key=lambda each: each.ordinal)
 

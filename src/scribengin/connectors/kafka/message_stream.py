@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Protocol
 
 from scribengin.core import faults
+from scribengin.formats.origins import DIGESTS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -43,6 +44,8 @@ class MessageStream(ABC):
         self.wants_ids = maker.wants_ids
         self.wants_origins = maker.wants_origins
         self.json_needs = maker.json_needs
+        self.digest: int | None = None
+        """of the ids of all rows so far, where messages have one"""
 
     def write(self, batch: pa.RecordBatch, ids: Sequence[str] | None = None) -> Sequence[Bad]:
         """Take the rows' messages."""
@@ -61,6 +64,8 @@ class MessageStream(ABC):
         """Send, stage or hand on some messages, perhaps none."""
 
     def _taken(self, messages: Outgoing, bad: Sequence[Bad]) -> Sequence[Bad]:
+        if messages.digest is not None:
+            self.digest = ((self.digest or 0) + messages.digest) % DIGESTS
         self.keep(messages)
         faults.reached("stage.mid_write")
         return bad

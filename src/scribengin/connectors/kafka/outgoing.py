@@ -50,6 +50,8 @@ class Outgoing:
     """other headers"""
     sizes: list[int] | None = None
     """how many rows each message holds; None where each is one"""
+    digest: int | None = None
+    """of the rows' ids, where messages are a channel's"""
 
     def __len__(self) -> int:
         return len(self.values)

@@ -64,7 +64,7 @@ class StagedMessages(MessageStream):
             self._file.close()
             sync_folder(self.folder)
         segment = {"staged": self._path.name, "rows": self.rows, "bytes": self._file.size, "crc": self._file.crc}
-        return Receipt(self._sink, self._unit, self.rows, self._file.size, (segment,))
+        return Receipt(self._sink, self._unit, self.rows, self._file.size, (segment,), self.digest)
 
     def abort(self) -> None:
         """Remove what was staged."""

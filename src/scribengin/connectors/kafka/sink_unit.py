@@ -84,7 +84,7 @@ class UnitMessages(MessageStream):
     def close(self) -> Receipt:
         """Wait until brokers have all messages, in a transaction that is still open."""
         segment = self._guarded(self._finish)
-        return Receipt(self._place.node, self._place.slot - 1, self._rows, self._bytes, (segment,))
+        return Receipt(self._place.node, self._place.slot - 1, self._rows, self._bytes, (segment,), self.digest)
 
     def commit(self, report: Mapping[str, Any]) -> None:
         """Write the marker with the report, and commit."""

@@ -1,0 +1,99 @@
+"""What a Batch has put into a channel and what was taken of it: the sums of both ends agree, or it is told."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from flow_states import INPUT, Chain, file_entry
+
+from scribengin.formats.contract import Handed
+from scribengin.state.acks import Acks
+from scribengin.state.taken import NOT_WHOLE, taken_of, together
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+DIGEST = 2**64 - 5
+
+
+@pytest.fixture(params=["folder", "kafka"])
+def chain(tmp_path: Path, request: pytest.FixtureRequest) -> Chain:
+    chain = Chain(tmp_path, "ab", kind=request.param)
+    chain["a"].digest = DIGEST
+    return chain
+
+
+def put(chain: Chain, number: int) -> None:
+    chain["a"].batch({INPUT: file_entry(f"{number}.jsonl")})
+
+
+def take(chain: Chain, *numbers: int, rows: int = 10, digest: int = DIGEST, skipped: bool = False, **more: Any) -> None:
+    assert chain["a"].lineage is not None
+    handed = [Handed(chain["a"].lineage.id, number, rows, digest) for number in numbers]
+    streams = [replace(stream, skipped=skipped) for stream in chain["a"].output(*numbers)]
+    chain["b"].batch({"a": streams}, sums={"a": taken_of([*handed, *more.get("beside", ())])})
+
+
+def test_sums_that_agree_say_nothing(chain: Chain) -> None:
+    acks = Acks(chain.topology())
+    acks.look()
+    for number in range(4):
+        put(chain, number)
+    take(chain, 0, 1)
+    assert acks.look().mismatches == ()
+    take(chain, 2, 3)
+    assert acks.look().mismatches == ()
+
+
+@pytest.mark.parametrize(
+    ("rows", "digest", "said"), [(9, DIGEST, "10 rows were put in and 9 were taken"), (10, 7, "10 rows came out as others")]
+)
+def test_rows_that_are_lost_or_exchanged_are_told_with_the_batch(chain: Chain, rows: int, digest: int, said: str) -> None:
+    acks = Acks(chain.topology())
+    acks.look()
+    put(chain, 0)
+    put(chain, 1)
+    take(chain, 0)
+    take(chain, 1, rows=rows, digest=digest)
+    (mismatch,) = acks.look().mismatches
+    assert (mismatch.channel, mismatch.batch) == ("a_b", 1)
+    assert said in str(mismatch)
+    assert acks.look().mismatches == ()
+
+
+def test_a_batch_is_compared_when_all_of_it_was_taken(chain: Chain) -> None:
+    acks = Acks(chain.topology())
+    acks.look()
+    put(chain, 0)
+    assert chain["a"].lineage is not None
+    half = Handed(chain["a"].lineage.id, 0, 4, 11)
+    chain["b"].batch({}, sums={"a": taken_of([half])})
+    assert acks.look().mismatches == ()
+    chain["b"].batch({"a": chain["a"].output(0)}, sums={"a": taken_of([Handed(half.lineage, 0, 6, DIGEST - 11)])})
+    assert acks.look().mismatches == ()
+
+
+def test_what_was_under_way_when_the_watch_began_is_not_compared(chain: Chain) -> None:
+    put(chain, 0)
+    acks = Acks(chain.topology())
+    acks.look()
+    take(chain, 0, rows=1)
+    assert acks.look().mismatches == ()
+
+
+def test_what_was_passed_over_or_was_no_whole_pack_is_told_elsewhere(chain: Chain) -> None:
+    acks = Acks(chain.topology())
+    acks.look()
+    put(chain, 0)
+    take(chain, 0, rows=0, digest=0, skipped=True)
+    assert acks.look().mismatches == ()
+    put(chain, 1)
+    take(chain, 1, rows=3, beside=[NOT_WHOLE])
+    assert acks.look().mismatches == ()
+
+
+def test_sums_of_tasks_are_added_by_batch() -> None:
+    parts = [taken_of([Handed("l", 0, 1, 2**64 - 1), Handed("l", 0, 1, 2), Handed("l", 1, 5, 5)]), taken_of([Handed("l", 0, 3, 3)])]
+    assert together([{"s": parts[0]}, {"s": parts[1]}]) == {"s": {"l": {"0": [5, 4], "1": [5, 5]}}}
