@@ -35,6 +35,7 @@ class Acks:
         self._intakes: dict[tuple[str, Reading], tuple[Intake, Intake]] = {}
         """(what was taken by decided Batches, by acknowledged ones)"""
         self._tallies: dict[tuple[str, Reading], Tally] = {}
+        self._looked = False
         self._readers = {reading.query for link in topology.links for reading in link.readers}
         self._logs: dict[Reading, SourceLog] = {}
         self._kept: dict[QueryKey, Any] = {}
@@ -52,6 +53,7 @@ class Acks:
         for key in reversed(list(self.topology.queries)):
             if key in self._cursors:
                 self._acknowledge(key)
+        self._looked = True
         return Standing(self._query_standings(), self._link_standings(), tuple(mismatches))
 
     def keep(self, key: QueryKey) -> None:
@@ -140,7 +142,9 @@ class Acks:
         return intake
 
     def _tally(self, link: Link, reading: Reading) -> Tally:
-        return self._tallies.setdefault((link.channel, reading), Tally(self._cursors[link.writer].newest))
+        # a feeder that had no lineage at the last look is met from its first Batch on
+        begun = -1 if self._looked else self._cursors[link.writer].newest
+        return self._tallies.setdefault((link.channel, reading), Tally(begun))
 
     def _compared(self, link: Link, reading: Reading, before: int, through: int) -> list[Mismatch]:
         """Count what the reader has decided on since the last look, and compare the feeder's Batches that it has taken whole by now."""
