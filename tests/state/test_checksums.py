@@ -77,10 +77,22 @@ def test_a_batch_is_compared_when_all_of_it_was_taken(chain: Chain) -> None:
 
 def test_what_was_under_way_when_the_watch_began_is_not_compared(chain: Chain) -> None:
     put(chain, 0)
+    put(chain, 1)
+    take(chain, 0)
     acks = Acks(chain.topology())
     acks.look()
-    take(chain, 0, rows=1)
+    take(chain, 1, rows=1)
     assert acks.look().mismatches == ()
+
+
+def test_a_reader_that_begins_under_the_watch_is_compared_from_its_first_batch_on(chain: Chain) -> None:
+    acks = Acks(chain.topology())
+    acks.look()
+    for number in range(6):
+        put(chain, number)
+    for number in range(6):
+        take(chain, number, rows=10 if number != 1 else 11)
+    assert [mismatch.batch for mismatch in acks.look().mismatches] == [1]
 
 
 def test_what_was_passed_over_or_was_no_whole_pack_is_told_elsewhere(chain: Chain) -> None:

@@ -268,3 +268,25 @@ def test_a_topic_that_a_channel_makes_counts_retention_by_the_brokers_clock(fold
     found = asked.result(60)
     assert found["message.timestamp.type"].value == "LogAppendTime"
     assert found["retention.ms"].value == str(7 * 86_400_000)
+
+
+def test_rows_that_were_exchanged_in_a_channel_stop_the_flow_with_edge_and_batch(folder: FlowFolder) -> None:
+    """Every pack is whole, and of this channel: only that other rows went in tells it."""
+    given(folder)
+    data(folder, "a", range(8))
+    folder.run(tier="front")
+    (file,) = packs(folder)
+    with file.open("rb") as opened:
+        blocks = [read_pack(frame.value, None, RecordPlace("")) for frame in pack_frames(opened, 0, file.stat().st_size)]
+    with file.open("wb") as out:
+        encoder = PackFileEncoder(out)
+        for block in [blocks[0], blocks[0]]:
+            assert block.header is not None
+            assert block.schema is not None
+            maker = PackMaker(block.schema, codec="none", keyring=None, sign=block.header.sign, about=block.header.about)
+            for pack in maker.make(block.batch, block.whole)[0]:
+                encoder.write(pack.value)
+    result = folder.run(tier="back")
+    assert result.state == "failed"
+    (problem,) = [problem for problem in result.problems if problem.code == "channel-mismatch"]
+    assert 'edge "first -> second": channel first_to_back, batch 0 of its feeder: 8 rows came out as others' in problem.message

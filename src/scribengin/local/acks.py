@@ -191,6 +191,11 @@ class Releases:
         for key in {source.key for source in self._sources}:
             self._acks.keep(key)
 
+    def begin(self) -> None:
+        """Before anything runs: what is decided from here on is compared at both ends of each channel."""
+        with self._explained("acknowledgements"):
+            self._acks.look()
+
     def run(self, ended: threading.Event) -> None:
         """Look once a second until the end, and once more."""
         last = False

@@ -123,6 +123,7 @@ class FlowRun:
         for log in self._logs.values():
             log.info("run started", flow=self.prepared.name, pid=os.getpid(), once=self._settings.once)
         if self._releases.wanted:
+            self._releases.begin()
             self._releasing.start()
         for live in self.live:
             live.thread.start()

@@ -104,7 +104,7 @@ class Acks:
             waits = any(link.holds for link in links) or key in self.topology.by_state
             cursor = self._cursors[key] = DecisionCursor(folder, lineage.id, lineage.starts, links, waits=waits)
         # who reads a channel is counted Batch by Batch from the first look on
-        follows = key in self._readers and cursor.newest >= 0
+        follows = key in self._readers and (self._looked or cursor.newest >= 0)
         cursor.look(jump=not cursor.links and key not in self.topology.by_state and not follows)
 
     def _intake(self, link: Link, reading: Reading, level: int) -> Intake:
@@ -142,8 +142,10 @@ class Acks:
         return intake
 
     def _tally(self, link: Link, reading: Reading) -> Tally:
-        # a feeder that had no lineage at the last look is met from its first Batch on
-        begun = -1 if self._looked else self._cursors[link.writer].newest
+        reader = self._cursors.get(reading.query)
+        untouched = reader is not None and reader.newest < 0 and not any(reader.read.values())
+        # who began under the watch, or has not begun, is met from the first Batch on
+        begun = -1 if self._looked or untouched else self._cursors[link.writer].newest
         return self._tallies.setdefault((link.channel, reading), Tally(begun))
 
     def _compared(self, link: Link, reading: Reading, before: int, through: int) -> list[Mismatch]:
