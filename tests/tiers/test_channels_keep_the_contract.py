@@ -8,8 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from scribengin.connectors.abilities import is_chained, wants_origins
 from scribengin.connectors.channel import SINK, SOURCE, make_sink, make_source
-from scribengin.connectors.contract import BatchId, Decided, Limits, Place, is_chained, wants_origins
+from scribengin.connectors.contract import BatchId, Decided, Limits, Place
 from scribengin.core.types import arrow_schema, parse_schema
 from scribengin.formats.contract import RecordPlace
 from scribengin.formats.origins import Origins

@@ -24,7 +24,7 @@ Nothing here imports Spark; `read`, `write` and `close` run in executors, the re
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -341,46 +341,6 @@ class SparkSink(Sink, Protocol):
 
     def fault(self, text: str) -> ScribenginError | None:
         """What Spark said of a failed write in our words; None where it was not the place that failed."""
-
-
-def is_written_by_spark(sink: Sink) -> TypeGuard[SparkSink]:
-    """True for a SparkSink."""
-    return hasattr(sink, "spark_options")
-
-
-def gives_rows(stream: SinkStream) -> TypeGuard[RowStream]:
-    """True for a RowStream."""
-    return hasattr(stream, "take")
-
-
-def takes_json(stream: SinkStream) -> TypeGuard[JsonStream]:
-    """True for a JsonStream."""
-    return getattr(stream, "json_needs", None) is not None
-
-
-def wants_origins(stream: SinkStream) -> TypeGuard[OriginStream]:
-    """True for an OriginStream that wants them."""
-    return getattr(stream, "wants_origins", False)
-
-
-def keeps_batches(sink: Sink) -> TypeGuard[KeptSink]:
-    """True for a KeptSink."""
-    return hasattr(sink, "upkeep")
-
-
-def is_handed_over(source: Source) -> bool:
-    """True where a source's records come from another tier: its blocks are all TracedBlocks."""
-    return getattr(source, "handed_over", False)
-
-
-def is_chained(sink: Sink) -> TypeGuard[ChainedSink]:
-    """True for a ChainedSink."""
-    return hasattr(sink, "behind")
-
-
-def commits_units(sink: Sink) -> TypeGuard[UnitSink]:
-    """True for a UnitSink."""
-    return hasattr(sink, "unit_stream")
 
 
 @dataclass(frozen=True, slots=True)

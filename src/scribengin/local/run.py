@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from scribengin.connectors.contract import is_handed_over
+from scribengin.connectors.abilities import is_handed_over
 from scribengin.core.errors import InputError, Refused, SourceError, Unreachable
 from scribengin.core.problems import Problem
 from scribengin.local.contract import RunResult, RunView

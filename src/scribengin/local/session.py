@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scribengin.connectors.contract import is_written_by_spark
+from scribengin.connectors.abilities import is_written_by_spark
 from scribengin.core.errors import SinkError
 from scribengin.embedded.jars import fetch
 from scribengin.local.prepare import open_sinks

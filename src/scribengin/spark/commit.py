@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from scribengin.connectors.contract import BatchId, Receipt, is_written_by_spark
+from scribengin.connectors.abilities import is_written_by_spark
+from scribengin.connectors.contract import BatchId, Receipt
 from scribengin.core import faults
 from scribengin.core.errors import StateError
 from scribengin.spark.accumulate import new_reports

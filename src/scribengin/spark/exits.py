@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from scribengin.connectors.contract import gives_rows, takes_json, wants_origins
+from scribengin.connectors.abilities import gives_rows, takes_json, wants_origins
 from scribengin.formats.json_rows import json_rows
 from scribengin.formats.origins import Origins
 from scribengin.spark.chunk import json_together, together

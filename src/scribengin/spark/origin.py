@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from scribengin.connectors.contract import SourceStream, is_handed_over
+from scribengin.connectors.abilities import is_handed_over
+from scribengin.connectors.contract import SourceStream
 from scribengin.formats.contract import RecordPlace, is_traced
 from scribengin.formats.origins import Origins
 from scribengin.spark.chunk import Origin

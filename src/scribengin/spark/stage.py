@@ -16,8 +16,8 @@ from uuid import uuid4
 import msgspec
 import pyarrow as pa
 
+from scribengin.connectors.abilities import commits_units
 from scribengin.connectors.catalog import open_source
-from scribengin.connectors.contract import BatchId, SourceStream, commits_units
 from scribengin.core import faults
 from scribengin.core.types import arrow_schema
 from scribengin.formats.contract import Rows, Structs, is_traced
@@ -53,7 +53,7 @@ from scribengin.state.taken import NOT_WHOLE, taken_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from scribengin.connectors.contract import SinkStream, Source
+    from scribengin.connectors.contract import BatchId, SinkStream, Source, SourceStream
     from scribengin.formats.contract import Block, Columns, Decoder, Handed
 
     Form = Literal["structs", "rows", "columns"]

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from scribengin.connectors.contract import UnitSink, commits_units, is_chained
+from scribengin.connectors.abilities import commits_units, is_chained
 from scribengin.connectors.group.contract import chooses
 from scribengin.core.errors import Refused, StateError
 from scribengin.spark.program import RowsEntry, SinkNode, StreamsEntry, UnitCommit
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from scribengin.connectors.contract import BatchId, SourceStream
+    from scribengin.connectors.contract import BatchId, SourceStream, UnitSink
     from scribengin.spark.compiled import Compiled, QueryParts, Tail
     from scribengin.state.contract import SourceRange
     from scribengin.state.decisions import Decisions

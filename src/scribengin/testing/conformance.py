@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from scribengin.connectors.contract import BatchId, Decided, Limits, Receipt, SourceStream, is_chained, takes_json, wants_origins
+from scribengin.connectors.abilities import is_chained, takes_json, wants_origins
+from scribengin.connectors.contract import BatchId, Decided, Limits, Receipt, SourceStream
 from scribengin.core.errors import FencedError, Refused, StateError
 from scribengin.core.types import arrow_schema
 from scribengin.formats.json_rows import json_rows

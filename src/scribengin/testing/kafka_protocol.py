@@ -9,7 +9,8 @@ from uuid import uuid4
 
 import msgspec
 
-from scribengin.connectors.contract import AlreadyCommitted, Place, Receipt, commits_units
+from scribengin.connectors.abilities import commits_units
+from scribengin.connectors.contract import AlreadyCommitted, Place, Receipt
 from scribengin.connectors.kafka.client import Cluster
 from scribengin.connectors.kafka.options import SINK
 from scribengin.connectors.kafka.sink import KafkaSink

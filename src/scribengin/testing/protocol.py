@@ -16,7 +16,8 @@ from uuid import uuid4
 import msgspec
 import pyarrow as pa
 
-from scribengin.connectors.contract import BatchId, Place, SourceStream, is_chained
+from scribengin.connectors.abilities import is_chained
+from scribengin.connectors.contract import BatchId, Place, SourceStream
 from scribengin.connectors.files.options import SINK
 from scribengin.connectors.files.sink import FilesSink
 from scribengin.core import faults, numbered_log

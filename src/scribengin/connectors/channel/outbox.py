@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from scribengin.connectors.contract import BatchId, Decided, Published, Receipt, is_chained
+from scribengin.connectors.abilities import is_chained
+from scribengin.connectors.contract import BatchId, Decided, Published, Receipt
 from scribengin.core import faults
 from scribengin.core.errors import EnvironmentFault, SinkError, Unreachable
 from scribengin.core.numbered_log import NumberedLog

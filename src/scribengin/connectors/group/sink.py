@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from scribengin.connectors.contract import is_chained
+from scribengin.connectors.abilities import is_chained
 from scribengin.connectors.group.audit import audit_members
 from scribengin.connectors.group.contract import DOWN
 from scribengin.connectors.group.health import Health

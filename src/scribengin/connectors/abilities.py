@@ -1,0 +1,64 @@
+"""What a built source, sink or stream can do beyond the contract that all keep: each answer narrows it to the Protocol of that ability.
+
+Asked by attribute, not by `isinstance` of a runtime Protocol: a check of some hundred nanoseconds, and a connector need not import a name.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing import TypeGuard
+
+    from scribengin.connectors.contract import (
+        ChainedSink,
+        JsonStream,
+        KeptSink,
+        OriginStream,
+        RowStream,
+        Sink,
+        SinkStream,
+        Source,
+        SparkSink,
+        UnitSink,
+    )
+
+
+def is_written_by_spark(sink: Sink) -> TypeGuard[SparkSink]:
+    """True for a SparkSink."""
+    return hasattr(sink, "spark_options")
+
+
+def gives_rows(stream: SinkStream) -> TypeGuard[RowStream]:
+    """True for a RowStream."""
+    return hasattr(stream, "take")
+
+
+def takes_json(stream: SinkStream) -> TypeGuard[JsonStream]:
+    """True for a JsonStream."""
+    return getattr(stream, "json_needs", None) is not None
+
+
+def wants_origins(stream: SinkStream) -> TypeGuard[OriginStream]:
+    """True for an OriginStream that wants them."""
+    return getattr(stream, "wants_origins", False)
+
+
+def keeps_batches(sink: Sink) -> TypeGuard[KeptSink]:
+    """True for a KeptSink."""
+    return hasattr(sink, "upkeep")
+
+
+def is_handed_over(source: Source) -> bool:
+    """True where a source's records come from another tier: its blocks are all TracedBlocks."""
+    return getattr(source, "handed_over", False)
+
+
+def is_chained(sink: Sink) -> TypeGuard[ChainedSink]:
+    """True for a ChainedSink."""
+    return hasattr(sink, "behind")
+
+
+def commits_units(sink: Sink) -> TypeGuard[UnitSink]:
+    """True for a UnitSink."""
+    return hasattr(sink, "unit_stream")
