@@ -1,0 +1,1 @@
+"""What a master does: observe, decide, act, again. `decide` is a pure function of the `World`; only `act` does I/O."""

@@ -1,0 +1,71 @@
+"""What a master can do. Each may be performed twice, by two masters, with the effect of once: writes name the Term, starts the run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from scribengin.control.world import FlowStatus, Run, RunId, TierWish
+
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    """Write what is wanted of a tier's worker."""
+
+    flow: str
+    tier: str
+    wish: TierWish
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Write the run, then have the launcher of its node start it. Also the remedy where a master died between the two."""
+
+    flow: str
+    tier: str
+    run: Run
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Write what is known of a run now."""
+
+    flow: str
+    tier: str
+    run: Run
+
+
+@dataclass(frozen=True, slots=True)
+class FreeLease:
+    """Take away the lease of a run whose process is known to have ended: its session need not run out first."""
+
+    run: RunId
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """Have the launcher end a worker at once. What it had decided stands; nothing else of it is visible."""
+
+    run: RunId
+    node: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Forget:
+    """Have the launcher forget a worker whose end is noted."""
+
+    run: RunId
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tell:
+    """Write how a flow stands."""
+
+    flow: str
+    status: FlowStatus
+
+
+Action = Want | Start | Note | FreeLease | Kill | Forget | Tell

@@ -1,0 +1,50 @@
+"""`decide`: from one look at the world to what to do now. No I/O, no clock of its own; the same world gives the same actions."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from scribengin.control.actions import Note, Start, Tell, Want
+from scribengin.control.runs import orphans, tend
+from scribengin.control.standing import standing
+from scribengin.control.wishes import tier_wishes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from scribengin.control.actions import Action
+    from scribengin.control.world import FlowSeen, World
+
+
+def decide(world: World) -> list[Action]:
+    """What to do now, in the order in which to do it. Nothing is done twice in one cycle that depends on the outcome of a first: the next
+    look shows it."""
+    load = Counter(process.node for process in world.processes.values() if not process.ended)
+    actions: list[Action] = []
+    for name in sorted(world.flows):
+        for action in _for_flow(world, world.flows[name], load):
+            actions.append(action)
+            if isinstance(action, Start):
+                load[action.run.node] += 1
+    actions += orphans(world)
+    return actions
+
+
+def _for_flow(world: World, flow: FlowSeen, load: Counter[str]) -> Iterator[Action]:
+    wishes = tier_wishes(flow, world.nodes)
+    tiers = dict(flow.tiers)
+    for name, wish in wishes.items():
+        if wish != tiers[name].wish:
+            tiers[name] = replace(tiers[name], wish=wish)
+            yield Want(flow.name, name, wish)
+    for name in [*wishes, *(name for name in sorted(tiers) if name not in wishes)]:
+        for action in tend(world, flow.name, tiers[name], load):
+            yield action
+            if isinstance(action, Note | Start):
+                tiers[name] = replace(tiers[name], run=action.run)
+    # as it will stand when this cycle's actions are done: people need not wait for the next look
+    status = standing(world, replace(flow, tiers=tiers))
+    if not status.same(flow.status):
+        yield Tell(flow.name, status)

@@ -1,0 +1,134 @@
+"""The life of one tier's worker: started, adopted, replaced. A clock only ever bounds how long nobody answers; slow is not failed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from scribengin.control.actions import Forget, FreeLease, Kill, Note, Start
+from scribengin.control.places import choose_node
+from scribengin.control.wishes import has_drained
+from scribengin.control.world import Run, RunId
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from scribengin.control.actions import Action
+    from scribengin.control.world import Process, TierSeen, TierWish, World
+
+BACK_OFF_S = (0.0, 2.0, 10.0, 60.0)
+"""How long after the first, second, … end in a row without progress the next start comes; the last holds for all further ones."""
+REGAIN_S = 15.0
+"""How long a worker that lost its lease may take to have it again: a session that was over for a moment, a process that was asleep."""
+FIRST_SIGN_S = 300.0
+"""How long after its start a worker may say nothing at all; then it is taken for stuck."""
+
+
+def back_off_s(failures: int) -> float:
+    """The wait after so many ends in a row without progress; 0 where there was none."""
+    return BACK_OFF_S[min(failures, len(BACK_OFF_S)) - 1] if failures else 0.0
+
+
+def tend(world: World, flow: str, tier: TierSeen, load: Mapping[str, int]) -> Iterator[Action]:
+    """What to do for the tier's worker now. `load` is how many workers each node has, for choosing."""
+    run = tier.run
+    if run is None or run.ended_at is not None:
+        yield from _start(world, flow, tier, load)
+        return
+    id_ = RunId(flow, tier.tier, run.number)
+    process, node = world.processes.get(id_), world.nodes.get(run.node)
+    if process is not None and process.ended:
+        yield from _end(world, id_, tier, run, process)
+    elif tier.lease is not None and tier.lease.run == run.number:
+        if not run.leased or run.unleased_since is not None:
+            yield Note(flow, tier.tier, replace(run, leased=True, unleased_since=None))
+    elif run.leased and run.unleased_since is None:
+        yield Note(flow, tier.tier, replace(run, unleased_since=world.now))
+    elif run.leased and run.unleased_since is not None and world.now - run.unleased_since >= REGAIN_S:
+        yield from _give_up(world, id_, run, process, f"it has not held its lease for {REGAIN_S:.0f} s")
+    elif process is None and node is not None:
+        # its record was written and the launcher never heard of it: the master that wrote it is gone
+        yield Start(flow, tier.tier, run)
+    elif not run.leased and world.now - run.asked_at >= FIRST_SIGN_S and not _heard(tier, run):
+        yield from _give_up(world, id_, run, process, f"it has said nothing for {FIRST_SIGN_S:.0f} s after its start")
+
+
+def orphans(world: World) -> Iterator[Action]:
+    """What to do about processes that no run stands for any more."""
+    for id_, process in world.processes.items():
+        if id_.flow in world.unreadable:
+            continue
+        flow = world.flows.get(id_.flow)
+        tier = flow.tiers.get(id_.tier) if flow is not None else None
+        run = tier.run if tier is not None else None
+        if run is not None and run.number <= id_.number and (run.number < id_.number or run.ended_at is None):
+            continue  # it is served, or its number comes from a newer look than ours
+        if process.ended:
+            yield Forget(id_, process.node)
+        else:
+            yield Kill(id_, process.node, "nobody wants it any more" if run is None else f"{id_.flow}.{id_.tier} is served by another")
+
+
+def needs_worker(tier: TierSeen) -> bool:
+    """True where what is wanted of the tier takes a running process."""
+    wish = tier.wish
+    if wish is None:
+        return False
+    return wish.goal == "running" or (wish.goal == "drained" and not has_drained(tier, wish.generation))
+
+
+def next_start_at(tier: TierSeen, wish: TierWish) -> float | None:
+    """When the ended run's successor starts, in seconds since 1970; None where it waits for a person."""
+    run = tier.run
+    if run is None or run.ended_at is None or run.generation != wish.generation:
+        return 0.0
+    return None if run.permanent else run.ended_at + back_off_s(run.failures)
+
+
+def _start(world: World, flow: str, tier: TierSeen, load: Mapping[str, int]) -> Iterator[Action]:
+    wish = tier.wish
+    if wish is None or not needs_worker(tier):
+        return
+    at, node = next_start_at(tier, wish), choose_node(world.nodes, tier, load)
+    if at is None or world.now < at or node is None:
+        return
+    before = tier.run
+    again = before is not None and before.generation == wish.generation
+    number, failures = (0 if before is None else before.number) + 1, before.failures if before is not None and again else 0
+    yield Start(flow, tier.tier, Run(number, node, world.now, wish.generation, failures=failures))
+
+
+def _end(world: World, id_: RunId, tier: TierSeen, run: Run, process: Process) -> Iterator[Action]:
+    """Its process has ended: note it, once."""
+    report = tier.report if _heard(tier, run) else None
+    reached = run.generation if report is None else max(run.generation, report.generation)
+    ended = replace(run, ended_at=world.now, unleased_since=None, generation=reached)
+    if report is not None and report.state in ("stopped", "drained"):
+        ended = replace(ended, failures=0, cause="")
+    else:
+        how = f"its process ended with status {process.status}" if process.state == "exited" else "its process is gone"
+        ended = replace(ended, failures=_failures(tier, run), cause=how)
+        if report is not None and report.state == "failed":
+            ended = replace(ended, cause=report.cause or how, remedy=report.remedy, permanent=report.permanent)
+    yield Note(id_.flow, id_.tier, ended)
+    if tier.lease is not None and tier.lease.run == run.number:
+        yield FreeLease(id_)
+
+
+def _give_up(world: World, id_: RunId, run: Run, process: Process | None, why: str) -> Iterator[Action]:
+    """It does not answer. Killed where that can be done; where its node is away too, its Term alone holds it back."""
+    if process is not None:
+        yield Kill(id_, run.node, why)
+    elif run.node not in world.nodes:
+        cause = f"{why}, and node {run.node} does not answer"
+        yield Note(id_.flow, id_.tier, replace(run, ended_at=world.now, unleased_since=None, failures=run.failures + 1, cause=cause))
+
+
+def _failures(tier: TierSeen, run: Run) -> int:
+    """Ends in a row without progress, with this one."""
+    progressed = tier.report is not None and tier.report.run == run.number and tier.report.commits > 0
+    return 1 if progressed else run.failures + 1
+
+
+def _heard(tier: TierSeen, run: Run) -> bool:
+    return tier.report is not None and tier.report.run == run.number

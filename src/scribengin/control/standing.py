@@ -1,0 +1,117 @@
+"""How a flow stands, in one word, with the reason and what comes next."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scribengin.control.places import choose_node
+from scribengin.control.runs import back_off_s, needs_worker
+from scribengin.control.wishes import at_rest
+from scribengin.control.world import FlowStatus
+
+if TYPE_CHECKING:
+    from scribengin.control.world import FlowSeen, FlowState, TierSeen, World
+
+_UNDER_WAY: dict[str, FlowState] = {"paused": "pausing", "drained": "draining", "stopped": "stopping"}
+
+
+def standing(world: World, flow: FlowSeen) -> FlowStatus:
+    """How the flow stands now. `since` is now where that is new, else as it was."""
+    state, reason, next_action = _state(world, flow)
+    status = FlowStatus(state, world.now, reason, next_action, flow.wish.version)
+    if flow.status is not None and flow.status.state == state:
+        status = FlowStatus(state, flow.status.since, reason, next_action, flow.wish.version)
+    return status
+
+
+def _state(world: World, flow: FlowSeen) -> tuple[FlowState, str, str]:
+    tiers = [flow.tiers[name] for name in sorted(flow.tiers) if flow.wanted_tiers is None or name in flow.wanted_tiers]
+    failed = [tier for tier in tiers if _waits_for_a_person(tier)]
+    if failed:
+        what, remedy = _failure(failed[0]), _remedy(flow, failed[0])
+        return ("failed" if len(failed) == len(tiers) else "degraded"), what, remedy
+    if flow.wish.goal == "running":
+        return _running(world, flow, tiers)
+    if all(_reached(tier, flow) for tier in flow.tiers.values()):
+        done: FlowState = "paused" if flow.wish.goal == "paused" else "stopped"
+        return done, "drained" if flow.wish.goal == "drained" else "", f"scribengin resume {flow.name}"
+    lost = _lost(world, tiers)
+    if lost is not None and flow.wish.goal == "drained":
+        return "recovering", *lost
+    waiting = [name for name, tier in sorted(flow.tiers.items()) if not _reached(tier, flow)]
+    return _UNDER_WAY[flow.wish.goal], f"waits for {', '.join(waiting)}", ""
+
+
+def _running(world: World, flow: FlowSeen, tiers: list[TierSeen]) -> tuple[FlowState, str, str]:
+    if (lost := _lost(world, tiers)) is not None:
+        return "recovering", *lost
+    old = [name for name, tier in sorted(flow.tiers.items()) if tier.wish and tier.wish.version != flow.wish.version and not at_rest(tier)]
+    if old:
+        return "starting", f"version {flow.wish.version} follows when {', '.join(old)} of the old one has ended", ""
+    coming = [tier for tier in tiers if not _is_up(tier, flow)]
+    if coming:
+        homeless = [tier.tier for tier in coming if _is_down(tier) and choose_node(world.nodes, tier, {}) is None]
+        if homeless:
+            return "starting", f"no node answers that can take {', '.join(homeless)}", "start one: scribengin node"
+        again = flow.status is not None and flow.status.state in ("recovering", "degraded")
+        names = " and ".join(tier.tier for tier in coming)
+        return ("recovering" if again else "starting"), f"{names} {'is' if len(coming) == 1 else 'are'} starting", ""
+    ill = next((tier for tier in tiers if tier.report is not None and tier.report.state == "recovering"), None)
+    if ill is not None and ill.report is not None:
+        return "recovering", f"tier {ill.tier}: {ill.report.cause}", "it goes on by itself"
+    return "running", "", ""
+
+
+def _lost(world: World, tiers: list[TierSeen]) -> tuple[str, str] | None:
+    """(reason, next action) of the first tier whose worker was lost and is not there again."""
+    for tier in tiers:
+        wish, run = tier.wish, tier.run
+        if run is None or wish is None or not needs_worker(tier):
+            continue
+        if run.ended_at is not None and run.failures and run.generation == wish.generation:
+            if choose_node(world.nodes, tier, {}) is None:
+                return f"tier {tier.tier}: {run.cause}", "starts again when a node answers that can take it"
+            wait_s = back_off_s(run.failures)
+            return f"tier {tier.tier}: {run.cause}", f"starts again {wait_s:.0f} s after its end" if wait_s else "starts again at once"
+        if run.ended_at is None and run.unleased_since is not None:
+            return f"tier {tier.tier}: its worker does not hold its lease", "it takes it again, or is replaced"
+    return None
+
+
+def _waits_for_a_person(tier: TierSeen) -> bool:
+    run, wish = tier.run, tier.wish
+    return run is not None and run.ended_at is not None and run.permanent and wish is not None and run.generation == wish.generation
+
+
+def _failure(tier: TierSeen) -> str:
+    return f"tier {tier.tier}: {tier.run.cause if tier.run else ''}"
+
+
+def _remedy(flow: FlowSeen, tier: TierSeen) -> str:
+    said = f"{tier.run.remedy}; then: " if tier.run is not None and tier.run.remedy else ""
+    return f"{said}scribengin resume {flow.name}"
+
+
+def _is_down(tier: TierSeen) -> bool:
+    return tier.run is None or tier.run.ended_at is not None
+
+
+def _is_up(tier: TierSeen, flow: FlowSeen) -> bool:
+    """True where its worker holds the lease and has said that it runs as wanted."""
+    run, report = tier.run, tier.report
+    return (
+        run is not None
+        and report is not None
+        and run.ended_at is None
+        and tier.lease is not None
+        and (tier.lease.run, report.run, report.generation) == (run.number, run.number, flow.wish.generation)
+        and report.state in ("running", "recovering")
+    )
+
+
+def _reached(tier: TierSeen, flow: FlowSeen) -> bool:
+    """True where the tier has come to the flow's goal, which is not `running`."""
+    if flow.wish.goal == "paused" and not _is_down(tier):
+        report = tier.report
+        return report is not None and report.state == "paused" and report.generation == flow.wish.generation
+    return _is_down(tier) and tier.lease is None and not needs_worker(tier)

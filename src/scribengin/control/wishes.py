@@ -1,0 +1,73 @@
+"""From what is wanted of a flow to what is wanted of each of its tiers: in an order that loses nothing and floods nobody.
+
+Stop and drain go from the sources down: a tier is asked when all that feed it have come to rest. Resume goes from the sinks up. A new
+version waits until the old one's workers have ended: what is under way is carried over while nobody writes. A worker that is wanted on
+another node is first wanted stopped.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from graphlib import TopologicalSorter
+from typing import TYPE_CHECKING
+
+from scribengin.control.places import has_to_move
+from scribengin.control.world import TierWish
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from scribengin.control.world import FlowSeen, Node, TierSeen
+
+
+def at_rest(tier: TierSeen) -> bool:
+    """True where no worker of the tier runs, as far as is noted, and none holds its lease."""
+    return (tier.run is None or tier.run.ended_at is not None) and tier.lease is None
+
+
+def has_drained(tier: TierSeen, generation: int) -> bool:
+    """True where a worker has said that all there was when drain was asked has gone through."""
+    return tier.report is not None and tier.report.state == "drained" and tier.report.generation == generation
+
+
+def from_the_sources(flow: FlowSeen) -> list[str]:
+    """Its tiers, each behind those that feed it; those that do not depend on each other by name."""
+    sorter = TopologicalSorter({name: sorted(flow.tiers[name].feeders & flow.tiers.keys()) for name in sorted(flow.tiers)})
+    return list(sorter.static_order())
+
+
+def tier_wishes(flow: FlowSeen, nodes: Mapping[str, Node]) -> dict[str, TierWish]:
+    """What is wanted of each tier now, in the order in which it is to be written. A tier that was never wanted has none."""
+    order = from_the_sources(flow)
+    if flow.wish.goal == "running":
+        order.reverse()
+    rolling = any(_other_version(flow, name) and not at_rest(flow.tiers[name]) for name in order)
+    wishes = {}
+    for name in order:
+        wish = _tier_wish(flow, flow.tiers[name], rolling=rolling)
+        if wish is not None:
+            wishes[name] = replace(wish, goal="stopped") if has_to_move(nodes, flow.tiers[name]) else wish
+    return wishes
+
+
+def _tier_wish(flow: FlowSeen, tier: TierSeen, *, rolling: bool) -> TierWish | None:
+    wish, before = flow.wish, tier.wish
+    wanted = flow.wanted_tiers is None or tier.tier in flow.wanted_tiers
+    feeders = [flow.tiers[name] for name in tier.feeders if name in flow.tiers]
+    if rolling or not wanted:
+        if before is None or not all(at_rest(feeder) for feeder in feeders):
+            return before
+        return TierWish(before.version, "stopped", wish.generation)
+    ready = (
+        all(at_rest(feeder) for feeder in feeders)
+        if wish.goal == "stopped"
+        else wish.goal != "drained" or all(has_drained(feeder, wish.generation) for feeder in feeders)
+    )
+    if not ready:
+        return before
+    return TierWish(wish.version, wish.goal, wish.generation)
+
+
+def _other_version(flow: FlowSeen, name: str) -> bool:
+    before = flow.tiers[name].wish
+    return before is not None and before.version != flow.wish.version

@@ -1,0 +1,197 @@
+"""Stories: what happens to a flow, line by line, and what a master does about it. One text file each, in `stories/`.
+
+    flow tweets: edge -> core      a flow and its tiers, and who feeds whom; `flow tweets: all` for one of one tier
+    nodes a b                      these answer now, and no others
+    decommission a
+    wish running                   a person's word; `wish running v2` names a version, `wish running v2 without core` its tiers
+    map core a
+    up core                        the tier's newest process runs, holds the lease, and has reached the wish
+    process core exited 1          also `running`, `gone`
+    lease core                     the newest process holds it; `lease core lost`; `lease core by 3`
+    report core running commits 5  also `failed permanent CAUSE`, `recovering CAUSE`, `drained`
+    unreadable tweets              its records are damaged
+    the launcher loses what is asked next
+    wait 15                        seconds
+    look                           the master looks, and does what follows: `>` what it does, `=` how the flow stands where that has changed
+
+Lines with `#` are for the reader. `python -m tests.control.story FILE` prints a story as it goes now.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+from scribengin.control.actions import Action, Forget, FreeLease, Kill, Note, Start, Tell, Want
+from scribengin.control.decide import decide
+from scribengin.control.world import FlowSeen, LeaseHolder, Node, Process, Report, RunId, TierSeen, Wish, World
+
+
+class Story:
+    """The world of one story, and its master."""
+
+    def __init__(self) -> None:
+        self.world = World(now=0.0)
+        self.flow = ""
+        self.loses = False
+        self.term = 0
+        self.away: dict[RunId, Process] = {}
+        """processes on nodes that do not answer"""
+
+    def retell(self, text: str) -> str:
+        """The story with what the master does now in place of the lines that begin with `>` and `=`."""
+        told = []
+        for line in text.splitlines():
+            words = line.split("#")[0].split()
+            if words[:1] in (["="], [">"]):
+                continue
+            told.append(line)
+            if words == ["look"]:
+                told += self._look()
+            elif words:
+                self._happen(words)
+        return "\n".join(told) + "\n"
+
+    def _look(self) -> list[str]:
+        told = []
+        for action in decide(self.world):
+            self._act(action)
+            told.append(_said(action))
+        self.loses = False
+        return told
+
+    def _happen(self, words: list[str]) -> None:
+        match words:
+            case ["flow", name, *rest]:
+                self.flow = name.rstrip(":")
+                self._set_flow(FlowSeen(self.flow, Wish(1, "stopped", 0), _tiers(" ".join(rest))))
+            case ["nodes", *names]:
+                nodes = {name: self.world.nodes.get(name, Node()) for name in names}
+                there = {**self.away, **self.world.processes}
+                self.away = {id_: each for id_, each in there.items() if each.node not in nodes}
+                seen = {id_: each for id_, each in there.items() if each.node in nodes}
+                self.world = replace(self.world, nodes=nodes, processes=seen)
+            case ["decommission", name]:
+                self.world = replace(self.world, nodes={**self.world.nodes, name: Node(decommissioned=True)})
+            case ["wish", goal, *rest]:
+                self._wish(goal, rest)
+            case ["map", tier, node]:
+                self._set_tier(replace(self._tier(tier), node=node))
+            case ["up", tier]:
+                for happening in (["process", tier, "running"], ["lease", tier], ["report", tier, "running"]):
+                    self._happen(happening)
+            case ["process", tier, state, *status]:
+                id_ = self._run(tier)
+                ended = {"status": int(status[0])} if status else {}
+                node = self._tier(tier).run.node  # type: ignore[union-attr]
+                self._set_process(id_, Process(node, state, **ended))  # type: ignore[arg-type]
+            case ["lease", tier, "lost"]:
+                self._set_tier(replace(self._tier(tier), lease=None))
+            case ["lease", tier, *by]:
+                self.term += 1
+                number = int(by[1]) if by else self._run(tier).number
+                self._set_tier(replace(self._tier(tier), lease=LeaseHolder(number, self.term)))
+            case ["report", tier, *rest]:
+                self._report(tier, rest)
+            case ["unreadable", name]:
+                flows = {key: flow for key, flow in self.world.flows.items() if key != name}
+                self.world = replace(self.world, unreadable=frozenset({name}), flows=flows)
+            case ["forgotten", name]:
+                self.world = replace(self.world, flows={key: flow for key, flow in self.world.flows.items() if key != name})
+            case ["the", "launcher", "loses", *_]:
+                self.loses = True
+            case ["wait", seconds]:
+                self.world = replace(self.world, now=self.world.now + float(seconds))
+            case _:
+                raise ValueError(f"no such happening: {' '.join(words)}")
+
+    def _wish(self, goal: str, rest: list[str]) -> None:
+        flow = self.world.flows[self.flow]
+        version = int(rest[0][1:]) if rest else flow.wish.version
+        gone = set(rest[2:])
+        wanted = frozenset(flow.tiers) - gone if gone else flow.wanted_tiers
+        wish = Wish(version, goal, flow.wish.generation + 1)  # type: ignore[arg-type]
+        self._set_flow(replace(flow, wish=wish, wanted_tiers=wanted))
+
+    def _report(self, tier: str, rest: list[str]) -> None:
+        seen = self._tier(tier)
+        assert seen.wish is not None
+        state, *more = rest
+        commits = int(more[1]) if more[:1] == ["commits"] else 0
+        permanent = more[:1] == ["permanent"]
+        cause = "" if commits else " ".join(more[1:] if permanent else more)
+        number = self._run(tier).number
+        report = Report(number, seen.wish.generation, seen.wish.version, state, commits, cause, permanent=permanent)  # type: ignore[arg-type]
+        self._set_tier(replace(seen, report=report))
+
+    def _act(self, action: Action) -> None:
+        match action:
+            case Want(_, tier, wish):
+                self._set_tier(replace(self._tier(tier), wish=wish))
+            case Start(_, tier, run):
+                self._set_tier(replace(self._tier(tier), run=run))
+                if not self.loses:
+                    self._set_process(self._run(tier), Process(run.node, "starting"))
+            case Note(_, tier, run):
+                self._set_tier(replace(self._tier(tier), run=run))
+            case FreeLease(id_):
+                self._set_tier(replace(self._tier(id_.tier), lease=None))
+            case Kill(id_, node):
+                self._set_process(id_, Process(node, "gone"))
+            case Forget(id_):
+                self.world = replace(self.world, processes={key: each for key, each in self.world.processes.items() if key != id_})
+            case Tell(name, status):
+                self._set_flow(replace(self.world.flows[name], status=status))
+
+    def _tier(self, name: str) -> TierSeen:
+        return self.world.flows[self.flow].tiers[name]
+
+    def _run(self, tier: str) -> RunId:
+        run = self._tier(tier).run
+        assert run is not None
+        return RunId(self.flow, tier, run.number)
+
+    def _set_flow(self, flow: FlowSeen) -> None:
+        self.world = replace(self.world, flows={**self.world.flows, flow.name: flow})
+
+    def _set_tier(self, tier: TierSeen) -> None:
+        flow = self.world.flows[self.flow]
+        self._set_flow(replace(flow, tiers={**flow.tiers, tier.tier: tier}))
+
+    def _set_process(self, id_: RunId, process: Process) -> None:
+        self.world = replace(self.world, processes={**self.world.processes, id_: process})
+
+
+def _tiers(text: str) -> dict[str, TierSeen]:
+    tiers: dict[str, TierSeen] = {}
+    for way in text.split(","):
+        names = way.replace(" ", "").split("->")
+        for at, name in enumerate(names):
+            before = tiers.get(name, TierSeen(name))
+            tiers[name] = replace(before, feeders=before.feeders | set(names[at - 1 : at]))
+    return tiers
+
+
+def _said(action: Action) -> str:
+    match action:
+        case Want(_, tier, wish):
+            return f"> {tier} is wanted {wish.goal}, version {wish.version}, generation {wish.generation}"
+        case Start(_, tier, run):
+            return f"> start {tier}-{run.number} on {run.node}"
+        case Note(_, tier, run) if run.ended_at is not None:
+            return f"> note {tier}-{run.number} has ended, failures {run.failures}" + (f": {run.cause}" if run.cause else "")
+        case Note(_, tier, run):
+            return f"> note {tier}-{run.number} " + ("has lost its lease" if run.unleased_since is not None else "holds the lease")
+        case FreeLease(id_):
+            return f"> free the lease of {id_.tier}-{id_.number}"
+        case Kill(id_, node, why):
+            return f"> kill {id_.tier}-{id_.number} on {node}: {why}"
+        case Forget(id_, node):
+            return f"> forget {id_.tier}-{id_.number} on {node}"
+        case Tell(name, status):
+            return f"= {name} is {status.state}" + "".join(f"; {text}" for text in (status.reason, status.next_action) if text)
+
+
+if __name__ == "__main__":
+    print(Story().retell(Path(sys.argv[1]).read_text()), end="")

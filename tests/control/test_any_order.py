@@ -1,0 +1,122 @@
+"""Whatever happens, in whatever order: nothing is served twice, and once things go well again every flow comes to what is wanted of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scribengin.control.actions import Kill, Start
+from scribengin.control.decide import decide
+from scribengin.control.world import RunId
+from tests.control.story import Story
+
+TIERS = ("edge", "core", "store")
+HAPPENINGS = st.one_of(
+    st.sampled_from(
+        [
+            "look",
+            "wish running",
+            "wish paused",
+            "wish drained",
+            "wish stopped",
+            "wish running v2",
+            "wish running v3 without core",
+            "nodes a b",
+            "nodes b",
+            "nodes a",
+            "decommission a",
+            "the launcher loses what is asked next",
+            "wait 2",
+            "wait 20",
+            "wait 400",
+        ]
+    ),
+    st.builds(
+        "{} {} {}".format,
+        st.sampled_from(["process"]),
+        st.sampled_from(TIERS),
+        st.sampled_from(["running", "gone", "exited 1"]),
+    ),
+    st.builds("lease {}{}".format, st.sampled_from(TIERS), st.sampled_from(["", " lost"])),
+    st.builds("report {} {}".format, st.sampled_from(TIERS), st.sampled_from(["running commits 3", "recovering x", "failed permanent x"])),
+)
+
+
+def _possible(story: Story, words: list[str]) -> bool:
+    """False for what cannot happen: a process says or becomes something that is not there, or has ended."""
+    if words[0] == "decommission":
+        return words[1] in story.world.nodes
+    if words[0] not in ("process", "lease", "report"):
+        return True
+    tier = story.world.flows["f"].tiers[words[1]]
+    if tier.run is None or tier.wish is None:
+        return False
+    process = story.world.processes.get(RunId("f", words[1], tier.run.number))
+    if words[0] == "lease" and words[2:] == ["lost"]:
+        return True
+    return process is not None and not process.ended and tier.run.ended_at is None and (words[0] != "lease" or tier.lease is None)
+
+
+def _begun(happenings: list[str]) -> Story:
+    story = Story()
+    story.retell("nodes a b\nflow f: edge -> core -> store\nwish running\nlook\n")
+    for happening in happenings:
+        if _possible(story, happening.split()):
+            story.retell(happening)
+    return story
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(HAPPENINGS, max_size=40))
+def test_a_run_is_started_only_where_no_earlier_one_can_still_be_at_work(happenings: list[str]) -> None:
+    story = Story()
+    story.retell("nodes a b\nflow f: edge -> core -> store\nwish running\nlook\n")
+    for happening in happenings:
+        if not _possible(story, happening.split()):
+            continue
+        if happening == "look":
+            decided = decide(story.world)
+            assert decide(story.world) == decided, "the same world, the same actions"
+            started = Counter(action.tier for action in decided if isinstance(action, Start))
+            assert all(times == 1 for times in started.values())
+            killed = {action.run for action in decided if isinstance(action, Kill)}
+            for action in decided:
+                if isinstance(action, Start):
+                    for id_, process in story.world.processes.items():
+                        assert id_.tier != action.tier or process.ended or id_ in killed, f"{id_} is at work yet"
+        story.retell(happening)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(HAPPENINGS, max_size=40), st.sampled_from(["running", "paused", "stopped", "drained"]))
+def test_once_all_goes_well_the_flow_comes_to_its_goal_and_then_nothing_is_done(happenings: list[str], goal: str) -> None:
+    story = _begun(happenings)
+    story.retell(f"nodes a b\nwish {goal}\n")
+    for _ in range(60):
+        story.retell("look\nwait 30")
+        _obey(story)
+    status = story.world.flows["f"].status
+    assert status is not None
+    assert status.state == {"drained": "stopped"}.get(goal, goal)
+    assert decide(story.world) == []
+
+
+def _obey(story: Story) -> None:
+    """All workers do what is wanted of them, at once."""
+    # what stands on no record and on a node that answers is dealt with by the master
+    for name, tier in story.world.flows["f"].tiers.items():
+        run, wish = tier.run, tier.wish
+        process = story.world.processes.get(RunId("f", name, run.number)) if run is not None else None
+        if run is None or wish is None or process is None or process.ended or run.ended_at is not None:
+            if tier.lease is not None:  # its session is over
+                story.retell(f"lease {name} lost")
+            continue
+        if wish.goal in ("running", "paused"):
+            story.retell(f"process {name} running\nlease {name}\nreport {name} {wish.goal}")
+        else:
+            story.retell(f"report {name} {wish.goal}\nprocess {name} exited 0\nlease {name} lost")
+    # a decommissioned node that has answered again is as good as any
+    story.world = replace(story.world, nodes={name: replace(node, decommissioned=False) for name, node in story.world.nodes.items()})
