@@ -8,7 +8,7 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scribengin.control.actions import Kill, Start
+from scribengin.control.actions import Start
 from scribengin.control.decide import decide
 from scribengin.control.world import RunId
 from tests.control.story import Story
@@ -82,11 +82,10 @@ def test_a_run_is_started_only_where_no_earlier_one_can_still_be_at_work(happeni
             assert decide(story.world) == decided, "the same world, the same actions"
             started = Counter(action.tier for action in decided if isinstance(action, Start))
             assert all(times == 1 for times in started.values())
-            killed = {action.run for action in decided if isinstance(action, Kill)}
             for action in decided:
                 if isinstance(action, Start):
                     for id_, process in story.world.processes.items():
-                        assert id_.tier != action.tier or process.ended or id_ in killed, f"{id_} is at work yet"
+                        assert id_.tier != action.tier or process.ended or id_.number == action.run.number, f"{id_} is at work yet"
         story.retell(happening)
 
 

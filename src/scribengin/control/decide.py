@@ -6,13 +6,13 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from scribengin.control.actions import Note, Start, Tell, Want
+from scribengin.control.actions import Kill, Note, Start, Tell, Want
 from scribengin.control.runs import orphans, tend
 from scribengin.control.standing import standing
 from scribengin.control.wishes import tier_wishes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from scribengin.control.actions import Action
     from scribengin.control.world import FlowSeen, World
@@ -22,17 +22,17 @@ def decide(world: World) -> list[Action]:
     """What to do now, in the order in which to do it. Nothing is done twice in one cycle that depends on the outcome of a first: the next
     look shows it."""
     load = Counter(process.node for process in world.processes.values() if not process.ended)
-    actions: list[Action] = []
+    actions: list[Action] = list(orphans(world))
+    left = {(action.run.flow, action.run.tier) for action in actions if isinstance(action, Kill)}
     for name in sorted(world.flows):
-        for action in _for_flow(world, world.flows[name], load):
+        for action in _for_flow(world, world.flows[name], load, left):
             actions.append(action)
             if isinstance(action, Start):
                 load[action.run.node] += 1
-    actions += orphans(world)
     return actions
 
 
-def _for_flow(world: World, flow: FlowSeen, load: Counter[str]) -> Iterator[Action]:
+def _for_flow(world: World, flow: FlowSeen, load: Counter[str], left: Collection[tuple[str, str]]) -> Iterator[Action]:
     wishes = tier_wishes(flow, world.nodes)
     tiers = dict(flow.tiers)
     for name, wish in wishes.items():
@@ -41,6 +41,9 @@ def _for_flow(world: World, flow: FlowSeen, load: Counter[str]) -> Iterator[Acti
             yield Want(flow.name, name, wish)
     for name in [*wishes, *(name for name in sorted(tiers) if name not in wishes)]:
         for action in tend(world, flow.name, tiers[name], load):
+            # who is being removed is gone first: the next look shows it
+            if isinstance(action, Start) and (flow.name, name) in left:
+                continue
             yield action
             if isinstance(action, Note | Start):
                 tiers[name] = replace(tiers[name], run=action.run)
