@@ -112,3 +112,53 @@ def test_the_lease_of_a_killed_process_is_free_at_once(tmp_path: Path) -> None:
         holder.kill()
         with take_lease(StateFolder(tmp_path, "f"), wait_s=10) as lease:
             assert lease.term == 2
+
+
+class _Right:
+    """A right as a registry gives it."""
+
+    path = "flows/f/tiers/main/lease"
+
+    def __init__(self) -> None:
+        self.over = False
+
+    def check(self) -> None:
+        if self.over:
+            raise FencedError("the right is over")
+
+
+def test_a_lease_is_lost_with_the_right_that_it_was_taken_by(tmp_path: Path) -> None:
+    right = _Right()
+    with take_lease(StateFolder(tmp_path, "f"), right=right) as lease:
+        lease.check()
+        right.over = True
+        with pytest.raises(FencedError, match="the right is over"):
+            lease.check()
+
+
+def test_who_has_the_right_takes_the_lock_from_who_had_it_before_and_hangs(tmp_path: Path) -> None:
+    folder = StateFolder(tmp_path, "f")
+    asleep = take_lease(folder, right=_Right())
+    with take_lease(folder, right=_Right()) as successor:
+        successor.check()
+        assert successor.term == asleep.term + 1
+        with pytest.raises(FencedError, match="a newer driver has taken it"):
+            asleep.check()
+    asleep.release()
+
+
+def test_a_right_takes_nothing_from_a_person_who_runs_the_flow_beside_it(tmp_path: Path) -> None:
+    folder = StateFolder(tmp_path, "f")
+    with take_lease(folder) as lease:
+        with pytest.raises(Refused, match="running already"):
+            take_lease(folder, right=_Right())
+        lease.check()
+
+
+def test_a_right_that_is_over_takes_nothing(tmp_path: Path) -> None:
+    folder, over = StateFolder(tmp_path, "f"), _Right()
+    over.over = True
+    with take_lease(folder, right=_Right()) as lease:
+        with pytest.raises(FencedError, match="the right is over"):
+            take_lease(folder, right=over)
+        lease.check()

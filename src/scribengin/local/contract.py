@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from scribengin.core.problems import Problem
     from scribengin.state.contract import Counts
+    from scribengin.state.lease import Right
 
 QueryState = Literal["starting", "running", "waiting", "paused", "recovering", "stopping", "stopped", "finished", "failed"]
 """`waiting`: nothing new to read. `paused`: what it feeds is full. `recovering`: failed for a passing reason, will start again.
@@ -31,6 +32,8 @@ class RunSettings:
     append_new_lineage: bool = False
     tier: str | None = None
     """the only one that runs; None: all of them"""
+    right: Right | None = None
+    """by which the tier's lease is taken, where a registry gives it; None: whoever comes first has it"""
     master: str = ""
     """Spark's master; `local[N,3]` over all cores by default"""
     memory: str = ""

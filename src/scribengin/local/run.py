@@ -62,7 +62,9 @@ def run_flows(
     met = _meetings(flows)
     with ExitStack() as stack:
         watch = _with_metrics(stack, settings, watch)
-        leases = [{tier.plan.tier: stack.enter_context(take_lease(tier.folder)) for tier in flow.tiers} for flow in flows]
+        leases = [
+            {tier.plan.tier: stack.enter_context(take_lease(tier.folder, right=settings.right)) for tier in flow.tiers} for flow in flows
+        ]
         for flow, held in zip(flows, leases, strict=True):
             migrate(flow, held)
             _look_at_sources(flow)

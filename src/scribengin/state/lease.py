@@ -12,7 +12,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -38,15 +38,29 @@ class Holder:
     pid: int
     host: str
     since: str
+    right: str = ""
+    """what it holds the lease by, where a registry gives the right to it"""
+
+
+class Right(Protocol):
+    """The right to run the tier, where a registry gives it: it stands above the lock, which only processes of one machine see."""
+
+    @property
+    def path(self) -> str:
+        """Which right it is."""
+
+    def check(self) -> None:
+        """Raise FencedError where it is not held any more."""
 
 
 class Lease:
     """A lease that is held. Release it, or leave its `with` block; the end of the process releases it too."""
 
-    def __init__(self, path: Path, handle: int, holder: Holder) -> None:
+    def __init__(self, path: Path, handle: int, holder: Holder, right: Right | None = None) -> None:
         self.path = path
         self.holder = holder
         self._handle = handle
+        self._right = right
 
     @property
     def term(self) -> int:
@@ -54,7 +68,8 @@ class Lease:
         return self.holder.term
 
     def check(self) -> None:
-        """Raise FencedError where the lease is lost: its lock file was taken away, or a newer Term has begun. Costs some 10 µs."""
+        """Raise FencedError where it is lost: its lock file was taken away, a newer Term has begun, or the right to it is over. Costs
+        some 10 µs."""
         terms = _terms(self.path)
         if (terms / _name(self.term + 1)).exists():
             raise self._lost("a newer driver has taken it")
@@ -68,6 +83,8 @@ class Lease:
             raise self._lost(f"{self.path} was replaced")
         if not (terms / _name(self.term)).exists():
             raise self._lost(f"{terms} was emptied")
+        if self._right is not None:
+            self._right.check()
 
     def release(self) -> None:
         """Let the next one take it."""
@@ -87,16 +104,25 @@ class Lease:
         self.release()
 
 
-def take_lease(folder: StateFolder, *, wait_s: float = 0.0) -> Lease:
-    """Take the lease of a tier, waiting up to `wait_s` seconds. Raises Refused, with the holder's pid and host."""
+def take_lease(folder: StateFolder, *, wait_s: float = 0.0, right: Right | None = None) -> Lease:
+    """Take the lease of a tier, waiting up to `wait_s` seconds. Raises Refused, with the holder's pid and host.
+
+    Who comes with a right takes the lock from a process that had it before and does not let go: one that sleeps, or hangs. That one sees it
+    at its next look, before it decides anything. A process that came without the right is left alone. Raises FencedError where the right
+    is over.
+    """
     make_folder(folder.path)
     deadline = time.monotonic() + wait_s
     while (handle := _try_lock(folder.lock)) is None:
         if time.monotonic() >= deadline:
-            raise _refusal(folder)
+            holder = _written_holder(folder)
+            if right is None or holder is None or holder.right != right.path:
+                raise _refusal(folder)
+            right.check()
+            folder.lock.unlink(missing_ok=True)
         time.sleep(_POLL_S)
     try:
-        holder = _next_term(folder)
+        holder = _next_term(folder, "" if right is None else right.path)
         os.ftruncate(handle, 0)
         os.pwrite(handle, msgspec.json.encode(holder) + b"\n", 0)
         os.fsync(handle)
@@ -104,7 +130,7 @@ def take_lease(folder: StateFolder, *, wait_s: float = 0.0) -> Lease:
         os.close(handle)
         raise
     faults.reached("lease.taken")
-    return Lease(folder.lock, handle, holder)
+    return Lease(folder.lock, handle, holder, right)
 
 
 def read_holder(folder: StateFolder) -> Holder | None:
@@ -136,7 +162,7 @@ def _try_lock(path: Path) -> int | None:
     return None
 
 
-def _next_term(folder: StateFolder) -> Holder:
+def _next_term(folder: StateFolder, right: str) -> Holder:
     """The next Term, durable. Its record is put-if-absent: even drivers whose lock file was taken away never share one."""
     terms = _terms(folder.lock)
     written = _written_holder(folder)
@@ -144,7 +170,7 @@ def _next_term(folder: StateFolder) -> Holder:
     term = max(term, written.term if written is not None else 0)
     while True:
         term += 1
-        holder = Holder(term, os.getpid(), socket.gethostname(), datetime.now(UTC).isoformat(timespec="seconds"))
+        holder = Holder(term, os.getpid(), socket.gethostname(), datetime.now(UTC).isoformat(timespec="seconds"), right)
         if put_if_absent(terms / _name(term), msgspec.json.encode(holder)):
             break
     for name in names_in(terms):
