@@ -1,0 +1,319 @@
+"""The contract of the registry: small records on paths below one root, shared by masters, workers and people. All control is built on it.
+
+Records
+    A record is one JSON object of at most `RECORD_BYTES`, written with sorted keys. `format` is its number (1 where it has none).
+    A folder is a record too, an empty one: `{}`. Folders above a new record are made with it. What cannot be read as a record is
+    `Damaged`: a value like any other, never an exception (`registry.records` sets it aside). Whoever replaces a record keeps keys that he
+    does not know, and leaves children that he does not know alone; a record of a newer format is not replaced.
+
+Writes
+    `commit` does all its writes or none, in one step that no other client sees the middle of. A `Replace` is made from what was
+    read and holds only while that is still there (compare-and-set); so does a `Require`, which writes nothing.
+
+Terms
+    A `Term` is a right to write that a newer one ends: the leader's, or that of a tier's lease (`registry.lease`). `commit(…, term=…)`
+    checks the right *in the same step* as it writes, so a writer that slept, was cut off, or does not know yet that it was followed,
+    changes nothing and gets FencedError. Never read the right and write then: between the two it may end.
+    `Term.number` rises with each holder, and with it whatever else (a topic, a folder, a table) can be fenced.
+
+Sessions
+    A client has a session. Its ephemeral records live as long as that. A session is CONNECTED; SUSPENDED while no server answers: it may
+    live on, and so may its records; LOST once a server has said that it is over, or the client was closed. SUSPENDED is not LOST. How
+    long a session lives at least, the client knows by its own clock: `Session.left_s`, counted from the last request that was *sent* and
+    answered, so that a process that was stopped and woken knows without asking. A new session, with another id, follows a lost one by
+    itself; ephemeral records do not.
+    That clock says when to stop, not who may write: a server that dies can forget the last half tick, and clocks drift. Terms decide.
+
+Reading
+    What a client has read or written once it never reads older, whichever server it talks to, also in a new session. To see what *others*
+    have written, `sync` first. A revision numbers the states of the whole registry: `sync(at_least=r)` before reading, with `r` from
+    somebody's write, shows that write.
+
+Watching
+    A watch calls `wake` some time after the record, or the names of its children, may have changed, and whenever the session was suspended,
+    resumed or lost. It says nothing else: read again, and decide from what is there. Several changes may give one call, and a call may
+    come without any. `wake` runs in a thread of the client: it sets an event or fills a queue, and never calls the registry.
+
+Failing
+    Unreachable: nothing was done; try again. Unsettled (an Unreachable): the connection broke while a commit was under way, and it may have
+    taken effect: read, with this client, and see. Conflict: something else is there than was read. Forbidden: this client may not. All
+    leave the client usable.
+
+Two implement it: `registry.zookeeper` and, for tests, `registry.memory`. `tests/registry` holds both to every sentence above.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum, Flag
+from typing import TYPE_CHECKING, Any, Protocol
+
+from scribengin.core.errors import EnvironmentFault, FencedError, Refused, ScribenginError, Unreachable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+RECORD_BYTES = 100_000
+"""of one record; a ZooKeeper answers slowly, and its start takes long, when they are large"""
+COMMIT_BYTES = 900_000
+"""of all records of one commit; a ZooKeeper closes the connection over a message of 1 MiB"""
+
+_NAME = re.compile(r"[^/\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]+")
+"""what ZooKeeper takes in a path"""
+
+
+class Conflict(ScribenginError):
+    """Something else is there than the writer has read: nothing was written. `path` says where. Read again, decide again."""
+
+    code = "registry-conflict"
+
+    def __init__(self, path: str, what: str) -> None:
+        super().__init__(f"{shown(path)} {what}", remedy="read it again, and decide from what is there now")
+        self.path = path
+
+
+class Unsettled(Unreachable):
+    """The connection broke while a commit was under way: it has taken effect wholly, or not at all. Read, and see which."""
+
+    code = "registry-unsettled"
+
+
+class Forbidden(EnvironmentFault):
+    """This client's login has no right to do that here, or was refused."""
+
+    code = "registry-forbidden"
+
+
+class May(Flag):
+    """Rights on one record. CREATE and DELETE are about its children; ADMIN is about the rights themselves."""
+
+    READ = 1
+    WRITE = 2
+    CREATE = 4
+    DELETE = 8
+    ADMIN = 16
+    ALL = 31
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """Who may do what: `who` as ZooKeeper writes it, `digest:user:HASH`, `sasl:name`, `x509:CN=…` or `world:anyone`."""
+
+    who: str
+    may: May
+
+    def __str__(self) -> str:
+        return f"{self.who} ({', '.join(str(right.name).lower() for right in May if right in self.may)})"
+
+
+ANYONE = "world:anyone"
+
+
+class Link(Enum):
+    """How a session stands."""
+
+    CONNECTED = "connected"
+    SUSPENDED = "suspended"
+    LOST = "lost"
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A client's session at one moment. `left_s`: for so many seconds it certainly lives on; 0 or less once it may be over."""
+
+    id: int
+    link: Link
+    left_s: float
+
+    @property
+    def lives(self) -> bool:
+        """Whether it certainly lives now."""
+        return self.link is not Link.LOST and self.left_s > 0
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A record as it was read. `version` counts its replacements. `made` and `changed` are the revisions of its creation and last change.
+
+    `session` is the session that an ephemeral one lives as long as, 0 of others. `revision`: it was so then, or later.
+    """
+
+    path: str
+    value: Mapping[str, Any]
+    version: int
+    made: int
+    changed: int
+    session: int
+    revision: int
+
+    @property
+    def format(self) -> int:
+        """The format number of its value."""
+        number: int = self.value.get("format", 1)
+        return number
+
+
+@dataclass(frozen=True, slots=True)
+class Damaged:
+    """What stands where a record belongs, and cannot be read as one. `why` ends a sentence: "is no JSON: …"."""
+
+    path: str
+    raw: bytes
+    why: str
+    version: int
+    changed: int
+    session: int
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """A new record; folders above it are made where they lack. A Conflict where something is there already, be it a folder.
+
+    It has the rights of the record above it, and `grants` in addition; so who makes it needs CREATE there, and ADMIN to see them. An
+    ephemeral one goes with this client's session, and has no children. Of a `numbered` one the path is the beginning: ten digits follow, higher than those of all before it in its folder.
+    """
+
+    path: str
+    value: Mapping[str, Any]
+    ephemeral: bool = False
+    numbered: bool = False
+    grants: tuple[Grant, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Replace:
+    """A new value in place of what was read. Raises Refused where that has a newer format: its writer knows what this one does not."""
+
+    was: Entry | Damaged
+    value: Mapping[str, Any]
+
+    def __post_init__(self) -> None:
+        written = self.value.get("format", 1)
+        if isinstance(self.was, Entry) and self.was.format > written:
+            raise Refused(
+                f"{shown(self.was.path)} was written by a newer Scribengin (format {self.was.format}, this one writes {written}): "
+                "it is left as it is",
+                remedy="run the newer version",
+                code="registry-newer-format",
+            )
+
+    @property
+    def path(self) -> str:
+        """Of the record."""
+        return self.was.path
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Remove a record that has no children; only while it has this version, where one is given."""
+
+    path: str
+    version: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Require:
+    """Write the others only while this record is there, and has this version where one is given."""
+
+    path: str
+    version: int | None = None
+
+
+Write = Create | Replace | Delete | Require
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A right to write. `right` is the path of the ephemeral record that holds it, `number` the revision that made that record.
+
+    `fence` is the version of the record `fence_of(right)`, which each new holder replaces: the part that a commit can check.
+    """
+
+    right: str
+    number: int
+    fence: int
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """`revision`: a client that has synced to it sees the writes. `paths`: of each write, in order, the path that it has at last."""
+
+    revision: int
+    paths: tuple[str, ...]
+
+
+class Watch(Protocol):
+    """A watch that is on."""
+
+    def close(self) -> None:
+        """End it; a call to `wake` that is under way may still end after that."""
+
+
+class Registry(Protocol):
+    """A client. Every method may be called from any thread. Paths are relative to the root (`flows/tweets/desired`; the root is ``).
+
+    `read`, `children`, `sync` and `commit` wait up to the session's time for a server; then, and at once in a client that was closed,
+    they raise Unreachable.
+    """
+
+    def read(self, path: str) -> Entry | Damaged | None:
+        """What is there; None where nothing is."""
+
+    def children(self, path: str) -> tuple[str, ...]:
+        """The names one level below, sorted; empty where nothing is there."""
+
+    def commit(self, *writes: Write, term: Term | None = None) -> Committed:
+        """Do all writes or none, under a Term where one is given. See *Writes*, *Terms* and *Failing* above.
+
+        Raises Refused before anything is sent where a record, or all of them, are too large.
+        """
+
+    def sync(self, *, at_least: int | None = None) -> int:
+        """Wait until everything is seen that was committed before this call, or before the revision `at_least`, which costs nothing where
+        this client has come so far. The revision that is reached; what is read from now on is that new or newer."""
+
+    def watch(self, path: str, wake: Callable[[], None]) -> Watch:
+        """Call `wake` after changes at the path, from now on: what is read after this call, and the calls that follow, miss nothing."""
+
+    def session(self) -> Session:
+        """The session as it stands now. Costs no request."""
+
+    def close(self) -> None:
+        """End the session: its ephemeral records go at once. Closing twice is no error."""
+
+
+def fence_of(right: str) -> str:
+    """The path of the record that is replaced at each take of a right: who took it last."""
+    return f"{right}.term"
+
+
+def refusal(term: Term) -> FencedError:
+    """The error for a commit under a Term that is over."""
+    return FencedError(
+        f"nothing was written: the right of {shown(term.right)} (term {term.number}) is over, by its holder's end or a newer one",
+        remedy="this process stops acting; who holds the right now goes on",
+    )
+
+
+def check_path(path: str) -> None:
+    """Raise ValueError for what is no path below the root. Names that people choose are checked where they are read; this finds bugs."""
+    if path and not all(_NAME.fullmatch(name) and name not in (".", "..") for name in path.split("/")):
+        raise ValueError(f"no path below the registry's root: {path!r}")
+
+
+def parent_of(path: str) -> str:
+    """The path one level up."""
+    return path.rpartition("/")[0]
+
+
+def shown(path: str) -> str:
+    """How a path is named in messages."""
+    return f"the registry's record {path}" if path else "the registry's root"
+
+
+def distinct(writes: Sequence[Write]) -> None:
+    """Raise ValueError where two writes are about the same path: what that means would depend on their order."""
+    paths = [write.path for write in writes if not (isinstance(write, Create) and write.numbered)]
+    if len(set(paths)) < len(paths):
+        raise ValueError(f"several writes of one commit are about the same record: {paths}")

@@ -1,0 +1,343 @@
+"""The registry's twin in memory: any number of clients on one store, whose connections are cut, and whose time passes, as a test says.
+
+Nothing happens by itself: `MemoryStore.advance` is the clock, and a watch's `wake` runs in the thread that made the change.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from threading import RLock
+from typing import TYPE_CHECKING
+
+from scribengin.core.errors import Unreachable
+from scribengin.registry.contract import (
+    ANYONE,
+    Committed,
+    Conflict,
+    Create,
+    Damaged,
+    Delete,
+    Entry,
+    Forbidden,
+    Grant,
+    Link,
+    May,
+    Replace,
+    Require,
+    Session,
+    Unsettled,
+    check_path,
+    distinct,
+    fence_of,
+    parent_of,
+    refusal,
+    shown,
+)
+from scribengin.registry.values import data_of, decode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from scribengin.registry.contract import Term, Write
+
+_OPEN = (Grant(ANYONE, May.ALL),)
+
+
+@dataclass(frozen=True, slots=True)
+class _Node:
+    data: bytes
+    version: int
+    made: int
+    changed: int
+    session: int
+    grants: tuple[Grant, ...]
+    numbered: int = 0
+    """how many numbered children it has had"""
+
+
+class MemoryStore:
+    """What all clients share. `grants` are the rights at the root; a session lives `session_s` without contact."""
+
+    def __init__(self, *, grants: tuple[Grant, ...] = _OPEN, session_s: float = 10.0) -> None:
+        self.session_s = session_s
+        self.now_s = 0.0
+        self.revision = 1
+        self.nodes: Mapping[str, _Node] = {"": _Node(b"", 0, 1, 1, 0, grants)}
+        self.lock = RLock()
+        self._clients: list[MemoryRegistry] = []
+        self._sessions = 0
+
+    def client(self, who: str = ANYONE) -> MemoryRegistry:
+        """A new client, connected, with the rights of `who` beside everybody's."""
+        return MemoryRegistry(self, frozenset({ANYONE, who}))
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass. Sessions of clients that are cut off come to their end, and their ephemeral records with them."""
+        with self.lock:
+            self.now_s += seconds
+            over = [client for client in self._clients if not client.stay_in_touch()]
+        for client in over:
+            self.expire(client)
+
+    def expire(self, client: MemoryRegistry) -> None:
+        """End a client's session, as a server does; one that is not cut off learns it at once, others when they are mended."""
+        self._remove_of(client.session().id)
+        client.notice_end()
+
+    def write_raw(self, path: str, data: bytes) -> None:
+        """Put bytes where a record is or belongs, as somebody with ZooKeeper's shell can."""
+        with self.lock:
+            node = self.nodes.get(path)
+            new = self.revision + 1
+            grants = self.nodes[parent_of(path)].grants
+            changed = (
+                _Node(data, 0, new, new, 0, grants) if node is None else replace(node, data=data, version=node.version + 1, changed=new)
+            )
+            self.apply({**self.nodes, path: changed}, {path, parent_of(path)} if node is None else {path})
+
+    def apply(self, nodes: Mapping[str, _Node], changed: Iterable[str]) -> None:
+        """Make `nodes` the state, under the next revision, and wake who watches one of the changed paths."""
+        with self.lock:
+            self.nodes = nodes
+            self.revision += 1
+            clients = tuple(self._clients)
+        paths = frozenset(changed)
+        for client in clients:
+            client.wake(paths)
+
+    def join(self, client: MemoryRegistry) -> int:
+        """A new session's id."""
+        with self.lock:
+            if client not in self._clients:
+                self._clients.append(client)
+            self._sessions += 1
+            return self._sessions
+
+    def leave(self, client: MemoryRegistry) -> None:
+        """End the session of a client that is closed."""
+        with self.lock:
+            self._clients.remove(client)
+        self._remove_of(client.session().id)
+
+    def _remove_of(self, session: int) -> None:
+        gone = {path for path, node in self.nodes.items() if session and node.session == session}
+        if gone:
+            self.apply({path: node for path, node in self.nodes.items() if path not in gone}, gone | {parent_of(path) for path in gone})
+
+
+@dataclass(eq=False, slots=True)
+class _MemoryWatch:
+    client: MemoryRegistry
+    path: str
+    wake: Callable[[], None]
+
+    def close(self) -> None:
+        self.client.watches.discard(self)
+
+
+@dataclass(eq=False)
+class MemoryRegistry:
+    """A client of a MemoryStore: `registry.contract.Registry`, and what a test does to it."""
+
+    store: MemoryStore
+    who: frozenset[str]
+    watches: set[_MemoryWatch] = field(default_factory=set)
+    _cut: bool = False
+    _mute: bool = False
+    _lag: bool = False
+    _closed: bool = False
+    _id: int = 0
+    _over: bool = False
+    """the session has ended at the store, and this client does not know yet"""
+    _contact_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        self._begin()
+
+    def cut(self) -> None:
+        """Take the connection away: SUSPENDED."""
+        self._cut = True
+        self.wake()
+
+    def mend(self) -> None:
+        """Give it back: CONNECTED again, in a new session where the old one has ended meanwhile."""
+        self._cut = False
+        if self._over:
+            self._id = 0
+            self.wake()
+            self._begin()
+        self.stay_in_touch()
+        self.wake()
+
+    def mute(self) -> None:
+        """Take the connection away behind the next commit, before its answer: it takes effect, and the client does not know."""
+        self._mute = True
+
+    def lag(self) -> None:
+        """From now on read what is here now, as from a server that is behind, until the next `sync` or commit of this client."""
+        self._lag = True
+
+    def read(self, path: str) -> Entry | Damaged | None:
+        """See the contract."""
+        check_path(path)
+        with self.store.lock:
+            self._reach()
+            node = self._seen.get(path)
+            if node is None:
+                return None
+            self._need(May.READ, path, node)
+            value = decode(node.data)
+            if isinstance(value, str):
+                return Damaged(path, node.data, value, node.version, node.changed, node.session)
+            return Entry(path, value, node.version, node.made, node.changed, node.session, self._revision)
+
+    def children(self, path: str) -> tuple[str, ...]:
+        """See the contract."""
+        check_path(path)
+        with self.store.lock:
+            self._reach()
+            if path not in self._seen:
+                return ()
+            self._need(May.READ, path, self._seen[path])
+            return tuple(sorted(_names(self._seen, path)))
+
+    def commit(self, *writes: Write, term: Term | None = None) -> Committed:
+        """See the contract."""
+        distinct(writes)
+        with self.store.lock:
+            data = data_of(writes)
+            self._reach()
+            self._seen, self._revision, self._lag = self.store.nodes, self.store.revision, False
+            nodes = dict(self.store.nodes)
+            changed: set[str] = set()
+            if term is not None:
+                fence = nodes.get(fence_of(term.right))
+                if fence is None or fence.version != term.fence or term.right not in nodes:
+                    raise refusal(term)
+            paths = tuple(self._apply(nodes, changed, write, data[number]) for number, write in enumerate(writes))
+            if changed:
+                self.store.apply(nodes, changed)
+            self._seen, self._revision = self.store.nodes, self.store.revision
+            revision = self._revision
+        if self._mute:
+            self._mute = False
+            self.cut()
+            raise Unsettled("the connection broke while a commit was under way", remedy="read, and see whether it took effect")
+        return Committed(revision, paths)
+
+    def sync(self, *, at_least: int | None = None) -> int:
+        """See the contract."""
+        with self.store.lock:
+            self._reach()
+            if at_least is None or self._revision < at_least:
+                self._seen, self._revision, self._lag = self.store.nodes, self.store.revision, False
+            return self._revision
+
+    def watch(self, path: str, wake: Callable[[], None]) -> _MemoryWatch:
+        """See the contract."""
+        check_path(path)
+        watch = _MemoryWatch(self, path, wake)
+        self.watches.add(watch)
+        return watch
+
+    def session(self) -> Session:
+        """See the contract."""
+        if self._closed or not self._id:
+            return Session(self._id, Link.LOST, 0.0)
+        left_s = self._contact_s + self.store.session_s - self.store.now_s
+        return Session(self._id, Link.SUSPENDED if self._cut else Link.CONNECTED, left_s)
+
+    def close(self) -> None:
+        """See the contract."""
+        if not self._closed:
+            self.store.leave(self)
+            self._closed = True
+            self.wake()
+
+    def stay_in_touch(self) -> bool:
+        """What a client does all the time. False where it cannot, and its session's time is over."""
+        if not self._cut:
+            self._contact_s = self.store.now_s
+        return self._over or self.store.now_s - self._contact_s < self.store.session_s
+
+    def notice_end(self) -> None:
+        """The store has ended the session."""
+        self._over = True
+        if not self._cut:
+            self.mend()
+
+    def wake(self, paths: frozenset[str] | None = None) -> None:
+        """Wake the watches of the paths; all without any."""
+        for watch in tuple(self.watches):
+            if paths is None or watch.path in paths:
+                watch.wake()
+
+    def _begin(self) -> None:
+        self._id, self._over, self._contact_s = self.store.join(self), False, self.store.now_s
+        self._seen, self._revision = self.store.nodes, self.store.revision
+
+    def _reach(self) -> None:
+        if self._closed:
+            raise Unreachable("this client of the registry was closed", code="registry-closed")
+        if self._cut:
+            raise Unreachable("the registry does not answer: cut off", remedy="it is tried again all the time")
+        if not self._lag:
+            self._seen, self._revision = self.store.nodes, self.store.revision
+
+    def _need(self, right: May, path: str, node: _Node) -> None:
+        if not any(right in grant.may for grant in node.grants if grant.who in self.who):
+            raise Forbidden(f"{shown(path)}: this client has no right to {str(right.name).lower()}", remedy="give it a login that has")
+
+    def _apply(self, nodes: dict[str, _Node], changed: set[str], write: Write, data: bytes) -> str:
+        check_path(write.path)
+        new = self.store.revision + 1
+        match write:
+            case Create():
+                return self._create(nodes, changed, write, data)
+            case Replace(was):
+                node = self._there(nodes, write.path, was.version)
+                self._need(May.WRITE, write.path, node)
+                nodes[write.path] = replace(node, data=data, version=node.version + 1, changed=new)
+                changed.add(write.path)
+            case Delete():
+                self._there(nodes, write.path, write.version)
+                above = parent_of(write.path)
+                self._need(May.DELETE, above, nodes[above])
+                if _names(nodes, write.path):
+                    raise Conflict(write.path, "has records below it")
+                del nodes[write.path]
+                changed |= {write.path, above}
+            case Require():
+                self._need(May.READ, write.path, self._there(nodes, write.path, write.version))
+        return write.path
+
+    def _create(self, nodes: dict[str, _Node], changed: set[str], write: Create, data: bytes) -> str:
+        new, above, path = self.store.revision + 1, parent_of(write.path), write.path
+        if above not in nodes:
+            self._create(nodes, changed, Create(above, {}), b"")
+        folder = nodes[above]
+        self._need(May.CREATE, above, folder)
+        self._need(May.ADMIN, above, folder)
+        if folder.session:
+            raise Conflict(above, "is ephemeral: nothing can be below it")
+        if write.numbered:
+            path += f"{folder.numbered:010d}"
+            nodes[above] = replace(folder, numbered=folder.numbered + 1)
+        if path in nodes:
+            raise Conflict(path, "is there already")
+        nodes[path] = _Node(data, 0, new, new, self._id if write.ephemeral else 0, (*folder.grants, *write.grants))
+        changed |= {path, above}
+        return path
+
+    @staticmethod
+    def _there(nodes: Mapping[str, _Node], path: str, version: int | None) -> _Node:
+        node = nodes.get(path)
+        if node is None:
+            raise Conflict(path, "is not there")
+        if version is not None and node.version != version:
+            raise Conflict(path, f"was changed meanwhile: it has version {node.version}, not {version}")
+        return node
+
+
+def _names(nodes: Mapping[str, _Node], path: str) -> list[str]:
+    return [one.rpartition("/")[2] for one in nodes if one and parent_of(one) == path]

@@ -1,0 +1,236 @@
+"""The registry on ZooKeeper: the contract's words in its own. A record is a node, a commit a transaction, a revision a zxid."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, assert_never
+
+from scribengin.core.errors import Refused
+from scribengin.registry.access import check_root
+from scribengin.registry.contract import (
+    ANYONE,
+    Committed,
+    Conflict,
+    Create,
+    Damaged,
+    Delete,
+    Entry,
+    Forbidden,
+    Grant,
+    May,
+    Replace,
+    Require,
+    check_path,
+    distinct,
+    fence_of,
+    parent_of,
+    refusal,
+    shown,
+)
+from scribengin.registry.values import data_of, decode
+from scribengin.registry.wakes import Wakes
+from scribengin.registry.zookeeper_session import Cause, CheckNode, DropNode, Failed, MakeNode, SetNode, ZooKeeperSession
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from scribengin.registry.access import Address, Login, Tls
+    from scribengin.registry.contract import Session, Term, Watch, Write
+
+_TRIES = 20
+"""of a commit whose folders others make or remove at the same time"""
+_WORDS = {
+    Cause.VERSION: "was changed meanwhile",
+    Cause.PRESENT: "is there already",
+    Cause.ABSENT: "is not there",
+    Cause.CHILDREN: "has records below it",
+    Cause.EPHEMERAL: "is ephemeral: nothing can be below it",
+}
+
+
+def open_zookeeper(
+    address: Address,
+    *,
+    login: Login | None = None,
+    tls: Tls | None = None,
+    grants: tuple[Grant, ...] = (),
+    session_s: float = 10.0,
+    wait_s: float = 15.0,
+    insecure: bool = False,
+) -> ZooKeeperRegistry:
+    """A client, connected. Where the root is not there it is made, with all rights for this login, and `grants` beside it.
+
+    `session_s`: how long the session is to live without contact; servers have bounds of their own. `insecure`: everybody may write.
+    Raises Unreachable (nobody answers in `wait_s`), Forbidden (the login), Refused (everybody may write, and that is not said to be meant).
+    """
+    registry = ZooKeeperRegistry(address, login, tls, session_s)
+    try:
+        registry.begin(wait_s)
+        registry.prepare_root(grants, logged_in=login is not None or bool(tls and tls.certificate), insecure=insecure)
+    except BaseException:
+        registry.close()
+        raise
+    return registry
+
+
+class ZooKeeperRegistry:
+    """A client: `registry.contract.Registry`. Made by `open_zookeeper`."""
+
+    def __init__(self, address: Address, login: Login | None, tls: Tls | None, session_s: float) -> None:
+        self.address = address
+        self._wakes = Wakes(lambda path: self._zookeeper.arm(self._place(path), self._fired))
+        self._zookeeper = ZooKeeperSession(address, login, tls, session_s, self._wakes.all)
+
+    def begin(self, wait_s: float) -> None:
+        """Connect. Raises Unreachable where nobody answers in time, Forbidden where the login is refused."""
+        self._wakes.start()
+        self._zookeeper.begin(wait_s)
+
+    def prepare_root(self, grants: tuple[Grant, ...], *, logged_in: bool, insecure: bool) -> None:
+        """Make the root where it lacks, and look who may change it."""
+        names = self.address.root.strip("/").split("/")
+        for depth in range(1, len(names) + 1):
+            place = "/" + "/".join(names[:depth])
+            if not self._zookeeper.exists(place):
+                if not logged_in and not insecure:
+                    raise Refused(
+                        f"{self.address} is not there, and made without a login whoever reaches it could change it",
+                        remedy="give a login, or say that this is meant (insecure)",
+                        code="registry-open",
+                    )
+                self._zookeeper.make(place, None if logged_in else (Grant(ANYONE, May.ALL),), grants)
+        check_root(self.address, self._zookeeper.grants(self.address.root) or (), insecure=insecure)
+        self.read("")
+
+    def read(self, path: str) -> Entry | Damaged | None:
+        """See the contract."""
+        place, before = self._place(path), self._zookeeper.reached()
+        node = self._zookeeper.get(place)
+        if node is None:
+            return None
+        value = decode(node.data)
+        if isinstance(value, str):
+            return Damaged(path, node.data, value, node.version, node.changed, node.session)
+        return Entry(path, value, node.version, node.made, node.changed, node.session, max(before, node.changed))
+
+    def children(self, path: str) -> tuple[str, ...]:
+        """See the contract."""
+        return tuple(sorted(self._zookeeper.children(self._place(path))))
+
+    def commit(self, *writes: Write, term: Term | None = None) -> Committed:
+        """See the contract."""
+        distinct(writes)
+        data = data_of(writes)
+        checks = [] if term is None else [Require(fence_of(term.right), term.fence), Require(term.right)]
+        if not writes and not checks:
+            return Committed(self.sync(), ())
+        for _ in range(_TRIES):
+            folders = [Create(path, {}) for path in self._lacking(writes)]
+            all_writes: list[Write] = [*checks, *folders, *writes]
+            before = len(checks) + len(folders)
+            try:
+                places = self._zookeeper.transact(self._steps(all_writes, [b""] * before + data))
+            except _Vanished:
+                continue
+            except Failed as failed:
+                write = all_writes[failed.number]
+                if term is not None and failed.number < len(checks) and failed.cause in (Cause.ABSENT, Cause.VERSION):
+                    raise refusal(term) from failed
+                raced = failed.cause is Cause.ABSENT or (failed.cause is Cause.PRESENT and failed.number < before)
+                if isinstance(write, Create) and raced:
+                    continue
+                raise _explained(write, failed.cause) from failed
+            return Committed(self._zookeeper.reached(), tuple(self._path(place) for place in places[before:]))
+        raise Conflict(parent_of(writes[0].path), f"was made and removed by others at each of {_TRIES} tries")
+
+    def sync(self, *, at_least: int | None = None) -> int:
+        """See the contract."""
+        if at_least is None or self._zookeeper.reached() < at_least:
+            self._zookeeper.sync()
+        return self._zookeeper.reached()
+
+    def watch(self, path: str, wake: Callable[[], None]) -> Watch:
+        """See the contract."""
+        check_path(path)
+        return self._wakes.add(path, wake)
+
+    def session(self) -> Session:
+        """See the contract."""
+        return self._zookeeper.standing()
+
+    def close(self) -> None:
+        """See the contract."""
+        self._zookeeper.close()
+        self._wakes.close()
+
+    def _lacking(self, writes: Sequence[Write]) -> list[str]:
+        """The folders that lack above new records, upper ones first."""
+        lacking: list[str] = []
+        made = {write.path for write in writes if isinstance(write, Create)}
+        for write in writes:
+            above, found = parent_of(write.path), list[str]()
+            while isinstance(write, Create) and above and above not in made and above not in lacking:
+                if self._zookeeper.exists(self._place(above)):
+                    break
+                found.append(above)
+                above = parent_of(above)
+            lacking += reversed(found)
+        return lacking
+
+    def _steps(self, writes: Sequence[Write], data: Sequence[bytes]) -> list[MakeNode | SetNode | DropNode | CheckNode]:
+        steps: list[MakeNode | SetNode | DropNode | CheckNode] = []
+        grants: dict[str, tuple[Grant, ...]] = {}
+        for write, brought in zip(writes, data, strict=True):
+            place = self._place(write.path)
+            match write:
+                case Create():
+                    above = parent_of(write.path)
+                    if above not in grants:
+                        grants[above] = self._grants(above)
+                    grants[write.path] = (*grants[above], *write.grants)
+                    steps.append(MakeNode(place, brought, grants[write.path], write.ephemeral, write.numbered))
+                case Replace(was):
+                    steps.append(SetNode(place, brought, was.version))
+                case Delete(_, version):
+                    steps.append(DropNode(place, -1 if version is None else version))
+                case Require(_, version):
+                    steps.append(CheckNode(place, -1 if version is None else version))
+                case _:
+                    assert_never(write)
+        return steps
+
+    def _grants(self, path: str) -> tuple[Grant, ...]:
+        """The rights on a record, which those below it are to have too."""
+        grants = self._zookeeper.grants(self._place(path))
+        if grants is None:
+            raise _Vanished
+        if any(grant.who.startswith("digest:") and grant.who.endswith(":x") for grant in grants):
+            raise Forbidden(
+                f"{shown(path)}: this client has no right to make records below it: it may not see which rights they are to have",
+                remedy="give it a login that has ADMIN there",
+            )
+        return grants
+
+    def _fired(self, place: str) -> None:
+        self._wakes.one(self._path(place))
+
+    def _place(self, path: str) -> str:
+        check_path(path)
+        return f"{self.address.root}/{path}" if path else self.address.root
+
+    def _path(self, place: str) -> str:
+        return place.removeprefix(self.address.root).lstrip("/")
+
+
+class _Vanished(Exception):
+    """A folder was removed between two questions about it."""
+
+
+def _explained(write: Write, cause: Cause) -> Conflict | Forbidden:
+    match cause:
+        case Cause.RIGHTS:
+            return Forbidden(f"{shown(write.path)}: this client has no right to do that", remedy="give it a login that has")
+        case Cause.GRANTS:
+            return Forbidden(
+                f"{shown(write.path)}: rights for a login that ZooKeeper does not know", remedy="log in, or grant them otherwise"
+            )
+    return Conflict(parent_of(write.path) if cause is Cause.EPHEMERAL else write.path, _WORDS[cause])

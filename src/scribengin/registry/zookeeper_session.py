@@ -1,0 +1,408 @@
+"""A session with ZooKeeper, and typed requests in it. The only module that imports kazoo, which has no types.
+
+None of kazoo's recipes is used: its Lock and Election know no Term and take SUSPENDED for LOST, its watches stay silent about reconnects.
+What is relied on beyond its documentation has tests of its own on a real server: where the granted session time is found (`_see_grants`),
+that `last_zxid` is set before an answer is handed over, and that requests are answered in their order.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import (
+    AuthFailedError,
+    BadVersionError,
+    ConnectionLoss,
+    InvalidACLError,
+    KazooException,
+    NoAuthError,
+    NoChildrenForEphemeralsError,
+    NodeExistsError,
+    NoNodeError,
+    NotEmptyError,
+    RolledBackError,
+    SessionExpiredError,
+)
+from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.protocol.states import KazooState, KeeperState
+from kazoo.security import ACL, CREATOR_ALL_ACL, Id
+
+from scribengin.core.errors import EnvironmentFault, Unreachable
+from scribengin.registry.access import DigestLogin, SaslLogin
+from scribengin.registry.contract import Forbidden, Grant, Link, May, Session, Unsettled
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from scribengin.registry.access import Address, Login, Tls
+
+_BEATS = 4
+"""how often in a session's time it is asked whether it lives"""
+_RECONNECT_S = 1.0
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", None)  # counts while the machine sleeps, as its servers elsewhere do; macOS's monotonic clock too
+
+_LOG = logging.getLogger("scribengin.registry.zookeeper")
+_LOG.addHandler(logging.NullHandler())  # kazoo warns at each try to connect: for who asks for it
+_LOG.setLevel(logging.INFO)  # at DEBUG it would write passwords
+
+
+class Cause(Enum):
+    """Why ZooKeeper refuses a write."""
+
+    VERSION = BadVersionError
+    PRESENT = NodeExistsError
+    ABSENT = NoNodeError
+    CHILDREN = NotEmptyError
+    EPHEMERAL = NoChildrenForEphemeralsError
+    RIGHTS = NoAuthError
+    GRANTS = InvalidACLError
+
+
+class Failed(Exception):
+    """A transaction that changed nothing: because of the write of that number."""
+
+    def __init__(self, number: int, cause: Cause) -> None:
+        super().__init__(f"write {number}: {cause.name}")
+        self.number = number
+        self.cause = cause
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node as it was read: `made` and `changed` are zxids, `session` is its owner's where it is ephemeral."""
+
+    data: bytes
+    version: int
+    made: int
+    changed: int
+    session: int
+
+
+@dataclass(frozen=True, slots=True)
+class MakeNode:
+    """To be made, with these rights; None: all for this login."""
+
+    place: str
+    data: bytes
+    grants: tuple[Grant, ...]
+    ephemeral: bool
+    numbered: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SetNode:
+    """To get other data."""
+
+    place: str
+    data: bytes
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class DropNode:
+    """To be removed; version -1 is any."""
+
+    place: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class CheckNode:
+    """To be there; version -1 is any."""
+
+    place: str
+    version: int
+
+
+class ZooKeeperSession:
+    """Connects by itself, again and again, until it is closed. Places are absolute paths. `wake_all` is called at each change of the
+    connection, in kazoo's threads: it must return at once."""
+
+    def __init__(self, address: Address, login: Login | None, tls: Tls | None, session_s: float, wake_all: Callable[[], None]) -> None:
+        self.address = address
+        self._client = KazooClient(
+            hosts=",".join(address.servers),
+            timeout=session_s,
+            auth_data=[("digest", login.secret.reveal())] if isinstance(login, DigestLogin) else [],
+            sasl_options=_sasl(login) if isinstance(login, SaslLogin) else None,
+            connection_retry={"max_tries": -1, "delay": 0.1, "max_delay": min(_RECONNECT_S, session_s / _BEATS)},
+            logger=_LOG,
+            **(_tls(tls) if tls else {}),
+        )
+        self._wake_all = wake_all
+        self._state = threading.Condition()
+        # what `_state` guards
+        self._link = Link.LOST
+        self._id = 0
+        self._granted_s = session_s
+        self._confirmed_s = 0.0
+        self._fresh = True
+        """whether nothing older can be read than was read before; false at the start of another session"""
+        self._top = 0
+        self._refused = False
+        self._closed = threading.Event()
+        self._heart = threading.Thread(target=self._beat, name="registry-heart", daemon=True)
+
+    def begin(self, wait_s: float) -> None:
+        """Connect. Raises Unreachable where nobody answers in time, Forbidden where the login is refused."""
+        self._client.add_listener(self._on_state)
+        _see_grants(self._client, self._on_granted)
+        self._client.start_async()
+        self._heart.start()
+        self._wait_connected(wait_s)
+
+    def standing(self) -> Session:
+        """The session as it stands now."""
+        with self._state:
+            left_s = self._confirmed_s + self._granted_s - _now_s() if self._id else 0.0
+            return Session(self._id, self._link, left_s)
+
+    def close(self) -> None:
+        """End the session. Twice is no error."""
+        if self._closed.is_set():
+            return
+        self._closed.set()
+        with suppress(KazooException, OSError):  # a connection that hangs: its session ends by itself
+            self._client.stop()
+            self._client.close()
+        with self._state:
+            self._link, self._id = Link.LOST, 0
+            self._state.notify_all()
+        if self._heart.is_alive():
+            self._heart.join()
+
+    def get(self, place: str) -> Node | None:
+        """A node, None where there is none."""
+        self._catch_up()
+        found = self._ask(lambda: self._client.get_async(place))
+        return (
+            None
+            if found is None
+            else Node(found[0], *(getattr(found[1], name) for name in ("version", "czxid", "mzxid", "ephemeralOwner")))
+        )
+
+    def children(self, place: str) -> tuple[str, ...]:
+        """The names below a node; none where there is none."""
+        self._catch_up()
+        return tuple(self._ask(lambda: self._client.get_children_async(place)) or ())
+
+    def exists(self, place: str) -> bool:
+        """Whether there is such a node; needs no right."""
+        return self._ask(lambda: self._client.exists_async(place)) is not None
+
+    def grants(self, place: str) -> tuple[Grant, ...] | None:
+        """Who has which rights on a node, None where there is none. To who has no ADMIN there, hashes are shown as `x`."""
+        found = self._ask(lambda: self._client.get_acls_async(place))
+        return None if found is None else tuple(Grant(f"{acl.id.scheme}:{acl.id.id}", May(acl.perms)) for acl in found[0])
+
+    def make(self, place: str, grants: tuple[Grant, ...] | None, more: tuple[Grant, ...]) -> None:
+        """Make a node where there is none, with `grants` (None: all rights for this login) and `more`."""
+        acl = [*(CREATOR_ALL_ACL if grants is None else _acl(grants)), *_acl(more)]
+        with suppress(NodeExistsError):
+            self._ask(lambda: self._client.create_async(place, b"", acl))
+
+    def transact(self, steps: Sequence[MakeNode | SetNode | DropNode | CheckNode]) -> list[str]:
+        """Do all or none. The place of each, in order. Raises Failed; Unsettled where the answer was lost."""
+        transaction = self._client.transaction()
+        for step in steps:
+            match step:
+                case MakeNode():
+                    transaction.create(step.place, step.data, _acl(step.grants), step.ephemeral, step.numbered)
+                case SetNode():
+                    transaction.set_data(step.place, step.data, step.version)
+                case DropNode():
+                    transaction.delete(step.place, step.version)
+                case CheckNode():
+                    transaction.check(step.place, step.version)
+        self._wait_connected(self._granted_s)
+        try:
+            results = transaction.commit_async().get(timeout=self._granted_s)
+        except (ConnectionLoss, SessionExpiredError, KazooTimeoutError) as error:
+            raise Unsettled(
+                f"the connection to {self.address} broke while a commit was under way: it is not known whether it took effect",
+                remedy="read with this client, and see",
+            ) from error
+        except KazooException as error:
+            raise self._explained(error) from error
+        for number, result in enumerate(results):
+            # those before the cause are said to be rolled back; those behind it, inconsistent
+            if isinstance(result, Exception) and not isinstance(result, RolledBackError):
+                raise self._failed(number, result) from result
+        with self._state:
+            self._fresh = True  # a server that has made this write has made all before it
+        return [result if isinstance(result, str) else step.place for result, step in zip(results, steps, strict=True)]
+
+    def sync(self) -> None:
+        """Wait until the server has all that was committed anywhere before. As good as ZooKeeper's: a leader that was cut off from its
+        quorum answers for the moment that it takes to notice."""
+        self._ask(lambda: self._client.sync_async(self.address.root))
+        with self._state:
+            self._fresh = True
+
+    def reached(self) -> int:
+        """The zxid that whatever is read from now on is at least as new as. kazoo forgets it with a session, this class does not."""
+        if not self._fresh:
+            self.sync()
+        with self._state:
+            self._top = max(self._top, int(self._client.last_zxid))
+            return self._top
+
+    def arm(self, place: str, fired: Callable[[str], None]) -> bool:
+        """Have the server tell of the next change of a node or its children, once: `fired(place)`. False where it cannot be asked."""
+        if self.standing().link is not Link.CONNECTED:
+            return False
+
+        asked = self._client.exists_async(place, _Told(fired)), self._client.get_children_async(place, _Told(fired))
+        try:
+            asked[0].get(timeout=self._granted_s)
+            with suppress(NoNodeError, NoAuthError):
+                asked[1].get(timeout=self._granted_s)
+        except (KazooException, KazooTimeoutError):
+            return False
+        return True
+
+    # --- the first two run in kazoo's threads, and must not wait for a server
+
+    def _on_state(self, state: str) -> None:
+        with self._state:
+            if state == KazooState.SUSPENDED:
+                self._link = Link.SUSPENDED
+            elif state == KazooState.LOST:
+                self._link, self._id = Link.LOST, 0
+                self._refused |= self._client.client_state == KeeperState.AUTH_FAILED
+            self._state.notify_all()
+        if state != KazooState.CONNECTED:  # of that `_on_granted` tells, once the login is through too
+            self._wake_all()
+
+    def _on_granted(self, session: int, sent_s: float, granted_s: float) -> None:
+        with self._state:
+            self._fresh &= session == self._id
+            self._link, self._id, self._confirmed_s, self._granted_s = Link.CONNECTED, session, sent_s, granted_s
+            self._state.notify_all()
+        self._wake_all()
+
+    def _beat(self) -> None:
+        while not self._closed.wait(self._granted_s / _BEATS):
+            session, sent_s = self.standing(), _now_s()
+            if session.link is not Link.CONNECTED:
+                continue
+            with suppress(KazooException, KazooTimeoutError):
+                self._client.exists_async("/").get(timeout=self._granted_s)
+                with self._state:
+                    if self._id == session.id:
+                        self._confirmed_s = max(self._confirmed_s, sent_s)
+
+    def _wait_connected(self, wait_s: float) -> None:
+        with self._state:
+            self._state.wait_for(lambda: self._link is Link.CONNECTED or self._refused or self._closed.is_set(), wait_s)
+            if self._closed.is_set():
+                raise Unreachable(f"this client of {self.address} was closed", code="registry-closed")
+            if self._refused:
+                raise self._explained(AuthFailedError())
+            if self._link is not Link.CONNECTED:
+                raise self._silent()
+
+    def _catch_up(self) -> None:
+        """See to it, in a new session, that nothing older is read than in the one before: it may have begun at a server that is behind."""
+        if not self._fresh:
+            self.sync()
+
+    def _ask(self, request: Callable[[], Any]) -> Any:
+        """The answer to a request that may be made twice; None where nothing is there."""
+        deadline = time.monotonic() + self._granted_s
+        while True:
+            self._wait_connected(max(0.0, deadline - time.monotonic()))
+            try:
+                return request().get(timeout=max(0.01, deadline - time.monotonic()))
+            except NoNodeError:
+                return None
+            except (ConnectionLoss, SessionExpiredError):
+                continue
+            except KazooTimeoutError:
+                raise self._silent() from None
+            except NodeExistsError:
+                raise
+            except KazooException as error:
+                raise self._explained(error) from error
+
+    def _silent(self) -> Unreachable:
+        return Unreachable(f"{self.address} does not answer", remedy="it is tried again all the time; look whether its servers are up")
+
+    def _failed(self, number: int, error: Exception) -> Exception:
+        cause = next((cause for cause in Cause if isinstance(error, cause.value)), None)
+        return self._explained(error) if cause is None else Failed(number, cause)
+
+    def _explained(self, error: Exception) -> EnvironmentFault:
+        match error:
+            case NoAuthError():
+                return Forbidden(f"{self.address}: this client has no right to do that", remedy="give it a login that has")
+            case AuthFailedError():
+                return Forbidden(f"{self.address} does not take this login", remedy="check the secret, and the servers' settings")
+        return EnvironmentFault(f"{self.address} answers {type(error).__name__} {error}", code="registry-answer")
+
+
+class _Told:
+    """What kazoo calls, once. Equal for the same function, so that kazoo keeps one of them for a place."""
+
+    def __init__(self, fired: Callable[[str], None]) -> None:
+        self._fired = fired
+
+    def __call__(self, event: Any) -> None:
+        if event.path is not None:  # None: the connection is gone, of which `_on_state` tells
+            self._fired(event.path)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Told) and other._fired == self._fired
+
+    def __hash__(self) -> int:
+        return hash(self._fired)
+
+
+def _now_s() -> float:
+    return time.monotonic() if _CLOCK is None else time.clock_gettime(_CLOCK)
+
+
+def _see_grants(client: KazooClient, note: Callable[[int, float, float], None]) -> None:
+    """Call `note(session, sent, granted)` at each connection: when it was asked for, and for how long a session lives, in seconds.
+
+    kazoo keeps what the server grants to itself; its read time-out, which its connection returns, is two thirds of it.
+    """
+    connect = client._connection._connect
+
+    def connecting(*place: Any) -> Any:
+        sent_s = _now_s()
+        read_ms, connect_ms = connect(*place)
+        note(client.client_id[0], sent_s, read_ms * 1.5 / 1000)
+        return read_ms, connect_ms
+
+    client._connection._connect = connecting
+
+
+def _acl(grants: Sequence[Grant]) -> list[ACL]:
+    split = [(grant.may.value, *grant.who.split(":", 1)) for grant in grants]
+    return [ACL(may, Id(scheme, name)) for may, scheme, name in split]
+
+
+def _sasl(login: SaslLogin) -> dict[str, str]:
+    if login.secret is not None:
+        user, _, password = login.secret.reveal().partition(":")
+        return {"mechanism": login.mechanism, "username": user, "password": password}
+    return {"mechanism": login.mechanism} | ({"principal": login.principal} if login.principal else {})
+
+
+def _tls(tls: Tls) -> dict[str, Any]:
+    return {
+        "use_ssl": True,
+        "check_hostname": tls.check_host,
+        "ca": tls.ca and str(tls.ca),
+        "certfile": tls.certificate and str(tls.certificate),
+        "keyfile": tls.key and str(tls.key),
+        "keyfile_password": tls.key_password and tls.key_password.reveal(),
+    }
