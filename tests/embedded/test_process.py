@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
+from scribengin.core import process
 from scribengin.core.errors import EnvironmentFault
-from scribengin.embedded import process
-from scribengin.embedded.process import Process, Server, birth_of, find_server, start_server, within
+from scribengin.core.process import Process, birth_of, within
+from scribengin.embedded.process import Server, find_server, start_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
