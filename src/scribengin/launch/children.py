@@ -169,7 +169,7 @@ class Children:
     def _orders_in_force(self) -> list[Ordered]:
         """Of all workers that are there."""
         found = [self._records(name) for name in names_in(self.folder / "workers") if _WORKER.fullmatch(name)]
-        there = [records for records in found if _is_alive(_process(records)) or _is_alive(records.keeper())]
+        there = (one for one in found if one.ended() is None and (_is_alive(_process(one)) or _is_alive(one.keeper())))
         return [ordered for records in there if (ordered := records.ordered()) is not None]
 
     def _seen(self, worker: str, marked: list[Process] | None = None) -> Seen | None:

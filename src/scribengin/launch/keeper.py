@@ -212,6 +212,7 @@ class Keeper:
         watched = [self.wake] if self.jvm_handle is None else [self.wake, self.jvm_handle]
         if self.wake in select.select(watched, [], [], timeout_s)[0]:
             os.read(self.wake, 4096)
+            self.next_search_s = 0.0
 
     def _bound_log(self) -> None:
         """A log that has grown large is copied to `<name>.1` and emptied under the worker's feet, which writes on at its new end.
