@@ -9,8 +9,8 @@ import pytest
 from kafka_tools import read_lines, write_lines
 
 from scribengin.core.errors import EnvironmentFault
+from scribengin.core.process import birth_of, within
 from scribengin.embedded.kafka import KafkaCluster
-from scribengin.embedded.process import birth_of, within
 from scribengin.embedded.wire import read_metadata
 
 if TYPE_CHECKING:

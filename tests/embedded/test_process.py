@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
+from scribengin.core import process as core_process
 from scribengin.core.errors import EnvironmentFault
+from scribengin.core.process import Process, birth_of, within
 from scribengin.embedded import process
-from scribengin.embedded.process import Process, Server, birth_of, find_server, start_server, within
+from scribengin.embedded.process import Server, find_server, start_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -112,7 +114,7 @@ def test_a_process_that_was_given_the_number_of_a_dead_server_is_never_struck(tm
     assert Process(foreign.pid, birth_of(foreign.pid) or "").alive()
 
 
-@pytest.mark.parametrize("birth", [birth_of, process._birth_by_ps], ids=["proc", "ps"])
+@pytest.mark.parametrize("birth", [birth_of, core_process._birth_by_ps], ids=["proc", "ps"])
 def test_a_zombie_is_gone_and_a_process_that_lives_keeps_its_birth(birth: Callable[[int], str | None]) -> None:
     assert birth(os.getpid())
     assert birth(os.getpid()) == birth(os.getpid()) != birth(1)

@@ -13,8 +13,8 @@ import msgspec
 import pytest
 
 from scribengin.core.cache import cache_folder
+from scribengin.core.process import Process, birth_of, within
 from scribengin.embedded import services
-from scribengin.embedded.process import Process, birth_of, within
 from scribengin.embedded.wire import read_metadata
 
 if TYPE_CHECKING:

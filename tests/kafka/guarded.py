@@ -24,10 +24,10 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from scribengin.core.process import within
 from scribengin.core.secret import Secret
 from scribengin.embedded.java_server import free_ports
 from scribengin.embedded.kafka import KafkaCluster
-from scribengin.embedded.process import within
 from scribengin.testing.broker_proxy import BrokerProxy
 
 if TYPE_CHECKING:

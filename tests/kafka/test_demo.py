@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from scribengin.embedded.process import within
+from scribengin.core.process import within
 
 DEMO = Path(__file__).parents[2] / "examples" / "tweets-kafka" / "demo.py"
 

@@ -12,10 +12,11 @@ from uuid import uuid4
 import msgspec
 
 from scribengin.core.errors import EnvironmentFault
+from scribengin.core.process import within
 from scribengin.core.storage import make_folder, put_if_absent, read_or_none, replace
 from scribengin.embedded.jars import fetch
 from scribengin.embedded.java_server import HOST, check_port, free_ports, java_command
-from scribengin.embedded.process import Server, find_server, start_server, within
+from scribengin.embedded.process import Server, find_server, start_server
 from scribengin.embedded.wire import Metadata, read_metadata
 
 if TYPE_CHECKING:

@@ -9,22 +9,19 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import time
-from contextlib import suppress
-from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from scribengin.core.errors import EnvironmentFault
+from scribengin.core.process import POLL_S, Process, birth_of
 from scribengin.core.storage import explained, make_folder, read_or_none, replace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
 
-POLL_S = 0.05
 _KILLED_WITHIN_S = 30.0
 _LOG_BYTES = 16 * 2**20
 _SHOWN_LINES = 8
@@ -38,28 +35,6 @@ read -r word && exit 0
 kill -9 "$server" 2>/dev/null
 wait
 """
-
-
-@dataclass(frozen=True, slots=True)
-class Process:
-    """A process of this machine: its number, and its start, which tells it from a later one that was given the same number."""
-
-    pid: int
-    born: str
-
-    def alive(self) -> bool:
-        """Whether it is there still: no zombie, and no other process under its number."""
-        return birth_of(self.pid) == self.born
-
-    def send(self, number: signal.Signals) -> None:
-        """Send a signal; nothing happens where it has ended."""
-        if self.alive():
-            with suppress(ProcessLookupError):
-                os.kill(self.pid, number)
-
-    def gone_within(self, timeout_s: float) -> bool:
-        """Wait until it has ended; False where it has not by then."""
-        return within(timeout_s, lambda: not self.alive())
 
 
 class Server:
@@ -133,8 +108,13 @@ class Server:
         return EnvironmentFault(f"{self.name} {what}{said}", remedy=f"read {self.log}", code=code)
 
 
-def start_server(name: str, command: Sequence[str | Path], *, pid_file: Path, log: Path) -> Server:
-    """Start a program; it ends with this process unless it is released. Raises EnvironmentFault where its folders cannot be written."""
+def start_server(
+    name: str, command: Sequence[str | Path], *, pid_file: Path, log: Path, environment: Mapping[str, str] | None = None
+) -> Server:
+    """Start a program; it ends with this process unless it is released. It gets this process's environment, `environment` over it.
+
+    Raises EnvironmentFault where its folders cannot be written.
+    """
     for folder in (pid_file.parent, log.parent):
         make_folder(folder)
     _turn_over(log)
@@ -142,7 +122,7 @@ def start_server(name: str, command: Sequence[str | Path], *, pid_file: Path, lo
         ["/bin/sh", "-c", _HOLDER, name, *command],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        env={**os.environ, "SERVER_LOG": str(log.absolute())},
+        env={**os.environ, **(environment or {}), "SERVER_LOG": str(log.absolute())},
         cwd=pid_file.parent,  # what a crash leaves belongs there
         start_new_session=True,  # a Ctrl-C for the starter is none for the server: the starter ends it in order
     )
@@ -168,48 +148,9 @@ def find_server(name: str, *, pid_file: Path, log: Path) -> Server | None:
         return None
 
 
-def birth_of(pid: int) -> str | None:
-    """When the process with that number started, in words that only serve to compare; None where there is none, or only its zombie."""
-    if sys.platform == "linux":
-        try:
-            state, *fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        except (FileNotFoundError, ProcessLookupError):
-            return None
-        # a zombie whose threads are still ending holds its ports: it counts as there until the last one is gone
-        if state in "ZX" and int(fields[16]) <= 1:
-            return None
-        return f"{_boot()} {fields[18]}"  # ticks since the boot: only with the boot's own name they mean one moment
-    return _birth_by_ps(pid)
-
-
-def _birth_by_ps(pid: int) -> str | None:
-    asked = subprocess.run(
-        ["ps", "-o", "stat=,lstart=", "-p", str(pid)], capture_output=True, text=True, check=False, env={**os.environ, "LC_ALL": "C"}
-    )
-    state, _, started = asked.stdout.strip().partition(" ")
-    return started.strip() if started and not state.startswith("Z") else None
-
-
-def _boot() -> str:
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:  # some sandboxes have none
-        return "boot"
-
-
 def _turn_over(log: Path) -> None:
     """A log that has grown large becomes `<name>.1`; an older one of that name goes."""
     with explained(f"{log} cannot be written"):
         if log.exists() and log.stat().st_size > _LOG_BYTES:
             log.replace(log.with_name(f"{log.name}.1"))
         log.touch()
-
-
-def within(timeout_s: float, true: Callable[[], bool]) -> bool:
-    """Ask until it is true; False where it is not in that time."""
-    deadline = time.monotonic() + timeout_s
-    while not true():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(POLL_S)
-    return True

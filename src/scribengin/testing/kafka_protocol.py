@@ -15,7 +15,7 @@ from scribengin.connectors.kafka.client import Cluster
 from scribengin.connectors.kafka.options import SINK
 from scribengin.connectors.kafka.sink import KafkaSink
 from scribengin.core.errors import Unreachable
-from scribengin.embedded.process import within
+from scribengin.core.process import within
 from scribengin.state.contract import Counts, Decision
 from scribengin.testing import campaign
 from scribengin.testing.broker_proxy import END_TXN, INIT_PRODUCER_ID, WRITE_TXN_MARKERS, Rule

@@ -1,0 +1,302 @@
+"""The keeper of one worker: `python -I -S keeper.py FOLDER LOCK`. It stands between the launcher, which may end, and the worker.
+
+It starts the worker that `order.json` in FOLDER tells of, tells how it ended (`ended.json`), ends it when that was asked for
+(`stopping.json`, after a SIGUSR1 or within some seconds) and it does not heed, sees that nothing is left of it, and bounds its log. It
+strikes only children of its own that it has not waited for: nobody else can have their numbers.
+
+LOCK is the number of an open file that is locked: it is let go once `keeper.json` is there, so that there is no moment in which the
+launcher was killed, a worker is about to begin, and nobody can know. The worker itself writes `started.json`, before its program begins.
+
+It imports the standard library only, without `site`, because there is one beside each worker: some 10 MB, of which 4 are its own.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import select
+import signal
+import sys
+import time
+from contextlib import suppress
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # even `typing` would cost
+    from typing import Any
+
+TICK_S = 5.0
+LONGEST_JVM_SEARCH_S = 60.0
+CANNOT_START = 127
+_SUBREAPER = 36  # prctl's PR_SET_CHILD_SUBREAPER
+_JVM = b"org.apache.spark.deploy.SparkSubmit"
+_COPIED_BYTES = 2**20
+
+
+def born(pid: int) -> str:
+    """As `scribengin.core.process.birth_of` says it: records of the one are compared by the other."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            ticks = file.read().rpartition(")")[2].split()[19]
+    except FileNotFoundError:
+        if sys.platform == "linux":
+            raise
+        with os.popen(f"LC_ALL=C ps -o stat=,lstart= -p {pid}") as asked:
+            return asked.read().strip().partition(" ")[2].strip()
+    try:
+        with open("/proc/sys/kernel/random/boot_id") as file:
+            boot = file.read().strip()
+    except OSError:
+        boot = "boot"
+    return f"{boot} {ticks}"
+
+
+def write(name: str, body: dict[str, Any]) -> None:
+    """A record of the folder, durable, and never seen in part."""
+    draft = f".{name}.{os.getpid()}"
+    with open(draft, "w") as file:
+        json.dump(body, file)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(draft, name)
+
+
+def read(name: str) -> dict[str, float]:
+    """A record of the folder; empty where there is none."""
+    try:
+        with open(name) as file:
+            found: dict[str, float] = json.load(file)
+            return found
+    except (FileNotFoundError, ValueError):
+        return {}
+
+
+class Keeper:
+    """One worker, from its start until nothing is left of it."""
+
+    def __init__(self, order: dict[str, Any], wake: int) -> None:
+        self.log: str = order["log"]
+        self.log_bytes: int = order["log_bytes"]
+        self.orphan_grace_s: float = order["orphan_grace_s"]
+        self.argv: list[str] = order["argv"]
+        self.mark: str = order["mark"]
+        self.wake = wake
+        self.worker = 0
+        self.ended: int | None = None
+        """as `waitpid` tells it"""
+        self.told = False
+        self.dies_at_s = float("inf")
+        """when it is killed, by the monotonic clock, and why"""
+        self.why = ""
+        self.jvm = 0
+        self.jvm_handle: int | None = None
+        self.next_search_s = 0.0
+        self.search_every_s = TICK_S
+
+    def start(self) -> str:
+        """Start the worker, and return when its program has begun; else why it could not."""
+        reading, writing = os.pipe()
+        self.worker = os.fork()
+        if self.worker == 0:
+            self._become(writing)
+        os.close(writing)
+        with open(reading, "rb") as fault:
+            return fault.read().decode(errors="replace")
+
+    def _become(self, fault: int) -> None:
+        """In the child: the record first, then the program."""
+        try:
+            os.setpgid(0, 0)  # what strikes its own group does not strike the keeper
+            write("started.json", {"pid": os.getpid(), "born": born(os.getpid()), "at_s": time.time()})
+            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGUSR1, signal.SIGCHLD):
+                signal.signal(number, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_SETMASK, ())
+            name, _, value = self.mark.partition("=")
+            os.environ[name] = value
+            os.execvp(self.argv[0], self.argv)
+        except BaseException as error:
+            os.write(fault, f"{self.argv[0]} cannot be started: {getattr(error, 'strerror', None) or error}".encode())
+        finally:
+            os._exit(CANNOT_START)
+
+    def watch(self) -> None:
+        """Until the worker has ended."""
+        while self.ended is None:
+            self._heed_stop()
+            self._look_for_jvm()
+            if time.monotonic() >= self.dies_at_s:
+                with suppress(ProcessLookupError):
+                    os.kill(self.worker, signal.SIGKILL)
+            self._wait(min(TICK_S, max(0.0, self.dies_at_s - time.monotonic()) or 0.05))
+            self.reap()
+            with suppress(OSError):  # a full disk; the next tick tries again
+                self._bound_log()
+
+    def clear(self) -> None:
+        """Until nothing of the worker is left: what has not left by itself in time is killed. Orphans are the keeper's children."""
+        dies_at_s = min(self.dies_at_s, time.monotonic() + self.orphan_grace_s)
+        if self.jvm_handle is not None:
+            os.close(self.jvm_handle)
+            self.jvm_handle = None
+        while self.reap():
+            self._heed_stop()
+            if time.monotonic() >= min(dies_at_s, self.dies_at_s):
+                for child in _children(os.getpid()):
+                    with suppress(ProcessLookupError):
+                        os.kill(child, signal.SIGKILL)
+            self._wait(0.1)
+
+    def reap(self) -> bool:
+        """Wait for whatever has ended; False where no child is left."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return False
+            if pid == 0:
+                return True
+            if pid == self.worker:
+                self.ended = os.waitstatus_to_exitcode(status)
+
+    def reason(self) -> str:
+        """Why the worker is not there any more; empty for one that ended by itself with 0."""
+        assert self.ended is not None
+        if self.ended == -signal.SIGKILL and self.why:
+            return self.why
+        if self.ended < 0:
+            return f"ended by signal {-self.ended} ({signal.strsignal(-self.ended)})"
+        return f"ended with status {self.ended}" if self.ended else ""
+
+    def _heed_stop(self) -> None:
+        asked = read("stopping.json")
+        if not asked:
+            return
+        if not self.told and self.ended is None and asked["grace_s"] > 0:
+            with suppress(ProcessLookupError):
+                os.kill(self.worker, signal.SIGTERM)
+        self.told = True
+        dies_at_s = asked["asked_s"] + asked["grace_s"]
+        if dies_at_s < self.dies_at_s:
+            self.dies_at_s = dies_at_s
+            grace_s = asked["grace_s"]
+            self.why = f"killed: it had not ended {grace_s:g} s after it was asked to" if grace_s else "killed, as was asked"
+
+    def _look_for_jvm(self) -> None:
+        """A worker that has lost Spark's JVM, and has no other after a while, does not know what became of it."""
+        now_s = time.monotonic()
+        if self.jvm_handle is not None and select.select([self.jvm_handle], [], [], 0)[0]:
+            os.close(self.jvm_handle)
+            self.jvm_handle = None
+            self.next_search_s = 0.0
+            if now_s + self.orphan_grace_s < self.dies_at_s:
+                self.dies_at_s = now_s + self.orphan_grace_s
+                self.why = f"killed: it went on for {self.orphan_grace_s:g} s without Spark's JVM (process {self.jvm}), which had ended"
+        if self.jvm_handle is not None or sys.platform != "linux" or now_s < self.next_search_s:
+            return
+        for child in _children(self.worker):
+            with suppress(OSError):
+                with open(f"/proc/{child}/cmdline", "rb") as file:
+                    words = file.read().split(b"\0")
+                if words[0].endswith(b"java") and _JVM in words:
+                    self.jvm_handle = os.pidfd_open(child)
+                    if self.jvm and not self.told:
+                        self.dies_at_s = float("inf")  # another one in its place
+                    self.jvm = child
+                    return
+        # a worker without Spark is not searched for ever
+        self.search_every_s = TICK_S if self.jvm else min(self.search_every_s * 1.2, LONGEST_JVM_SEARCH_S)
+        self.next_search_s = now_s + self.search_every_s
+
+    def _wait(self, timeout_s: float) -> None:
+        """Until a signal comes, the JVM ends, or time is over."""
+        watched = [self.wake] if self.jvm_handle is None else [self.wake, self.jvm_handle]
+        if self.wake in select.select(watched, [], [], timeout_s)[0]:
+            os.read(self.wake, 4096)
+            self.next_search_s = 0.0
+
+    def _bound_log(self) -> None:
+        """A log that has grown large is copied to `<name>.1` and emptied under the worker's feet, which writes on at its new end.
+
+        What is written between the last look of the copying and the emptying is lost: some microseconds of it.
+        """
+        if os.stat(self.log).st_size <= self.log_bytes:
+            return
+        draft = f"{self.log}.1.draft"
+        with open(self.log, "rb") as source, open(draft, "wb") as target:
+            while part := source.read(_COPIED_BYTES):
+                target.write(part)
+            target.flush()
+            while part := source.read(_COPIED_BYTES):
+                target.write(part)
+            os.truncate(self.log, 0)
+        os.replace(draft, f"{self.log}.1")
+
+
+def _children(parent: int) -> list[int]:
+    """The processes whose parent it is, zombies left out."""
+    found = []
+    for name in os.listdir("/proc") if sys.platform == "linux" else ():
+        if name.isdigit():
+            with suppress(OSError):
+                with open(f"/proc/{name}/stat") as file:
+                    state, ppid = file.read().rpartition(")")[2].split()[:2]
+                if int(ppid) == parent and state not in "ZX":
+                    found.append(int(name))
+    return found
+
+
+def _patiently(name: str, body: dict[str, Any]) -> None:
+    """Write a record that must not be missing: while the disk is full, try again."""
+    while True:
+        try:
+            write(name, body)
+            return
+        except OSError:
+            time.sleep(TICK_S)
+
+
+def _keep(lock: int, ready: int) -> None:
+    """In the process that stays."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)  # it ends with the worker
+    for number in (signal.SIGCHLD, signal.SIGUSR1):
+        signal.signal(number, lambda *_: None)
+    wake, woken = os.pipe()
+    for end in (wake, woken):
+        os.set_blocking(end, False)
+    signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
+    with open("order.json") as file:
+        keeper = Keeper(json.load(file)["body"], wake)
+    log = os.open(keeper.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.close(log)
+    write("keeper.json", {"pid": os.getpid(), "born": born(os.getpid())})
+    os.close(lock)
+    os.write(ready, b"1")
+    os.close(ready)
+    fault = keeper.start()
+    keeper.watch()
+    _patiently("ended.json", {"status": keeper.ended, "reason": fault or keeper.reason(), "at_s": time.time()})
+    keeper.clear()
+    with suppress(FileNotFoundError):
+        os.unlink("spark.properties")  # there may be secrets in it
+
+
+def main() -> None:
+    """Leave the launcher's family, and say by the exit status whether the keeper is there."""
+    os.chdir(sys.argv[1])
+    lock = int(sys.argv[2])
+    reading, writing = os.pipe()
+    if os.fork():
+        os.close(writing)
+        os._exit(0 if os.read(reading, 1) else 1)
+    os.close(reading)
+    os.set_inheritable(lock, False)
+    _keep(lock, writing)
+
+
+if __name__ == "__main__":
+    main()

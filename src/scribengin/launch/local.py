@@ -1,0 +1,83 @@
+"""Workers on this machine, Spark inside them: child processes that outlive their master."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scribengin.core.errors import EnvironmentFault
+from scribengin.launch.children import LOG_BYTES, ORPHAN_GRACE_S, Children
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from scribengin.core.secret import Secret
+    from scribengin.launch.contract import Order, Seen
+    from scribengin.launch.records import Ordered
+
+_TASK_TRIES = 3
+_MIB = 2**20
+
+
+class LocalLauncher:
+    """Each worker is a process, and Spark runs in it on `local[cores,3]`; there are no executors.
+
+    `cores` and `memory_bytes` are what all workers together may have; None: as many as are ordered. How it lives: `Children`.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        cores: int | None = None,
+        memory_bytes: int | None = None,
+        log_bytes: int = LOG_BYTES,
+        orphan_grace_s: float = ORPHAN_GRACE_S,
+    ) -> None:
+        self._children = Children(folder, log_bytes=log_bytes, orphan_grace_s=orphan_grace_s)
+        self._cores = cores
+        self._memory_bytes = memory_bytes
+
+    def start(self, order: Order) -> None:
+        """As the contract says."""
+
+        def fits(others: list[Ordered]) -> None:
+            cores, memory_bytes = sum(other.cores for other in others), sum(other.memory_bytes for other in others)
+            _check(order.worker, "cores", order.cores, self._cores, cores)
+            _check(order.worker, "bytes of memory", order.memory_bytes, self._memory_bytes, memory_bytes)
+
+        settings: dict[str, str | Secret] = {}
+        if order.memory_bytes:
+            settings["spark.driver.memory"] = f"{max(1, order.memory_bytes // _MIB)}m"
+        self._children.start(order, master=f"local[{order.cores},{_TASK_TRIES}]", settings=settings, environment={}, fits=fits)
+
+    def stop(self, worker: str, grace_s: float) -> None:
+        """As the contract says."""
+        self._children.stop(worker, grace_s)
+
+    def kill(self, worker: str) -> None:
+        """As the contract says."""
+        self._children.kill(worker)
+
+    def look(self) -> list[Seen]:
+        """As the contract says."""
+        return self._children.look()
+
+    def logs(self, worker: str) -> tuple[str, ...]:
+        """Paths on this machine."""
+        return self._children.logs(worker)
+
+    def forget(self, worker: str) -> None:
+        """As the contract says."""
+        self._children.forget(worker)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def _check(worker: str, what: str, asked: int, limit: int | None, used: int) -> None:
+    if limit is not None and used + asked > limit:
+        raise EnvironmentFault(
+            f"{worker} needs {asked} {what}, {max(0, limit - used)} of {limit} are free",
+            remedy=f"stop another worker, give this one fewer {what}, or raise the node's limit",
+            code="launcher-full",
+        )

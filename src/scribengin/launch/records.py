@@ -1,0 +1,121 @@
+"""What is written down about a worker, one folder each: who ordered what, its keeper, its process, how it was asked to end and did.
+
+`order.json` is the launcher's, written before anything is started. `keeper.json`, `started.json` and `ended.json` are written by the keeper
+(`launch/keeper.py`), `stopping.json` by whoever asks. Whatever is torn counts as not there: the processes themselves are the truth.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+
+from scribengin.core.errors import StateError
+from scribengin.core.process import Process
+from scribengin.core.records import seal, unseal
+from scribengin.core.storage import read_or_none, replace
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_KIND, _FORMAT = "worker-order", 1
+_Kind = TypeVar("_Kind", bound=msgspec.Struct)
+
+
+class Ordered(msgspec.Struct, frozen=True):
+    """What was ordered: no secrets in it. `mark` is what the worker's environment carries, `at_s` is of the epoch."""
+
+    worker: str
+    digest: str
+    at_s: float
+    argv: tuple[str, ...]
+    cores: int
+    memory_bytes: int
+    mark: str
+    log: str
+    log_bytes: int
+    orphan_grace_s: float
+
+
+class Started(msgspec.Struct, frozen=True):
+    """The worker's process, and since when (of the epoch) it is there."""
+
+    pid: int
+    born: str
+    at_s: float
+
+
+class Ended(msgspec.Struct, frozen=True):
+    """How it ended: `status` is 0 to 255, or the signal's number below zero."""
+
+    status: int
+    reason: str
+    at_s: float
+
+
+class Stopping(msgspec.Struct, frozen=True):
+    """When its end was asked for, by the monotonic clock, which all processes of a machine share, and how long it may take."""
+
+    asked_s: float
+    grace_s: float
+
+    @property
+    def dies_at_s(self) -> float:
+        """When it is killed, by the monotonic clock."""
+        return self.asked_s + self.grace_s
+
+
+class _Keeper(msgspec.Struct, frozen=True):
+    pid: int
+    born: str
+
+
+class WorkerRecords:
+    """The records of one worker, in its folder. Reads never fail for what a crash or a person has made of a file."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def write_order(self, ordered: Ordered) -> None:
+        """Durable, before anything is started. Raises EnvironmentFault."""
+        replace(self.folder / "order.json", seal(_KIND, _FORMAT, msgspec.to_builtins(ordered)))
+
+    def write_stopping(self, grace_s: float) -> None:
+        """Ask for its end. Raises EnvironmentFault."""
+        replace(self.folder / "stopping.json", msgspec.json.encode(Stopping(time.monotonic(), grace_s)))
+
+    def ordered(self) -> Ordered | None:
+        """What was ordered; None also where it cannot be read."""
+        path = self.folder / "order.json"
+        data = read_or_none(path)
+        if data is None:
+            return None
+        try:
+            return msgspec.convert(unseal(data, _KIND, _FORMAT, path), Ordered)
+        except (StateError, msgspec.ValidationError):
+            return None
+
+    def keeper(self) -> Process | None:
+        """The process that was started to keep it; it may have ended."""
+        found = self._read("keeper.json", _Keeper)
+        return None if found is None else Process(found.pid, found.born)
+
+    def started(self) -> Started | None:
+        """The worker's own process; it may have ended."""
+        return self._read("started.json", Started)
+
+    def ended(self) -> Ended | None:
+        """How it ended."""
+        return self._read("ended.json", Ended)
+
+    def stopping(self) -> Stopping | None:
+        """That its end was asked for."""
+        return self._read("stopping.json", Stopping)
+
+    def _read(self, name: str, kind: type[_Kind]) -> _Kind | None:
+        data = read_or_none(self.folder / name)
+        try:
+            return None if data is None else msgspec.json.decode(data, type=kind)
+        except msgspec.DecodeError:
+            return None

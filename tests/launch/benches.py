@@ -1,0 +1,157 @@
+"""One bench for each launcher: how tests make it, what they give it to start, how time passes, what is cleared away in the end."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from signal import SIGKILL
+from typing import TYPE_CHECKING, Any, Protocol
+
+from scribengin.core.process import Process, birth_of, within
+from scribengin.launch.contract import Order
+from scribengin.launch.local import LocalLauncher
+from scribengin.launch.marks import marked_processes
+from scribengin.launch.memory import MemoryCluster, MemoryLauncher
+from scribengin.testing.manual_clock import ManualClock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scribengin.launch.contract import Launcher, Seen
+
+WITHIN_S = 90.0
+PROGRAM = Path(__file__).with_name("program.py")
+
+
+class Bench(Protocol):
+    """What the tests of the contract need beside a launcher."""
+
+    def launcher(self) -> Launcher:
+        """One more over the same workers, as the next master has it."""
+        ...
+
+    def order(self, worker: str, *words: str, **more: Any) -> Order:
+        """For `program.py` with these words."""
+        ...
+
+    def until(self, launcher: Launcher, worker: str, true: Callable[[Seen], bool]) -> Seen:
+        """Let time pass until it is so."""
+        ...
+
+    def beginnings(self, worker: str) -> int:
+        """How often the worker's program was begun."""
+        ...
+
+
+class ProcessBench:
+    """Workers that are processes of this machine."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.home = folder / "node"
+
+    def launcher(self) -> Launcher:
+        return LocalLauncher(self.home, orphan_grace_s=0.5)
+
+    def diary(self, worker: str) -> list[str]:
+        path = self.folder / f"{worker}.diary"
+        return path.read_text().splitlines() if path.exists() else []
+
+    def said(self, worker: str, line: str) -> None:
+        assert within(WITHIN_S, lambda: line in self.diary(worker)), self.diary(worker)
+
+    def noted(self, worker: str, word: str) -> int:
+        """The process that the diary names, once it does."""
+        assert within(WITHIN_S, lambda: any(line.startswith(f"{word} ") for line in self.diary(worker))), self.diary(worker)
+        return next(int(line.split()[1]) for line in self.diary(worker) if line.startswith(f"{word} "))
+
+    def order(self, worker: str, *words: str, **more: Any) -> Order:
+        return Order(worker, (sys.executable, "-S", str(PROGRAM), str(self.folder / f"{worker}.diary"), *words), **more)
+
+    def until(self, launcher: Launcher, worker: str, true: Callable[[Seen], bool]) -> Seen:
+        deadline = time.monotonic() + WITHIN_S
+        while True:
+            seen = one(launcher, worker)
+            if seen is not None and true(seen):
+                # its handler must be there before it is asked to end
+                if seen.state == "running" and not seen.stopping:
+                    self.said(worker, f"up {seen.pid}")
+                return seen
+            assert time.monotonic() < deadline, seen
+            time.sleep(0.05)
+
+    def beginnings(self, worker: str) -> int:
+        return sum(line.startswith(("up ", "ended ")) for line in self.diary(worker))
+
+    def clear(self) -> None:
+        """End whatever is left, by the marks of the processes themselves."""
+        keepers = [found for path in self.home.glob("workers/*/keeper.json") if (found := keeper_of(path.parent)) is not None]
+        for keeper in keepers:
+            keeper.send(SIGKILL)
+
+        def gone() -> bool:
+            left = [process for found in marked_processes(self.home.absolute()).values() for process in found]
+            for process in left:
+                process.send(SIGKILL)
+            return not left and not any(keeper.alive() for keeper in keepers)
+
+        assert within(WITHIN_S, gone)
+
+
+class MemoryBench:
+    """Workers that are entries."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.cluster = MemoryCluster()
+        self.words: dict[str, tuple[str, ...]] = {}
+
+    def launcher(self) -> MemoryLauncher:
+        launcher = MemoryLauncher(self.clock, self.cluster)
+        launcher.starts_after_s = launcher.ends_after_s = 1.0
+        launcher.deaf = {worker for worker, words in self.words.items() if "deaf" in words}
+        return launcher
+
+    def order(self, worker: str, *words: str, **more: Any) -> Order:
+        self.words[worker] = words
+        return Order(worker, ("program", *words), **more)
+
+    def until(self, launcher: Launcher, worker: str, true: Callable[[Seen], bool]) -> Seen:
+        assert isinstance(launcher, MemoryLauncher)
+        launcher.deaf |= {worker for worker, words in self.words.items() if "deaf" in words}
+        for _ in range(100):
+            seen = one(launcher, worker)
+            if seen is not None and seen.state == "running":
+                for word in self.words[worker]:
+                    if word.startswith("exit="):
+                        launcher.end(worker, int(word.removeprefix("exit=")))
+                    elif word == "die":
+                        launcher.end(worker, -9)
+                seen = one(launcher, worker)
+            if seen is not None and true(seen):
+                return seen
+            self.clock.advance(seconds=0.5)
+        raise AssertionError(seen)
+
+    def beginnings(self, worker: str) -> int:
+        return sum(order.worker == worker for order in self.cluster.orders)
+
+    def clear(self) -> None:
+        pass
+
+
+def one(launcher: Launcher, worker: str) -> Seen | None:
+    """What `look` says of a worker."""
+    return next((seen for seen in launcher.look() if seen.worker == worker), None)
+
+
+def process_of(pid: int) -> Process:
+    """The process that has this number now."""
+    return Process(pid, birth_of(pid) or "none")
+
+
+def keeper_of(records: Path) -> Process | None:
+    from scribengin.launch.records import WorkerRecords
+
+    return WorkerRecords(records).keeper()
