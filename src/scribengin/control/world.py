@@ -6,6 +6,7 @@ tier and which worker is to serve it from the leading master, a *report* and the
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -27,6 +28,9 @@ ProcessState = Literal["starting", "running", "exited", "gone"]
 """What a launcher says. `gone`: there is no such process any more, and nobody knows how it ended."""
 
 
+_WORKER = re.compile(r"([^.]+)\.([^.]+)-(\d+)")
+
+
 class RunId(NamedTuple):
     """Which start of which tier's worker; `str` is the worker's name."""
 
@@ -36,6 +40,16 @@ class RunId(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.flow}.{self.tier}-{self.number}"
+
+    @staticmethod
+    def parse(worker: str) -> RunId | None:
+        """The run of a worker's name; None of what is no such name.
+
+        >>> RunId.parse("tweets.core-3")
+        RunId(flow='tweets', tier='core', number=3)
+        """
+        found = _WORKER.fullmatch(worker)
+        return None if found is None else RunId(found[1], found[2], int(found[3]))
 
 
 @dataclass(frozen=True, slots=True)

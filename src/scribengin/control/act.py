@@ -1,0 +1,65 @@
+"""Performs what was decided. Each action may be performed twice; each write names the leader's Term, and compares with what was read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, assert_never
+
+from scribengin.control.actions import Forget, FreeLease, Kill, Note, Start, Tell, Want
+from scribengin.control.paths import FlowPaths, TierPaths
+from scribengin.control.records import put
+from scribengin.control.world import RunId
+from scribengin.registry.contract import Delete, Entry
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from scribengin.control.actions import Action
+    from scribengin.control.mirror import Mirror
+    from scribengin.launch.contract import Launcher, Order
+    from scribengin.registry.contract import Registry, Term
+
+    Ordering = Callable[[RunId], Order]
+
+
+class Actor:
+    """The hands of the leading master. `order` makes what a launcher is told of a run."""
+
+    def __init__(self, registry: Registry, mirror: Mirror, launchers: Mapping[str, Launcher], order: Ordering) -> None:
+        self._registry = registry
+        self._mirror = mirror
+        self._launchers = launchers
+        self._order = order
+
+    def perform(self, action: Action, term: Term) -> None:
+        """Raises FencedError where the Term is over, Conflict where somebody else was faster, Unreachable and EnvironmentFault as
+        registry and launcher do; the next look decides again."""
+        match action:
+            case Want(flow, tier, wish):
+                self._write(TierPaths(flow, tier).wanted, wish, term)
+            case Start(flow, tier, run):
+                id_ = RunId(flow, tier, run.number)
+                self._write(TierPaths(flow, tier).run, run, term)
+                self._launchers[run.node].start(self._order(id_))
+            case Note(flow, tier, run):
+                self._write(TierPaths(flow, tier).run, run, term)
+            case FreeLease(id_):
+                self._free(id_, term)
+            case Kill(id_, node):
+                self._launchers[node].kill(str(id_))
+            case Forget(id_, node):
+                self._launchers[node].forget(str(id_))
+            case Tell(flow, status):
+                self._write(FlowPaths(flow).status, status, term)
+            case _:
+                assert_never(action)
+
+    def _write(self, path: str, value: object, term: Term) -> None:
+        self._registry.commit(put(self._registry, path, value), term=term)
+        self._mirror.forget(path)
+
+    def _free(self, id_: RunId, term: Term) -> None:
+        path = TierPaths(id_.flow, id_.tier).lease
+        there = self._registry.read(path)
+        if isinstance(there, Entry) and there.value.get("run") == id_.number:
+            self._registry.commit(Delete(path, there.version), term=term)
+        self._mirror.forget(path)

@@ -1,0 +1,123 @@
+"""A master: contends for the lead, and while it leads looks, decides and acts, again and again. Standbys only answer questions."""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import structlog
+
+from scribengin.control.act import Actor
+from scribengin.control.decide import decide
+from scribengin.control.mirror import Mirror
+from scribengin.control.observe import Observer
+from scribengin.core.errors import FencedError, ScribenginError, Unreachable
+from scribengin.registry.contract import Conflict
+from scribengin.registry.lease import Election
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from scribengin.control.act import Ordering
+    from scribengin.control.records import Unreadable
+    from scribengin.control.world import World
+    from scribengin.launch.contract import Launcher
+    from scribengin.registry.contract import Registry
+
+_LOOK_S = 1.0
+"""between two looks where no watch says that something is new: launchers have none"""
+_REMEMBERED = 1_000
+_WAIT_S = 5.0
+"""for the lead, between two looks at whether to stop"""
+
+log = structlog.get_logger(__name__)
+
+
+class Master:
+    """One master. `run` blocks; `stop` ends it from any thread. `about` is what the others and clients read of it (id, url)."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        launchers: Mapping[str, Launcher],
+        order: Ordering,
+        about: Mapping[str, str],
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._registry = registry
+        self._clock = clock
+        self._election = Election(registry, about)
+        self._mirror = Mirror(registry)
+        self._observer = Observer(self._mirror, launchers)
+        self._actor = Actor(registry, self._mirror, launchers, order)
+        self._stopped = threading.Event()
+        self._said: set[str] = set()
+
+    @property
+    def leads(self) -> bool:
+        """Whether it certainly leads now."""
+        return self._election.held()
+
+    @property
+    def problems(self) -> tuple[Unreadable, ...]:
+        """The records that said nothing at the last look."""
+        return self._observer.problems
+
+    def contend(self, wait_s: float = 0.0) -> bool:
+        """Whether it leads now, or has come to within the time."""
+        return self._election.acquire(wait_s=wait_s)
+
+    def run(self) -> None:
+        """Until `stop`."""
+        try:
+            while not self._stopped.is_set():
+                with suppress(Unreachable):
+                    if self.contend(_WAIT_S):
+                        log.info("leadership won", term=self._election.term.number)
+                        self._lead()
+        finally:
+            self._election.close()
+            self._mirror.close()
+
+    def stop(self) -> None:
+        """End after the cycle under way; the lead is released, so that the next one need not wait for the session's end."""
+        self._stopped.set()
+        self._mirror.changed.set()
+
+    def cycle(self) -> World:
+        """Look, decide, act: once. Raises FencedError where this one leads no more, Unreachable where the registry does not answer."""
+        self._election.check()
+        world = self._observer.look(self._clock())
+        self._say(f"{problem}" for problem in self._observer.problems)
+        term = self._election.term
+        for action in decide(world):
+            self._election.check()
+            try:
+                self._actor.perform(action, term)
+            except Conflict:
+                self._mirror.changed.set()  # somebody has changed it meanwhile: look again
+            except (FencedError, Unreachable):
+                raise
+            except ScribenginError as error:
+                self._say([f"{type(action).__name__.lower()}: {error.message}"])
+        return world
+
+    def _lead(self) -> None:
+        try:
+            while not self._stopped.is_set():
+                self.cycle()
+                self._mirror.changed.wait(_LOOK_S)
+        except FencedError as error:
+            log.warning("leadership lost", message=error.message)
+
+    def _say(self, texts: Iterable[str]) -> None:
+        """Each once; after a thousand they may come again."""
+        if len(self._said) > _REMEMBERED:
+            self._said.clear()
+        for text in texts:
+            if text not in self._said:
+                self._said.add(text)
+                log.warning("control", message=text)

@@ -1,0 +1,256 @@
+"""Masters and workers on one registry, in memory: real services, real observing and acting, only processes and flows are stood in for."""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pytest
+
+from scribengin.control.master import Master
+from scribengin.control.paths import FlowPaths, TierPaths
+from scribengin.control.records import Spec, TierSpec, as_record, put, read_as
+from scribengin.control.world import FlowStatus, Run, RunId, Wish
+from scribengin.core.errors import Exit, FencedError, Unreachable
+from scribengin.launch.contract import Order
+from scribengin.launch.memory import MemoryCluster, MemoryLauncher
+from scribengin.registry.lease import Lease
+from scribengin.registry.memory import MemoryStore
+from scribengin.worker.service import Outcome, Service, Standing
+from scribengin.worker.wanted import Wanted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from scribengin.registry.memory import MemoryRegistry
+
+WAIT_S = 20
+
+
+def until(what: Callable[[], bool], said: str) -> None:
+    """Wait for it, with a deadline."""
+    deadline = time.monotonic() + WAIT_S
+    while not what():
+        assert time.monotonic() < deadline, f"never came: {said}"
+        time.sleep(0.01)
+
+
+@dataclass
+class Worker:
+    """A service in a thread, over a tier that does nothing, until it is told to fail."""
+
+    id: RunId
+    registry: MemoryRegistry
+    version: int
+    outcome: Outcome | None = None
+    runs: int = 0
+    exit: list[Exit] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.lease = Lease(self.registry, TierPaths(self.id.flow, self.id.tier).lease, {"run": self.id.number})
+        self.thread = threading.Thread(target=self._serve, daemon=True)
+        self.thread.start()
+
+    def _serve(self) -> None:
+        wanted = Wanted(self.registry, self.id)
+        self.exit.append(Service(self.registry, self.id, self.lease, wanted, self.version, self._attempt).serve())
+
+    def _attempt(self, *, once: bool, stop: threading.Event, tell: Callable[[Standing], None]) -> Outcome:
+        self.runs += 1
+        tell(Standing("running", 1))
+        while not stop.wait(0.01):
+            if self.outcome is not None:
+                return self.outcome
+            if once:
+                return Outcome("finished")
+        return Outcome("stopped")
+
+
+class House:
+    """A registry, a cluster of workers, and as many masters as a test wants."""
+
+    def __init__(self) -> None:
+        self.store = MemoryStore()
+        self.cluster = MemoryCluster()
+        self.person = self.store.client()
+        self.workers: dict[RunId, Worker] = {}
+        self.masters: list[tuple[Master, MemoryRegistry]] = []
+        self.launcher = MemoryLauncher(time.time, self.cluster)
+
+    def master(self) -> Master:
+        registry = self.store.client()
+        master = Master(registry, {"here": self.launcher}, self._order, {"id": f"m{len(self.masters)}"})
+        assert master.contend()
+        self.masters.append((master, registry))
+        return master
+
+    def _order(self, id_: RunId) -> Order:
+        return Order(str(id_), ("true",))
+
+    def apply(self, flow: str, version: int, **tiers: tuple[str, ...]) -> None:
+        paths = FlowPaths(flow)
+        spec = Spec("0" * 64, "flow.yaml", "/base", {tier: TierSpec(feeders) for tier, feeders in tiers.items()})
+        self.person.commit(put(self.person, paths.spec(version), spec))
+        self.wish(flow, "running", version)
+
+    def wish(self, flow: str, goal: str, version: int = 1) -> None:
+        paths = FlowPaths(flow)
+        before = read_as(self.person.read(paths.desired), Wish)
+        generation = before.generation + 1 if isinstance(before, Wish) else 1
+        self.person.commit(put(self.person, paths.desired, Wish(version, goal, generation)))  # type: ignore[arg-type]
+
+    def status(self, flow: str) -> FlowStatus:
+        status = read_as(self.person.read(FlowPaths(flow).status), FlowStatus)
+        assert isinstance(status, FlowStatus)
+        return status
+
+    def step(self, master: Master) -> None:
+        """One cycle, and what the launcher does of it."""
+        master.cycle()
+        for order in self.cluster.orders:
+            id_ = RunId.parse(order.worker)
+            assert id_ is not None
+            if id_ not in self.workers:
+                wish = read_as(self.person.read(FlowPaths(id_.flow).desired), Wish)
+                assert isinstance(wish, Wish)
+                self.workers[id_] = Worker(id_, self.store.client(), wish.version)
+        for id_, worker in self.workers.items():
+            if worker.exit and str(id_) in self.cluster.workers:
+                self.launcher.end(str(id_), worker.exit[0])
+
+    def comes_to(self, flow: str, state: str, master: Master) -> None:
+        def there() -> bool:
+            self.step(master)
+            return self.status(flow).state == state
+
+        until(there, f"{flow} {state}")
+
+
+@pytest.fixture
+def house() -> Iterator[House]:
+    house = House()
+    with ExitStack() as stack:
+        yield house
+        for worker in house.workers.values():
+            stack.callback(worker.registry.close)
+    for worker in house.workers.values():
+        worker.outcome = Outcome("stopped")
+
+
+def test_a_flow_is_started_paused_resumed_drained_and_stays_so(house: House) -> None:
+    master = house.master()
+    house.apply("tweets", 1, edge=(), core=("edge",))
+    house.comes_to("tweets", "running", master)
+    first = {id_: worker.runs for id_, worker in house.workers.items()}
+    assert set(first) == {RunId("tweets", "edge", 1), RunId("tweets", "core", 1)}
+    house.wish("tweets", "paused")
+    house.comes_to("tweets", "paused", master)
+    house.wish("tweets", "running")
+    house.comes_to("tweets", "running", master)
+    assert {id_: worker.runs for id_, worker in house.workers.items()} == {id_: runs + 1 for id_, runs in first.items()}
+    house.wish("tweets", "drained")
+    house.comes_to("tweets", "stopped", master)
+    assert [worker.exit for worker in house.workers.values()] == [[Exit.DONE], [Exit.DONE]]
+    assert house.status("tweets").reason == "drained"
+
+
+def test_the_next_master_adopts_what_runs_and_starts_nothing_again(house: House) -> None:
+    first = house.master()
+    house.apply("tweets", 1, main=())
+    house.comes_to("tweets", "running", first)
+    orders = list(house.cluster.orders)
+    house.store.expire(house.masters[0][1])
+    with pytest.raises(FencedError):
+        first.cycle()
+    second = house.master()
+    for _ in range(3):
+        house.step(second)
+    assert house.cluster.orders == orders
+    assert house.status("tweets").state == "running"
+
+
+def test_a_master_that_slept_writes_nothing(house: House) -> None:
+    sleeper = house.master()
+    house.apply("tweets", 1, main=())
+    house.comes_to("tweets", "running", sleeper)
+    registry = house.masters[0][1]
+    registry.cut()
+    house.store.advance(60)
+    successor = house.master()
+    house.wish("tweets", "stopped")
+    house.comes_to("tweets", "stopped", successor)
+    registry.mend()
+    before = house.store.revision
+    with pytest.raises((FencedError, Unreachable)):
+        sleeper.cycle()
+    assert read_as(house.person.read(FlowPaths("tweets").status), FlowStatus) == house.status("tweets")
+    assert house.status("tweets").state == "stopped"
+    assert house.store.revision - before <= 1  # its new session, at most
+
+
+def test_a_worker_whose_session_ends_takes_the_lease_again_and_is_not_started_again(house: House) -> None:
+    master = house.master()
+    house.apply("tweets", 1, main=())
+    house.comes_to("tweets", "running", master)
+    worker = house.workers[RunId("tweets", "main", 1)]
+    before, runs = worker.lease.term.number, worker.runs
+    house.store.expire(worker.registry)
+    until(lambda: worker.lease.held() and worker.lease.term.number > before and worker.runs > runs, "the lease again")
+    house.comes_to("tweets", "running", master)
+    assert len(house.cluster.orders) == 1
+
+
+def test_a_permanent_failure_waits_and_a_passing_one_is_tried_again(house: House) -> None:
+    master = house.master()
+    house.apply("tweets", 1, main=())
+    house.comes_to("tweets", "running", master)
+    house.workers[RunId("tweets", "main", 1)].outcome = Outcome("failed", "the broker is away", "start it")
+    until(lambda: house.step(master) or RunId("tweets", "main", 2) in house.workers, "a second worker")  # type: ignore[func-returns-value]
+    house.comes_to("tweets", "running", master)
+    house.workers[RunId("tweets", "main", 2)].outcome = Outcome("failed", "the topic is another", "rewind it", permanent=True)
+    house.comes_to("tweets", "failed", master)
+    assert house.status("tweets").reason == "tier main: the topic is another"
+    assert house.status("tweets").next_action == "rewind it; then: scribengin resume tweets"
+    for _ in range(3):
+        house.step(master)
+    assert len(house.cluster.orders) == 2
+    house.wish("tweets", "running")
+    house.comes_to("tweets", "running", master)
+    assert len(house.cluster.orders) == 3
+
+
+def test_a_damaged_record_stops_nothing_and_unknown_keys_stay(house: House) -> None:
+    master = house.master()
+    house.apply("tweets", 1, main=())
+    house.apply("other", 1, main=())
+    house.comes_to("tweets", "running", master)
+    house.comes_to("other", "running", master)
+    path = FlowPaths("tweets").desired
+    house.store.write_raw(path, b'{"goal": "fast"}')
+    for _ in range(3):
+        house.step(master)
+    assert [str(problem.path) for problem in master.problems] == [path]
+    assert all(not worker.exit for worker in house.workers.values())
+    house.wish("other", "stopped")
+    house.comes_to("other", "stopped", master)
+    there = house.person.read(TierPaths("other", "main").run)
+    kept = as_record(Run(9, "here", 0.0, 1), there) | {"colour": "blue"}
+    house.store.write_raw(TierPaths("other", "main").run, __import__("json").dumps(kept).encode())
+    house.wish("other", "running")
+    house.comes_to("other", "running", master)
+    again = house.person.read(TierPaths("other", "main").run)
+    assert again is not None
+    assert again.value["colour"] == "blue"  # type: ignore[union-attr]
+
+
+def test_a_cycle_in_which_nothing_has_changed_asks_the_registry_nothing(house: House) -> None:
+    master = house.master()
+    house.apply("tweets", 1, main=())
+    house.comes_to("tweets", "running", master)
+    house.step(master)
+    house.masters[0][1].read = None  # type: ignore[method-assign,assignment]  # whoever calls it fails
+    house.masters[0][1].children = None  # type: ignore[method-assign,assignment]
+    master.cycle()
