@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from scribengin.core.errors import InputError
 from scribengin.core.problems import Place, Problem
-from scribengin.spec.calls import CallPlaces
+from scribengin.spec.calls import CallPlaces, data_in
 from scribengin.spec.model import Flow
 from scribengin.spec.parse import Parsed, parse_flow
 
@@ -29,11 +29,13 @@ def load_flow(
     sink_types: Mapping[str, NodeType],
     environment: Mapping[str, str],
     execute: bool = True,
+    base: Path | None = None,
 ) -> Parsed:
     """Read a flow file; problems call it by `path` as given. Never raises for what the file holds.
 
     A `.py` file is a module whose variable `flow` is a Flow. With `execute=False` (`validate`) it is compiled, never run: then `flow`
-    is None and a warning says that only its syntax was checked.
+    is None and a warning says that only its syntax was checked. `base` is where the paths of its data and of its secrets start where
+    that is not the file's folder, in which its code lies.
     """
     file = str(path)
     try:
@@ -49,8 +51,11 @@ def load_flow(
         remedy = f"give it another name, such as {path.stem}_flow.py"
         return _failed("flow-file-python", Place(file), f'the module "{path.stem}" would hide the one of Python\'s own library', remedy)
     if path.suffix == ".py":
-        return _execute(path, file) if execute else _look_at(text, file)
-    return parse_flow(text, file, folder=path.resolve().parent, source_types=source_types, sink_types=sink_types, environment=environment)
+        return _execute(path, file, base) if execute else _look_at(text, file)
+    own = path.resolve().parent
+    folder, code = (own, None) if base is None else (base.resolve(), own)
+    types = {"source_types": source_types, "sink_types": sink_types}
+    return parse_flow(text, file, folder=folder, code=code, environment=environment, **types)
 
 
 def _failed(code: str, place: Place, message: str, remedy: str) -> Parsed:
@@ -84,9 +89,10 @@ def _no_python(error: SyntaxError | ValueError, file: str) -> Parsed:
     return _failed("flow-file-python", Place(file, line, column), f"this is no Python: {what}", "mend it")
 
 
-def _execute(path: Path, file: str) -> Parsed:
+def _execute(path: Path, file: str, base: Path | None) -> Parsed:
     try:
-        module = _module(path)
+        with data_in(base):
+            module = _module(path)
     except InputError as error:
         return Parsed(None, error.problems, CallPlaces(Place(file), {}))
     except SyntaxError as error:
