@@ -346,9 +346,9 @@ class SparkSink(Sink, Protocol):
 @dataclass(frozen=True, slots=True)
 class Place:
     """What a connector is built with: the node's id and the flow's folder. Relative paths start there, those of options that travel with
-    the flow (`core.options`) at `code_folder`. A sink also hears the `version` of the flow's definition, the `delivery` it is asked for, and
-    its own folder in the state, where it may stage (`work`; None where nothing is written). In a group `members` are (name, cost, options)
-    of each; one hears its name as `member`: its Batches have gaps."""
+    the flow (`core.options`) at `code_folder`. A sink also hears the `version` of the flow's definition, the `delivery` it is asked for,
+    and its own folder in the state, where it may stage (`work`; None where nothing is written). In a group `members` are (name, cost,
+    options) of each; one hears its name as `member`: its Batches have gaps."""
 
     node: str
     folder: Path

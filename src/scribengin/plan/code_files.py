@@ -28,8 +28,19 @@ def code_files(folder: Path) -> list[Path]:
     return files
 
 
+def linked_code(folder: Path) -> list[Path]:
+    """Links to folders with `.py` files in them: they are imported where they stand, and do not travel."""
+    links = (Path(found, name) for found, folders, _ in _walk(folder) for name in folders)
+    return sorted(link for link in links if link.is_symlink() and next(link.glob("*.py"), None))
+
+
 def _modules(folder: Path) -> Iterator[Path]:
+    for found, _, names in _walk(folder):
+        yield from (Path(found, name) for name in names if name.endswith(".py") and not name.startswith("."))
+
+
+def _walk(folder: Path) -> Iterator[tuple[str, list[str], list[str]]]:
     for found, folders, names in os.walk(folder):
         # not entered: the state of a flow that has run for a year lies in one of them
         folders[:] = [name for name in folders if not name.startswith(".") and name not in _SKIPPED]
-        yield from (Path(found, name) for name in names if name.endswith(".py") and not name.startswith("."))
+        yield found, folders, names

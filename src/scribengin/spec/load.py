@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import os
 import sys
 import traceback
 from typing import TYPE_CHECKING
@@ -108,11 +109,27 @@ def _execute(path: Path, file: str, base: Path | None) -> Parsed:
     return Parsed(flow, (), CallPlaces.of(flow, Place(file, 1, 1)))
 
 
+_FOLDERS: set[Path] = set()
+"""of the flows in Python that were executed here"""
+
+
+def _forget_others(folder: Path) -> None:
+    """Modules of other flows whose names this folder has too: what a flow imports is its own, also beside another version of it."""
+    others = [str(other) + os.sep for other in _FOLDERS if other != folder]
+    for name, module in list(sys.modules.items()):
+        if others and str(getattr(module, "__file__", None) or "").startswith(tuple(others)):
+            top = folder / name.partition(".")[0]
+            if top.is_dir() or top.with_suffix(".py").is_file():
+                del sys.modules[name]
+    _FOLDERS.add(folder)
+
+
 def _module(path: Path) -> ModuleType:
     """The executed module, under its own name: its functions are found again as `name:function`, from the flow's folder."""
-    folder = str(path.resolve().parent)
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
+    folder = path.resolve().parent
+    _forget_others(folder)
+    if sys.path[:1] != [str(folder)]:
+        sys.path.insert(0, str(folder))
     name = path.stem
     spec = importlib.util.spec_from_file_location(name, str(path))
     assert spec is not None
