@@ -11,8 +11,8 @@ from scribengin.core.problems import Place, Problem
 if TYPE_CHECKING:
     from pathlib import Path
 
-_YAML = re.compile(r"^[\s{,]*[\"']?(?:sources|sinks)[\"']?\s*:", re.MULTILINE)
-_INDENTED = re.compile(r"^[ \t]+.*$", re.MULTILINE)
+_BLOCK = re.compile(r"^[\"']?(?:sources|sinks)[\"']?\s*:", re.MULTILINE)
+_BRACES = re.compile(r"(?:#[^\n]*\n|\s)*\{(?:.*[\s,{])?[\"']?(?:sources|sinks)[\"']?\s*:", re.DOTALL)
 
 
 def flow_files(folder: Path) -> tuple[list[Path], list[Problem]]:
@@ -38,7 +38,7 @@ def flow_files(folder: Path) -> tuple[list[Path], list[Problem]]:
             if path.suffix != ".py":
                 flows.append(path)
             continue
-        if _makes_flow(text) if path.suffix == ".py" else _YAML.search(_INDENTED.sub("", text)):
+        if _makes_flow(text) if path.suffix == ".py" else _BLOCK.search(text) or _BRACES.match(text):
             flows.append(path)
     return flows, problems
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from scribengin.packages.package import Package
 
 _ID = re.compile(r"[0-9a-f]{64}")
-_DRAFT = re.compile(r"\.[0-9a-f.]+\.[0-9a-f]{32}")
+_DRAFT = re.compile(r"\.(?:put|[0-9a-f]{64})\.[0-9a-f]{32}")
 _STALE_S = 3600.0
 """after which a draft that nobody writes to is of a killed process: a package is written in seconds"""
 _CHUNK_BYTES = 2**20
