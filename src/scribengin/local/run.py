@@ -58,7 +58,7 @@ def run_flows(
         watch(RunView(name, phase, time.monotonic() - begun, notices=notices))  # type: ignore[arg-type]
 
     show("checking")
-    flows = [prepare(path, state=settings.state, tier=settings.tier) for path in paths]
+    flows = [prepare(path, state=settings.state, tier=settings.tier, base=settings.base) for path in paths]
     met = _meetings(flows)
     with ExitStack() as stack:
         watch = _with_metrics(stack, settings, watch)
