@@ -56,6 +56,12 @@ COMMANDS = (
         "source set shop/flow.yaml orders 0 --yes",
         "Goes back: the next run reads from there again, in a new lineage. `doubled` says how many rows at most will stand there twice.",
     ),
+    (
+        "package shop -o shop.package",
+        "Short for `package make`. `size` is in bytes, of the file and of each in it. `relative` are the places of a flow that need\n"
+        "a base where it runs; null where something is not set here that they may depend on.",
+    ),
+    ("package show shop.package", "The same, read again and verified; without `relative`."),
     ("show shop/flow.yaml --resolved", "The flow with every default."),
     ("fmt shop/flow.yaml", "Which files were laid out anew."),
     ("config show", "Every system setting, its value and where it comes from."),

@@ -40,6 +40,12 @@ def test_every_code_of_a_refusal_is_one() -> None:
     assert all(f'"{name}"' in code for name in told)
 
 
+def test_the_codes_of_packages_are_those_of_the_code() -> None:
+    page = (ROOT / "docs/packages.md").read_text().partition("## What is refused")[2]
+    code = "".join(path.read_text() for path in (_SOURCES / "packages").glob("*.py"))
+    assert set(re.findall(r"`(package-[a-z-]+)`", page)) == set(re.findall(r'"(package-[a-z-]+)"', code))
+
+
 def test_the_preset_is_explained_line_by_line() -> None:
     table = (ROOT / "docs/decisions/0003-spark-preset.md").read_text()
     for setting in session.PRESET:

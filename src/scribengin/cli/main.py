@@ -17,6 +17,7 @@ _COMMANDS = {
     "validate": "Check flow files, without Java or Spark.",
     "plan": "Say what would run, with which guarantee, and what it would change.",
     "run": "Run a flow here, until Ctrl-C or (--once) until all that is there is read.",
+    "package": "Make one file of flows with their code, known by its hash; look into one.",
     "audit": "Read outputs, dead letters and ledger again: does everything balance?",
     "status": "Show how far each tier is, what waits between them, what is acknowledged.",
     "trace": "Show the way of single records: tiers, Batches, times, sinks.",

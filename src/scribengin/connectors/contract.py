@@ -345,9 +345,10 @@ class SparkSink(Sink, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What a connector is built with: the flow's folder (relative paths start there) and the node's id. A sink also hears the `version` of
-    the flow's definition, the `delivery` it is asked for, and its own folder in the state, where it may stage (`work`; None where nothing
-    is written). In a group `members` are (name, cost, options) of each; one hears its name as `member`: its Batches have gaps."""
+    """What a connector is built with: the node's id and the flow's folder. Relative paths start there, those of options that travel with
+    the flow (`core.options`) at `code_folder`. A sink also hears the `version` of the flow's definition, the `delivery` it is asked for,
+    and its own folder in the state, where it may stage (`work`; None where nothing is written). In a group `members` are (name, cost,
+    options) of each; one hears its name as `member`: its Batches have gaps."""
 
     node: str
     folder: Path
@@ -362,3 +363,10 @@ class Place:
     delivery: str = "exactly_once"
     members: tuple[tuple[str, float, Mapping[str, Any]], ...] = ()
     member: str = ""
+    code: Path | None = None
+    """None: the same as `folder`"""
+
+    @property
+    def code_folder(self) -> Path:
+        """Where files start that belong to the flow's text, such as schemas."""
+        return self.folder if self.code is None else self.code

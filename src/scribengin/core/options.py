@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 OptionKind = Literal["text", "int", "float", "bool", "duration", "bytes", "choice", "list", "schema", "path", "map"]
 """What a value is: `duration` becomes seconds (float), `bytes` an int, `schema` a core Schema, `list` a tuple of texts,
-`map` a mapping of text to text, `path` a text that is resolved against the flow file's folder when it is used."""
+`map` a mapping of text to text, `path` a text that is resolved against the flow's folder when it is used."""
 
 REQUIRED: Any = object()
 """The default of an option that must be given."""
@@ -37,6 +37,8 @@ class Option:
     """profile → its default there, where that is another one"""
     deliveries: tuple[str, ...] = ()
     """the values of `delivery:` beside which it means something; empty for all"""
+    travels: bool = False
+    """True where the path, or each value of the map, is a file that belongs to the flow's text: a package takes it along"""
 
     @property
     def required(self) -> bool:

@@ -25,7 +25,9 @@ class RunSettings:
 
     once: bool = False
     state: Path | None = None
-    """the state folder; `.scribengin` beside the flow by default"""
+    """the state folder; `.scribengin` in the base by default"""
+    base: Path | None = None
+    """where the paths of the flow's data start; the flow file's folder by default. Its code lies in that folder in any case"""
     metrics_port: int | None = None
     fail_fast: bool = False
     strict: bool = False

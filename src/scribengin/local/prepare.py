@@ -61,8 +61,14 @@ class Prepared:
     def _places(self) -> Places:
         if self.path.suffix == ".py":
             return CallPlaces.of(self.whole.flow, TextPlace(str(self.path)))
-        types = {"source_types": catalog.source_types(), "sink_types": catalog.sink_types()}
-        return parse_flow(self.path.read_text(), str(self.path), folder=self.path.parent, environment=os.environ, **types).places
+        return parse_flow(
+            self.path.read_text(),
+            str(self.path),
+            folder=self.whole.flow.folder,
+            environment=os.environ,
+            source_types=catalog.source_types(),
+            sink_types=catalog.sink_types(),
+        ).places
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,12 +98,16 @@ class PreparedFlow:
         return replace(self, plan=plan, tiers=_tiers(self.path, plan, self.root, self.warnings, chosen))
 
 
-def prepare(path: Path, *, state: Path | None, tier: str | None = None) -> PreparedFlow:
-    """Check and plan; a flow in Python is executed. Raises InputError with every Problem, Refused where it has no such tier."""
-    flow, problems = validate_file(path, os.environ, execute=True)
+def prepare(path: Path, *, state: Path | None, tier: str | None = None, base: Path | None = None) -> PreparedFlow:
+    """Check and plan; a flow in Python is executed. `base` is where the paths of its data start, and where its state lies unless `state`
+    says where; by default the folder of the file, in which its code always lies.
+
+    Raises InputError with every Problem, Refused where it has no such tier.
+    """
+    flow, problems = validate_file(path, os.environ, execute=True, base=base)
     if flow is None or any(problem.severity == "error" for problem in problems):
         raise InputError(problems)
-    root = state_root(path, state)
+    root = state_root(path, state, base)
     plan = _planned(flow, root)
     names = [each.tier for each in plan.tiers]
     if tier is not None and tier not in names:
@@ -122,9 +132,9 @@ def _tiers(path: Path, plan: FlowPlan, root: Path, warnings: tuple[Problem, ...]
     )
 
 
-def state_root(path: Path, state: Path | None) -> Path:
-    """`.scribengin` beside the flow file, or the given folder."""
-    return state or path.resolve().parent / ".scribengin"
+def state_root(path: Path, state: Path | None, base: Path | None = None) -> Path:
+    """The given folder, or `.scribengin` beside the data: in `base`, by default the flow file's folder."""
+    return state or (path.resolve().parent if base is None else base.resolve()) / ".scribengin"
 
 
 def open_sources(flow: Flow) -> dict[str, OpenSource]:
@@ -137,7 +147,15 @@ def source_place(flow: Flow, id_: str) -> Place:
     node = flow.sources[id_]
     options = catalog.source_types(internal=True)[node.type].filled(node.options, flow.defaults.profile)
     schema = node.schema.fields if node.schema else None
-    return Place(id_, flow.folder.resolve(), options, schema, flow.on_error(node), members=placed(flow, node, options))
+    return Place(
+        id_,
+        flow.folder.resolve(),
+        options,
+        schema,
+        flow.on_error(node),
+        members=placed(flow, node, options),
+        code=flow.code_folder.resolve(),
+    )
 
 
 def open_sinks(flow: Flow, plan: Plan | None = None, folder: StateFolder | None = None) -> dict[str, Sink]:
@@ -148,7 +166,7 @@ def open_sinks(flow: Flow, plan: Plan | None = None, folder: StateFolder | None 
     for node in flow.sinks.values():
         options = types[node.type].filled(node.options, flow.defaults.profile)
         place = Place(node.id, flow.folder.resolve(), options, flow=flow.name, members=placed(flow, node, options))
-        place = replace(place, delivery=node.delivery or flow.defaults.delivery)
+        place = replace(place, delivery=node.delivery or flow.defaults.delivery, code=flow.code_folder.resolve())
         if folder is not None and (query := of_sink.get(node.id)) is not None:
             work = folder.query(query.name).work(node.id)
             place = replace(place, version=query.fingerprint, work=work, earlier=works_of(folder.root, flow.name, node.id))

@@ -58,7 +58,7 @@ def run_flows(
         watch(RunView(name, phase, time.monotonic() - begun, notices=notices))  # type: ignore[arg-type]
 
     show("checking")
-    flows = [prepare(path, state=settings.state, tier=settings.tier) for path in paths]
+    flows = [prepare(path, state=settings.state, tier=settings.tier, base=settings.base) for path in paths]
     met = _meetings(flows)
     with ExitStack() as stack:
         watch = _with_metrics(stack, settings, watch)
@@ -115,7 +115,7 @@ def _checked(spark: SparkSession, flows: Sequence[PreparedFlow]) -> list[Prepare
     """The flows as they are planned when Spark has analysed every step. Raises InputError."""
     checked, problems = [], list[Problem]()
     for flow in flows:
-        found, wrong = deep_problems(spark, flow, pack(flow.plan.flow.folder, flow.root))
+        found, wrong = deep_problems(spark, flow, pack(flow.plan.flow.code_folder, flow.root))
         checked.append(found)
         problems += [*flow.warnings, *wrong] if wrong else []
     if problems:
@@ -132,7 +132,7 @@ def _open(
     fed: Callable[[Collection[str]], bool],
 ) -> FlowRun:
     """Recovered, its sinks claimed; nothing has started."""
-    code = pack(flow.plan.flow.folder, flow.root)
+    code = pack(flow.plan.flow.code_folder, flow.root)
     benches = [(tier, bench) for tier in flow.tiers for bench in build_parts(spark, tier, code, settings, leases[tier.plan.tier])]
     logs = {tier.plan.tier: stack.enter_context(open_run_log(tier.folder.path / "tmp" / "run.log")) for tier in flow.tiers}
     return FlowRun(flow, settings, benches, logs, fed)

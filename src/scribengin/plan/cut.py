@@ -34,7 +34,7 @@ def build_plan(flow: Flow) -> Plan:
 def function_forms(flow: Flow) -> dict[str, Form]:
     """Python step → how its function wants its rows."""
     return {
-        step.id: inspect_function(step.action.reference, flow.folder, step.action.function).form
+        step.id: inspect_function(step.action.reference, flow.code_folder, step.action.function).form
         for step in flow.steps.values()
         if isinstance(step.action, Python)
     }

@@ -128,9 +128,9 @@ def _python_texts(flow: Flow, step: Step) -> list[Any]:
     module = step.action.reference.partition(":")[0]
     function = step.action.function
     if function is None:
-        return [_module_texts(module, find_module(module, flow.folder), flow.folder)]
+        return [_module_texts(module, find_module(module, flow.code_folder), flow.code_folder)]
     own, file = _source_of(function)
-    return [own, _module_texts(module, file, flow.folder)]
+    return [own, _module_texts(module, file, flow.code_folder)]
 
 
 def _module_texts(module: str, file: Path | None, folder: Path) -> dict[str, str]:

@@ -36,5 +36,5 @@ def _notes(step: Step, resolved: Resolved, flow: Flow) -> Iterator[str]:
     match step.action:
         case Dedupe():
             yield f'"{step.id}" keeps the first of equal rows: cutting may change which one that is'
-        case Python(reference, function=function) if inspect_function(reference, flow.folder, function).kind == "class":
+        case Python(reference, function=function) if inspect_function(reference, flow.code_folder, function).kind == "class":
             yield f'"{step.id}" is a class, which may remember rows: where it does, cutting may change what it gives'

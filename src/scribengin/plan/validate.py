@@ -16,14 +16,18 @@ if TYPE_CHECKING:
     from scribengin.spec.model import Flow
 
 
-def validate_file(path: Path, environment: Mapping[str, str], *, execute: bool = False) -> tuple[Flow | None, list[Problem]]:
+def validate_file(
+    path: Path, environment: Mapping[str, str], *, execute: bool = False, base: Path | None = None
+) -> tuple[Flow | None, list[Problem]]:
     """Read and check one flow file. The Flow is None where there is none to be had; with errors it is not for running.
 
     `environment` fills `${env:…}`. A `.py` file gives a Flow only with `execute`, which runs it; modules that a flow names are
-    never run here. Problems come in file order, those in the user's modules last, under their own file.
+    never run here. `base` is where the paths of its data start where that is not the file's folder.
+
+    Problems come in file order, those in the user's modules last, under their own file.
     """
     types = {"source_types": catalog.source_types(), "sink_types": catalog.sink_types()}
-    loaded = load_flow(path, environment=environment, execute=execute, **types)
+    loaded = load_flow(path, environment=environment, execute=execute, base=base, **types)
     if loaded.flow is None:
         return None, list(loaded.problems)
     checked = check_flow(loaded.flow, loaded.places, broken=loaded.broken, unread=loaded.unread, **types)

@@ -8,22 +8,16 @@ from __future__ import annotations
 import hashlib
 import importlib
 import io
-import os
 import sys
 import traceback
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from scribengin.core.errors import EnvironmentFault, StepError
+from scribengin.core.errors import StepError
 from scribengin.core.storage import put_if_absent
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-LIMIT_BYTES = 20 * 2**20
-_SKIPPED = {"__pycache__", "node_modules", "site-packages"}
+from scribengin.plan.code_files import code_files
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +42,11 @@ class UserCode:
 
 
 def pack(folder: Path, state: Path) -> UserCode:
-    """Archive the `.py` files under `folder` into `state/code/<digest>.zip`; the same files give the same archive."""
-    files = sorted(_modules(folder))
-    total = sum(path.stat().st_size for path in files)
-    if total > LIMIT_BYTES:
-        raise EnvironmentFault(
-            f"the .py files under {folder} have {total / 2**20:.0f} MiB, more than the {LIMIT_BYTES // 2**20} MiB that travel with a flow",
-            remedy="put the flow file in a folder of its own, or install the modules as a package",
-        )
+    """Archive the `.py` files under `folder` into `state/code/<digest>.zip`; the same files give the same archive.
+
+    Raises EnvironmentFault where they are too many bytes.
+    """
+    files = code_files(folder)
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
         for path in files:
@@ -65,13 +56,6 @@ def pack(folder: Path, state: Path) -> UserCode:
     place = state / "code" / f"{digest}.zip"
     put_if_absent(place, data)
     return UserCode(str(place.resolve()), digest)
-
-
-def _modules(folder: Path) -> Iterator[Path]:
-    for found, folders, names in os.walk(folder):
-        # not entered: the state of a flow that has run for a year lies in one of them
-        folders[:] = [name for name in folders if not name.startswith(".") and name not in _SKIPPED]
-        yield from (Path(found, name) for name in names if name.endswith(".py") and not name.startswith("."))
 
 
 def activate(archive: str) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from scribengin.core.errors import InputError
 from scribengin.core.problems import Place, Problem
-from scribengin.spec.calls import caller
+from scribengin.spec.calls import caller, data_folder
 from scribengin.spec.model import Flow, Python, Step
 from scribengin.spec.parse import Parsed, parse_flow
 from scribengin.spec.plain import plain
@@ -252,7 +252,10 @@ def build_flow(
     sink_types: Mapping[str, NodeType],
     environment: Mapping[str, str],
 ) -> Flow:
-    """The Flow that ends in `sinks`. Its folder is that of the calling file. Raises InputError with every Problem, at its call."""
+    """The Flow that ends in `sinks`. Its folder is that of the calling file, unless `calls.data_in` names another.
+
+    Raises InputError with every Problem, at its call.
+    """
     place = caller()
     nodes = _all_nodes([output.node for output in sinks])
     problems = [*_twice(nodes), *_left_out(nodes)]
@@ -264,8 +267,11 @@ def build_flow(
         data |= {section: members} if members else {}
     data |= _given(tiers=tiers or None, edges=edges or None, groups=groups or None)
     text = write_yaml(plain(data))
-    folder = Path(place.file).resolve().parent if Path(place.file).exists() else Path.cwd()
-    parsed = parse_flow(text, place.file, folder=folder, source_types=source_types, sink_types=sink_types, environment=environment)
+    own = Path(place.file).resolve().parent if Path(place.file).exists() else Path.cwd()
+    base = data_folder()
+    folder, code = (own, None) if base is None else (base.resolve(), own)
+    types = {"source_types": source_types, "sink_types": sink_types}
+    parsed = parse_flow(text, place.file, folder=folder, code=code, environment=environment, **types)
     if not parsed.ok or parsed.flow is None:
         raise InputError([_at_call(problem, parsed, nodes, place) for problem in parsed.problems if problem.severity == "error"])
     functions = {node.id: node.function for node in nodes if node.function is not None}

@@ -3,16 +3,37 @@
 from __future__ import annotations
 
 import sys
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from scribengin.core.problems import Place
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path as Folder
 
     from scribengin.spec.model import Flow
     from scribengin.spec.places import Path
+
+
+_DATA: ContextVar[Folder | None] = ContextVar("data", default=None)
+
+
+@contextmanager
+def data_in(folder: Folder | None) -> Iterator[None]:
+    """Flows that are made inside begin the paths of their data in `folder`; None: where the file lies that makes them."""
+    before = _DATA.set(folder)
+    try:
+        yield
+    finally:
+        _DATA.reset(before)
+
+
+def data_folder() -> Folder | None:
+    """What `data_in` says here."""
+    return _DATA.get()
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import os
 import sys
 import traceback
 from typing import TYPE_CHECKING
 
 from scribengin.core.errors import InputError
 from scribengin.core.problems import Place, Problem
-from scribengin.spec.calls import CallPlaces
+from scribengin.spec.calls import CallPlaces, data_in
 from scribengin.spec.model import Flow
 from scribengin.spec.parse import Parsed, parse_flow
 
@@ -29,11 +30,13 @@ def load_flow(
     sink_types: Mapping[str, NodeType],
     environment: Mapping[str, str],
     execute: bool = True,
+    base: Path | None = None,
 ) -> Parsed:
     """Read a flow file; problems call it by `path` as given. Never raises for what the file holds.
 
     A `.py` file is a module whose variable `flow` is a Flow. With `execute=False` (`validate`) it is compiled, never run: then `flow`
-    is None and a warning says that only its syntax was checked.
+    is None and a warning says that only its syntax was checked. `base` is where the paths of its data and of its secrets start where
+    that is not the file's folder, in which its code lies.
     """
     file = str(path)
     try:
@@ -49,8 +52,11 @@ def load_flow(
         remedy = f"give it another name, such as {path.stem}_flow.py"
         return _failed("flow-file-python", Place(file), f'the module "{path.stem}" would hide the one of Python\'s own library', remedy)
     if path.suffix == ".py":
-        return _execute(path, file) if execute else _look_at(text, file)
-    return parse_flow(text, file, folder=path.resolve().parent, source_types=source_types, sink_types=sink_types, environment=environment)
+        return _execute(path, file, base) if execute else _look_at(text, file)
+    own = path.resolve().parent
+    folder, code = (own, None) if base is None else (base.resolve(), own)
+    types = {"source_types": source_types, "sink_types": sink_types}
+    return parse_flow(text, file, folder=folder, code=code, environment=environment, **types)
 
 
 def _failed(code: str, place: Place, message: str, remedy: str) -> Parsed:
@@ -84,9 +90,10 @@ def _no_python(error: SyntaxError | ValueError, file: str) -> Parsed:
     return _failed("flow-file-python", Place(file, line, column), f"this is no Python: {what}", "mend it")
 
 
-def _execute(path: Path, file: str) -> Parsed:
+def _execute(path: Path, file: str, base: Path | None) -> Parsed:
     try:
-        module = _module(path)
+        with data_in(base):
+            module = _module(path)
     except InputError as error:
         return Parsed(None, error.problems, CallPlaces(Place(file), {}))
     except SyntaxError as error:
@@ -102,11 +109,27 @@ def _execute(path: Path, file: str) -> Parsed:
     return Parsed(flow, (), CallPlaces.of(flow, Place(file, 1, 1)))
 
 
+_FOLDERS: set[Path] = set()
+"""of the flows in Python that were executed here"""
+
+
+def _forget_others(folder: Path) -> None:
+    """Modules of other flows whose names this folder has too: what a flow imports is its own, also beside another version of it."""
+    others = [str(other) + os.sep for other in _FOLDERS if other != folder]
+    for name, module in list(sys.modules.items()):
+        if others and str(getattr(module, "__file__", None) or "").startswith(tuple(others)):
+            top = folder / name.partition(".")[0]
+            if top.is_dir() or top.with_suffix(".py").is_file():
+                del sys.modules[name]
+    _FOLDERS.add(folder)
+
+
 def _module(path: Path) -> ModuleType:
     """The executed module, under its own name: its functions are found again as `name:function`, from the flow's folder."""
-    folder = str(path.resolve().parent)
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
+    folder = path.resolve().parent
+    _forget_others(folder)
+    if sys.path[:1] != [str(folder)]:
+        sys.path.insert(0, str(folder))
     name = path.stem
     spec = importlib.util.spec_from_file_location(name, str(path))
     assert spec is not None

@@ -349,7 +349,7 @@ Node = Source | Step | Sink
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """What a person declares. The mappings keep the file's order; `folder` is where its paths and modules start."""
+    """What a person declares. The mappings keep the file's order; `folder` is where the paths of its data start."""
 
     name: str
     sources: Mapping[str, Source]
@@ -363,8 +363,15 @@ class Flow:
     groups: Mapping[str, Group] = field(default_factory=dict)
     version: int = 1
     folder: Path = field(default=Path(), compare=False)
+    code: Path | None = field(default=None, compare=False)
+    """where its modules and schema files start, where they lie apart from its data: an unpacked package; None: `folder`"""
     calls: Mapping[str, Place] = field(default_factory=dict, compare=False, repr=False)
     """of the Python form: id → where its node was made; empty for a flow that was read from YAML"""
+
+    @property
+    def code_folder(self) -> Path:
+        """Where its modules and schema files start."""
+        return self.folder if self.code is None else self.code
 
     def node(self, id_: str) -> Node:
         """The node of that id, or of the id before the dot of `step.branch`. KeyError where there is none."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from scribengin.spec import keys
@@ -58,13 +58,15 @@ def parse_flow(
     source_types: Mapping_[str, NodeType],
     sink_types: Mapping_[str, NodeType],
     environment: Mapping_[str, str],
+    code: Path | None = None,
 ) -> Parsed:
-    """Read a flow file. `file` is what problems call it; `folder` is where its paths and modules start."""
+    """Read a flow file. `file` is what problems call it; `folder` is where its paths start, and its modules unless `code` says where."""
     document = Document(text, file)
     reader = Reader(document, environment, folder)
     flow, broken, unread = None, frozenset[str](), frozenset[str]()
     if isinstance(document.root, Mapping):
         flow, broken, unread = _FlowReader(reader, Sections(reader, source_types, sink_types)).read(document.root)
+        flow = replace(flow, code=code)
     elif not document.problems:
         found = kind_of(document.root) if document.root else "empty"
         remedy = "write version: 1, name, sources and sinks; `scribengin init` makes an example"

@@ -65,6 +65,7 @@ SOURCE = NodeType(
             {},
             example='{"7": schemas/order-7.avsc}',
             formats=("avro",),
+            travels=True,
         ),
         Option(
             "avro_schema",
@@ -73,6 +74,7 @@ SOURCE = NodeType(
             None,
             example="schemas/order.avsc",
             formats=("avro",),
+            travels=True,
         ),
         Option(
             "metadata",
@@ -160,6 +162,7 @@ SINK = NodeType(
             None,
             example="schemas/order.avsc",
             formats=("avro",),
+            travels=True,
         ),
         Option("columns", "list", "what the value holds; by default every column but those named as headers", (), example="[id, text]"),
         Option(

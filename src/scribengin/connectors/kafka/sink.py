@@ -55,7 +55,7 @@ class KafkaSink:
         self._work = place.work
         self._earlier = place.earlier
         self._topics = TopicBook(self.node, self._options)
-        self._avro = AvroValues(self.node, place.folder, self._options) if self._options["format"] == "avro" else None
+        self._avro = AvroValues(self.node, place.code_folder, self._options) if self._options["format"] == "avro" else None
         self._markers = MarkerTopic(self.node, self._options, self._options["markers"] or f"scribengin-{place.flow}-{self.node}-markers")
         self._owner = ""
         self._lineage = ""

@@ -39,7 +39,7 @@ class KafkaSource:
         self.schema: Schema | None = place.schema
         self._options = SOURCE.filled(place.options)
         self._node = place.node
-        self._folder = place.folder
+        self._folder = place.code_folder
         self._parts: dict[str, str] = dict(self._options["metadata"])
         unknown = [part for part in self._parts.values() if part not in PARTS]
         if unknown:

@@ -74,7 +74,7 @@ class SparkKafkaSink:
         self._version = place.version
         self._work = place.work
         self._topics = TopicBook(self.node, self._options)
-        self._avro = AvroValues(self.node, place.folder, self._options) if self._options["format"] == "avro" else None
+        self._avro = AvroValues(self.node, place.code_folder, self._options) if self._options["format"] == "avro" else None
 
     def spark_options(self) -> dict[str, str]:
         """See the contract. Raises SinkError. Brokers are asked for the topic's limit, where there is something to write."""

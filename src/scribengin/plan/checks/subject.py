@@ -81,7 +81,7 @@ class Subject:
     def functions(self) -> dict[str, FunctionInfo]:
         """Python step → what its module says of its function."""
         return {
-            step.id: inspect_function(step.action.reference, self.flow.folder, step.action.function)
+            step.id: inspect_function(step.action.reference, self.flow.code_folder, step.action.function)
             for step in self.flow.steps.values()
             if isinstance(step.action, Python)
         }

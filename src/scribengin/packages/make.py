@@ -1,0 +1,219 @@
+"""`scribengin package`: from a folder of flow files to a package, with every problem at once."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, fields, is_dataclass, replace
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+from scribengin.connectors import catalog
+from scribengin.core.errors import EnvironmentFault, InputError
+from scribengin.core.problems import Place, Problem
+from scribengin.core.secret import Secret
+from scribengin.packages.flow_files import flow_files
+from scribengin.packages.package import LIMIT_BYTES, LIMIT_FILES, MANIFEST, PackedFlow, build_package, is_inside
+from scribengin.plan.code_files import code_files, linked_code
+from scribengin.plan.relative_places import relative_places
+from scribengin.plan.validate import validate_file
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from pathlib import Path
+
+    from scribengin.packages.package import Package
+    from scribengin.plan.relative_places import RelativePlace
+    from scribengin.spec.model import Flow
+
+REQUIREMENTS = ("requirements.lock", "requirements.txt")
+"""beside the flows; taken along as text, nothing is installed"""
+_ELSEWHERE = ("env-missing", "secret-missing")
+"""what need not be there where a package is made, only where its flows run"""
+_SECRET_BYTES = 8
+"""shorter values of secrets are not looked for: they stand in many texts by chance"""
+_SECRET_FILE = re.compile(r"\$\{secret:file/([^}]+)\}")
+_PASSWORD = re.compile(r"://[^/\s:@]*:(?!\$\{)[^/\s@]+@")
+"""in an address"""
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A package with its warnings. `relative` are the places that need a base where the flows run, by flow; None where values that are
+    filled in are not known here."""
+
+    package: Package
+    relative: Mapping[str, tuple[RelativePlace, ...] | None]
+    warnings: tuple[Problem, ...]
+
+
+def make_package(folder: Path, environment: Mapping[str, str]) -> Made:
+    """Pack the flow files that lie in `folder` itself (in no folder below it), the `.py` files under it, the schema files that the flows
+    name, and the requirements. Flows in Python are executed, as by `plan`.
+
+    Raises InputError with every Problem of every flow, and of what cannot be taken along. Nothing is written.
+    """
+    making = _Making(folder, environment)
+    flows = making.read_flows()
+    content = making.read_files(flows)
+    making.look_for_secrets(flows, content)
+    if any(problem.severity == "error" for problem in making.problems):
+        raise InputError(making.problems)
+    packed = [PackedFlow(flow.name, path) for path, flow in flows.items()]
+    requirements = [name for name in REQUIREMENTS if name in content]
+    package = build_package(_name(packed), version("scribengin"), packed, requirements, content)
+    relative = {flow.name: None if path in making.unfilled else relative_places(flow) for path, flow in flows.items()}
+    return Made(package, relative, tuple(making.problems))
+
+
+def _name(flows: list[PackedFlow]) -> str:
+    """Of the content alone, so that a copy of the folder under another name gives the same package."""
+    names = sorted(flow.name for flow in flows)
+    return "+".join(names if len(names) <= 3 else [*names[:2], f"{len(names) - 2}-more"])
+
+
+class _Making:
+    """One reading of one folder; problems are gathered."""
+
+    def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
+        self._folder = folder
+        self._top = folder.resolve()
+        self._environment = environment
+        self.problems: list[Problem] = []
+        self.unfilled: set[str] = set()
+        """files of flows in which a value is not known here"""
+
+    def read_flows(self) -> dict[str, Flow]:
+        """Path in the package → flow."""
+        flows: dict[str, Flow] = {}
+        owners: dict[str, Path] = {}
+        found, problems = flow_files(self._folder)
+        self.problems += problems
+        for file in found:
+            flow, told = validate_file(file, self._environment, execute=True)
+            for problem in told:
+                self.problems.append(self._elsewhere(problem, file.name) if problem.code in _ELSEWHERE and flow is not None else problem)
+            if flow is None:
+                continue
+            if flow.name in owners:
+                message = f'this file and {owners[flow.name]} are both flow "{flow.name}"'
+                self._problem("package-flow-twice", file, message, "give one of the flows another name, or take its file away")
+            owners.setdefault(flow.name, file)
+            flows[file.name] = flow
+        if not found and not problems:
+            below = sorted({str(file.parent) for file in self._folder.glob("*/*") if file.suffix in (".yaml", ".yml")})
+            remedy = f"name the folder that they lie in, such as {below[0]}" if below else "write one; `scribengin init` makes an example"
+            self._problem("package-empty", self._folder, "there is no flow file in this folder", remedy)
+        return flows
+
+    def _elsewhere(self, problem: Problem, file: str) -> Problem:
+        self.unfilled.add(file)
+        remedy = f"it is asked for where the flow runs; here what depends on it was not checked ({problem.remedy})"
+        return replace(problem, severity="warning", remedy=remedy)
+
+    def read_files(self, flows: Mapping[str, Flow]) -> dict[str, bytes]:
+        """Path in the package → bytes, of all that goes in."""
+        try:
+            code = code_files(self._folder)
+        except EnvironmentFault as error:
+            code = []
+            self._problem("package-size", self._folder, error.message, error.remedy)
+        except OSError as error:  # a link to nothing
+            code = []
+            self._problem("package-file", self._folder, f"{error.filename} cannot be read: {error.strerror}", "mend it, or take it away")
+        for link in linked_code(self._folder):
+            message = "this is a link to a folder with modules, which would not travel"
+            self._problem("package-link", link, message, "put the folder itself there, or install its modules")
+        schemas = [path for file, flow in flows.items() for path in self._schemas(file, flow)]
+        beside = [self._folder / name for name in REQUIREMENTS if (self._folder / name).exists()]
+        content: dict[str, bytes] = {}
+        for path in dict.fromkeys([*(self._folder / name for name in flows), *code, *schemas, *beside]):
+            name = path.relative_to(self._folder).as_posix()
+            if not is_inside(name) or name == MANIFEST:
+                self._problem("package-file", path, "no package can hold a file of this name", "give it another name")
+            elif (data := self._read(path)) is not None:
+                content[name] = data
+        size = sum(map(len, content.values()))
+        if size > LIMIT_BYTES or len(content) >= LIMIT_FILES:
+            message = f"{len(content)} files with {size / 2**20:.0f} MiB are more than the {LIMIT_FILES - 1} files and the "
+            remedy = "put the flows in a folder of their own, and data beside it"
+            self._problem("package-size", self._folder, f"{message}{LIMIT_BYTES // 2**20} MiB of a package", remedy)
+        return content
+
+    def _schemas(self, file: str, flow: Flow) -> Iterator[Path]:
+        """The files that belong to the flow's text."""
+        for types, nodes in ((catalog.source_types(), flow.sources.values()), (catalog.sink_types(), flow.sinks.values())):
+            for node in nodes:
+                for option in types[node.type].options if node.type in types else ():
+                    value = node.options.get(option.name) if option.travels else None
+                    for text in value.values() if isinstance(value, dict) else [] if value is None else [value]:
+                        yield from self._schema(file, f"{option.name} of {node.id}", str(text))
+
+    def _schema(self, file: str, what: str, text: str) -> Iterator[Path]:
+        path = self._folder / text
+        if not is_inside(text):
+            message = f"{what} is {text}, which lies outside of {self._folder} and would not travel"
+            self._problem("package-link", self._folder / file, message, "put the file beside the flow, and name it without ..")
+        elif not path.is_file():
+            message = f"{what} is {text}, and there is no such file"
+            self._problem("package-file", self._folder / file, message, "put it there: its path starts at the flow file's folder")
+        else:
+            yield path
+
+    def _read(self, path: Path) -> bytes | None:
+        if not path.resolve().is_relative_to(self._top):
+            message = f"this is a link to {path.resolve()}, which lies outside of {self._folder}"
+            self._problem("package-link", path, message, "put the file itself there")
+            return None
+        try:
+            return path.read_bytes()
+        except OSError as error:
+            self._problem("package-file", path, f"the file cannot be read: {error.strerror}", "make it readable, or take it away")
+            return None
+
+    def look_for_secrets(self, flows: Mapping[str, Flow], content: Mapping[str, bytes]) -> None:
+        """Nothing secret travels: no file that a secret is read from, no value of one."""
+        for file, flow in flows.items():
+            secrets = list(_secrets(flow))
+            references = [(path, f"${{secret:file/{path}}}") for each in secrets for path in _SECRET_FILE.findall(each.reference)]
+            keyrings = [(path, "a keyring") for path in _keyrings(flow)]
+            for path, what in dict.fromkeys([*references, *keyrings]):
+                if (name := self._name_of(path)) in content:
+                    message = f"{name} is {what} of the flow, and would travel in the package"
+                    self._problem("package-secret", self._folder / file, message, "give it another name, or put it into another folder")
+            for reference, value in dict.fromkeys((each.reference, each.reveal()) for each in secrets):
+                for name in [name for name, data in content.items() if len(value) >= _SECRET_BYTES and value.encode() in data]:
+                    remedy = f"take it out there, and write {reference}"
+                    self._problem("package-secret", self._folder / name, f"the value of {reference} stands in this file", remedy)
+        for name in REQUIREMENTS:
+            if _PASSWORD.search(content.get(name, b"").decode("utf-8", "replace")):
+                message = "an address in this file has a password, and would travel in the package"
+                self._problem("package-secret", self._folder / name, message, "write ${NAME} for it, which pip fills in")
+
+    def _name_of(self, path: str) -> str:
+        whole = (self._top / path).resolve()
+        return whole.relative_to(self._top).as_posix() if whole.is_relative_to(self._top) else ""
+
+    def _problem(self, code: str, at: Path, message: str, remedy: str) -> None:
+        self.problems.append(Problem(code, Place(str(at)), message, remedy))
+
+
+def _secrets(value: Any) -> Iterator[Secret]:
+    """All that are filled in anywhere in a flow."""
+    if isinstance(value, Secret):
+        yield value
+        return
+    inside: Iterable[Any] = ()
+    if is_dataclass(value) and not isinstance(value, type):
+        inside = (getattr(value, part.name) for part in fields(value))
+    elif hasattr(value, "values"):
+        inside = value.values()
+    elif isinstance(value, list | tuple):
+        inside = value
+    for each in inside:
+        yield from _secrets(each)
+
+
+def _keyrings(flow: Flow) -> Iterator[str]:
+    for edge in (flow.defaults.edge, *flow.edges.values()):
+        if edge.encryption is not None and edge.encryption.keyring is not None:
+            yield edge.encryption.keyring
