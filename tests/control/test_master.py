@@ -92,7 +92,7 @@ class House:
 
     def apply(self, flow: str, version: int, **tiers: tuple[str, ...]) -> None:
         paths = FlowPaths(flow)
-        spec = Spec("0" * 64, "flow.yaml", "/base", {tier: TierSpec(feeders) for tier, feeders in tiers.items()})
+        spec = Spec("0" * 64, "flow.yaml", "/base", "/state", {tier: TierSpec(feeders) for tier, feeders in tiers.items()})
         self.person.commit(put(self.person, paths.spec(version), spec))
         self.wish(flow, "running", version)
 

@@ -35,6 +35,8 @@ class Spec:
     """of the flow file, inside the package"""
     base: str
     """the folder where the flow's relative paths start; on every host the same"""
+    state: str
+    """the folder of the flow's state; on every host the same"""
     tiers: dict[str, TierSpec]
     at: float = 0.0
     by: str = ""

@@ -56,9 +56,12 @@ def _running(world: World, flow: FlowSeen, tiers: list[TierSeen]) -> tuple[FlowS
         again = flow.status is not None and flow.status.state in ("recovering", "degraded")
         names = " and ".join(tier.tier for tier in coming)
         return ("recovering" if again else "starting"), f"{names} {'is' if len(coming) == 1 else 'are'} starting", ""
-    ill = next((tier for tier in tiers if tier.report is not None and tier.report.state == "recovering"), None)
-    if ill is not None and ill.report is not None:
-        return "recovering", f"tier {ill.tier}: {ill.report.cause}", "it goes on by itself"
+    for tier in tiers:
+        if tier.report is not None and tier.report.state == "degraded":
+            return "degraded", f"tier {tier.tier}: {tier.report.cause}", f"mend it; then: scribengin resume {flow.name}"
+    for tier in tiers:
+        if tier.report is not None and tier.report.state == "recovering":
+            return "recovering", f"tier {tier.tier}: {tier.report.cause}", "it goes on by itself"
     return "running", "", ""
 
 
@@ -105,7 +108,7 @@ def _is_up(tier: TierSeen, flow: FlowSeen) -> bool:
         and run.ended_at is None
         and tier.lease is not None
         and (tier.lease.run, report.run, report.generation) == (run.number, run.number, flow.wish.generation)
-        and report.state in ("running", "recovering")
+        and report.state in ("running", "recovering", "degraded")
     )
 
 

@@ -21,8 +21,9 @@ FlowState = Literal[
     "created", "starting", "running", "degraded", "pausing", "paused", "draining", "stopping", "stopped", "failed", "recovering"
 ]
 
-WorkerState = Literal["starting", "running", "recovering", "paused", "drained", "stopped", "failed"]
-"""What a worker says of its tier. `recovering`: a Query of it failed for a passing reason and will start again by itself."""
+WorkerState = Literal["starting", "running", "degraded", "recovering", "paused", "drained", "stopped", "failed"]
+"""What a worker says of its tier. `recovering`: a Query of it failed for a passing reason and will start again by itself.
+`degraded`: a Query of it failed for good, the others go on."""
 
 ProcessState = Literal["starting", "running", "exited", "gone"]
 """What a launcher says. `gone`: there is no such process any more, and nobody knows how it ended."""

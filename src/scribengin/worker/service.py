@@ -68,18 +68,23 @@ class Service:
         self._told: Report | None = None
         self._before = 0
         """Batches committed in earlier attempts of this process"""
+        self._asked = threading.Event()
+
+    def stop(self) -> None:
+        """End after the Batches under way, whatever is wanted. From any thread or signal handler."""
+        self._asked.set()
 
     def serve(self) -> Exit:
         """Raises Unreachable where the registry never answered."""
         while True:
             wish = self._wanted.read().wish
-            if wish is None or wish.goal == "stopped" or wish.version != self._version:
+            if self._asked.is_set() or wish is None or wish.goal == "stopped" or wish.version != self._version:
                 return self._end("stopped", wish)
             if not self._lease.held() and not self._acquired(wish):
                 continue
             if wish.goal == "paused":
                 self._say(Standing("paused", self._before), wish.generation)
-                self._wanted.wait()
+                self._wanted.wait(_LEASE_S)
                 continue
             outcome = self._run(wish)
             if outcome.state == "failed" and not self._lease.held():
@@ -118,9 +123,9 @@ class Service:
         while thread.is_alive():
             thread.join(_POLL_S)
             now = self._wanted.read().wish
-            if now is None or (now.goal, now.version) != (wish.goal, wish.version) or not self._lease.held():
+            if self._asked.is_set() or not self._lease.held() or _is_other(now, wish, standing):
                 stop.set()
-            else:
+            elif now is not None:
                 self._say(replace(standing, commits=self._before + standing.commits), now.generation)
         self._before += standing.commits
         return outcomes[0] if outcomes else Outcome("failed", "the attempt has ended without an outcome")
@@ -155,6 +160,13 @@ class Service:
         except FencedError:
             return  # another one speaks for the tier now
         self._told = report
+
+
+def _is_other(now: TierWish | None, wish: TierWish, standing: Standing) -> bool:
+    """True where what is wanted `now` is not what the attempt was begun for. To ask for the same again tries again what has failed."""
+    if now is None or (now.goal, now.version) != (wish.goal, wish.version):
+        return True
+    return now.generation != wish.generation and standing.state == "degraded"
 
 
 def outcome_of(error: ScribenginError) -> Outcome:

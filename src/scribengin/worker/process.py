@@ -1,0 +1,81 @@
+"""The worker as a process: `python -m scribengin.worker WORKER`, with all else from its environment and the registry.
+
+SCRIBENGIN_REGISTRY         zk://HOST:PORT/path
+SCRIBENGIN_REGISTRY_LOGIN   user:password, where the registry asks for a login
+SCRIBENGIN_HOME             this host's folder: packages
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from scribengin.control.paths import FlowPaths, TierPaths
+from scribengin.control.records import Spec, Unreadable, read_as
+from scribengin.control.world import RunId, TierWish
+from scribengin.core.errors import Exit, Refused
+from scribengin.core.secret import Secret
+from scribengin.packages.store import PackageStore
+from scribengin.registry.access import Address, DigestLogin
+from scribengin.registry.lease import Lease
+from scribengin.registry.zookeeper import open_zookeeper
+from scribengin.worker.attempt import TierAttempt
+from scribengin.worker.service import Service
+from scribengin.worker.wanted import Wanted
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from scribengin.registry.contract import Registry
+
+REGISTRY, LOGIN, HOME = "SCRIBENGIN_REGISTRY", "SCRIBENGIN_REGISTRY_LOGIN", "SCRIBENGIN_HOME"
+
+
+def open_registry(environment: Mapping[str, str]) -> Registry:
+    """The registry that the environment names. Raises as `open_zookeeper`, Refused where it names none."""
+    if REGISTRY not in environment:
+        raise Refused(f"{REGISTRY} is not set", remedy="a launcher sets it; by hand: zk://HOST:PORT/path", code="registry-address")
+    login = DigestLogin(Secret(environment[LOGIN], f"${{{LOGIN}}}")) if environment.get(LOGIN) else None
+    return open_zookeeper(Address.parse(environment[REGISTRY]), login=login, insecure=login is None)
+
+
+def main(worker: str) -> Exit:
+    """Serve until it is wanted no more. Raises Refused for what is no worker, or one that nobody wants; as `open_registry`."""
+    id_ = RunId.parse(worker)
+    if id_ is None:
+        raise Refused(f'"{worker}" is no worker', remedy="write FLOW.TIER-NUMBER", code="worker-unknown")
+    with ExitStack() as stack:
+        registry = open_registry(os.environ)
+        stack.callback(registry.close)
+        version, spec = _read_spec(registry, id_)
+        lease = Lease(registry, TierPaths(id_.flow, id_.tier).lease, _about(id_))
+        stack.callback(lease.close)
+        wanted = Wanted(registry, id_)
+        stack.callback(wanted.close)
+        attempt = TierAttempt(spec, id_.tier, PackageStore(Path(os.environ[HOME]) / "packages"), lease)
+        stack.callback(attempt.close)
+        service = Service(registry, id_, lease, wanted, version, attempt)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: service.stop())
+        return service.serve()
+
+
+def _about(id_: RunId) -> dict[str, Any]:
+    return {"run": id_.number, "pid": os.getpid(), "host": socket.gethostname()}
+
+
+def _read_spec(registry: Registry, id_: RunId) -> tuple[int, Spec]:
+    """(version, what it is) that the tier is wanted in."""
+    wish = read_as(registry.read(TierPaths(id_.flow, id_.tier).wanted), TierWish)
+    if not isinstance(wish, TierWish):
+        why = str(wish) if isinstance(wish, Unreadable) else f"nobody wants a worker of {id_.flow}.{id_.tier}"
+        raise Refused(why, remedy=f"submit the flow: scribengin apply {id_.flow}.yaml", code="worker-unknown")
+    spec = read_as(registry.read(FlowPaths(id_.flow).spec(wish.version)), Spec)
+    if not isinstance(spec, Spec):
+        why = str(spec) if isinstance(spec, Unreadable) else f"version {wish.version} of {id_.flow} is not in the registry"
+        raise Refused(why, remedy="apply it again", code="worker-unknown")
+    return wish.version, spec
