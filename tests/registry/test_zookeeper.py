@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from benches import DEADLINE_S, LOGIN, READABLE, SHORT_S, STRANGER, until
+from benches import DEADLINE_S, LOGIN, READABLE, SHORT_S, STRANGER, Wire, until
 
 from scribengin.core.errors import Refused, Unreachable
 from scribengin.core.java import find_java
@@ -27,6 +27,7 @@ from scribengin.registry.tree import DESIRED, LIMIT, Desired, Limit, right_of_ti
 from scribengin.registry.zookeeper import open_zookeeper
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Iterator
 
     from scribengin.embedded.zookeeper import ZooKeeper
@@ -147,6 +148,25 @@ def test_over_a_restart_of_the_server_the_session_is_suspended_and_the_lease_sti
         until(lambda: client.session().link is Link.CONNECTED, "connected")
         assert (client.session().id, lease.held(), lease.term) == (session, True, term)
         client.commit(Create("written", {}), term=term)
+
+
+def test_a_server_that_takes_a_connection_and_never_answers_does_not_cost_the_session(zookeeper: ZooKeeper, address: Address) -> None:
+    wire = Wire(int(zookeeper.address.rpartition(":")[2]))
+    with ExitStack() as closes:
+        closes.callback(wire.close)
+        through = Address((f"127.0.0.1:{wire.port}",), address.root)
+        client = closes.enter_context(closing(open_zookeeper(through, login=LOGIN, session_s=30, wait_s=DEADLINE_S)))
+        session = client.session().id
+        silent: list[socket.socket] = []
+        wire.silent = silent
+        wire.cut()
+        until(lambda: silent, "it tries again")
+        wire.silent = None
+        wire.mend()
+        until(lambda: client.session().link is Link.CONNECTED, "connected")
+        assert client.session().id == session
+        for one in silent:
+            one.close()
 
 
 def test_the_session_lives_as_long_as_the_server_grants(zookeeper: ZooKeeper, address: Address) -> None:
