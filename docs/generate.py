@@ -6,12 +6,17 @@ from pathlib import Path
 
 from scribengin.connectors.catalog import sink_types, source_types
 from scribengin.plan.problem_catalog import CATALOG
+from scribengin.registry.reference import registry_page
 from scribengin.spec.reference import flow_file_page, problems_page
 
 
 def pages() -> dict[str, str]:
     """File name → text, of every generated page."""
-    return {"flow-file.md": flow_file_page(source_types(), sink_types()), "problems.md": problems_page(CATALOG)}
+    return {
+        "flow-file.md": flow_file_page(source_types(), sink_types()),
+        "problems.md": problems_page(CATALOG),
+        "registry.md": registry_page(),
+    }
 
 
 if __name__ == "__main__":

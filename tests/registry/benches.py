@@ -112,6 +112,8 @@ class Wire:
         self._lock = threading.Lock()
         self.passes = True
         self.mute = False
+        self.silent: list[socket.socket] | None = None
+        """connections that are taken and never answered, where it is a list"""
         threading.Thread(target=self._accept, daemon=True).start()
 
     def cut(self) -> None:
@@ -135,6 +137,9 @@ class Wire:
         with suppress(OSError):
             while True:
                 near, _ = self._listener.accept()
+                if self.silent is not None:
+                    self.silent.append(near)
+                    continue
                 if not self.passes:
                     near.close()
                     continue

@@ -171,7 +171,8 @@ class Create:
     """A new record; folders above it are made where they lack. A Conflict where something is there already, be it a folder.
 
     It has the rights of the record above it, and `grants` in addition; so who makes it needs CREATE there, and ADMIN to see them. An
-    ephemeral one goes with this client's session, and has no children. Of a `numbered` one the path is the beginning: ten digits follow, higher than those of all before it in its folder.
+    ephemeral one goes with this client's session, and has no children. Of a `numbered` one the path is the beginning: ten digits
+    follow, higher than those of all before it in its folder.
     """
 
     path: str

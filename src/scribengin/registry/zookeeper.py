@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING
 
 from scribengin.core.errors import Refused
 from scribengin.registry.access import check_root
@@ -12,12 +12,10 @@ from scribengin.registry.contract import (
     Conflict,
     Create,
     Damaged,
-    Delete,
     Entry,
     Forbidden,
     Grant,
     May,
-    Replace,
     Require,
     check_path,
     distinct,
@@ -28,7 +26,7 @@ from scribengin.registry.contract import (
 )
 from scribengin.registry.values import data_of, decode
 from scribengin.registry.wakes import Wakes
-from scribengin.registry.zookeeper_session import Cause, CheckNode, DropNode, Failed, MakeNode, SetNode, ZooKeeperSession
+from scribengin.registry.zookeeper_session import Cause, Failed, Step, ZooKeeperSession
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -176,26 +174,16 @@ class ZooKeeperRegistry:
             lacking += reversed(found)
         return lacking
 
-    def _steps(self, writes: Sequence[Write], data: Sequence[bytes]) -> list[MakeNode | SetNode | DropNode | CheckNode]:
-        steps: list[MakeNode | SetNode | DropNode | CheckNode] = []
+    def _steps(self, writes: Sequence[Write], data: Sequence[bytes]) -> list[Step]:
+        steps: list[Step] = []
         grants: dict[str, tuple[Grant, ...]] = {}
         for write, brought in zip(writes, data, strict=True):
-            place = self._place(write.path)
-            match write:
-                case Create():
-                    above = parent_of(write.path)
-                    if above not in grants:
-                        grants[above] = self._grants(above)
-                    grants[write.path] = (*grants[above], *write.grants)
-                    steps.append(MakeNode(place, brought, grants[write.path], write.ephemeral, write.numbered))
-                case Replace(was):
-                    steps.append(SetNode(place, brought, was.version))
-                case Delete(_, version):
-                    steps.append(DropNode(place, -1 if version is None else version))
-                case Require(_, version):
-                    steps.append(CheckNode(place, -1 if version is None else version))
-                case _:
-                    assert_never(write)
+            if isinstance(write, Create):
+                above = parent_of(write.path)
+                if above not in grants:
+                    grants[above] = self._grants(above)
+                grants[write.path] = (*grants[above], *write.grants)
+            steps.append(Step(self._place(write.path), write, brought, grants.get(write.path, ())))
         return steps
 
     def _grants(self, path: str) -> tuple[Grant, ...]:

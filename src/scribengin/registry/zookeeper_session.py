@@ -1,8 +1,8 @@
 """A session with ZooKeeper, and typed requests in it. The only module that imports kazoo, which has no types.
 
 None of kazoo's recipes is used: its Lock and Election know no Term and take SUSPENDED for LOST, its watches stay silent about reconnects.
-What is relied on beyond its documentation has tests of its own on a real server: where the granted session time is found (`_see_grants`),
-that `last_zxid` is set before an answer is handed over, and that requests are answered in their order.
+What is relied on beyond its documentation has tests of its own on a real server: what `registry.connections` changes, that `last_zxid` is
+set before an answer is handed over, and that requests are answered in their order.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, assert_never
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import (
@@ -36,17 +36,22 @@ from kazoo.security import ACL, CREATOR_ALL_ACL, Id
 
 from scribengin.core.errors import EnvironmentFault, Unreachable
 from scribengin.registry.access import DigestLogin, SaslLogin
-from scribengin.registry.contract import Forbidden, Grant, Link, May, Session, Unsettled
+from scribengin.registry.connections import now_s, see_connections
+from scribengin.registry.contract import Create, Delete, Forbidden, Grant, Link, May, Replace, Require, Session, Unsettled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from scribengin.registry.access import Address, Login, Tls
+    from scribengin.registry.contract import Write
 
 _BEATS = 4
 """how often in a session's time it is asked whether it lives"""
 _RECONNECT_S = 1.0
-_CLOCK = getattr(time, "CLOCK_BOOTTIME", None)  # counts while the machine sleeps, as its servers elsewhere do; macOS's monotonic clock too
+_ANSWER_S = 3.0
+"""for one server to take a connection and begin a session, or a quarter of the session's time where that is more"""
+_ANY = -1
+"""in place of a version"""
 
 _LOG = logging.getLogger("scribengin.registry.zookeeper")
 _LOG.addHandler(logging.NullHandler())  # kazoo warns at each try to connect: for who asks for it
@@ -86,39 +91,13 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
-class MakeNode:
-    """To be made, with these rights; None: all for this login."""
+class Step:
+    """One write of a transaction, on the node at `place`; `data` and, of a new node, all its `grants`."""
 
     place: str
+    write: Write
     data: bytes
-    grants: tuple[Grant, ...]
-    ephemeral: bool
-    numbered: bool
-
-
-@dataclass(frozen=True, slots=True)
-class SetNode:
-    """To get other data."""
-
-    place: str
-    data: bytes
-    version: int
-
-
-@dataclass(frozen=True, slots=True)
-class DropNode:
-    """To be removed; version -1 is any."""
-
-    place: str
-    version: int
-
-
-@dataclass(frozen=True, slots=True)
-class CheckNode:
-    """To be there; version -1 is any."""
-
-    place: str
-    version: int
+    grants: tuple[Grant, ...] = ()
 
 
 class ZooKeeperSession:
@@ -147,13 +126,15 @@ class ZooKeeperSession:
         """whether nothing older can be read than was read before; false at the start of another session"""
         self._top = 0
         self._refused = False
+        self._why = ""
+        """the last time that there was no connection"""
         self._closed = threading.Event()
         self._heart = threading.Thread(target=self._beat, name="registry-heart", daemon=True)
 
     def begin(self, wait_s: float) -> None:
         """Connect. Raises Unreachable where nobody answers in time, Forbidden where the login is refused."""
         self._client.add_listener(self._on_state)
-        _see_grants(self._client, self._on_granted)
+        see_connections(self._client, self._on_granted, self._on_failed, max(_ANSWER_S, self._granted_s / _BEATS))
         self._client.start_async()
         self._heart.start()
         self._wait_connected(wait_s)
@@ -161,7 +142,7 @@ class ZooKeeperSession:
     def standing(self) -> Session:
         """The session as it stands now."""
         with self._state:
-            left_s = self._confirmed_s + self._granted_s - _now_s() if self._id else 0.0
+            left_s = self._confirmed_s + self._granted_s - now_s() if self._id else 0.0
             return Session(self._id, self._link, left_s)
 
     def close(self) -> None:
@@ -208,19 +189,21 @@ class ZooKeeperSession:
         with suppress(NodeExistsError):
             self._ask(lambda: self._client.create_async(place, b"", acl))
 
-    def transact(self, steps: Sequence[MakeNode | SetNode | DropNode | CheckNode]) -> list[str]:
+    def transact(self, steps: Sequence[Step]) -> list[str]:
         """Do all or none. The place of each, in order. Raises Failed; Unsettled where the answer was lost."""
         transaction = self._client.transaction()
         for step in steps:
-            match step:
-                case MakeNode():
-                    transaction.create(step.place, step.data, _acl(step.grants), step.ephemeral, step.numbered)
-                case SetNode():
-                    transaction.set_data(step.place, step.data, step.version)
-                case DropNode():
-                    transaction.delete(step.place, step.version)
-                case CheckNode():
-                    transaction.check(step.place, step.version)
+            match step.write:
+                case Create(ephemeral=ephemeral, numbered=numbered):
+                    transaction.create(step.place, step.data, _acl(step.grants), ephemeral, numbered)
+                case Replace(was):
+                    transaction.set_data(step.place, step.data, was.version)
+                case Delete(version=version):
+                    transaction.delete(step.place, _ANY if version is None else version)
+                case Require(version=version):
+                    transaction.check(step.place, _ANY if version is None else version)
+                case _:
+                    assert_never(step.write)
         self._wait_connected(self._granted_s)
         try:
             results = transaction.commit_async().get(timeout=self._granted_s)
@@ -268,7 +251,7 @@ class ZooKeeperSession:
             return False
         return True
 
-    # --- the first two run in kazoo's threads, and must not wait for a server
+    # --- the first three run in kazoo's threads, and must not wait for a server
 
     def _on_state(self, state: str) -> None:
         with self._state:
@@ -288,9 +271,12 @@ class ZooKeeperSession:
             self._state.notify_all()
         self._wake_all()
 
+    def _on_failed(self, error: Exception) -> None:
+        self._why = str(error)
+
     def _beat(self) -> None:
         while not self._closed.wait(self._granted_s / _BEATS):
-            session, sent_s = self.standing(), _now_s()
+            session, sent_s = self.standing(), now_s()
             if session.link is not Link.CONNECTED:
                 continue
             with suppress(KazooException, KazooTimeoutError):
@@ -333,7 +319,8 @@ class ZooKeeperSession:
                 raise self._explained(error) from error
 
     def _silent(self) -> Unreachable:
-        return Unreachable(f"{self.address} does not answer", remedy="it is tried again all the time; look whether its servers are up")
+        why = f": {self._why}" if self._why and self._link is not Link.CONNECTED else ""
+        return Unreachable(f"{self.address} does not answer{why}", remedy="it is tried again all the time; look whether its servers are up")
 
     def _failed(self, number: int, error: Exception) -> Exception:
         cause = next((cause for cause in Cause if isinstance(error, cause.value)), None)
@@ -363,26 +350,6 @@ class _Told:
 
     def __hash__(self) -> int:
         return hash(self._fired)
-
-
-def _now_s() -> float:
-    return time.monotonic() if _CLOCK is None else time.clock_gettime(_CLOCK)
-
-
-def _see_grants(client: KazooClient, note: Callable[[int, float, float], None]) -> None:
-    """Call `note(session, sent, granted)` at each connection: when it was asked for, and for how long a session lives, in seconds.
-
-    kazoo keeps what the server grants to itself; its read time-out, which its connection returns, is two thirds of it.
-    """
-    connect = client._connection._connect
-
-    def connecting(*place: Any) -> Any:
-        sent_s = _now_s()
-        read_ms, connect_ms = connect(*place)
-        note(client.client_id[0], sent_s, read_ms * 1.5 / 1000)
-        return read_ms, connect_ms
-
-    client._connection._connect = connecting
 
 
 def _acl(grants: Sequence[Grant]) -> list[ACL]:

@@ -1,0 +1,48 @@
+"""What kazoo's client does not tell of its connections, and how long it tries one of them. For `registry.zookeeper_session`."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_CLOCK = getattr(
+    time, "CLOCK_BOOTTIME", None
+)  # counts while the machine sleeps, as its servers elsewhere do; macOS's monotonic clock does too
+
+
+def now_s() -> float:
+    """Seconds of a clock that only goes forward, and goes on while this process, or this machine, sleeps."""
+    return time.monotonic() if _CLOCK is None else time.clock_gettime(_CLOCK)
+
+
+def see_connections(
+    client: Any, granted: Callable[[int, float, float], None], failed: Callable[[Exception], None], within_s: float
+) -> None:
+    """Call `granted(session, sent, granted)` at each connection: when it was asked for, and for how long a session lives, in seconds.
+
+    kazoo keeps what the server grants to itself; its read time-out, which its connection returns, is two thirds of it. It only logs why
+    there is no connection. And it gives one server all of the session's time to answer: one that is just starting and never does (a host
+    that is gone, too) would cost the session, so the next try comes after `within_s`.
+    """
+    connection, handler = client._connection, client.handler
+    connect, invoke, create_connection = connection._connect, connection._invoke, handler.create_connection
+
+    def connecting(*place: Any) -> Any:
+        sent_s = now_s()
+        try:
+            read_ms, connect_ms = connect(*place)
+        except Exception as error:
+            failed(error)
+            raise
+        granted(client.client_id[0], sent_s, read_ms * 1.5 / 1000)
+        return read_ms, connect_ms
+
+    def create(*some: Any, timeout: float, **more: Any) -> Any:
+        return create_connection(*some, timeout=min(timeout, within_s), **more)
+
+    connection._connect = connecting
+    connection._invoke = lambda timeout, *rest, **more: invoke(min(timeout, within_s), *rest, **more)
+    handler.create_connection = create

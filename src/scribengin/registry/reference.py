@@ -1,0 +1,139 @@
+"""The page about the tree, `docs/registry.md`, made from its declarations."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from scribengin.registry.contract import COMMIT_BYTES, RECORD_BYTES
+from scribengin.registry.records import DAMAGED
+from scribengin.registry.tree import OWN_FOLDERS, TREE, Owner, Writer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from scribengin.registry.records import Record
+    from scribengin.registry.tree import Branch
+
+_HEAD = f"""\
+# The registry
+
+What masters, workers and people share: small records in ZooKeeper, below one path (`zk://a:2181,b:2181/path`; `/scribengin` where none is
+given). The tree is an interface: other programs may read it, and people may write what the table gives to them, with ZooKeeper's own shell.
+No command uses it yet. This page is made from `registry/tree.py`; what it says of records, rights and bounds is tested on a real server.
+
+## Records
+
+- A record is one JSON object of at most {RECORD_BYTES:,} bytes; one commit writes at most {COMMIT_BYTES:,}. A folder is an empty record, no
+  bytes at all.
+- `format` is a record's number, 1 where it is absent. A program reads what it can of a newer one, and does not replace it.
+- Who replaces a record keeps the keys that he does not know. Children that are not in the table are left alone.
+- What is no JSON, or does not fit, is set aside: moved to `{DAMAGED}/NAME@REVISION` beside it, with `why` and its first 64 KiB.
+- A name that begins with a dot is none of a record.
+
+## Who writes what
+
+An *ephemeral* record goes with the session that made it.
+"""
+
+_RIGHTS = """\
+## Rights
+
+The login that makes the root has all rights there, and a record gets the rights of the one above it. So all of the tree is the masters';
+a worker's own login has all rights below the tier's folders, and a host's below the host's, and none elsewhere but what the root gives it:
+
+"""
+
+_TAIL = """\
+What a worker or a host makes in its folders is the masters' to write, too. A worker sees the hash of the masters' password in the rights of
+its own folders: take a long random one. A root that everybody can write to is refused, unless that is said to be meant.
+
+## Terms
+
+The right to lead, or to run a tier, is an ephemeral record (`leader`, `lease`). Whoever takes it replaces the record `….term` beside it in
+the same step. Each write under a right checks both in its own transaction: the ephemeral record is there, and `….term` has the version that
+its holder gave it. So a holder that slept past its session changes nothing. Never delete a `….term`: its version would begin anew.
+
+## By hand
+
+With the jars of PySpark, for example, `java -cp 'JARS/*' org.apache.zookeeper.ZooKeeperMain -server HOST:2181`; then
+
+```
+addauth digest USER:PASSWORD
+get -s /scribengin/limits/tweets
+set -v 3 /scribengin/limits/tweets '{"format":1,"rows_per_s":500}'
+```
+
+`-v` is the `dataVersion` that `get -s` shows: with it nothing that changed meanwhile is overwritten.
+
+## Keys
+
+"""
+
+
+def registry_page() -> str:
+    """The whole page."""
+    rows = [(f"`{branch.path}`{' *ephemeral*' if branch.ephemeral else ''}", _writers(branch), branch.about) for branch in TREE]
+    folders = [f"- {owner.value}: {', '.join(f'`{path}`' for path in OWN_FOLDERS[owner])}" for owner in Owner if owner in OWN_FOLDERS]
+    legend = [f"- *{writer.name.lower()}*: {writer.value}" for writer in Writer]
+    return (
+        "\n".join(
+            [
+                _HEAD,
+                *_table(("record", "written by", "what"), rows),
+                "",
+                *legend,
+                "",
+                _RIGHTS.rstrip(),
+                "",
+                *folders,
+                "",
+                _TAIL.rstrip(),
+                "",
+            ]
+        )
+        + "\n"
+        + "\n".join(_table(("record", "keys (`?`: may be absent)"), _keys()))
+        + "\n"
+    )
+
+
+def _writers(branch: Branch[Any]) -> str:
+    return ", ".join(writer.name.lower() for writer in branch.writers)
+
+
+def _keys() -> Iterable[tuple[str, str]]:
+    kinds: dict[type[Record], list[str]] = {}
+    for branch in TREE:
+        kinds.setdefault(branch.kind, []).append(f"`{branch.path}`")
+    for kind, paths in kinds.items():
+        fields = [f"`{field.name}`{'' if field.required else '?'} {_type(field.type)}" for field in msgspec.structs.fields(kind)]
+        yield ", ".join(paths), ", ".join(fields) or "none"
+
+
+def _type(annotation: Any) -> str:
+    """In words of JSON."""
+    found = msgspec.inspect.type_info(annotation)
+    match found:
+        case msgspec.inspect.StrType():
+            return "text"
+        case msgspec.inspect.IntType():
+            return "whole number"
+        case msgspec.inspect.FloatType():
+            return "number"
+        case msgspec.inspect.LiteralType(values):
+            return "one of " + " ".join(f"`{value}`" for value in values)
+        case msgspec.inspect.UnionType(types):
+            return _type_of_first(types)
+        case msgspec.inspect.VarTupleType() | msgspec.inspect.ListType():
+            return "list"
+    return "object"
+
+
+def _type_of_first(types: tuple[msgspec.inspect.Type, ...]) -> str:
+    return "number" if any(isinstance(one, msgspec.inspect.FloatType) for one in types) else "text"
+
+
+def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> list[str]:
+    return [f"| {' | '.join(row)} |" for row in (head, ("---",) * len(head), *rows)]

@@ -1,0 +1,287 @@
+"""The tree of the registry: which records there are, what is in them, and who may write them. `docs/registry.md` is made from it.
+
+The tree is an interface: people and other programs read it, and write some of it, with ZooKeeper's own shell.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping  # noqa: TC003  msgspec looks at the annotations of records
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+
+from scribengin.registry.contract import Create, Grant, May, fence_of
+from scribengin.registry.records import Record, Spot
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+FlowState = Literal["created", "starting", "running", "degraded", "pausing", "paused", "draining", "stopped", "failed", "recovering"]
+Wanted = Literal["running", "paused", "drained", "stopped", "deleted"]
+
+
+class Holder(Record):
+    """A process that has a right, or is there: a master, a worker."""
+
+    id: str = ""
+    host: str = ""
+    pid: int = 0
+    http: str = ""
+    """the address of its page"""
+    since: str = ""
+    """ISO 8601"""
+    claim: str = ""
+    """tells its take of a right from all others"""
+
+
+class Spec(Record):
+    """One version of a flow's file, as it was applied; never changed."""
+
+    text: str
+    hash: str
+    package: str = ""
+    """the hash of the package that the code came in"""
+    by: str = ""
+    at: str = ""
+
+
+class Desired(Record):
+    """What is wanted of a flow."""
+
+    state: Wanted
+    version: int
+    """the number of its Spec"""
+    by: str = ""
+    at: str = ""
+
+
+class Status(Record):
+    """What is: of a flow, or of a tier."""
+
+    state: FlowState
+    since: str = ""
+    reason: str = ""
+    next: str = ""
+    """what a person can do about it"""
+    version: int = 0
+    refused: Mapping[str, Any] = {}
+    """what was wanted by hand and is refused: `version` of the record, `why`"""
+
+
+class Operation(Record):
+    """An operation of several steps, that the next master takes up."""
+
+    kind: str
+    step: str
+    arguments: Mapping[str, Any] = {}
+    by: str = ""
+    at: str = ""
+    error: str = ""
+
+
+class Task(Record):
+    """One task of a tier: what it reads and writes, and how far it is."""
+
+    sources: Mapping[str, Any] = {}
+    """source → its SourceStreams"""
+    sinks: Mapping[str, Any] = {}
+    """sink → its SinkStreams"""
+    owner: str = ""
+    position: Mapping[str, Any] = {}
+    """source → the last committed position; at checkpoints of progress, not per Batch"""
+
+
+class Ends(Record):
+    """The nodes of the flow at one end of a tier."""
+
+    nodes: tuple[str, ...] = ()
+
+
+class NodeState(Record):
+    """How a logical node stands."""
+
+    state: FlowState
+    host: str = ""
+    since: str = ""
+
+
+class Link(Record):
+    """Where a page or its JSON is served."""
+
+    url: str
+
+
+class GroupName(Record):
+    """The group that a tier runs on."""
+
+    group: str
+
+
+class Host(Record):
+    """A machine that can run tiers, as it registered itself."""
+
+    host: str
+    cores: int = 0
+    memory_bytes: int = 0
+    since: str = ""
+
+
+class Mapped(Record):
+    """A logical node bound to a physical one."""
+
+    by: str = ""
+    at: str = ""
+
+
+class Group(Record):
+    """A named set of equivalent members, each with its cost."""
+
+    members: Mapping[str, float]
+    """name → cost; the lowest healthy one first"""
+
+
+class Ack(Record):
+    """How far a tier's output is acknowledged by all that come behind."""
+
+    upto: Mapping[str, Any] = {}
+    """channel → position"""
+    at: str = ""
+
+
+class Limit(Record):
+    """How fast a flow may go. Absent: no limit."""
+
+    rows_per_s: float | None = None
+    bytes_per_s: float | None = None
+    sources: Mapping[str, Mapping[str, float]] = {}
+    """source → `rows_per_s`, `bytes_per_s`"""
+    edges: Mapping[str, Mapping[str, float]] = {}
+    """edge → `rows_per_s`, `bytes_per_s`"""
+
+
+class Writer(Enum):
+    """Who writes a record."""
+
+    MASTER = "the leader, under its Term"
+    CANDIDATE = "each master"
+    WORKER = "the tier's worker, under its lease"
+    HOST = "the host's process"
+    PERSON = "people: by a verb, or with ZooKeeper's shell"
+
+
+class Owner(Enum):
+    """Whose login has the rights below a folder, beside the masters'."""
+
+    MASTERS = "masters only"
+    WORKER = "the tier's worker"
+    HOST = "the host"
+
+
+K = TypeVar("K", bound=Record)
+_NAMES = {
+    "flow": r"[a-z][a-z0-9_]{0,62}",
+    "tier": r"[a-z][a-z0-9_]{0,62}",
+    "node": r"[a-z][a-z0-9_]{0,62}\.[a-z][a-z0-9_]{0,62}",
+    "n": r"[1-9][0-9]*",
+    "task": r"[0-9]+",
+    "id": r"[A-Za-z0-9_][A-Za-z0-9._:-]{0,126}",
+    "host": r"[A-Za-z0-9_][A-Za-z0-9._:-]{0,126}",
+    "group": r"[a-z][a-z0-9_]{0,62}",
+    "lock": r"[A-Za-z0-9_][A-Za-z0-9._:-]{0,126}",
+}
+"""placeholder → what may stand for it"""
+
+
+@dataclass(frozen=True, slots=True)
+class Branch(Generic[K]):
+    """One kind of place. Called with the names in its path it gives the place: `DESIRED("tweets")`."""
+
+    path: str
+    kind: type[K]
+    writers: tuple[Writer, ...]
+    about: str
+    owner: Owner = Owner.MASTERS
+    ephemeral: bool = False
+
+    def __call__(self, *names: str) -> Spot[K]:
+        """Raises ValueError for a name that cannot stand there."""
+        wanted = re.findall("<([a-z]+)>", self.path)
+        for placeholder, name in zip(wanted, names, strict=True):
+            if not re.fullmatch(_NAMES[placeholder], name):
+                raise ValueError(f"{name!r} is no {placeholder} of {self.path}")
+        return Spot(_filled(self.path, names), self.kind)
+
+
+_LED = (Writer.MASTER,)
+_BY_HAND = (Writer.PERSON, Writer.MASTER)
+_WORK = (Writer.WORKER,)
+
+LEADER = Branch("leader", Holder, (Writer.CANDIDATE,), "the master that leads; the revision that made it is the Term", ephemeral=True)
+LEADER_TERM = Branch("leader.term", Holder, (Writer.CANDIDATE,), "who led last; its version fences all before")
+MASTERS = Branch("masters/<id>", Holder, (Writer.CANDIDATE,), "a master that is up", ephemeral=True)
+SPEC = Branch("flows/<flow>/spec/<n>", Spec, _LED, "a version of the flow")
+DESIRED = Branch("flows/<flow>/desired", Desired, _BY_HAND, "what is wanted of it")
+STATUS = Branch("flows/<flow>/status", Status, _LED, "how it is, since when, why, and what next; what was refused")
+OPERATION = Branch("flows/<flow>/ops/<id>", Operation, _LED, "an operation that is under way, or was")
+LEASE = Branch("flows/<flow>/tiers/<tier>/lease", Holder, _WORK, "who runs the tier", Owner.WORKER, ephemeral=True)
+LEASE_TERM = Branch("flows/<flow>/tiers/<tier>/lease.term", Holder, _WORK, "who ran it last; its version fences all before", Owner.WORKER)
+TIER_STATUS = Branch("flows/<flow>/tiers/<tier>/status", Status, _WORK, "how the tier is", Owner.WORKER)
+TASK = Branch("flows/<flow>/tiers/<tier>/tasks/<task>", Task, _WORK, "what a task reads and writes, and how far it is", Owner.WORKER)
+NODE_SOURCE = Branch("logicalnodes/<node>/source", Ends, _WORK, "where the tier begins in the flow", Owner.WORKER)
+NODE_SINK = Branch("logicalnodes/<node>/sink", Ends, _WORK, "where it ends", Owner.WORKER)
+NODE_STATE = Branch("logicalnodes/<node>/state", NodeState, _WORK, "that it runs, and where", Owner.WORKER, ephemeral=True)
+NODE_GROUP = Branch("logicalnodes/<node>/group", GroupName, _LED, "the group it runs on", Owner.WORKER)
+NODE_HTTP = Branch("logicalnodes/<node>/http", Link, _WORK, "its page", Owner.WORKER)
+NODE_JSON = Branch("logicalnodes/<node>/json", Link, _WORK, "the same as JSON", Owner.WORKER)
+HOST = Branch("physicalnodes/<host>/host", Host, (Writer.HOST,), "a machine that can run tiers", Owner.HOST)
+MAPPED = Branch("physicalnodes/<host>/lns/<node>", Mapped, _BY_HAND, "a tier that is to run there", Owner.HOST)
+HOST_HTTP = Branch("physicalnodes/<host>/http", Link, (Writer.HOST,), "its page", Owner.HOST)
+HOST_JSON = Branch("physicalnodes/<host>/json", Link, (Writer.HOST,), "the same as JSON", Owner.HOST)
+GROUP = Branch("groups/<group>", Group, _BY_HAND, "a group's members and their costs")
+ACK = Branch("acks/<flow>/<tier>", Ack, _WORK, "how far what the tier put out is acknowledged", Owner.WORKER)
+LIMIT = Branch("limits/<flow>", Limit, _BY_HAND, "how fast a flow, its sources and edges may go")
+LOCK = Branch("locks/<lock>", Holder, (Writer.CANDIDATE,), "a right of one process at a time: upkeep of a folder, a claim", ephemeral=True)
+LOCK_TERM = Branch("locks/<lock>.term", Holder, (Writer.CANDIDATE,), "who had it last; its version fences all before")
+
+TREE: tuple[Branch[Any], ...] = (
+    *(LEADER, LEADER_TERM, MASTERS),
+    *(SPEC, DESIRED, STATUS, OPERATION),
+    *(LEASE, LEASE_TERM, TIER_STATUS, TASK),
+    *(NODE_SOURCE, NODE_SINK, NODE_STATE, NODE_GROUP, NODE_HTTP, NODE_JSON),
+    *(HOST, MAPPED, HOST_HTTP, HOST_JSON),
+    *(GROUP, ACK, LIMIT, LOCK, LOCK_TERM),
+)
+
+OWN_FOLDERS: Mapping[Owner, tuple[str, ...]] = {
+    Owner.WORKER: ("flows/<flow>/tiers/<tier>", "logicalnodes/<node>", "acks/<flow>/<tier>"),
+    Owner.HOST: ("physicalnodes/<host>",),
+}
+"""whose login has all rights on which folder, and on what is below it; for a tier `<node>` is `<flow>.<tier>`"""
+
+
+def own_folders_of_worker(flow: str, tier: str, who: str) -> list[Create]:
+    """The writes with which the leader makes the folders of a tier, before its first worker starts. `who`: the worker's login."""
+    for_all = {"flow": flow, "tier": tier, "node": f"{flow}.{tier}"}
+    return [Create(_named(path, for_all), {}, grants=(Grant(who, May.ALL),)) for path in OWN_FOLDERS[Owner.WORKER]]
+
+
+def own_folders_of_host(host: str, who: str) -> list[Create]:
+    """The same for a machine."""
+    return [Create(_named(path, {"host": host}), {}, grants=(Grant(who, May.ALL),)) for path in OWN_FOLDERS[Owner.HOST]]
+
+
+def right_of_tier(flow: str, tier: str) -> str:
+    """The path of a tier's lease, for `registry.lease.Lease`."""
+    path = LEASE(flow, tier).path
+    assert LEASE_TERM(flow, tier).path == fence_of(path)
+    return path
+
+
+def _named(path: str, names: Mapping[str, str]) -> str:
+    return re.sub("<([a-z]+)>", lambda found: names[found[1]], path)
+
+
+def _filled(path: str, names: Iterable[str]) -> str:
+    left = iter(names)
+    return re.sub("<[a-z]+>", lambda _: next(left), path)

@@ -1,0 +1,207 @@
+"""The tree: its places, its kinds of records, what others keep there, what is damaged, and who may write what."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+from benches import STRANGER, WORKER
+
+from scribengin.core.errors import Refused
+from scribengin.registry.contract import Conflict, Create, Damaged, Entry, Forbidden, Replace, fence_of, parent_of
+from scribengin.registry.records import Newer, Stored, names, read_record, set_aside
+from scribengin.registry.tree import (
+    DESIRED,
+    GROUP,
+    HOST,
+    LEASE,
+    LEASE_TERM,
+    LIMIT,
+    LOCK,
+    LOCK_TERM,
+    SPEC,
+    STATUS,
+    TREE,
+    Desired,
+    Group,
+    Limit,
+    Owner,
+    Writer,
+    own_folders_of_host,
+    own_folders_of_worker,
+    right_of_tier,
+)
+
+if TYPE_CHECKING:
+    from benches import Bench
+
+    from scribengin.registry.records import Record
+    from scribengin.registry.tree import Branch
+
+NAMES = {
+    "flow": "tweets",
+    "tier": "edge",
+    "node": "tweets.edge",
+    "n": "3",
+    "task": "0",
+    "id": "m1",
+    "host": "a.example",
+    "group": "g",
+    "lock": "l",
+}
+
+
+def spot_of(branch: Branch[Any]) -> Any:
+    return branch(*(NAMES[part.strip("<>").removesuffix(">.term")] for part in branch.path.split("/") if part.startswith("<")))
+
+
+def some(kind: type[Record]) -> Record:
+    """A record with what must be in it."""
+    texts = {name: name for name in ("text", "hash", "kind", "step", "url", "group", "host")}
+    fields = {**texts, "state": "running", "version": 3, "members": {"a": 1}}
+    return kind(**{field.name: fields[field.name] for field in msgspec.structs.fields(kind) if field.required})
+
+
+@pytest.mark.parametrize("branch", TREE, ids=lambda branch: branch.path)
+def test_a_record_is_what_it_was_after_a_way_through_json(branch: Branch[Any]) -> None:
+    record = some(branch.kind)
+    value = msgspec.json.decode(msgspec.json.encode(record.dump()))
+    assert value["format"] == branch.kind.FORMAT
+    assert branch.kind.parse(value) == record
+
+
+def test_names_are_put_into_paths_and_those_that_do_not_fit_are_refused() -> None:
+    assert DESIRED("tweets").path == "flows/tweets/desired"
+    assert HOST("host-1.example").path == "physicalnodes/host-1.example/host"
+    assert right_of_tier("tweets", "edge") == LEASE("tweets", "edge").path
+    assert fence_of(LEASE("tweets", "edge").path) == LEASE_TERM("tweets", "edge").path
+    assert fence_of(LOCK("sink").path) == LOCK_TERM("sink").path
+    for bad in ("", "Tweets", "a/b", "..", ".damaged", "a" * 64):
+        with pytest.raises(ValueError, match="is no flow of flows/<flow>/desired"):
+            DESIRED(bad)
+    with pytest.raises(ValueError, match="is no n"):
+        SPEC("tweets", "03")
+    with pytest.raises(ValueError):  # noqa: PT011
+        DESIRED("tweets", "edge")
+
+
+def test_keys_that_somebody_else_keeps_stay_when_a_record_is_replaced(bench: Bench) -> None:
+    client = bench.client()
+    client.commit(Create("limits/tweets", {"format": 1, "rows_per_s": 5, "note": {"by": "hand"}, "bytes_per_s": 9}))
+    client.commit(Create("limits/tweets/others", {"unknown": True}))
+    found = read_record(client, LIMIT("tweets"))
+    assert isinstance(found, Stored)
+    assert found.record == Limit(rows_per_s=5, bytes_per_s=9)
+    client.commit(found.replace(Limit(rows_per_s=7)))
+    there = client.read("limits/tweets")
+    assert isinstance(there, Entry)
+    assert there.value == {"format": 1, "rows_per_s": 7, "note": {"by": "hand"}}
+    assert client.children("limits/tweets") == ("others",)
+
+
+def test_a_record_of_a_newer_format_is_left_alone_whether_it_can_be_read_or_not(bench: Bench) -> None:
+    client = bench.client()
+    bench.write_raw("limits", b"")
+    bench.write_raw("limits/tweets", b'{"format": 2, "rows_per_s": 5}')
+    found = read_record(client, LIMIT("tweets"))
+    assert isinstance(found, Stored)
+    with pytest.raises(Refused, match="newer Scribengin"):
+        found.replace(Limit())
+    bench.write_raw("limits/tweets", b'{"format": 2, "rows_per_s": {"now": 5}}')
+    assert isinstance(read_record(client, LIMIT("tweets")), Newer)
+
+
+def test_a_record_that_does_not_fit_is_damaged_and_says_where(bench: Bench) -> None:
+    client = bench.client()
+    client.commit(Create("flows/tweets/desired", {"format": 1, "state": "flying", "version": 1}))
+    found = read_record(client, DESIRED("tweets"))
+    assert isinstance(found, Damaged)
+    assert "flying" in found.why
+    assert "$.state" in found.why
+    client.commit(Create("groups/g", {"format": 1}))
+    found = read_record(client, GROUP("g"))
+    assert isinstance(found, Damaged)
+    assert "members" in found.why
+
+
+@pytest.mark.parametrize(
+    ("raw", "content"),
+    [
+        (b'{"state": "runn', {"text": '{"state": "runn', "bytes": 15}),
+        (b"\xff\x00", {"base64": "/wA=", "bytes": 2}),
+        (b"[" * 150_000, {"text": "[" * 65_536, "bytes": 150_000}),
+    ],
+)
+def test_what_is_damaged_is_set_aside_with_its_bytes(bench: Bench, raw: bytes, content: dict[str, Any]) -> None:
+    client = bench.client()
+    client.commit(Create("flows/tweets/status", {}))
+    bench.write_raw("flows/tweets/desired", raw)
+    found = read_record(client, DESIRED("tweets"))
+    assert isinstance(found, Damaged)
+    aside = set_aside(client, found)
+    assert aside == f"flows/tweets/.damaged/desired@{found.changed}"
+    assert client.read("flows/tweets/desired") is None
+    there = client.read(aside)
+    assert isinstance(there, Entry)
+    assert content.items() <= there.value.items()
+    assert there.value["path"] == "flows/tweets/desired"
+    assert "is no JSON" in there.value["why"]
+    assert names(client, "flows/tweets") == ("status",)
+    client.commit(DESIRED("tweets").create(Desired(state="running", version=1)))
+
+
+def test_what_is_damaged_above_other_records_is_emptied_and_they_stay(bench: Bench) -> None:
+    client = bench.client()
+    client.commit(Create("flows/tweets/status", {}))
+    bench.write_raw("flows/tweets", b"oops")
+    found = client.read("flows/tweets")
+    assert isinstance(found, Damaged)
+    set_aside(client, found)
+    there = client.read("flows/tweets")
+    assert isinstance(there, Entry)
+    assert there.value == {}
+    assert client.children("flows/tweets") == ("status",)
+
+
+def test_what_was_mended_meanwhile_is_not_set_aside(bench: Bench) -> None:
+    client = bench.client()
+    bench.write_raw("groups", b"")
+    bench.write_raw("groups/g", b"oops")
+    found = read_record(client, GROUP("g"))
+    assert isinstance(found, Damaged)
+    bench.write_raw("groups/g", b'{"members": {"a": 1}}')
+    with pytest.raises(Conflict):
+        set_aside(client, found)
+    mended = read_record(client, GROUP("g"))
+    assert isinstance(mended, Stored)
+    assert mended.record == Group(members={"a": 1})
+    assert client.children("groups") == ("g",)
+
+
+def test_every_record_can_be_written_by_those_whom_the_table_names_and_by_no_worker_of_others(bench: Bench) -> None:
+    master = bench.client()
+    master.commit(*own_folders_of_worker("tweets", "edge", WORKER.who), *own_folders_of_host("a.example", STRANGER.who))
+    worker = bench.client(WORKER)
+    wrong = []
+    for branch in TREE:
+        spot, value = spot_of(branch), some(branch.kind)
+        there = master.read(spot.path)
+        if there is None:
+            master.commit(spot.create(value))
+            there = master.read(spot.path)
+        assert isinstance(there, Entry)
+        master.commit(Replace(there, value.dump()))
+        there = worker.read(spot.path)
+        assert isinstance(there, Entry)
+        try:
+            worker.commit(Replace(there, value.dump()))
+            may = True
+        except Forbidden:
+            may = False
+        if may != (branch.owner is Owner.WORKER) or (Writer.WORKER in branch.writers and not may):
+            wrong.append(branch.path)
+    assert not wrong
+    with pytest.raises(Forbidden):
+        worker.commit(*own_folders_of_worker("tweets", "core", WORKER.who))
+    assert parent_of(STATUS("tweets").path) == "flows/tweets"
