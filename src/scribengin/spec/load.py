@@ -110,7 +110,11 @@ def _execute(path: Path, file: str, base: Path | None) -> Parsed:
 
 
 _FOLDERS: set[Path] = set()
-"""of the flows in Python that were executed here"""
+
+
+def executed_in() -> frozenset[str]:
+    """The folders of the flows in Python that were executed here. They are on this process's Python path, and no other flow's concern."""
+    return frozenset(map(str, _FOLDERS))
 
 
 def _forget_others(folder: Path) -> None:
