@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from typing import TypeGuard
 
+    from typing_extensions import TypeIs
+
     from scribengin.connectors.contract import (
         ChainedSink,
         JsonStream,
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
         SinkStream,
         Source,
         SparkSink,
+        StagingSink,
         UnitSink,
     )
 
@@ -29,17 +32,22 @@ def is_written_by_spark(sink: Sink) -> TypeGuard[SparkSink]:
     return hasattr(sink, "spark_options")
 
 
-def gives_rows(stream: SinkStream) -> TypeGuard[RowStream]:
+def stages(sink: Sink) -> TypeGuard[StagingSink]:
+    """True for a StagingSink."""
+    return hasattr(sink, "stream")
+
+
+def gives_rows(stream: SinkStream | OriginStream) -> TypeGuard[RowStream]:
     """True for a RowStream."""
     return hasattr(stream, "take")
 
 
-def takes_json(stream: SinkStream) -> TypeGuard[JsonStream]:
+def takes_json(stream: SinkStream | OriginStream) -> TypeGuard[JsonStream]:
     """True for a JsonStream."""
     return getattr(stream, "json_needs", None) is not None
 
 
-def wants_origins(stream: SinkStream) -> TypeGuard[OriginStream]:
+def wants_origins(stream: SinkStream | OriginStream) -> TypeIs[OriginStream]:
     """True for an OriginStream that wants them."""
     return getattr(stream, "wants_origins", False)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from uuid import uuid4
 
 import msgspec
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from scribengin.connectors.contract import Receipt, Sink
+    from scribengin.connectors.contract import Receipt, SinkStream, StagingSink
     from scribengin.state.folder import QueryFolder
     from scribengin.state.lease import Lease
 
@@ -84,7 +84,7 @@ class Job:
         }
 
 
-def files_sink(job: Job, node: str) -> Sink:
+def files_sink(job: Job, node: str) -> StagingSink:
     """The sink under test."""
     options = {"path": str(job.out / node), "format": job.format, "partition_by": job.partition_by, "compression": job.compression}
     return FilesSink(Place(node, job.out, SINK.filled(options)))
@@ -95,12 +95,12 @@ class Driver:
     """Runs a Job in this process. The parts that a broken protocol exchanges are fields."""
 
     job: Job
-    make_sink: Callable[[Job, str], Sink] = files_sink
+    make_sink: Callable[[Job, str], StagingSink] = files_sink
     make_decisions: Callable[[Path], Decisions] = Decisions
     recover: Callable[..., Any] = recover_query
     replay_from_rerun: bool = False
     folder: QueryFolder = field(init=False)
-    sinks: dict[str, Sink] = field(init=False)
+    sinks: dict[str, StagingSink] = field(init=False)
 
     def __post_init__(self) -> None:
         self.folder = self.job.query
@@ -187,7 +187,7 @@ class Driver:
         attempt = uuid4().hex
         toss = random.Random(attempt)
         schema = output_schema(self.job)
-        outs = {node: sink.stream(batch, unit, attempt, schema) for node, sink in self.sinks.items()}
+        outs = {node: cast("SinkStream", sink.stream(batch, unit, attempt, schema)) for node, sink in self.sinks.items()}
         letters = DeadWriter(self.folder.dead, attempt)
         rows = rows_of(stream)
         source, step = counts.setdefault(SOURCE, Counts()), counts.setdefault(STEP, Counts())

@@ -24,9 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from scribengin.connectors.contract import BatchId, Decided, Place, Published, SinkStream
+    from scribengin.connectors.contract import Decided, Place, Published
     from scribengin.connectors.group.contract import MemberSink
-    from scribengin.core.types import Schema
 
 
 class GroupSink:
@@ -128,10 +127,6 @@ class GroupSink:
                 remedy="it is tried again by itself, at another member where there is one",
                 node=self.node,
             ) from error
-
-    def stream(self, batch: BatchId, unit: int, attempt: str, schema: Schema) -> SinkStream:
-        """Never asked for: `chosen` stages."""
-        raise NotImplementedError
 
     def publish(self, decided: Decided) -> None:
         """At the member that the decision names, and nowhere else. Raises Unreachable where it is away."""

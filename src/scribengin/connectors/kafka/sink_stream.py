@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from scribengin.connectors.kafka.message_stream import Maker
+    from scribengin.connectors.kafka.message_stream import OriginMaker, RowMaker
 
 _COLUMNS = [
     pa.field("topic", pa.dictionary(pa.int32(), pa.string())),
@@ -36,7 +36,7 @@ _SIZES = ""
 class StagedMessages(MessageStream):
     """Staged. The file is made at the first row."""
 
-    def __init__(self, sink: str, unit: int, attempt: str, folder: Path, maker: Maker) -> None:
+    def __init__(self, sink: str, unit: int, attempt: str, folder: Path, maker: RowMaker | OriginMaker) -> None:
         super().__init__(maker)
         self._sink = sink
         self._unit = unit
