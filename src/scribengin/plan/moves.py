@@ -254,17 +254,13 @@ class _Planner:
             readers = [each for each in self._all() if each.tier == channel.reading and channel.source in each.reads]
             through = [each for each in readers if undelivered(channel, each, self._all()) <= 0]
             if not through:
-                raise _Unsafe(
-                    f'channel "{channel.id}" was there before, and not all that it holds was read', "give it another topic or path"
-                )
+                raise _Unsafe(f'channel "{channel.id}" was there before, and not all that it holds was read', _ELSEWHERE)
             newest = through[0]
             return Donor(newest, channel.source, newest.sources.get(channel.source, 0))
         channels = self._known.channels if self._known is not None else ()
         explicit = ":" in channel.place
         if explicit and any(each.place == channel.place and each.id not in self._channels for each in channels):
-            raise _Unsafe(
-                f'what lies in the place of channel "{channel.id}" was written by another channel', "give it another topic or path"
-            )
+            raise _Unsafe(f'what lies in the place of channel "{channel.id}" was written by another channel', _ELSEWHERE)
         return None
 
     def _of_source(self, source: str, after: tuple[StoredQuery, ...]) -> Donor | None:
