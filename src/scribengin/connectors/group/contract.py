@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
 
 from scribengin.connectors.contract import ChainedSink, Sink, Source, SourceReader, StagingSink
-from scribengin.core.errors import EnvironmentFault, SinkError, Unreachable
+from scribengin.core.errors import EnvironmentFault, ScribenginError, SinkError, Unreachable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -64,3 +64,8 @@ def finishes(reader: SourceReader) -> TypeGuard[FinishingReader]:
 def chooses(sink: Sink) -> TypeGuard[ChoosingSink]:
     """True for a ChoosingSink."""
     return hasattr(sink, "chosen")
+
+
+def said(error: Exception) -> str:
+    """What it says, for people; without the remedy, which another one will stand behind."""
+    return error.message if isinstance(error, ScribenginError) else str(error)
