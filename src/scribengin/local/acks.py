@@ -70,14 +70,11 @@ def is_released_later(plan: FlowPlan, tier: str, query: QueryPlan) -> bool:
 
 
 def _link(plan: FlowPlan, channel: PlannedChannel) -> Link:
-    source = source_id(channel)
-    writer = next(query.name for query in plan.tier(channel.feeding).queries if channel.id in query.sinks)
-    readers = [query.name for query in plan.tier(channel.reading).queries if source in query.sources]
     durability = channel.edge.durability
     return Link(
         channel.id,
-        QueryKey(channel.feeding, writer),
-        tuple(Reading(QueryKey(channel.reading, name), source) for name in readers),
+        QueryKey(channel.feeding, plan.feeder(channel).name),
+        tuple(Reading(QueryKey(channel.reading, query.name), source_id(channel)) for query in plan.readers(channel)),
         "kafka" if channel.channel.type == "kafka" else "folder",
         holds=durability != "best_effort",
         drops=durability == "best_effort",

@@ -254,11 +254,9 @@ def open_gates(prepared: PreparedFlow) -> dict[str, Gate]:
     gates = {}
     for channel in prepared.plan.channels:
         ends = {name: StateFolder(prepared.root, prepared.name, name) for name in (channel.feeding, channel.reading)}
-        feeder = next(query for query in prepared.plan.tier(channel.feeding).queries if channel.id in query.sinks)
-        source = source_id(channel)
-        readers = [query for query in prepared.plan.tier(channel.reading).queries if source in query.sources]
-        folders = [(ends[channel.reading].query(query.name), source) for query in readers]
-        gates[channel.id] = Gate.of(channel, ends[channel.feeding].query(feeder.name), folders)
+        feeder = ends[channel.feeding].query(prepared.plan.feeder(channel).name)
+        readers = [(ends[channel.reading].query(query.name), source_id(channel)) for query in prepared.plan.readers(channel)]
+        gates[channel.id] = Gate.of(channel, feeder, readers)
     return gates
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from scribengin.core.types import Schema
     from scribengin.plan.channels import PlannedChannel
-    from scribengin.plan.model import Plan
+    from scribengin.plan.model import Plan, QueryPlan
     from scribengin.plan.paths import FlowPath
     from scribengin.plan.resolve import Resolved
     from scribengin.plan.tiers import Assignment
@@ -53,6 +53,15 @@ class FlowPlan:
             if plan.tier == name:
                 return plan
         raise KeyError(name)
+
+    def feeder(self, channel: PlannedChannel) -> QueryPlan:
+        """The Query that hands over by the channel."""
+        return next(query for query in self.tier(channel.feeding).queries if channel.id in query.sinks)
+
+    def readers(self, channel: PlannedChannel) -> tuple[QueryPlan, ...]:
+        """The Queries of the reading tier that take over from the channel."""
+        source = source_id(channel)
+        return tuple(query for query in self.tier(channel.reading).queries if source in query.sources)
 
 
 def plan_flow(
