@@ -52,7 +52,6 @@ class Letters:
         self._rules = rules
         self._batch = batch
         self._writer = DeadWriter(rules.folder, attempt)
-        self._kept = False
 
     def bury(self, node: str, chunk: Chunk, index: int, reason: str, message: str, *, error: BaseException | None = None) -> None:
         """Row `index` of `chunk` cannot pass `node`. Raises StepError where the node's `on_error` is `fail`."""
@@ -122,13 +121,12 @@ class Letters:
         return self._writer.close()
 
     def keep(self, *, kept: bool = True) -> None:
-        """`abort` shall leave what is durable: it may be spoken of already. What nobody speaks of, recovery purges."""
-        self._kept = kept
+        """See LineWriter."""
+        self._writer.keep(kept=kept)
 
     def abort(self) -> None:
-        """Remove what was written."""
-        if not self._kept:
-            self._writer.abort()
+        """See LineWriter."""
+        self._writer.abort()
 
 
 def show_place(place: RecordPlace) -> str:

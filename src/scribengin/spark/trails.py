@@ -21,7 +21,6 @@ class Trails:
         self._rules = rules
         self._batch = batch
         self._writer = TrailWriter(rules.folder.with_name("trails"), attempt)
-        self._kept = False
 
     @property
     def wanted(self) -> bool:
@@ -44,10 +43,9 @@ class Trails:
         return self._writer.close()
 
     def keep(self, *, kept: bool = True) -> None:
-        """As `Letters.keep`."""
-        self._kept = kept
+        """See LineWriter."""
+        self._writer.keep(kept=kept)
 
     def abort(self) -> None:
-        """Remove what was written."""
-        if not self._kept:
-            self._writer.abort()
+        """See LineWriter."""
+        self._writer.abort()

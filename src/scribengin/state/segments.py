@@ -26,6 +26,7 @@ class LineWriter:
         self._file: IO[bytes] | None = None
         self._name = ""
         self._rows = self._bytes = self._crc = 0
+        self._kept = False
 
     def append(self, batch: int, line: Any) -> None:
         """Write a value as a line; durable at `close`. Raises OSError."""
@@ -50,9 +51,13 @@ class LineWriter:
         sync_folder((self._folder / self._name).parent)
         return DeadSegment(self._name, self._rows, self._bytes, self._crc)
 
+    def keep(self, *, kept: bool = True) -> None:
+        """`abort` shall leave what is durable: it may be spoken of already. What nobody speaks of, recovery purges."""
+        self._kept = kept
+
     def abort(self) -> None:
-        """Remove what was written. Never raises."""
-        if self._file is None:
+        """Remove what was written, unless it is to be kept. Never raises."""
+        if self._file is None or self._kept:
             return
         path = self._folder / self._name
         with suppress(OSError):  # a full disk: nothing is kept anyway
