@@ -6,6 +6,7 @@ import hashlib
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
+from scribengin.plan.graph import flat_name
 from scribengin.plan.tiers import assign
 from scribengin.spec.model import Channel, Depth, Edge, Encryption, Pack, Rate
 
@@ -76,7 +77,7 @@ def plan_channels(graph: Graph) -> tuple[PlannedChannel, ...]:
     taken = set(graph.nodes)
     planned = []
     for (reference, reading), edges in groups.items():
-        id_ = free(f"{reference.replace('.', '_')}_to_{reading}", taken)
+        id_ = free(f"{flat_name(reference)}_to_{reading}", taken)
         taken.add(id_)
         readers = tuple(edge.reader for edge in edges)
         planned.append(PlannedChannel(id_, reference, edges[0].feeding, reading, readers, _filled(flow, reference, reading, edges[0].name)))

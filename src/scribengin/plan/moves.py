@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from scribengin.connectors import catalog
 from scribengin.plan.fingerprint import node_fingerprints
-from scribengin.plan.graph import Graph
+from scribengin.plan.graph import Graph, flat_name
 from scribengin.plan.tiers import MAIN
 from scribengin.plan.topology import topology_of
 
@@ -114,7 +114,7 @@ def sink_fingerprints(flow: Flow, sink: str) -> frozenset[str]:
     node = flow.sinks[sink]
     types = {"source_types": catalog.source_types(internal=True), "sink_types": catalog.sink_types(internal=True)}
     found = set()
-    for inputs in (node.inputs, tuple(reference.replace(".", "_") for reference in node.inputs)):
+    for inputs in (node.inputs, tuple(map(flat_name, node.inputs))):
         named = replace(flow, sinks={sink: replace(node, inputs=inputs)})
         found |= set(node_fingerprints(named, Graph(named), (sink,), **types).values())
     return frozenset(found)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from scribengin.plan.channels import free, plan_channels, topic_name
 from scribengin.plan.cut import build_plan
-from scribengin.plan.graph import Graph, base, query_sinks
+from scribengin.plan.graph import Graph, base, flat_name, query_sinks
 from scribengin.plan.paths import flow_paths
 from scribengin.plan.resolve import resolve, slowest
 from scribengin.plan.sql.rewrite import rename_inputs
@@ -177,7 +177,7 @@ class _Split:
 
 def source_id(channel: PlannedChannel) -> str:
     """What the reading tier calls the channel's rows: as the flow does, a branch `r.big` as `r_big`."""
-    return channel.reference.replace(".", "_")
+    return flat_name(channel.reference)
 
 
 def _reading(node: _Node, arriving: Mapping[str, str]) -> _Node:

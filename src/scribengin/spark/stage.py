@@ -21,6 +21,7 @@ from scribengin.connectors.catalog import open_source
 from scribengin.core import faults
 from scribengin.core.types import arrow_schema
 from scribengin.formats.contract import Rows, Structs, is_traced
+from scribengin.plan.graph import flat_name
 from scribengin.spark.chunk import BlockOrigin, Chunk, Origin, UnknownOrigin, chunks_of
 from scribengin.spark.exits import ArrowExit, SinkExit
 from scribengin.spark.gate import Gate, GateNode
@@ -43,7 +44,6 @@ from scribengin.spark.program import (
     SinkNode,
     StreamsEntry,
     UnionNode,
-    origin_of,
 )
 from scribengin.spark.python_step import BatchStep, RecordStep, instantiate
 from scribengin.spark.trails import Trails
@@ -104,7 +104,7 @@ class Stage:
                 def pass_on(chunk: Chunk, way: str) -> None:
                     counts.rows_in += len(chunk)
                     counts.out += len(chunk)
-                    self._feed(node.node, chunk if node.origin is None else chunk.with_column(node.origin, origin_of(way)))
+                    self._feed(node.node, chunk if node.origin is None else chunk.with_column(node.origin, flat_name(way)))
 
                 return pass_on, "columns"
             case GateNode():
