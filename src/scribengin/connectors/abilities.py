@@ -1,4 +1,4 @@
-"""What a built source, sink or stream can do beyond the contract that all keep: each answer narrows it to the Protocol of that ability.
+"""What a built source, reader, sink or stream can do beyond the contract that all keep: each answer narrows it to that Protocol.
 
 Asked by attribute, not by `isinstance` of a runtime Protocol: a check of some hundred nanoseconds, and a connector need not import a name.
 """
@@ -17,12 +17,15 @@ if TYPE_CHECKING:
         JsonStream,
         KeptSink,
         OriginStream,
+        RecheckingReader,
         RowStream,
         Sink,
         SinkStream,
         Source,
+        SourceReader,
         SparkSink,
         StagingSink,
+        TellingReader,
         UnitSink,
     )
 
@@ -60,6 +63,16 @@ def keeps_batches(sink: Sink) -> TypeGuard[KeptSink]:
 def is_handed_over(source: Source) -> bool:
     """True where a source's records come from another tier: its blocks are all TracedBlocks."""
     return getattr(source, "handed_over", False)
+
+
+def tells(reader: SourceReader) -> TypeGuard[TellingReader]:
+    """True for a TellingReader."""
+    return hasattr(reader, "committed")
+
+
+def rechecks(reader: SourceReader) -> TypeGuard[RecheckingReader]:
+    """True for a RecheckingReader."""
+    return hasattr(reader, "recheck")
 
 
 def is_chained(sink: Sink) -> TypeGuard[ChainedSink]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors import catalog
+from scribengin.connectors.abilities import tells
 from scribengin.core.errors import ScribenginError
 from scribengin.core.records import seal, unseal
 from scribengin.core.storage import read_or_none, replace
@@ -294,4 +295,4 @@ def _teller(tier: Prepared, id_: str) -> Any:
     """The source's reader, where it tells the world outside; else False."""
     node = tier.plan.flow.sources[id_]
     reader = catalog.open_source(node.type, source_place(tier.plan.flow, id_)).reader()
-    return reader if hasattr(reader, "committed") else False
+    return reader if tells(reader) else False

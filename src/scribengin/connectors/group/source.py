@@ -10,6 +10,7 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from scribengin.connectors.abilities import rechecks, tells
 from scribengin.connectors.contract import Backlog, Limits, SourceStream
 from scribengin.connectors.group.contract import DOWN, said
 from scribengin.connectors.group.health import Health
@@ -145,8 +146,9 @@ class GroupReader:
             part = [stream for stream in streams if stream.place["member"] == name]
             if name in self._sources:
                 try:
-                    look = getattr(self._opened(name), "recheck", None)
-                    part = part if look is None else [_of(name, each) for each in look([_own(stream) for stream in part])]
+                    reader = self._opened(name)
+                    if rechecks(reader):
+                        part = [_of(name, each) for each in reader.recheck([_own(stream) for stream in part])]
                 except _PASSES as error:
                     reason = away(self._sources[name], error)
                     if reason is None:
@@ -167,12 +169,12 @@ class GroupReader:
             if not part or (name not in self._readers and not self._health.is_open(name, self._now())):
                 continue
             try:
-                tell = getattr(self._opened(name), "committed", None)
+                reader = self._opened(name)
             except DOWN as error:
                 self._health.failed(name, self._now(), said(error))
                 continue
-            if tell is not None:
-                tell(part, query=query)
+            if tells(reader):
+                reader.committed(part, query=query)
 
     def backlog(self) -> Backlog:
         """Of all members; of one that is away what waited at the last look."""
