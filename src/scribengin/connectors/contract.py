@@ -357,9 +357,7 @@ class SparkSink(StagingSink, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What a connector is built with: the flow's folder (relative paths start there) and the node's id. A sink also hears the `version` of
-    the flow's definition, the `delivery` it is asked for, and its own folder in the state, where it may stage (`work`; None where nothing
-    is written). In a group `members` are (name, cost, options) of each; one hears its name as `member`: its Batches have gaps."""
+    """What a connector is built with: the flow's folder (relative paths start there) and the node's id."""
 
     node: str
     folder: Path
@@ -368,9 +366,14 @@ class Place:
     on_error: str = "dead_letter"
     flow: str = ""
     version: str = ""
+    """of the flow's definition; for a sink that tells it"""
     work: Path | None = None
+    """a sink's own folder in the state, where it may stage; None where nothing is going to be written"""
     earlier: tuple[Path, ...] = ()
     """what `work` was in Queries, of this tier and others, that wrote to the sink in the flow's life: for `audit`; with `work` only"""
     delivery: str = "exactly_once"
+    """what a sink is asked for"""
     members: tuple[tuple[str, float, Mapping[str, Any]], ...] = ()
+    """of a node that goes to a group: (name, cost, options) of each"""
     member: str = ""
+    """which one it is, of a node that is one of these: the numbers of its Batches have gaps"""
