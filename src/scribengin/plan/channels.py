@@ -7,14 +7,13 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from scribengin.plan.graph import flat_name
-from scribengin.plan.tiers import assign
 from scribengin.spec.model import Channel, Depth, Edge, Encryption, Pack, Rate
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
     from scribengin.plan.graph import Graph
-    from scribengin.plan.tiers import CutEdge
+    from scribengin.plan.tiers import Assignment, CutEdge
     from scribengin.spec.model import Flow, Sink, Source
 
 _LONGEST = 200
@@ -68,11 +67,11 @@ class PlannedChannel:
         return f"topic {self.channel.topic}" if self.channel.type == "kafka" else f"folder {self.channel.path or 'in the state'}"
 
 
-def plan_channels(graph: Graph) -> tuple[PlannedChannel, ...]:
+def plan_channels(graph: Graph, assignment: Assignment) -> tuple[PlannedChannel, ...]:
     """The channels of a flow, in the order of its edges; edges of one reference into one tier share one."""
     flow = graph.flow
     groups: dict[tuple[str, str], list[CutEdge]] = {}
-    for edge in assign(graph).cut:
+    for edge in assignment.cut:
         groups.setdefault((edge.reference, edge.reading), []).append(edge)
     taken = set(graph.nodes)
     planned = []

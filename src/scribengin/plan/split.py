@@ -73,7 +73,7 @@ def plan_flow(
     if not flow.tiers:
         return FlowPlan(flow, (build_plan(flow),))
     assignment = assign(graph)
-    channels = plan_channels(graph)
+    channels = plan_channels(graph, assignment)
     split = _Split(graph, assignment, resolve(graph), channels, schema_of, folder_of)
     tiers = tuple(replace(build_plan(split.flow(tier)), tier=tier) for tier in assignment.order(flow.tiers))
     return FlowPlan(flow, tiers, channels)
