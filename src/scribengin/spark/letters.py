@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from scribengin.formats.origins import Trail
     from scribengin.spark.chunk import Chunk
     from scribengin.spec.model import OnError
-    from scribengin.state.contract import DeadSegment
+    from scribengin.state.contract import LineSegment
 
 PAYLOAD_BYTES = 64 * 1024
 
@@ -116,7 +116,7 @@ class Letters:
             )
         )
 
-    def close(self) -> DeadSegment | None:
+    def close(self) -> LineSegment | None:
         """Make the letters durable; None where there were none."""
         return self._writer.close()
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from scribengin.formats.origins import Origins
     from scribengin.spark.letters import LetterRules
-    from scribengin.state.contract import DeadSegment
+    from scribengin.state.contract import LineSegment
 
 
 class Trails:
@@ -38,7 +38,7 @@ class Trails:
             hops = (*(hop_as_json(hop) for hop in chosen.trails[stream]), own)
             self._writer.write(self._batch, Arrival(id_, sink, hops))
 
-    def close(self) -> DeadSegment | None:
+    def close(self) -> LineSegment | None:
         """Make them durable; None where there were none."""
         return self._writer.close()
 

@@ -23,7 +23,7 @@ from scribengin.connectors.files.sink import FilesSink
 from scribengin.core import faults, numbered_log
 from scribengin.core.storage import names_in, read_or_none, replace
 from scribengin.core.types import arrow_schema, parse_schema
-from scribengin.state.contract import Counts, DeadLetter, DeadSegment, Decision, SourceRange
+from scribengin.state.contract import Counts, DeadLetter, Decision, LineSegment, SourceRange
 from scribengin.state.dead import DeadWriter
 from scribengin.state.decisions import Decisions, input_hash
 from scribengin.state.folder import StateFolder
@@ -172,7 +172,7 @@ class Driver:
 
     def _stage(self, batch: BatchId, hash_: str, planned: SourceRange, streams: tuple[SourceStream, ...]) -> Decision:
         receipts: list[Receipt] = []
-        dead: list[DeadSegment] = []
+        dead: list[LineSegment] = []
         counts: dict[str, Counts] = {}
         behind = {node: sink.behind(0) for node, sink in self.sinks.items() if is_chained(sink)}
         for unit, stream in enumerate(streams):
@@ -183,7 +183,7 @@ class Driver:
             dead += [letters] if letters is not None else []
         return Decision(batch, hash_, PLAN, (planned,), tuple(receipts), tuple(dead), counts, datetime.now(UTC).isoformat(), behind)
 
-    def _unit(self, batch: BatchId, unit: int, stream: SourceStream, counts: dict[str, Counts]) -> tuple[list[Receipt], DeadSegment | None]:
+    def _unit(self, batch: BatchId, unit: int, stream: SourceStream, counts: dict[str, Counts]) -> tuple[list[Receipt], LineSegment | None]:
         attempt = uuid4().hex
         toss = random.Random(attempt)
         schema = output_schema(self.job)
