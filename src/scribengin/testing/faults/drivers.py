@@ -205,6 +205,14 @@ def run_audit(
     return ended.returncode, [*wrong, *(problem["message"] for problem in said["problems"] if problem["severity"] == "error")]
 
 
+def run_status(flow: Path, *, state: Path) -> dict[str, Any]:
+    """What `scribengin status` says. Raises CalledProcessError where it says nothing."""
+    command = [sys.executable, "-m", "scribengin.cli", "status", str(flow), "--json", "--state", str(state)]
+    ended = subprocess.run(command, cwd=flow.parent, capture_output=True, env=plain_environment(), check=True)
+    found: dict[str, Any] = msgspec.json.decode(ended.stdout)["result"]
+    return found
+
+
 def plain_environment(path: Sequence[str] = ()) -> dict[str, str]:
     """This process's environment without Scribengin's settings, `path` before PYTHONPATH."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("SCRIBENGIN_")}
