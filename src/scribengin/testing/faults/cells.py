@@ -15,7 +15,7 @@ from scribengin.core.faults import MOVE_POINTS, OUTBOX_POINTS, POINTS, TRANSACTI
 from scribengin.testing.faults.flows import DECISIVE, FORMATS, KINDS
 from scribengin.testing.faults.kafka_flows import BY_UNIT, KAFKA_DECISIVE, KAFKA_KINDS, ROUTES
 from scribengin.testing.faults.outcomes import Aim, Life
-from scribengin.testing.faults.tier_flows import RECUT_KINDS, TIER_KINDS, TIER_ROUTES, lives_on
+from scribengin.testing.faults.tier_flows import RECUT_KINDS, TIER_KINDS, TIER_ROUTES, commits_by_unit, lives_on
 from scribengin.testing.faults.ways import SERIES, is_soft
 
 if TYPE_CHECKING:
@@ -212,7 +212,7 @@ class Sample:
         need = self._needs()
         flow = max(self._flows, key=lambda flow: (self._gain(flow, need), -self._lives[flow], rng.random()))
         to_kafka = PLACES_OF[flow[1]] is PLACES_KAFKA_SINK
-        decisive, by_unit = (KAFKA_DECISIVE, flow[0] in BY_UNIT) if to_kafka else (DECISIVE, flow[1] == "tiers-kafka")
+        decisive, by_unit = (KAFKA_DECISIVE, flow[0] in BY_UNIT) if to_kafka else (DECISIVE, commits_by_unit(*flow[:2]))
         life = Life(*flow, tuple(_arranged(self._aims_of(flow, need, rng), rng, decisive, by_unit=by_unit)))
         self._note(life)
         self._running.append(life)

@@ -57,6 +57,11 @@ def lives_on(kind: str, route: str) -> bool:
     return route != "tiers-kafka" or kind not in _IN_FOLDERS
 
 
+def commits_by_unit(kind: str, route: str) -> bool:
+    """True where channels are topics that are waited for, and no Query with state feeds one: then its tasks commit by themselves."""
+    return route == "tiers-kafka" and kind != "aggregate"
+
+
 @dataclass(kw_only=True)
 class TierFlow(FaultFlow):
     """`route` is one of TIER_ROUTES; over Kafka the channels are topics at `bootstrap`, which `remove` takes away."""
@@ -85,8 +90,8 @@ class TierFlow(FaultFlow):
 
     @property
     def by_unit(self) -> bool:
-        """True where a channel is a topic that the feeder waits for: what feeds it has no state, so that its tasks commit by themselves."""
-        return self.route == "tiers-kafka"
+        """See `commits_by_unit`."""
+        return commits_by_unit(self.kind, self.route)
 
     @property
     def ordered(self) -> bool:
