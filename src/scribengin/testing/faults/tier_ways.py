@@ -36,8 +36,8 @@ def strike_between_tiers(life: RunningLife, place: int, aim: Aim) -> None:
 
 
 def _recut(life: RunningLife, place: int, aim: Aim) -> None:
-    """The flow is cut otherwise, and killed while it moves. A kill before may leave a Batch that is moved too, or rows in a channel: the cut
-    must be refused until they are through."""
+    """The flow is cut otherwise, and killed while it moves. A kill before it may leave a Batch that is moved too; or rows in a channel, and
+    then the cut must be refused until they are through."""
     rng = life.random(place)
     life.start_to_end()
     if rng.random() < _KILLED_BEFORE:
