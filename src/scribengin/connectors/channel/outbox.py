@@ -23,7 +23,7 @@ import msgspec
 from scribengin.connectors.abilities import is_chained
 from scribengin.connectors.contract import BatchId, Decided, Published, Receipt
 from scribengin.core import faults
-from scribengin.core.errors import EnvironmentFault, SinkError, Unreachable
+from scribengin.core.errors import EnvironmentFault, ScribenginError, SinkError, Unreachable
 from scribengin.core.numbered_log import NumberedLog
 from scribengin.core.storage import make_folder, names_in, put_if_absent, read_or_none, sync_folder
 from scribengin.core.units import show_bytes
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _BACK_OFF_S = (1.0, 2.0, 5.0, 10.0, 30.0)
 """before the channel is tried again after it failed"""
-_AWAY = (Unreachable, SinkError, EnvironmentFault)
+_AWAY = (Unreachable, SinkError, EnvironmentFault, OSError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +107,7 @@ class OutboxSink:
     def prepare(self, *, owner: str, lineage: str, adopt: bool = False) -> None:
         """Claim the channel, now or when it can be reached."""
         self._claim = {"owner": owner, "lineage": lineage, "adopt": adopt}
+        self._claimed = False
         self._tried(lambda: None)
 
     def stream(self, batch: BatchId, unit: int, attempt: str, schema: Schema) -> SinkStream:
@@ -203,12 +204,12 @@ class OutboxSink:
                 self._claimed = True
             act()
         except _AWAY as error:
+            self._why = error.message if isinstance(error, ScribenginError) else str(error)
             if not self._failures:
                 goes = "rows are dropped" if self.most_bytes is None else "rows wait in the state folder"
-                self._notices.append(f"{self.node}: the channel is away, {goes} until it is back ({error.message})")
+                self._notices.append(f"{self.node}: the channel is away, {goes} until it is back ({self._why})")
             self._again_s = self.now() + _BACK_OFF_S[min(self._failures, len(_BACK_OFF_S) - 1)]
             self._failures += 1
-            self._why = error.message
             return False
         self._failures = 0
         return True
