@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from scribengin.testing.faults.drivers import Driver, Strike, run_audit, run_status, start_run
 from scribengin.testing.faults.java import java_settings
 from scribengin.testing.faults.small_disk import SmallDisk, no_small_disk
-from scribengin.testing.faults.tier_flows import CUTS, DURABILITIES, TierFlow
+from scribengin.testing.faults.tier_flows import CUTS, TierFlow
 
 if TYPE_CHECKING:
     import threading
@@ -55,7 +55,7 @@ class RunningLife:
         self._stop = stop
         self._drivers: list[Driver] = []
         self._path: list[str] = []
-        self._edited = False
+        self._edited = self._recut = False
 
     def run(self, strike_all: Callable[[RunningLife], None]) -> None:
         """The whole life; `strike_all` is what happens before its end."""
@@ -146,6 +146,7 @@ class RunningLife:
     def recut(self, cut: int | None = None) -> int:
         """The next way to cut the flow, or this one; returns which it was before."""
         assert isinstance(self.flow, TierFlow)
+        self._recut = True
         before = self.flow.cut
         self.flow.cut = (before + 1) % CUTS if cut is None else cut
         self.flow.flow.write_text(self.flow.text(edited=self._edited))
@@ -181,7 +182,10 @@ class RunningLife:
     def _judge(self, result: dict[str, Any]) -> None:
         queries = [query for query in result["queries"] if {sink["sink"] for sink in query["sinks"]} <= set(self.flow.sinks)]
         rows = {name: sum(query["rows"][name] for query in queries) for name in ("out", "late", "dead")}
-        if isinstance(self.flow, TierFlow) and self.flow.route in DURABILITIES:
+        audited = run_audit(self.flow.flow, state=self.state, wrap=self._wrap, path=self._path)
+        if isinstance(self.flow, TierFlow):
+            if self._recut:  # a Query that goes on in another tier counts from there
+                rows["out"] = sum(audited.rows.get(sink, 0) for sink in self.flow.sinks)
             edges = run_status(self.flow.flow, state=self.state)["edges"]
             rows["dropped"] = sum(edge["dropped_rows"] for edge in edges)
             self.outcome.wrong += [f"{edge['stored_rows']} rows still wait in {edge['channel']}" for edge in edges if edge["stored_rows"]]
@@ -191,9 +195,8 @@ class RunningLife:
         if findings:
             self.outcome.wrong.append(str(findings))
         self.outcome.rows = rows["out"]
-        status, wrong = run_audit(self.flow.flow, state=self.state, wrap=self._wrap, path=self._path)
-        if status:
-            self.outcome.wrong.append(f"audit exits with {status}: {wrong}")
+        if audited.status:
+            self.outcome.wrong.append(f"audit exits with {audited.status}: {audited.wrong}")
 
     def _end(self, readers: list[ReaderProcess]) -> None:
         for reader in readers:
