@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from scribengin.core import faults
 from scribengin.core.errors import FencedError
-from scribengin.core.storage import names_in, remove_drafts
+from scribengin.core.storage import explained, names_in, remove_drafts
 from scribengin.state.dead import purge_dead
 from scribengin.state.decisions import Decisions
 from scribengin.state.trails import forget_trails
@@ -24,7 +24,13 @@ def recover_query(query: QueryFolder, sinks: Mapping[str, Sink], *, lineage: str
     """Publish the newest decision at every sink, delete orphans of decided Batches; returns that decision.
 
     The sinks must be prepared. Every older decision was published before the next was made. May be killed at any point and done again.
+    Raises EnvironmentFault for what a person can mend about a disk, here or at a sink.
     """
+    with explained(f"query {query.path.name}: what its last run has left cannot be completed"):
+        return _recovered(query, sinks, lineage, lease)
+
+
+def _recovered(query: QueryFolder, sinks: Mapping[str, Sink], lineage: str, lease: Lease) -> Decision | None:
     lease.check()
     faults.reached("recovery.before")
     decisions = Decisions(query.decisions)
