@@ -32,6 +32,9 @@ class Shelf:
     def behind_published(self, lineage):
         return {"units": 0, "after": {"0": self.told[-1] if self.told else -1}}
 
+    def newest_published(self, lineage):
+        return self.told[-1] if self.told else -1
+
     def publish(self, decided):
         self._reach()
         assert self.claimed
@@ -161,6 +164,33 @@ def test_what_waits_survives_the_driver_and_is_no_leftover(tmp_path, clock):
     shelf.away, clock.seconds = False, clock.seconds + 100.0
     second.upkeep()
     assert shelf.taken == [0, 1]
+
+
+@pytest.mark.parametrize("most_bytes", [1000, None])
+def test_what_stands_there_as_waiting_though_it_went_over_does_not_go_over_again(tmp_path, clock, most_bytes):
+    shelf = Shelf(away=True)
+    sink = opened(shelf, tmp_path, clock, most_bytes=most_bytes)
+    sink.publish(batch(0))
+    file = next((tmp_path / "life/outbox/waiting").iterdir())
+    written = file.read_bytes()
+    shelf.away, clock.seconds = False, 100.0
+    sink.publish(batch(1))
+    file.write_bytes(written)  # the machine went dark before the removal was durable
+    again = opened(shelf, tmp_path, clock, most_bytes=most_bytes)
+    again.upkeep()
+    again.publish(batch(2))
+    assert shelf.taken == [0, 1, 2]
+    assert read_left(tmp_path, "life").batches == 0
+
+
+def test_an_older_driver_keeps_nothing_that_its_successor_has_handed_over(tmp_path, clock):
+    shelf = Shelf()
+    older, newer = opened(shelf, tmp_path, clock), opened(shelf, tmp_path, clock)
+    for number in range(3):
+        newer.publish(batch(number))
+    shelf.away = True
+    older.publish(batch(1))
+    assert read_left(tmp_path, "life").batches == 0
 
 
 def test_best_effort_drops_and_counts_what_comes_while_the_channel_is_away(tmp_path, clock):

@@ -78,6 +78,11 @@ class FolderChannelSink(PublishedFiles):
                     remove_tree(staged / name)
         super().recover(decided, lineage=lineage, before=before)
 
+    def newest_published(self, lineage: str) -> int:
+        """The newest Batch with a commit record, all older ones being through; -1: none."""
+        newest = self._of(lineage).commits.newest()
+        return -1 if newest is None else newest
+
     def _staged_place(self, batch: BatchId, unit: int, attempt: str) -> StagedPlace:
         place = super()._staged_place(batch, unit, attempt)
         return place if self._work is None else replace(place, folder=self._own_staged(self._work, batch))

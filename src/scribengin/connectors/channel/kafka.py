@@ -68,6 +68,11 @@ class KafkaChannelSink(KafkaSink):
         newest = self._published(lineage).newest()
         return {"units": 0, "after": {"0": OPENING if newest is None else newest}}
 
+    def newest_published(self, lineage: str) -> int:
+        """The newest Batch that is known to be handed over, without a look at the channel; -1: none."""
+        newest = self._published(lineage).newest()
+        return -1 if newest is None else newest
+
     def _maker(self, schema: Schema, batch: BatchId, unit: int) -> Maker:
         name = self._options["topic"]
         if self._patient:  # what may wait is made without a look at the channel, which may be away

@@ -124,6 +124,8 @@ class OutboxSink:
             number = decided.batch.number
             if self._path(decided.batch).exists() or self._newest_dropped(decided.batch.lineage) == number:
                 return
+            if self._was_handed_over(decided):
+                return
             if self.most_bytes is None and not self._waiting() and (why := self.is_full() if self.is_full else ""):
                 self._drop(decided, why)
                 return
@@ -189,7 +191,18 @@ class OutboxSink:
             )
         return True
 
+    def _was_handed_over(self, decided: Decided) -> bool:
+        """True where a newer Batch has gone over, and so has this one: they go in order. Then it waits by mistake: its removal did not
+        outlive the machine, or an older driver has kept what its successor had handed over."""
+        inner: Any = self.inner
+        try:
+            return bool(inner.newest_published(decided.batch.lineage) > decided.batch.number)
+        except _AWAY:
+            return False
+
     def _handed_over(self, decided: Decided) -> None:
+        if self._was_handed_over(decided):
+            return
         inner: Any = self.inner
         behind = inner.behind_published(decided.batch.lineage) if is_chained(self.inner) else {}
         self.inner.publish(replace(decided, behind=behind))
