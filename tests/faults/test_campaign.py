@@ -114,6 +114,10 @@ def test_a_sample_goes_on_where_nothing_is_open():
         sample.add(passed(life, seed))
 
 
+def test_a_life_may_be_told_to_be_short():
+    assert len(Sample([], "two@", strikes=3).choose(random.Random(1)).aims) == 3
+
+
 def test_a_strike_that_was_not_reached_covers_nothing_and_neither_does_a_life_that_failed():
     life = Life("tail", "json", False, (Aim("kill", "decide.after"), Aim("die", "batch.entry")))
     assert count_open([Outcome(life, 1, [True, False])]) == count_open([]) - 1

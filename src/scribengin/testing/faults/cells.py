@@ -183,7 +183,8 @@ def _targets() -> Iterator[Target]:
 class Sample:
     """What was tried so far, and what comes next."""
 
-    def __init__(self, outcomes: Iterable[Outcome], only: str = "") -> None:
+    def __init__(self, outcomes: Iterable[Outcome], only: str = "", *, strikes: int = STRIKES) -> None:
+        self._strikes = strikes
         self._flows: defaultdict[Flow, list[Aim]] = defaultdict(list)
         for aim, flow in all_cells(only):
             self._flows[flow].append(aim)
@@ -227,7 +228,7 @@ class Sample:
 
     def _gain(self, flow: Flow, need: Counter[Target]) -> int:
         """Open aims that a life of this flow can take."""
-        return min(STRIKES, sum(need[aim, flow[1]] > 0 for aim in self._flows[flow]))
+        return min(self._strikes, sum(need[aim, flow[1]] > 0 for aim in self._flows[flow]))
 
     def _aims_of(self, flow: Flow, need: Counter[Target], rng: random.Random) -> list[Aim]:
         kind, format, partitioned = flow
@@ -241,7 +242,7 @@ class Sample:
             return best[:1]
         best = [aim for aim in best if (aim.way == best[0].way if best[0].way in _ALONE else aim.way not in _ALONE)]
         still = [aim for aim in best if need[aim, format] > 0]
-        return (still or best)[:STRIKES]
+        return (still or best)[: self._strikes]
 
     def _note(self, life: Life) -> None:
         self._lives[life.kind, life.format, life.partitioned] += 1
