@@ -193,6 +193,22 @@ def test_an_older_driver_keeps_nothing_that_its_successor_has_handed_over(tmp_pa
     assert read_left(tmp_path, "life").batches == 0
 
 
+def test_a_driver_that_fails_to_hand_over_what_its_successor_did_meanwhile_keeps_nothing(tmp_path, clock):
+    shelf = Shelf()
+    older, newer = opened(shelf, tmp_path, clock), opened(shelf, tmp_path, clock)
+
+    def meanwhile():
+        shelf._reach = lambda: Shelf._reach(shelf)
+        for number in (0, 1):
+            newer.publish(batch(number))
+        raise Unreachable("the transaction is over")
+
+    shelf._reach = meanwhile
+    older.publish(batch(0))
+    assert shelf.taken == [0, 1]
+    assert read_left(tmp_path, "life").batches == 0
+
+
 def test_best_effort_drops_and_counts_what_comes_while_the_channel_is_away(tmp_path, clock):
     shelf = Shelf()
     sink = opened(shelf, tmp_path, clock, most_bytes=None)

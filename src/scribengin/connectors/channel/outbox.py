@@ -228,6 +228,8 @@ class OutboxSink:
         return True
 
     def _keep(self, decided: Decided) -> None:
+        if self._was_handed_over(decided):  # by this driver's successor, in the meantime
+            return
         waiting = self._waiting()
         if self.most_bytes is None and waiting:
             self._drop(decided, self._why)
