@@ -20,6 +20,7 @@ class Shelf:
     """it takes the Batch, and is away before it says so"""
     taken: list = field(default_factory=list)
     told: list = field(default_factory=list)
+    discarded: list = field(default_factory=list)
     claimed: bool = False
 
     def prepare(self, *, owner, lineage, adopt=False):
@@ -34,6 +35,9 @@ class Shelf:
 
     def newest_published(self, lineage):
         return self.told[-1] if self.told else -1
+
+    def discard(self, batch):
+        self.discarded.append(batch.number)
 
     def publish(self, decided):
         self._reach()
@@ -220,6 +224,7 @@ def test_best_effort_drops_and_counts_what_comes_while_the_channel_is_away(tmp_p
     sink.publish(batch(4))
     # nobody knew whether 1 had gone through
     assert shelf.taken == [0, 1, 4]
+    assert shelf.discarded == [2, 3], "what was staged of them stays for nobody"
     left = read_left(tmp_path, "life")
     assert (left.dropped_rows, left.dropped_batches, left.batches) == (20, 2, 0)
     assert "20 rows were dropped" in left_text("kept", left)

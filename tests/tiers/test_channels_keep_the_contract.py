@@ -171,3 +171,18 @@ def test_rows_for_a_folder_that_is_away_wait_in_the_state_and_go_over_when_it_is
     assert check_source(source()) == 3 * len(ROWS)
     assert [path.name for path in (tmp_path / "share/handed").glob("_scribengin/l/staged/*")] == []
     assert [path.name for path in (tmp_path / "work/l/staged").iterdir()] == []
+
+
+def test_what_was_staged_of_a_dropped_batch_for_a_folder_does_not_stay(tmp_path: Path) -> None:
+    sink, _ = folder_channel(tmp_path, durability="best_effort")
+    (tmp_path / "handed").touch()
+    opened: Any = sink()
+    opened.prepare(owner="o", lineage="l")
+    for number in range(3):
+        batch = BatchId("f", "a_to_back", "l", number, 1)
+        stream = opened.stream(batch, 0, f"attempt-{number}", SCHEMA)
+        stream.write_from(pa.RecordBatch.from_pylist(ROWS, schema=arrow_schema(SCHEMA)), Origins.of(f"s/{number}+", np.arange(len(ROWS))))
+        opened.publish(Decided(batch, f"hash-{number}", (stream.close(),), opened.behind(0)))
+    left = read_left(tmp_path / "work", "l")
+    assert (left.batches, left.dropped_batches) == (1, 2)
+    assert [path.name for path in (tmp_path / "work/l/staged").iterdir()] == ["0000000000"]

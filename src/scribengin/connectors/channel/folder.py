@@ -78,6 +78,11 @@ class FolderChannelSink(PublishedFiles):
                     remove_tree(staged / name)
         super().recover(decided, lineage=lineage, before=before)
 
+    def discard(self, batch: BatchId) -> None:
+        """Delete what was staged of a Batch that is dropped."""
+        if self._work is not None:
+            remove_tree(self._own_staged(self._work, batch))
+
     def newest_published(self, lineage: str) -> int:
         """The newest Batch with a commit record, all older ones being through; -1: none."""
         newest = self._of(lineage).commits.newest()

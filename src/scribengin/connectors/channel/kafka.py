@@ -18,6 +18,7 @@ from scribengin.connectors.kafka.partitioner import partitions_of
 from scribengin.connectors.kafka.sink import KafkaSink
 from scribengin.connectors.kafka.source import KafkaSource
 from scribengin.connectors.kafka.topics import TargetTopic, TopicBook
+from scribengin.core.storage import remove_tree
 from scribengin.formats.pack_decoder import PackDecoder
 
 if TYPE_CHECKING:
@@ -67,6 +68,10 @@ class KafkaChannelSink(KafkaSink):
         """What `behind` says, of what is known to be handed over, without a look at the channel."""
         newest = self._published(lineage).newest()
         return {"units": 0, "after": {"0": OPENING if newest is None else newest}}
+
+    def discard(self, batch: BatchId) -> None:
+        """Delete what was staged of a Batch that is dropped."""
+        remove_tree(self._staged(batch.lineage) / f"{batch.number:010d}")
 
     def newest_published(self, lineage: str) -> int:
         """The newest Batch that is known to be handed over, without a look at the channel; -1: none."""

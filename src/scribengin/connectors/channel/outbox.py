@@ -254,6 +254,8 @@ class OutboxSink:
         nth = newest + 1 if (newest := log.newest()) is not None else 0
         log.put(nth, {"number": decided.batch.number, "rows": rows, "bytes": size, "why": why})
         faults.reached("outbox.dropped")
+        inner: Any = self.inner
+        inner.discard(decided.batch)
         if log.wants_folding(nth):
             log.fold(_summed)
 
