@@ -222,12 +222,15 @@ def run_audit(
     )
 
 
-def run_status(flow: Path, *, state: Path) -> dict[str, Any]:
-    """What `scribengin status` says. Raises CalledProcessError where it says nothing."""
+def run_status(flow: Path, *, state: Path, path: Sequence[str] = ()) -> tuple[list[dict[str, Any]], str]:
+    """(the edges that `scribengin status` tells, why it tells none)"""
     command = [sys.executable, "-m", "scribengin.cli", "status", str(flow), "--json", "--state", str(state)]
-    ended = subprocess.run(command, cwd=flow.parent, capture_output=True, env=plain_environment(), check=True)
-    found: dict[str, Any] = msgspec.json.decode(ended.stdout)["result"]
-    return found
+    ended = subprocess.run(command, cwd=flow.parent, capture_output=True, env=plain_environment(path), check=False)
+    if ended.returncode:
+        said = (ended.stdout + ended.stderr).decode(errors="replace")
+        return [], f"status exits with {ended.returncode}: {said[-2000:]}"
+    edges: list[dict[str, Any]] = msgspec.json.decode(ended.stdout)["result"]["edges"]
+    return edges, ""
 
 
 def plain_environment(path: Sequence[str] = ()) -> dict[str, str]:

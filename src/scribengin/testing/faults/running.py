@@ -186,7 +186,8 @@ class RunningLife:
         if isinstance(self.flow, TierFlow):
             if self._recut:  # a Query that goes on in another tier counts from there
                 rows["out"] = sum(audited.rows.get(sink, 0) for sink in self.flow.sinks)
-            edges = run_status(self.flow.flow, state=self.state)["edges"]
+            edges, why = run_status(self.flow.flow, state=self.state, path=self._path)
+            self.outcome.wrong += [why] if why else []
             rows["dropped"] = sum(edge["dropped_rows"] for edge in edges)
             self.outcome.wrong += [f"{edge['stored_rows']} rows still wait in {edge['channel']}" for edge in edges if edge["stored_rows"]]
         if not result["ledger"]["balanced"]:
