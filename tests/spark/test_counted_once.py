@@ -78,3 +78,40 @@ sinks:
     assert (nodes["known"].rows_in, nodes["known"].out) == (10_000, 9_000)
     assert (nodes["sides"].rows_in, nodes["sides"].out, nodes["sides"].dead) == (9_000, 8_999, 1)
     assert [(letter.step, letter.reason, letter.line) for letter in letters(folder, "sides", "all")] == [("sides", "raised", 4)]
+
+
+def test_a_stream_as_it_is_and_behind_a_dedupe_is_counted_on_both_ways(folder: FlowFolder) -> None:
+    folder.steps("def same(row):\n    return {**row}\n").flow(
+        HEAD
+        + """
+steps:
+  once:  {from: events, dedupe: {key: [id], time: ts, within: 1h}}
+  both:  {from: [events, once]}
+  same:  {from: both, python: "steps:same"}
+  known: {from: same, filter: id <> 3}
+  hours: {from: known, aggregate: {window: {time: ts, size: 1h}, columns: {ids: "sort_array(collect_list(id))"}}}
+  plain: {from: [events, once]}
+sinks:
+  out:   {from: hours, type: files, path: out/hours, format: json}
+  whole: {from: plain, type: files, path: out/whole, format: json}
+"""
+    )
+    events(folder, "0", (1, 10), (2, 20), (3, 30), (1, 10))
+    events(folder, "1", (4, 70))
+    events(folder, "2", (10, 1000))
+    events(folder, "3", (11, 1001))
+    hours, whole = (query.nodes for query in ran(folder).queries)
+
+    assert sorted(row["ids"] for row in folder.read("out/hours")) == [[1, 1, 1, 2, 2], [4, 4]]
+    assert {name: (counts.rows_in, counts.out, counts.filtered) for name, counts in hours.items() if name != "known+hours"} == {
+        "events": (7, 7, 0),
+        "both": (7, 7, 0),
+        "once+both": (7, 6, 0),
+        "same": (13, 13, 0),
+        "known": (7, 6, 1),  # what has not met state ends at the gate
+        "out": (2, 2, 0),
+    }
+    assert hours["known+hours"].rows_in == 6 + 6
+    (union,) = [counts for name, counts in whole.items() if "once" in name]
+    assert (union.rows_in, union.out) == (14, 13)
+    assert len(folder.read("out/whole")) == 13
