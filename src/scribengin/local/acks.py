@@ -15,11 +15,13 @@ from scribengin.core.errors import ScribenginError
 from scribengin.core.records import seal, unseal
 from scribengin.core.storage import read_or_none, replace
 from scribengin.local.done_files import DoneFiles
+from scribengin.local.levels import Levels
 from scribengin.local.prepare import open_sinks, source_place
 from scribengin.plan.split import CHANNEL, source_id
-from scribengin.state.acks import Acks, Link, QueryKey, Reading, Topology
+from scribengin.state.acks import Link, QueryKey, Reading, Topology
 from scribengin.state.folder import StateFolder
 from scribengin.state.source_log import SourceLog
+from scribengin.state.topology import tiers_with_state
 
 if TYPE_CHECKING:
     import threading
@@ -54,7 +56,9 @@ def topology_of(plan: FlowPlan, root: Path) -> Topology:
             queries[key] = folder.query(query.name)
             if is_by_state(plan, tier.tier, query):
                 by_state.add(key)
-    return Topology(queries, tuple(_link(plan, channel) for channel in plan.channels), frozenset(by_state))
+    own = {folder.path for folder in queries.values()}
+    left = [folder for tier in tiers_with_state(root, plan.flow.name) for folder in tier.queries() if folder.path not in own]
+    return Topology(queries, tuple(_link(plan, channel) for channel in plan.channels), frozenset(by_state), tuple(left))
 
 
 def is_by_state(plan: FlowPlan, tier: str, query: QueryPlan) -> bool:
@@ -128,18 +132,21 @@ class Releases:
     def __init__(
         self,
         prepared: PreparedFlow,
+        levels: Levels | None = None,
         *,
         say: Callable[[str], None] = lambda _: None,
         stop: Callable[[Mismatch], None] = lambda _: None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`stop` hears of Batches that did not come out of a channel as they went in."""
+        """`levels` is what looks, where others in this process look too. `stop` hears of Batches that did not come out of a channel as they
+        went in."""
         self._prepared = prepared
         self._say = say
         self._stop = stop
         self._said: set[str] = set()
         self._clock = clock
-        self._acks = Acks(topology_of(prepared.plan, prepared.root))
+        self._levels = levels or Levels(topology_of(prepared.plan, prepared.root))
+        self._topology = self._levels.topology
         self._records: dict[QueryKey, _Record] = {}
         self._kept_at, self._stale = clock(), False
         self._sources: list[_Source] = []
@@ -154,12 +161,12 @@ class Releases:
     @property
     def wanted(self) -> bool:
         """False where nothing waits for acknowledgements: in a flow that is not cut and keeps its files."""
-        return bool(self._acks.topology.links or self._acks.topology.by_state or self._files.wanted)
+        return bool(self._topology.links or self._topology.by_state or self._files.wanted)
 
     def look(self) -> Standing:
         """Look how the flow stands, and release what is acknowledged. Raises nothing that may pass; it is said."""
-        standing = self._acks.look()
-        for mismatch in standing.mismatches:
+        standing = self._levels.look()
+        for mismatch in self._levels.mismatches():
             self._stop(mismatch)
         for key, at in standing.queries.items():
             if at.lineage:
@@ -175,7 +182,7 @@ class Releases:
                 if record.files != places:
                     record.files = places
                     changed.add(key)
-        for link in self._acks.topology.links:
+        for link in self._topology.links:
             if link.kind == "folder" and link.writer in {source.key for source in self._sources} and self._sweep(link, standing):
                 changed.add(link.writer)
         for key in changed:
@@ -189,12 +196,12 @@ class Releases:
         """Note how this process's Queries stand."""
         self._kept_at, self._stale = self._clock(), False
         for key in {source.key for source in self._sources}:
-            self._acks.keep(key)
+            self._levels.keep(key)
 
     def begin(self) -> None:
         """Before anything runs: what is decided from here on is compared at both ends of each channel."""
         with self._explained("acknowledgements"):
-            self._acks.look()
+            self._levels.look()
 
     def run(self, ended: threading.Event) -> None:
         """Look once a second until the end, and once more."""
@@ -211,7 +218,7 @@ class Releases:
     def _record(self, key: QueryKey, at: QueryStanding) -> _Record:
         record = self._records.get(key)
         if record is None or record.lineage != at.lineage:
-            folder = self._acks.topology.queries[key]
+            folder = self._topology.queries[key]
             record = self._records[key] = _Record.of(folder, at.lineage)
             self._files.go_on(key, at.lineage, record.files)
         return record

@@ -6,14 +6,16 @@ import os
 import threading
 import time
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from scribengin.connectors.channel.outbox import OutboxSink, left_text
 from scribengin.core.problems import Problem
-from scribengin.local.acks import Releases
+from scribengin.local.acks import Releases, topology_of
 from scribengin.local.contract import QueryResult, SinkResult
-from scribengin.local.gates import Pressure, open_gates
+from scribengin.local.gates import Gate, Pressure
 from scribengin.local.ledger import in_plan_order, query_rows, stateful_runs
+from scribengin.local.levels import Levels
 from scribengin.local.meter import Meter
 from scribengin.plan.split import source_id
 from scribengin.spark.open_windows import open_windows_note
@@ -66,9 +68,13 @@ class FlowRun:
         self._begun = time.monotonic()
         self._noted: set[str] = set()
         self._told: list[str] = []
-        self._gates = open_gates(prepared)
+        self._levels = Levels(topology_of(prepared.plan, prepared.root))
+        feeders = {link.channel: link.writer.query for link in self._levels.topology.links}
+        self._gates = {
+            channel.id: Gate(channel, feeders[channel.id], partial(self._levels.level, channel.id)) for channel in prepared.plan.channels
+        }
         self._mismatches: list[Mismatch] = []
-        self._releases = Releases(prepared, say=self._hear, stop=self._stop)
+        self._releases = Releases(prepared, self._levels, say=self._hear, stop=self._stop)
         self._ended = threading.Event()
         self._releasing = threading.Thread(target=self._releases.run, args=(self._ended,), name="releases")
         self.live = [self._make(tier, bench) for tier, bench in benches]

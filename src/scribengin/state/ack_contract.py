@@ -81,6 +81,9 @@ class Waiting:
         return Waiting(self.rows + other.rows, self.bytes + other.bytes, self.batches + other.batches, oldest)
 
 
+NOTHING = Waiting()
+
+
 @dataclass(frozen=True, slots=True)
 class LinkStanding:
     """Of one reader of a channel. `taken` and `committed`: the newest Batch of the writer that the reader has decided on, and that the end
@@ -96,8 +99,8 @@ class LinkStanding:
     open_rows: int
     put_rows: int = 0
     """that were ever put in, as far as this process has met them"""
-    earlier: Waiting = Waiting()
-    earlier_open: Waiting = Waiting()
+    earlier: Waiting = NOTHING
+    earlier_open: Waiting = NOTHING
 
     @property
     def waiting(self) -> Waiting:

@@ -127,6 +127,10 @@ class DecisionCursor:
     def pieces(self, number: int, link: Link) -> list[Piece] | None:
         """What the Batch has put into the channel; None while that is not known."""
         batch = self.batches[number]
+        if link.drops and link.kind == "folder":  # its files are named before anybody knows whether it is dropped
+            if number > self.published():
+                return None
+            self._look_at_dropped()
         if number in self._dropped.get(link.channel, ()):
             return []
         found = batch.pieces.get(link.channel, [])

@@ -106,7 +106,8 @@ def earlier_feeders(channel: str, folders: Iterable[QueryFolder], present: str) 
         newest = read_lineage(folder)
         lives = [] if newest is None else [*past_lineages(folder), (folder, newest)]
         found += [Earlier(folder, part, each) for part, each in lives if each.id != present and channel in each.parts]
-    return sorted(found, key=lambda each: each.lineage.created_at, reverse=True)
+    # they say the second in which they began; of one folder the order is known
+    return sorted(found, key=lambda each: each.lineage.created_at)[::-1]
 
 
 def remainders(link: Link, reading: Reading, lineage: str, earlier: Sequence[Earlier]) -> tuple[Remainder, Remainder]:
@@ -152,6 +153,7 @@ def _pieces_of(earlier: Earlier, link: Link, first: int) -> Iterator[LeftPiece]:
     cursor = DecisionCursor(_LeftFolder(earlier.part.path, earlier.query), lineage, {}, [link], waits=False, noted={})
     cursor.newest = cursor.acknowledged = first - 1
     cursor.look(jump=False)
+    cursor.acknowledged = cursor.newest  # all is published before a lineage is left
     # a Batch that the channel never took is not in it
     kept = earlier.query.work(link.channel) / lineage / "outbox" / "waiting"
     never = {int(name[:10]) for name in names_in(kept) if name[:10].isdigit()}

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from scribengin.core.errors import Refused
-from scribengin.state.ack_contract import Link, LinkStanding, QueryKey, QueryStanding, Reading, Standing, Topology
+from scribengin.state.ack_contract import Link, LinkStanding, QueryKey, QueryStanding, Reading, Standing, Topology, Waiting
 from scribengin.state.ack_cursor import DecidedBatch, DecisionCursor, write_record
 from scribengin.state.ack_earlier import Remainder, earlier_feeders, marks_of, remainders
 from scribengin.state.ack_intake import Intake
@@ -24,7 +24,7 @@ from scribengin.state.source_log import SourceLog
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Acks", "Link", "LinkStanding", "QueryKey", "QueryStanding", "Reading", "Standing", "Topology"]
+__all__ = ["Acks", "Link", "LinkStanding", "QueryKey", "QueryStanding", "Reading", "Standing", "Topology", "Waiting"]
 
 
 class Acks:
@@ -165,7 +165,7 @@ class Acks:
                 self._earlier[at] = Remainder(**marks[0]), Remainder(**marks[1])
             else:
                 try:
-                    earlier = earlier_feeders(link.channel, [writer.folder, *self.topology.left], writer.lineage)
+                    earlier = earlier_feeders(link.channel, [*self.topology.queries.values(), *self.topology.left], writer.lineage)
                 except Refused:  # one of them is being rewound
                     return
                 self._earlier[at] = remainders(link, reading, lineage, earlier)
