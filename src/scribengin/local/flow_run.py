@@ -19,6 +19,7 @@ from scribengin.local.levels import Levels
 from scribengin.local.meter import Meter
 from scribengin.plan.split import source_id
 from scribengin.spark.open_windows import open_windows_note
+from scribengin.state.acks import QueryKey, Reading
 from scribengin.state.contract import Counts
 from scribengin.state.ledger import write_held
 from scribengin.state.retention import Retention
@@ -80,7 +81,11 @@ class FlowRun:
         self.live = [self._make(tier, bench) for tier, bench in benches]
 
     def _make(self, tier: Prepared, bench: QueryBench) -> Live:
-        meter = Meter(bench.plan.sources, bench.plan.sinks, last=bench.totals().last)
+        channels = [channel for channel in self.prepared.plan.channels if channel.reading == tier.plan.tier]
+        read = {source_id(channel): channel.id for channel in channels if source_id(channel) in bench.plan.sources}
+        me = QueryKey(tier.plan.tier, bench.plan.name)
+        waits = {source: partial(self._levels.waiting_for, Reading(me, source)) for source in read}
+        meter = Meter(bench.plan.sources, bench.plan.sinks, last=bench.totals().last, channels=waits)
         log = self._logs[tier.plan.tier].bind(query=bench.plan.name)
         retention = Retention(bench.folder, tier.plan.flow.defaults.retain_s)
         retention.look()
@@ -90,11 +95,8 @@ class FlowRun:
             meter.committed(batch)
             retention.look()
 
-        channels = [channel for channel in self.prepared.plan.channels if channel.reading == tier.plan.tier]
-        feeders = {channel.id for channel in channels if source_id(channel) in bench.plan.sources}
-
         def fed() -> bool:
-            if any(not live.ended.is_set() for live in self.live if feeders.intersection(live.bench.plan.sinks)):
+            if any(not live.ended.is_set() for live in self.live if set(read.values()).intersection(live.bench.plan.sinks)):
                 return False
             return self._fed_from_outside(bench.plan.sources)
 

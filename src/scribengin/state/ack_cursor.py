@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from scribengin.core.errors import StateError
@@ -150,14 +151,15 @@ class DecisionCursor:
         if number <= self.acknowledged:
             return
         self.acknowledged = number
-        self.released = self.batches[max(each for each in self.batches if each <= number)].ends
+        known = number if number in self.batches else max(each for each in self.batches if each <= number)
+        self.released = self.batches[known].ends
 
     def forget(self, through: int) -> None:
         """Nobody needs the Batches up to there any more."""
         if through <= self.floor:
             return
         self.floor = through
-        for each in [each for each in self.batches if each <= through]:
+        for each in list(takewhile(lambda number: number <= through, self.batches)):  # they stand in order
             del self.batches[each]
         for numbers in self._dropped.values():
             numbers.difference_update([each for each in numbers if each <= through])

@@ -103,6 +103,8 @@ class Acks:
         except Refused:  # a rewind is under way
             lineage = None
         cursor = self._cursors.get(key)
+        if lineage is None and cursor is None:
+            return
         if lineage is None or cursor is None or cursor.lineage != lineage.id:
             self._cursors.pop(key, None)
             for link in self.topology.links:
@@ -191,7 +193,9 @@ class Acks:
         tally = self._tally(link, reading)
         if reader is None:
             return []
-        for number in sorted(number for number in reader.batches if number > tally.reached):
+        for number in range(tally.reached + 1, reader.newest + 1):
+            if number not in reader.batches:
+                continue
             tally.count(reader.batches[number].taken.get(reading.source, {}), writer.lineage, writer.newest)
             tally.reached = number
         found = []
