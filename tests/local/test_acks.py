@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from scribengin.cli.commands.source import command as source
 from scribengin.connectors.files.pieces import Piece
 from scribengin.connectors.files.release import covers, release_file
 from scribengin.core.storage import replace
@@ -167,6 +169,43 @@ def test_a_channels_files_go_when_their_retention_has_passed_and_the_audit_count
     for part in packs.glob("part-*"):
         part.unlink()
     assert not audit_flow(prepared_of(folder)).balanced
+
+
+def test_files_that_a_rewind_of_the_feeder_has_left_go_when_nobody_can_need_them_any_more(folder: Any) -> None:
+    relay(folder)
+    packs = folder.path / ".scribengin" / "relay" / "channels" / "some_to_core" / "packs"
+    assert folder.run(tier="edge").state == "finished"
+    assert CliRunner().invoke(source, ["set", str(folder.path / "flow.yaml"), "rows", "1", "--yes"]).exit_code == 0
+    left = {path.name for path in packs.glob("part-*")}
+    standing = read_standing(prepared_of(folder))
+    (edge,) = [each for each in standing["edges"] if each["channel"] == "some_to_core"]
+    assert (edge["waiting"]["rows"], edge["waiting"]["batches"]) == (27, 3), "what the old lineage has put in waits for the reader"
+    clock = Clock()
+    releases = Releases(prepared_of(folder), clock=clock)
+    releases.look()
+    clock.now += 3600
+    releases.look()
+    assert folder.run(tier="edge").state == "finished"
+    releases.look()
+    clock.now += 3600
+    releases.look()
+    assert {path.name for path in packs.glob("part-*")} > left, "nobody has read them"
+    assert folder.run(tier="core").state == "finished"
+    releases.look()
+    clock.now += 3600
+    releases.look()
+    assert {path.name for path in packs.glob("part-*")} > left, "the end of the chain has not committed them"
+    assert folder.run(tier="store").state == "finished"
+    releases.look()
+    clock.now += 599
+    releases.look()
+    assert {path.name for path in packs.glob("part-*")} > left
+    clock.now += 2
+    Releases(prepared_of(folder), clock=clock).look()
+    assert list(packs.glob("part-*")) == []
+    audit = audit_flow(prepared_of(folder))
+    assert audit.balanced, [report.violations for report in audit.reports]
+    assert len(folder.read("out")) == 12 + 8
 
 
 def test_every_query_that_reads_a_file_must_have_it(folder: Any) -> None:

@@ -1,7 +1,8 @@
 """Acknowledgements while a flow runs: once a second a look at how far the ends of the flow have come, and what may be released by that.
 
 A source whose range is acknowledged is released: a consumer group hears the offsets, files are deleted or archived where the flow says so.
-Files of a channel go once `retention` has passed since all their readers have acknowledged them.
+Files of a channel go once `retention` has passed since all their readers have acknowledged them, those too that an earlier lineage of the
+feeder has put there.
 """
 
 from __future__ import annotations
@@ -18,21 +19,23 @@ from scribengin.local.done_files import DoneFiles
 from scribengin.local.levels import Levels
 from scribengin.local.prepare import open_sinks, source_place
 from scribengin.plan.split import CHANNEL, source_id
+from scribengin.state.ack_earlier import earlier_feeders
 from scribengin.state.acks import Link, QueryKey, Reading, Topology
+from scribengin.state.decisions import Decisions
 from scribengin.state.folder import StateFolder
 from scribengin.state.source_log import SourceLog
 from scribengin.state.topology import tiers_with_state
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from scribengin.local.prepare import Prepared, PreparedFlow
     from scribengin.plan.channels import PlannedChannel
     from scribengin.plan.model import QueryPlan
     from scribengin.plan.split import FlowPlan
-    from scribengin.state.acks import QueryStanding, Standing
+    from scribengin.state.acks import LinkStanding, QueryStanding, Standing
     from scribengin.state.checksums import Mismatch
     from scribengin.state.folder import QueryFolder
 
@@ -111,6 +114,8 @@ class _Record:
     """source → entries whose files were dealt with"""
     marks: dict[str, list[list[float]]] = field(default_factory=dict)
     """channel → (Batch, when it was seen acknowledged by all readers), some of them"""
+    earlier: dict[str, float] = field(default_factory=dict)
+    """channel → when all that earlier lineages had put in was seen acknowledged; 0 once its files are gone"""
 
     @staticmethod
     def of(folder: QueryFolder, lineage: str) -> _Record:
@@ -122,7 +127,7 @@ class _Record:
 
     def write(self) -> None:
         """Durably."""
-        body = {"lineage": self.lineage, "told": self.told, "files": self.files, "marks": self.marks}
+        body = {"lineage": self.lineage, "told": self.told, "files": self.files, "marks": self.marks, "earlier": self.earlier}
         replace(self.path, seal(_KIND, _FORMAT, body))
 
 
@@ -247,14 +252,15 @@ class Releases:
     def _sweep(self, link: Link, standing: Standing) -> bool:
         """Delete files of a channel that have outlived its retention; True where something was noted."""
         at = standing.queries[link.writer]
-        known = [standing.links[link.channel, reading].committed for reading in link.readers if (link.channel, reading) in standing.links]
-        if not at.lineage or len(known) < len(link.readers) or not known:
+        readers = standing.of(link)
+        if not at.lineage or len(readers) < len(link.readers) or not readers:
             return False
         record = self._record(link.writer, at)
-        marks = record.marks.setdefault(link.channel, [])
         channel = next(each for each in self._prepared.plan.channels if each.id == link.channel)
         retention_s = channel.edge.retention_s or 0.0
-        now, through, noted = self._clock(), min(known), False
+        left = self._sweep_earlier(link, record, readers, retention_s)
+        marks = record.marks.setdefault(link.channel, [])
+        now, through, noted = self._clock(), min(each.committed for each in readers), False
         if through > (marks[-1][0] if marks else -1) and (not marks or now - marks[-1][1] >= retention_s / _MARKS):
             marks.append([through, now])
             noted = True
@@ -263,7 +269,27 @@ class Releases:
             with self._explained(f"channel {link.channel}"):
                 self._sink(link).release(lineage=at.lineage, through=int(due[-1][0]))
                 del marks[: len(due) - 1]
-        return noted
+        return noted or left
+
+    def _sweep_earlier(self, link: Link, record: _Record, readers: Sequence[LinkStanding], retention_s: float) -> bool:
+        """The same with what a rewind or a move of the feeder has left there, all of it at once; True where something was noted."""
+        if any(each.earlier_open is None or each.earlier_open.batches for each in readers):
+            return record.earlier.pop(link.channel, None) is not None  # a reader has gone back
+        since = record.earlier.get(link.channel)
+        if since is None:
+            record.earlier[link.channel] = self._clock()
+            return True
+        if not since or since + retention_s > self._clock():
+            return False
+        with self._explained(f"channel {link.channel}"):
+            folders = (*self._topology.queries.values(), *self._topology.left)
+            for earlier in earlier_feeders(link.channel, folders, record.lineage):
+                newest = Decisions(earlier.part.decisions).newest()
+                if newest is not None:
+                    self._sink(link).release(lineage=earlier.lineage.id, through=newest.batch.number)
+            record.earlier[link.channel] = 0.0
+            return True
+        return False
 
     def _sink(self, link: Link) -> Any:
         if link.channel not in self._sinks:

@@ -100,7 +100,8 @@ class LinkStanding:
     put_rows: int = 0
     """that were ever put in, as far as this process has met them"""
     earlier: Waiting = NOTHING
-    earlier_open: Waiting = NOTHING
+    earlier_open: Waiting | None = None
+    """None where nobody could tell yet"""
 
     @property
     def waiting(self) -> Waiting:

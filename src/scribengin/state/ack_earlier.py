@@ -14,6 +14,7 @@ from scribengin.core.storage import names_in
 from scribengin.state.ack_contract import Waiting
 from scribengin.state.ack_cursor import DecisionCursor, read_record
 from scribengin.state.ack_intake import taken_of
+from scribengin.state.decisions import Decisions
 from scribengin.state.folder import QueryFolder
 from scribengin.state.lineage import past_lineages, read_lineage
 
@@ -150,6 +151,9 @@ def marks_of(record: Mapping[str, Any], link: Link, reading: Reading, lineage: s
 def _pieces_of(earlier: Earlier, link: Link, first: int) -> Iterator[LeftPiece]:
     """Of its Batches from `first` on, oldest first."""
     lineage = earlier.lineage.id
+    if Decisions(earlier.part.decisions).pruned_mark() >= first:
+        # nobody knows what of it is there still: it holds nobody back, and is never thought to be through
+        yield LeftPiece("", 0, 0, 0, f"{lineage}/pruned", "")
     cursor = DecisionCursor(_LeftFolder(earlier.part.path, earlier.query), lineage, {}, [link], waits=False, noted={})
     cursor.newest = cursor.acknowledged = first - 1
     cursor.look(jump=False)
