@@ -116,10 +116,13 @@ def _members(members: list[dict[str, Any]]) -> str:
 
 
 def _lag(lag: dict[str, Any] | None) -> str:
-    if lag is None or not lag["rows"]:
+    """As a run's display says it."""
+    from scribengin.cli.display import lag_text
+    from scribengin.local.contract import QueryView
+
+    if lag is None:
         return "-"
-    age = "" if lag["seconds"] is None else f" {show_duration(lag['seconds'])}"
-    return f"{lag['rows']:,} rows {show_bytes(lag['bytes'])}{age}"
+    return lag_text(QueryView("", "running", lag_rows=lag["rows"], lag_bytes=lag["bytes"], lag_s=lag["seconds"])) or "-"
 
 
 def _or_dash(number: int | None) -> str:
