@@ -12,8 +12,9 @@ from click.testing import CliRunner
 
 from scribengin.cli.commands.source import command as source
 from scribengin.connectors.channel.folder import FolderChannelSink
+from scribengin.connectors.files.globs import covers
 from scribengin.connectors.files.pieces import Piece
-from scribengin.connectors.files.release import covers, release_file
+from scribengin.connectors.files.release import release_file
 from scribengin.core.errors import Unreachable
 from scribengin.core.storage import replace
 from scribengin.local.acks import Releases

@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING
 
 from scribengin.core.units import show_bytes, show_duration
 from scribengin.local.contract import GateView
+from scribengin.local.levels import LOOK_S, Level
+from scribengin.spark.hold import Admission
 from scribengin.spec.model import Depth
-from scribengin.state.ack_contract import NOTHING, Waiting
+from scribengin.state.ack_contract import Waiting
 from scribengin.state.decisions import moment
 
 if TYPE_CHECKING:
@@ -25,24 +27,11 @@ if TYPE_CHECKING:
     from scribengin.plan.channels import PlannedChannel
     from scribengin.spark.commit import Committed
 
-LOOK_S = 0.25
-"""how long a look at the state is believed"""
 _RATE_S = 10.0
 _BYTES_A_ROW = 200
 """a guess"""
 _FULL = 0.95
 """what the feeder's rate falls by at most, before it pauses"""
-
-
-@dataclass(frozen=True, slots=True)
-class Level:
-    """How full a channel is. `put_rows` were ever put in, counted from anywhere; `decided` is the newest Batch of the feeder's `lineage`
-    that is counted."""
-
-    waiting: Waiting = NOTHING
-    put_rows: int = 0
-    lineage: str = ""
-    decided: int = -1
 
 
 @dataclass
@@ -114,17 +103,6 @@ class Gate:
         rows = sum(rows for _, _, rows, _ in newer)
         since = Waiting(rows, sum(size for *_, size in newer), len(newer), level.waiting.oldest_at)
         return replace(level, waiting=level.waiting + since, put_rows=level.put_rows + rows)
-
-
-@dataclass(frozen=True, slots=True)
-class Admission:
-    """Whether the next Batch may begin: after `wait_s` at the earliest, with at most `share` of what it would take. `why` is for people;
-    empty where nothing holds it back."""
-
-    wait_s: float = 0.0
-    share: float = 1.0
-    why: str = ""
-    paused: bool = False
 
 
 @dataclass

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import threading
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from scribengin.core.errors import ScribenginError
-from scribengin.local.gates import LOOK_S, Level
+from scribengin.state.ack_contract import NOTHING
 from scribengin.state.acks import Acks, Standing, Waiting
 
 if TYPE_CHECKING:
@@ -18,6 +19,20 @@ if TYPE_CHECKING:
 
     from scribengin.state.acks import Link, QueryKey, Reading, Topology
     from scribengin.state.checksums import Mismatch
+
+LOOK_S = 0.25
+"""how long a look at the state is believed"""
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """How full a channel is. `put_rows` were ever put in, counted from anywhere; `decided` is the newest Batch of the feeder's `lineage`
+    that is counted."""
+
+    waiting: Waiting = NOTHING
+    put_rows: int = 0
+    lineage: str = ""
+    decided: int = -1
 
 
 class Levels:

@@ -19,6 +19,7 @@ from scribengin.state.source_log import SourceLog
 if TYPE_CHECKING:
     from scribengin.local.prepare import PreparedFlow
     from scribengin.plan.channels import PlannedChannel
+    from scribengin.plan.model import Plan
     from scribengin.state.acks import Link, Standing, Topology
     from scribengin.state.folder import QueryFolder
     from scribengin.state.ledger import Totals
@@ -34,14 +35,10 @@ def read_standing(prepared: PreparedFlow, *, now_s: float | None = None) -> dict
     totals = {key: read_totals(folder) for key, folder in topology.queries.items()}
     at_s = time.time() if now_s is None else now_s
     channels = {channel.id: channel for channel in prepared.plan.channels}
-    tiers = [
-        _tier(prepared, plan.tier, {query.name: (query.sources, query.sinks) for query in plan.queries}, topology, standing, totals, at_s)
-        for plan in prepared.plan.tiers
-    ]
     return {
         "flow": prepared.name,
         "folder": str(prepared.folder),
-        "tiers": tiers,
+        "tiers": [_tier(prepared, plan, topology, standing, totals, at_s) for plan in prepared.plan.tiers],
         "edges": [_edge(channels[link.channel], link, topology.queries[link.writer], standing, totals, at_s) for link in topology.links],
         "sources": _sources(prepared, standing),
         "dead": sum(each.dead for each in totals.values()),
@@ -49,23 +46,17 @@ def read_standing(prepared: PreparedFlow, *, now_s: float | None = None) -> dict
 
 
 def _tier(
-    prepared: PreparedFlow,
-    tier: str,
-    ends: dict[str, tuple[tuple[str, ...], tuple[str, ...]]],
-    topology: Topology,
-    standing: Standing,
-    totals: dict[QueryKey, Totals],
-    now_s: float,
+    prepared: PreparedFlow, plan: Plan, topology: Topology, standing: Standing, totals: dict[QueryKey, Totals], now_s: float
 ) -> dict[str, Any]:
-    holder = read_holder(StateFolder(prepared.root, prepared.name, tier))
+    holder = read_holder(StateFolder(prepared.root, prepared.name, plan.tier))
     queries = []
-    for name, (sources, sinks) in ends.items():
-        key = QueryKey(tier, name)
+    for query in plan.queries:
+        key = QueryKey(plan.tier, query.name)
         at = standing.queries[key]
-        rows = query_rows(totals[key].nodes, sources, sinks)
+        rows = query_rows(totals[key].nodes, query.sources, query.sinks)
         queries.append(
             {
-                "query": name,
+                "query": query.name,
                 "state": "never ran" if not at.lineage else "stopped" if holder is None else "running",
                 "batch": _number(at.decided),
                 "decided_at": at.decided_at,
@@ -77,7 +68,7 @@ def _tier(
                 "lag": _lag(key, topology, standing, now_s),
             }
         )
-    return {"tier": tier, "holder": None if holder is None else asdict(holder), "queries": queries}
+    return {"tier": plan.tier, "holder": None if holder is None else asdict(holder), "queries": queries}
 
 
 def _lag(key: QueryKey, topology: Topology, standing: Standing, now_s: float) -> dict[str, Any] | None:
