@@ -40,7 +40,8 @@ COMMANDS = (
     (
         "status shop/flow.yaml",
         "How far each tier is, what waits between them (`edges`; none in a flow that is not cut), and what is acknowledged: committed at "
-        "the ends of\nthe flow. Numbers of Batches are null where there is none; `holder` where nobody runs the tier.",
+        "the ends of\nthe flow. Numbers of Batches are null where there is none; `holder` where nobody runs the tier; "
+        "`lag` (`rows`, `bytes`, `seconds`) of a\nQuery that reads no channel.",
     ),
     (
         "trace shop/flow.yaml orders/orders.jsonl+0",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import threading
 import time
@@ -10,12 +11,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from click.testing import CliRunner
 
+from scribengin.cli.commands.status import command as status
 from scribengin.local.acks import topology_of
 from scribengin.local.contract import RunSettings
 from scribengin.local.inspect import audit_flow
 from scribengin.local.prepare import prepare
 from scribengin.local.run import run_flow
+from scribengin.local.standing import read_standing
 from scribengin.state.acks import Acks
 from scribengin.testing.checker import check_records, read_output
 from scribengin.testing.records import SCHEMA, Records
@@ -218,6 +222,13 @@ def test_an_edge_to_a_group_is_read_at_every_member(cut: Flow, spark: Any) -> No
     assert cut.run(spark, once=True).state == "finished"
     shares = [len(list((cut.folder / name).rglob("*.packs"))) for name in ("m1", "m2")]
     assert shares == [2, 2]
+    standing = read_standing(prepare(cut.path / "flow.yaml", state=None))
+    (edge,) = standing["edges"]
+    assert [(member["member"], member["batches"]) for member in edge["members"]] == [("m1", 2), ("m2", 2)]
+    assert sorted(member["last_batch"] for member in edge["members"]) == [2, 3]
+    assert [query["lag"] for tier in standing["tiers"] for query in tier["queries"]] == [None, {"rows": 0, "bytes": 0, "seconds": None}]
+    said = CliRunner().invoke(status, [str(cut.path / "flow.yaml")]).output
+    assert re.search(r"m1 2, m2 2, the last to m[12]", said), said
     assert cut.acknowledged()
     cut.check("out")
 

@@ -40,7 +40,12 @@ class Stage:
         """Open its lineage."""
         sources = self.inputs or (INPUT,)
         self.lineage = open_lineage(
-            self.folder, owner="me", fingerprint="f", state_fingerprint="", sources=sources, parts=dict.fromkeys(sources, "p")
+            self.folder,
+            owner="me",
+            fingerprint="f",
+            state_fingerprint="",
+            sources=sources,
+            parts=dict.fromkeys((*sources, *self.outs), "p"),
         )
         self.taken = {source: self.lineage.starts.get(source, 0) for source in sources}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from scribengin.core.errors import StateError
@@ -46,13 +47,24 @@ class DecidedBatch:
 class DecisionCursor:
     """One Query's decisions from its newest acknowledged one on."""
 
-    def __init__(self, folder: QueryFolder, lineage: str, starts: Mapping[str, int], links: list[Link], *, waits: bool) -> None:
-        """`waits`: whether anybody has to commit behind it."""
+    def __init__(
+        self,
+        folder: QueryFolder,
+        lineage: str,
+        starts: Mapping[str, int],
+        links: list[Link],
+        *,
+        waits: bool,
+        noted: Mapping[str, Any] | None = None,
+    ) -> None:
+        """`waits`: whether anybody has to commit behind it. `noted`: to go on from there, instead of from what lies in the folder."""
         self.folder = folder
         self.lineage = lineage
         self.links = links
         self._dropped: dict[str, set[int]] = {link.channel: set() for link in links if link.drops}
         self._dropped_next = dict.fromkeys(self._dropped, 0)
+        self._published: dict[tuple[str, str], NumberedLog] = {}
+        """(channel, member) → what a Kafka sink has noted there"""
         self.batches: dict[int, DecidedBatch] = {}
         self.newest = -1
         self.acknowledged = -1
@@ -60,8 +72,8 @@ class DecisionCursor:
         self.read = dict(starts)
         self.decided_at = ""
         self._decisions = Decisions(folder.decisions)
-        noted = read_record(folder)
-        self.record: dict[str, Any] = noted if noted.get("lineage") == lineage else {}
+        noted = read_record(folder) if noted is None else noted
+        self.record: Mapping[str, Any] = noted if noted.get("lineage") == lineage else {}
         if starts and waits:
             # what an older lineage had under way behind it is through when the first of this one's Batches is
             before = noted.get("released", {})
@@ -107,9 +119,19 @@ class DecisionCursor:
             return None
         return self.batches[number].sums[link.channel]
 
+    def rows_put(self, number: int, link: Link) -> tuple[int, int]:
+        """Rows and bytes that the Batch has decided to put into the channel."""
+        if number not in self.batches or number in self._dropped.get(link.channel, ()):
+            return 0, 0
+        return self.batches[number].rows[link.channel]
+
     def pieces(self, number: int, link: Link) -> list[Piece] | None:
         """What the Batch has put into the channel; None while that is not known."""
         batch = self.batches[number]
+        if link.drops and link.kind == "folder":  # its files are named before anybody knows whether it is dropped
+            if number > self.published():
+                return None
+            self._look_at_dropped()
         if number in self._dropped.get(link.channel, ()):
             return []
         found = batch.pieces.get(link.channel, [])
@@ -129,14 +151,15 @@ class DecisionCursor:
         if number <= self.acknowledged:
             return
         self.acknowledged = number
-        self.released = self.batches[max(each for each in self.batches if each <= number)].ends
+        known = number if number in self.batches else max(each for each in self.batches if each <= number)
+        self.released = self.batches[known].ends
 
     def forget(self, through: int) -> None:
         """Nobody needs the Batches up to there any more."""
         if through <= self.floor:
             return
         self.floor = through
-        for each in [each for each in self.batches if each <= through]:
+        for each in list(takewhile(lambda number: number <= through, self.batches)):  # they stand in order
             del self.batches[each]
         for numbers in self._dropped.values():
             numbers.difference_update([each for each in numbers if each <= through])
@@ -171,8 +194,9 @@ class DecisionCursor:
         rows, bytes_ = batch.rows[link.channel]
         if not rows:
             return []
-        work, member = self.folder.work(link.channel), batch.members.get(link.channel, "")
-        said = NumberedLog(work / member / self.lineage / "published", "publication").read(number)
+        member = batch.members.get(link.channel, "")
+        folder = self.folder.work(link.channel) / member / self.lineage / "published"
+        said = self._published.setdefault((link.channel, member), NumberedLog(folder, "publication")).read(number)
         if said is None:
             return None
         return [

@@ -51,8 +51,9 @@ class Intake:
         """the newest Batch that was put"""
         self.entry = entry
         """the next to be taken"""
+        self.put_rows = 0
+        """ever, in this object's life; `rows` and `bytes` are of what waits"""
         self.rows = 0
-        """of what waits, as `bytes`"""
         self.bytes = 0
         self._ends = dict(ends or {})
         """of topics: partition → the offset behind what was taken"""
@@ -71,6 +72,7 @@ class Intake:
         held = _Held(number, decided_at)
         self.added = number
         for piece in pieces:
+            self.put_rows += piece.rows
             early = self._early.pop(piece.key, None)
             if early is not None:
                 held.first = early if held.first is None else min(held.first, early)
@@ -85,7 +87,7 @@ class Intake:
 
     def take(self, streams: Sequence[SourceStream]) -> None:
         """The reader's next entry holds these; what it passed over is taken too."""
-        for key, end, is_file in _taken(streams):
+        for key, end, is_file in taken_of(streams):
             waiting = self._waiting.get(key)
             if not is_file:
                 self._ends[key] = end
@@ -112,8 +114,8 @@ class Intake:
             self.through = self._pending.popleft().number
 
 
-def _taken(streams: Sequence[SourceStream]) -> Iterator[tuple[str, int, bool]]:
-    """(key, behind what is taken of it, whether it is a file)"""
+def taken_of(streams: Sequence[SourceStream]) -> Iterator[tuple[str, int, bool]]:
+    """Of an entry: (key of a piece, behind what is taken of it, whether it is a file)."""
     for stream in streams:
         place, member = stream.place, ""
         if "of" in place:  # of a group's member: two clusters have partitions of one name, and files the numbers of their Batches
