@@ -131,15 +131,32 @@ def test_a_truncated_and_a_foreign_record_in_a_folder_become_dead_letters(folder
     data(folder, "a", range(10))
     passed(folder, "front")
     (whole,) = packs(folder)
-    (folder.path / HANDED / "part-foreign.packs").write_bytes(b"no pack at all, and longer than a frame's head")
-    with whole.open("rb") as file:
-        first = next(pack_frames(file, 0, whole.stat().st_size))
-    (folder.path / HANDED / "part-short.packs").write_bytes(len(first.value).to_bytes(4, "little") + first.value[:-5])
-    with (folder.path / HANDED / "part-other.packs").open("wb") as out:
+    first, *_ = values(whole)
+    with whole.open("ab") as out:
         PackFileEncoder(out).write(b"{}" * 40)
+        out.write(len(first).to_bytes(4, "little") + first[:-5])
     passed(folder, "back")
     assert ids(folder) == list(range(10))
-    assert sorted(letter[:2] for letter in letters(folder)) == [("first", "damaged"), ("first", "foreign"), ("first", "truncated")]
+    assert sorted(letter[:2] for letter in letters(folder)) == [("first", "foreign"), ("first", "truncated")]
+
+
+@pytest.mark.parametrize("name", ["part-0000000000-00000-000copy.packs", "part-other.packs", "part-0000000007-00000-000abc.packs"])
+def test_a_file_that_nobody_has_handed_over_is_refused_before_anything_is_read(folder: FlowFolder, name: str) -> None:
+    given(folder)
+    data(folder, "a", range(10))
+    passed(folder, "front")
+    (whole,) = packs(folder)
+    (folder.path / HANDED / name).write_bytes(whole.read_bytes())
+    result = folder.run(tier="back")
+    (problem,) = [problem for problem in result.problems if problem.severity == "error"]
+    assert (result.state, problem.code) == ("failed", "channel-foreign")
+    assert f"{folder.path / HANDED / name} is not of the tier that feeds this folder" in problem.message
+    assert "move it out of the folder" in (problem.remedy or "")
+    assert not list((folder.path / "out").glob("**/part-*"))
+    (folder.path / HANDED / name).unlink()
+    passed(folder, "back")
+    assert ids(folder) == list(range(10))
+    assert violations(folder) == []
 
 
 def test_a_file_of_a_channel_that_is_deleted_before_it_was_read_stops_the_reader_until_it_is_back(folder: FlowFolder) -> None:
@@ -214,11 +231,9 @@ def test_a_host_whose_clock_is_wrong_loses_nothing(folder: FlowFolder, years: in
 
 def rewrite(path: Path, time_ms: int) -> None:
     """The same packs, as a host would have made them whose clock says that."""
-    size = path.stat().st_size
-    with path.open("rb") as file:
-        values = [frame.value for frame in pack_frames(file, 0, size)]
+    whole = values(path)
     with path.open("wb") as out:
-        for value in values:
+        for value in whole:
             block = read_pack(value, None, RecordPlace(path.name))
             assert block.header is not None
             assert block.schema is not None
@@ -276,17 +291,76 @@ def test_rows_that_were_exchanged_in_a_channel_stop_the_flow_with_edge_and_batch
     data(folder, "a", range(8))
     folder.run(tier="front")
     (file,) = packs(folder)
-    with file.open("rb") as opened:
-        blocks = [read_pack(frame.value, None, RecordPlace("")) for frame in pack_frames(opened, 0, file.stat().st_size)]
-    with file.open("wb") as out:
-        encoder = PackFileEncoder(out)
-        for block in [blocks[0], blocks[0]]:
-            assert block.header is not None
-            assert block.schema is not None
-            maker = PackMaker(block.schema, codec="none", keyring=None, sign=block.header.sign, about=block.header.about)
-            for pack in maker.make(block.batch, block.whole)[0]:
-                encoder.write(pack.value)
+    first, second = values(file)
+    write(file, [first, first])
+    text = mismatch(folder)
+    assert 'edge "first -> second": channel first_to_back, batch 0 of its feeder: 8 rows came out as others' in text
+    assert f"it lay in {file.name}; unit 0 ({file.name}): 8 rows came out as others" in text
+    assert "of unit 0 there is no pack with its rows 5 to 8" in text
+    four = [f"rows/a.jsonl[0:{(folder.path / 'data/a.jsonl').stat().st_size}]+{number}" for number in range(4)]
+    assert f"4 records stand there more than once: {', '.join(four)}; at {file.name} byte 0, {file.name} byte {len(first) + 4}" in text
+    assert [each for each in violations(folder) if "channel first_to_back" in each] == [text]
+
+
+def test_packs_that_are_gone_from_a_channel_stop_the_flow_with_the_rows_they_held(folder: FlowFolder) -> None:
+    given(folder)
+    data(folder, "a", range(12))
+    folder.run(tier="front")
+    (file,) = packs(folder)
+    first, _, third = values(file)
+    write(file, [first, third])
+    text = mismatch(folder)
+    assert "12 rows were put in and 8 were taken out by back/kept/first" in text
+    assert "read again now, 8 rows of it stand there" in text
+    assert "of unit 0 there is no pack with its rows 5 to 8" in text
+    assert "more than once" not in text
+
+
+def test_of_many_doubled_records_five_are_named(folder: FlowFolder) -> None:
+    given(folder)
+    data(folder, "a", range(16))
+    folder.run(tier="front")
+    (file,) = packs(folder)
+    there = values(file)
+    write(file, [*there, *there])
+    text = mismatch(folder)
+    assert "16 rows were put in and 32 were taken out" in text
+    assert "16 records stand there more than once: " in text
+    assert " and 11 more; at " in text
+
+
+def test_after_a_mismatch_the_next_run_goes_on_and_the_audit_still_tells(folder: FlowFolder) -> None:
+    given(folder)
+    data(folder, "a", range(8))
+    folder.run(tier="front")
+    (file,) = packs(folder)
+    write(file, values(file)[:1])
+    mismatch(folder)
+    data(folder, "b", range(8, 16))
+    passed(folder, "front")
+    passed(folder, "back")
+    assert ids(folder) == [0, 1, 2, 3, *range(8, 16)]
+    (told,) = [each for each in violations(folder) if "channel first_to_back" in each]
+    assert "8 rows were put in and 4 were taken out" in told
+
+
+def mismatch(folder: FlowFolder) -> str:
+    """What the reading tier tells when it has found one."""
     result = folder.run(tier="back")
     assert result.state == "failed"
     (problem,) = [problem for problem in result.problems if problem.code == "channel-mismatch"]
-    assert 'edge "first -> second": channel first_to_back, batch 0 of its feeder: 8 rows came out as others' in problem.message
+    assert "scribengin reset FLOW --outputs --yes" in (problem.remedy or "")
+    return problem.message
+
+
+def values(file: Path) -> list[bytes]:
+    """The packs of a file."""
+    with file.open("rb") as opened:
+        return [frame.value for frame in pack_frames(opened, 0, file.stat().st_size)]
+
+
+def write(file: Path, there: list[bytes]) -> None:
+    with file.open("wb") as out:
+        encoder = PackFileEncoder(out)
+        for value in there:
+            encoder.write(value)

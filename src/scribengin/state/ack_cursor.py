@@ -9,9 +9,10 @@ from scribengin.core.errors import StateError
 from scribengin.core.numbered_log import NumberedLog
 from scribengin.core.records import seal, unseal
 from scribengin.core.storage import read_or_none, replace
-from scribengin.formats.origins import DIGESTS
 from scribengin.state.ack_intake import Piece
 from scribengin.state.decisions import Decisions
+from scribengin.state.mismatches import put_by_unit
+from scribengin.state.taken import in_all
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from scribengin.state.ack_contract import Link
     from scribengin.state.contract import Decision
     from scribengin.state.folder import QueryFolder
-    from scribengin.state.taken import Taken
+    from scribengin.state.taken import Sums, Taken
 
 _KIND, _FORMAT = "acks", 1
 
@@ -38,7 +39,7 @@ class DecidedBatch:
     """channel that goes to a group → the member"""
     watermark_us: int | None
     leaves_us: int | None
-    sums: dict[str, tuple[int, int] | None]
+    sums: dict[str, Sums | None]
     """channel → rows and digest of what was put in; None where the digest is not known"""
     taken: Mapping[str, Taken]
 
@@ -101,7 +102,7 @@ class DecisionCursor:
             return self.newest
         return max(self.acknowledged, self.newest - 1)
 
-    def put_in(self, number: int, link: Link) -> tuple[int, int] | None:
+    def put_in(self, number: int, link: Link) -> Sums | None:
         """Rows and digest that the Batch has put into the channel; None where that is not known, or it was dropped."""
         if number not in self.batches or number in self._dropped.get(link.channel, ()):
             return None
@@ -183,13 +184,9 @@ class DecisionCursor:
         ]
 
 
-def _sums(receipts: list[Receipt]) -> tuple[int, int] | None:
-    rows = digest = 0
-    for receipt in receipts:
-        if receipt.rows and receipt.digest is None:
-            return None
-        rows, digest = rows + receipt.rows, (digest + (receipt.digest or 0)) % DIGESTS
-    return rows, digest
+def _sums(receipts: list[Receipt]) -> Sums | None:
+    units = put_by_unit(receipts)
+    return None if units is None else in_all(units)
 
 
 def _record_path(folder: QueryFolder) -> Path:

@@ -74,7 +74,7 @@ class KafkaChannelSink(KafkaSink):
             topic = self._target or TargetTopic(name, "", self._options["partitions"], _MOST_BYTES, compacted=False)
         else:
             topic = self._topics.get(name)
-        packs = self._wire.maker(schema, batch, most=topic.max_bytes - _HEAD_BYTES)
+        packs = self._wire.maker(schema, batch, unit, most=topic.max_bytes - _HEAD_BYTES)
         return PackMessages(packs, topic, self._wire.options["key"], unit + batch.number)
 
     def _rows_in(self, message: Any) -> int:
