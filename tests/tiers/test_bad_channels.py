@@ -291,7 +291,7 @@ def test_rows_that_were_exchanged_in_a_channel_stop_the_flow_with_edge_and_batch
     data(folder, "a", range(8))
     folder.run(tier="front")
     (file,) = packs(folder)
-    first, second = values(file)
+    first, _ = values(file)
     write(file, [first, first])
     text = mismatch(folder)
     assert 'edge "first -> second": channel first_to_back, batch 0 of its feeder: 8 rows came out as others' in text

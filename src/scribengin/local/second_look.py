@@ -17,13 +17,14 @@ from scribengin.state.folder import StateFolder
 from scribengin.state.source_log import SourceLog
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from scribengin.connectors.contract import SourceStream
     from scribengin.formats.origins import Origins
     from scribengin.formats.packs import PackBlock
     from scribengin.plan.split import FlowPlan
+    from scribengin.state.channel_audit import ChannelAudit
     from scribengin.state.checksums import Mismatch
 
 MISMATCH_REMEDY = (
@@ -102,6 +103,19 @@ def mismatch_text(plan: FlowPlan, root: Path, mismatch: Mismatch) -> str:
     channel = next(each for each in plan.channels if each.id == mismatch.channel)
     edges = " and ".join(f'"{name}"' for name in channel.names)
     return f"edge {edges}: {mismatch}; {second_look(plan, root, mismatch)}"
+
+
+def mismatches_by_query(plan: FlowPlan, root: Path, channels: Iterable[ChannelAudit]) -> dict[str, list[str]]:
+    """Query that reads → what is told of each mismatch, in the words of a run that finds one."""
+    told: dict[str, list[str]] = {}
+    for channel in channels:
+        texts = [mismatch_text(plan, root, mismatch) for mismatch in channel.mismatches]
+        if channel.more:
+            texts.append(
+                f"channel {channel.channel}: and {channel.more:,} more Batches of its feeder that {channel.reading} took otherwise"
+            )
+        told.setdefault(channel.reading.query.query, []).extend(texts)
+    return told
 
 
 def second_look(plan: FlowPlan, root: Path, mismatch: Mismatch) -> str:

@@ -15,7 +15,7 @@ from scribengin.state.mismatches import put_by_unit
 from scribengin.state.taken import in_all
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
     from scribengin.connectors.contract import Receipt
@@ -159,8 +159,7 @@ class DecisionCursor:
             if link.kind == "kafka":
                 pieces[link.channel] = None
                 continue
-            segments = [segment for receipt in receipts for segment in receipt.segments]
-            pieces[link.channel] = [Piece(segment["name"], 0, segment["rows"], segment["bytes"]) for segment in segments]
+            pieces[link.channel] = file_pieces(receipts)
         ends = {each.source: each.end for each in decision.sources}
         times = decision.times
         members = {sink: str(said["member"]) for sink, said in decision.behind.items() if "member" in said}
@@ -169,19 +168,28 @@ class DecisionCursor:
         return DecidedBatch(decision.decided_at, ends, pieces, rows, members, *moments, sums, decision.taken)
 
     def _published_messages(self, number: int, link: Link, batch: DecidedBatch) -> list[Piece] | None:
-        rows, bytes_ = batch.rows[link.channel]
-        if not rows:
-            return []
-        work, member = self.folder.work(link.channel), batch.members.get(link.channel, "")
-        said = NumberedLog(work / member / self.lineage / "published", "publication").read(number)
-        if said is None:
-            return None
-        return [
-            Piece(
-                f"{member and f'{member}:'}{each['topic']}-{each['partition']}", each["last"], each["rows"], bytes_ * each["rows"] // rows
-            )
-            for each in said["messages"]
-        ]
+        member = batch.members.get(link.channel, "")
+        return published_pieces(self.folder.work(link.channel), self.lineage, number, member, *batch.rows[link.channel])
+
+
+def file_pieces(receipts: Iterable[Receipt]) -> list[Piece]:
+    """What a Batch's receipts say of a channel in a folder."""
+    segments = [segment for receipt in receipts for segment in receipt.segments]
+    return [Piece(segment["name"], 0, segment["rows"], segment["bytes"]) for segment in segments]
+
+
+def published_pieces(work: Path, lineage: str, number: int, member: str, rows: int, bytes: int) -> list[Piece] | None:
+    """What the sink of a channel in a topic has noted of a Batch of so many rows and bytes; None where that is not published yet."""
+    if not rows:
+        return []
+    said = NumberedLog(work / member / lineage / "published", "publication").read(number)
+    if said is None:
+        return None
+    at = f"{member}:" if member else ""
+    return [
+        Piece(f"{at}{each['topic']}-{each['partition']}", each["last"], each["rows"], bytes * each["rows"] // rows)
+        for each in said["messages"]
+    ]
 
 
 def _sums(receipts: list[Receipt]) -> Sums | None:

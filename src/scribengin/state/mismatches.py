@@ -32,12 +32,20 @@ def put_by_unit(receipts: Iterable[Receipt]) -> dict[int, Sums] | None:
 
 
 def mismatch_of(
-    link: Link, reading: Reading, writer: QueryFolder, reader: QueryFolder, lineage: str, number: int, *, late: bool = False
+    link: Link,
+    reading: Reading,
+    writer: QueryFolder,
+    reader: QueryFolder,
+    lineage: str,
+    number: int,
+    *,
+    late: bool = False,
+    part: QueryFolder | None = None,
 ) -> Mismatch:
     """Batch `number` of the feeder's `lineage`, as far as the details of both ends' decisions are there. `writer` and `reader` are the
-    Queries' folders."""
+    Queries' folders; `part` is where the lineage's decisions lie, where the feeder has left it."""
     try:
-        decision = Decisions(writer.decisions).read(number)
+        decision = Decisions((part or writer).decisions).read(number)
     except StateError:  # its details are pruned by now
         decision = None
     receipts = [] if decision is None else [receipt for receipt in decision.receipts if receipt.sink == link.channel]
