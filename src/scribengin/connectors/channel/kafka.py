@@ -136,6 +136,10 @@ class KafkaChannelSource(KafkaSource):
 
     handed_over = True
     messages_at_once = 16
+    loss_remedy = (
+        "what was not read of it is gone: begin anew with scribengin reset FLOW --outputs --yes; or go on without it: write durability: "
+        "best_effort at the edge, run once, and take it out again: what is lost is counted, and what stands there now is read"
+    )
 
     def __init__(self, place: Place) -> None:
         given = {name: place.options[name] for name in ("max_rows", "split")}
