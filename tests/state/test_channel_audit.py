@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from flow_states import INPUT, Chain, file_entry
 
+from scribengin.connectors.contract import SourceStream
 from scribengin.core.numbered_log import NumberedLog
 from scribengin.formats.contract import Handed
 from scribengin.state.channel_audit import ChannelAudit, _Feeder, _Walk, audit_channels
@@ -111,6 +112,18 @@ def test_what_cannot_be_compared_is_counted_and_no_mismatch(chain: Chain, how: s
     assert wrong == [3]
     assert 1 <= not_compared <= 2
     assert compared + not_compared == 4
+
+
+def test_a_batch_of_which_half_was_taken_beside_no_whole_pack_is_not_compared(tmp_path: Path) -> None:
+    chain = Chain(tmp_path, "ab", kind="kafka")
+    chain["a"].digest = DIGEST
+    put(chain, 3)
+    half = SourceStream("t", {"topic": "a_b", "partition": 0, "start": 0, "end": 5, "id": "x"})
+    chain["b"].batch({"a": [half]}, sums={"a": taken_of([handed(chain, 0, rows=3, digest=3), NOT_WHOLE])})
+    take(chain, 0, said=[handed(chain, 0, rows=5, digest=5)])
+    take(chain, 1)
+    take(chain, 2)
+    assert figures(audited(chain)) == (2, 1, [])
 
 
 def test_batches_that_a_feeder_has_dropped_are_not_compared(chain: Chain) -> None:

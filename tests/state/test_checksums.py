@@ -162,3 +162,17 @@ def test_what_comes_again_after_a_batch_was_taken_whole_is_told(chain: Chain) ->
 def test_no_more_than_five_places_are_named() -> None:
     assert named([str(number) for number in range(5)]) == "0, 1, 2, 3, 4"
     assert named([str(number) for number in range(1007)]) == "0, 1, 2, 3, 4, and 1,002 more"
+
+
+def test_units_that_have_committed_by_themselves_are_named_with_their_own_offsets(tmp_path: Path) -> None:
+    chain = Chain(tmp_path, "ab", kind="kafka")
+    feeder = chain["a"]
+    feeder.digest = DIGEST
+    said = {"topic": "a_b", "partition": 0, "first": 3, "last": 9, "rows": 10}
+    feeder._segments = lambda out, number: ({"slot": 1, "messages": [said]},)  # type: ignore[method-assign]
+    acks = Acks(chain.topology())
+    acks.look()
+    put(chain, 0)
+    take(chain, 0, rows=4, unit=0)
+    (mismatch,) = acks.look().mismatches
+    assert [unit.places for unit in mismatch.units] == [("topic a_b, partition 0, offsets 3 to 9",)]
