@@ -266,10 +266,6 @@ class PackBlock:
         row = None if self.header is None else self.header.about.get("row")
         return row if isinstance(row, int) else None
 
-    def first_ids(self, ordinals: Sequence[int]) -> list[str]:
-        """What these records are called."""
-        return self.origins(ordinals).ids()
-
     def __len__(self) -> int:
         """How many rows; one for what is no pack."""
         return 1 if self.bad is not None else int(self.batch.num_rows)
