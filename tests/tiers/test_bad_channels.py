@@ -359,7 +359,7 @@ def test_rows_that_were_exchanged_in_a_channel_stop_the_flow_with_edge_and_batch
     assert 'edge "first -> second": channel first_to_back, batch 0 of its feeder: 8 rows came out as others' in text
     assert f"it lay in {file.name}; unit 0 ({file.name}): 8 rows came out as others" in text
     assert "of unit 0 there is no pack with its rows 5 to 8" in text
-    four = read_pack(first, None, RecordPlace("")).first_ids(range(4))
+    four = read_pack(first, None, RecordPlace("")).origins(range(4)).ids()
     assert f"4 records stand there more than once: {', '.join(four)}; at {file.name} byte 0, {file.name} byte {len(first) + 4}" in text
     assert [each for each in violations(folder) if "channel first_to_back" in each] == [text]
 

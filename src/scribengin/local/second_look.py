@@ -75,8 +75,8 @@ class _Found:
         self.digest = (self.digest + handed.digest) % (1 << 64)
         if not handed.rows:
             return
-        self.first = self.first or block.first_ids(range(1))[0]
-        self.last = block.first_ids(range(handed.rows - 1, handed.rows))[0]
+        self.first = self.first or block.origins(range(1)).ids()[0]
+        self.last = block.origins(range(handed.rows - 1, handed.rows)).ids()[0]
         if self.compared + handed.rows <= _MOST_ROWS:
             self.parts.append((block.whole, _place(block)))
             self.compared += handed.rows
