@@ -8,9 +8,11 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from click.testing import CliRunner
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import ConfigResource
 
+from scribengin.cli.commands.audit import command as audit
 from scribengin.formats.contract import RecordPlace
 from scribengin.formats.pack_files import PackFileEncoder, pack_frames
 from scribengin.formats.packs import PackMaker, read_pack
@@ -404,6 +406,12 @@ def test_after_a_mismatch_the_next_run_goes_on_and_the_audit_still_tells(folder:
     assert ids(folder) == [0, 1, 2, 3, *range(8, 16)]
     (told,) = [each for each in violations(folder) if "channel first_to_back" in each]
     assert "8 rows were put in and 4 were taken out" in told
+    answer = CliRunner().invoke(audit, [str(folder.path / "flow.yaml")])
+    assert answer.exit_code == 1
+    assert "channel first_to_back to back/kept/first: 2 Batches compared at both ends\n" in answer.stdout
+    file.unlink()
+    (told,) = [each for each in violations(folder) if "channel first_to_back" in each]
+    assert "what was taken cannot be read again now: " in told
 
 
 def mismatch(folder: FlowFolder) -> str:
