@@ -414,6 +414,22 @@ def test_after_a_mismatch_the_next_run_goes_on_and_the_audit_still_tells(folder:
     assert "what was taken cannot be read again now: " in told
 
 
+def test_a_run_that_has_found_a_mismatch_releases_nothing(folder: FlowFolder) -> None:
+    given(folder)
+    text = (folder.path / "flow.yaml").read_text()
+    folder.flow(text.replace("path: data,", "path: data, when_done: delete,"))
+    data(folder, "a", range(8))
+    folder.run(tier="front")
+    (file,) = packs(folder)
+    write(file, values(file)[:1])
+    result = folder.run()
+    assert [problem.code for problem in result.problems if problem.severity == "error"] == ["channel-mismatch"]
+    assert (folder.path / "data/a.jsonl").exists()
+    result = folder.run()
+    assert result.state == "finished", result.problems
+    assert not (folder.path / "data/a.jsonl").exists()
+
+
 def mismatch(folder: FlowFolder) -> str:
     """What the reading tier tells when it has found one."""
     result = folder.run(tier="back")
