@@ -9,7 +9,7 @@ import pytest
 from flow_states import INPUT, Chain, file_entry
 
 from scribengin.formats.contract import Handed
-from scribengin.state.acks import Acks
+from scribengin.state.acks import Acks, QueryKey
 from scribengin.state.checksums import named
 from scribengin.state.taken import NOT_WHOLE, taken_of, together
 
@@ -94,6 +94,23 @@ def test_a_reader_that_begins_under_the_watch_is_compared_from_its_first_batch_o
     for number in range(6):
         take(chain, number, rows=10 if number != 1 else 11)
     assert [mismatch.batch for mismatch in acks.look().mismatches] == [1]
+
+
+def test_a_reader_of_which_another_process_has_kept_the_beginning_is_no_mismatch(chain: Chain) -> None:
+    """What that process has noted saves walking, and so the first Batches are not met here."""
+    acks = Acks(chain.topology())
+    acks.look()
+    put(chain, 0)
+    take(chain, 0)
+    other = Acks(chain.topology())
+    other.look()
+    other.keep(QueryKey("b", "b"))
+    put(chain, 1)
+    take(chain, 1)
+    assert acks.look().mismatches == ()
+    put(chain, 2)
+    take(chain, 2, rows=3)
+    assert [mismatch.batch for mismatch in acks.look().mismatches] == [2]
 
 
 def test_what_was_passed_over_or_was_no_whole_pack_is_told_elsewhere(chain: Chain) -> None:

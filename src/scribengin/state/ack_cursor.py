@@ -74,6 +74,8 @@ class DecisionCursor:
             self.newest = self.floor
             self.released = self.read = self.record["released"]
             self._take_over()
+        self.from_first = not starts and self.floor < 0
+        """whether all that the Query ever took, in any lineage, is met here"""
 
     def look(self, *, jump: bool) -> None:
         """Read what was decided since. `jump`: older Batches than the newest two mean nothing."""
@@ -81,6 +83,7 @@ class DecisionCursor:
         begin = self.newest + 1
         if jump and self.newest == self.acknowledged and (newest := self._decisions.newest()) is not None:
             begin = max(begin, newest.batch.number - 1)
+        self.from_first = self.from_first and begin <= self.newest + 1
         for decision in self._since(begin):
             self.newest = decision.batch.number
             self.read = {each.source: each.end for each in decision.sources}

@@ -149,9 +149,10 @@ class Acks:
 
     def _tally(self, link: Link, reading: Reading) -> Tally:
         reader = self._cursors.get(reading.query)
-        untouched = reader is not None and reader.newest < 0 and not any(reader.read.values())
-        # who began under the watch, or has not begun, is met from the first Batch on
-        begun = -1 if self._looked or untouched else self._cursors[link.writer].newest
+        untouched = reader is not None and reader.newest < 0
+        # who began under the watch, or has not begun, is met from the first Batch on, unless another process has noted how it began
+        met = (self._looked or untouched) and (reader is None or reader.from_first)
+        begun = -1 if met else self._cursors[link.writer].newest
         return self._tallies.setdefault((link.channel, reading), Tally(begun))
 
     def _compared(self, link: Link, reading: Reading, before: int, through: int) -> list[Mismatch]:
