@@ -35,7 +35,9 @@ COMMANDS = (
         "audit shop/flow.yaml",
         "`decided` is what the decision records say, `found` what was read again. `losses` is what was gone before it was read: `source`, "
         "`entry` of\nits log, `rows` at most (null where nobody knows), `what`. Where there are any, counts of rows have `lost` and "
-        "`lost_unknown` too.",
+        "`lost_unknown` too. A sink\nthat goes to a group has `members` beside `found`: each one's Batches, of those whose details are "
+        "there. `channels` (none in a flow that is\nnot cut): for each reader of a channel, of how many of the feeder's Batches both ends "
+        "were compared, of how many they could not be, and how\nmany differ.",
     ),
     (
         "status shop/flow.yaml",

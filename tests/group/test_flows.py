@@ -14,6 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from scribengin.cli.commands.status import command as status
+from scribengin.core.errors import Refused
 from scribengin.local.acks import topology_of
 from scribengin.local.contract import RunSettings
 from scribengin.local.inspect import audit_flow
@@ -262,3 +263,20 @@ def test_what_waits_at_a_member_that_is_away_is_read_when_it_is_back_and_the_oth
     cut.run(spark, once=True)
     assert cut.acknowledged()
     cut.check("out")
+
+
+@pytest.mark.timeout(400)
+def test_a_sink_that_leaves_its_group_is_refused_with_what_to_do_and_goes_on_when_it_is_back(flow: Flow, spark: Any) -> None:
+    flow.add(2)
+    assert flow.run(spark, once=True).state == "finished"
+    (flow.path / "flow.yaml").write_text(SINK.replace(", to: wan", ""))
+    flow.add(1)
+    with pytest.raises(Refused) as refused:
+        flow.run(spark, once=True)
+    assert refused.value.code == "group-changed"
+    assert 'sink "kept": batch 1 was decided for member "near" of a group' in refused.value.message
+    assert "write `to` at the sink again" in (refused.value.remedy or "")
+    assert not list((flow.path / "kept").glob("part-*"))
+    (flow.path / "flow.yaml").write_text(SINK)
+    assert flow.run(spark, once=True).state == "finished"
+    flow.check("near/kept")

@@ -148,6 +148,7 @@ class Releases:
         self._prepared = prepared
         self._say = say
         self._stop = stop
+        self._broken = False
         self._said: set[str] = set()
         self._clock = clock
         self._levels = levels or Levels(topology_of(prepared.plan, prepared.root))
@@ -171,10 +172,14 @@ class Releases:
         return bool(self._topology.links or self._topology.by_state or self._files.wanted)
 
     def look(self) -> Standing:
-        """Look how the flow stands, and release what is acknowledged. Raises nothing that may pass; it is said."""
+        """Look how the flow stands, and release what is acknowledged, unless a channel's ends have disagreed. Raises nothing that may
+        pass; it is said."""
         standing = self._levels.look()
         for mismatch in self._levels.mismatches():
+            self._broken = True
             self._stop(mismatch)
+        if self._broken:  # what it takes to find out what happened is not deleted
+            return standing
         for key, at in standing.queries.items():
             if at.lineage:
                 self._record(key, at)

@@ -17,6 +17,7 @@ from scribengin.local.gates import Gate, Pressure
 from scribengin.local.ledger import in_plan_order, query_rows, stateful_runs
 from scribengin.local.levels import Levels
 from scribengin.local.meter import Meter
+from scribengin.local.second_look import MISMATCH_REMEDY, mismatch_text
 from scribengin.plan.split import source_id
 from scribengin.spark.open_windows import open_windows_note
 from scribengin.state.acks import QueryKey, Reading
@@ -74,7 +75,8 @@ class FlowRun:
         self._gates = {
             channel.id: Gate(channel, feeders[channel.id], partial(self._levels.level, channel.id)) for channel in prepared.plan.channels
         }
-        self._mismatches: list[Mismatch] = []
+        self._mismatches: list[tuple[Mismatch, str]] = []
+        """with what is told of each"""
         self._releases = Releases(prepared, self._levels, say=self._hear, stop=self._stop)
         self._ended = threading.Event()
         self._releasing = threading.Thread(target=self._releases.run, args=(self._ended,), name="releases")
@@ -188,9 +190,11 @@ class FlowRun:
 
     def _stop(self, mismatch: Mismatch) -> None:
         """Going on would spread what is wrong."""
-        self._mismatches.append(mismatch)
-        next(iter(self._logs.values())).error("channel mismatch", message=str(mismatch))
+        self._mismatches.append((mismatch, str(mismatch)))
         self._settings.stop.set()
+        text = mismatch_text(self.prepared.plan, self.prepared.root, mismatch)
+        self._mismatches[-1] = (mismatch, text)
+        next(iter(self._logs.values())).error("channel mismatch", message=text)
 
     # --- what came of it ---
 
@@ -205,14 +209,16 @@ class FlowRun:
     def problems(self) -> tuple[Problem, ...]:
         """Warnings, and what failed."""
         failed = [(live, live.run.error) for live in self.live if live.run.error is not None and live.run.state == "failed"]
-        return (*self.prepared.warnings, *(self._failure(live, error) for live, error in failed), *map(self._mismatched, self._mismatches))
+        return (
+            *self.prepared.warnings,
+            *(self._failure(live, error) for live, error in failed),
+            *(self._mismatched(*each) for each in self._mismatches),
+        )
 
-    def _mismatched(self, mismatch: Mismatch) -> Problem:
+    def _mismatched(self, mismatch: Mismatch, text: str) -> Problem:
         channel = next(each for each in self.prepared.plan.channels if each.id == mismatch.channel)
         tier = next((each for each in self.prepared.tiers if each.plan.tier == channel.feeding), self.prepared.tiers[0])
-        edges = " and ".join(f'"{name}"' for name in channel.names)
-        remedy = "nothing more is read or written; look who else writes there, and compare with: scribengin audit FLOW"
-        return Problem("channel-mismatch", tier.place_of(channel.id), f"edge {edges}: {mismatch}", remedy)
+        return Problem("channel-mismatch", tier.place_of(channel.id), text, MISMATCH_REMEDY)
 
     def _failure(self, live: Live, error: ScribenginError) -> Problem:
         """What failed, where it is written, how far it came, and where the traceback is."""

@@ -53,6 +53,8 @@ class Intake:
         """the next to be taken"""
         self.put_rows = 0
         """ever, in this object's life; `rows` and `bytes` are of what waits"""
+        self.reached = -1
+        """the newest Batch of which anything may have been taken"""
         self.rows = 0
         self.bytes = 0
         self._ends = dict(ends or {})
@@ -97,12 +99,23 @@ class Intake:
                 piece, held = waiting.popleft()
                 held.left -= 1
                 held.first = self.entry if held.first is None else held.first
+                self.reached = max(self.reached, held.number)
                 self.rows -= piece.rows
                 self.bytes -= piece.bytes
             if waiting is not None and not waiting:
                 del self._waiting[key]
+            elif waiting and not is_file:
+                self.reached = max(self.reached, waiting[0][1].number)
         self.entry += 1
         self._advance()
+
+    def covers(self, streams: Sequence[SourceStream]) -> bool:
+        """Whether these streams end before, or in, what was put: no later Batch can be in them."""
+        for key, end, is_file in taken_of(streams):
+            waiting = self._waiting.get(key)
+            if (_batch_of(key) > self.added) if is_file else not waiting or waiting[-1][0].last < end - 1:
+                return False
+        return True
 
     def mark(self) -> dict[str, Any]:
         """From where another one can go on: nothing of Batch `batch` or later was taken before entry `entry`."""

@@ -17,14 +17,20 @@ from scribengin.state.ack_contract import Link, LinkStanding, QueryKey, QuerySta
 from scribengin.state.ack_cursor import DecidedBatch, DecisionCursor, write_record
 from scribengin.state.ack_earlier import Remainder, earlier_feeders, marks_of, remainders
 from scribengin.state.ack_intake import Intake
-from scribengin.state.checksums import Mismatch, Tally
+from scribengin.state.checksums import Tally
 from scribengin.state.lineage import read_lineage
+from scribengin.state.mismatches import mismatch_of
 from scribengin.state.source_log import SourceLog
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from scribengin.state.checksums import Mismatch
+
 __all__ = ["Acks", "Link", "LinkStanding", "QueryKey", "QueryStanding", "Reading", "Standing", "Topology", "Waiting"]
+
+_TOLD = 5
+"""mismatches of one reader that a look explains; the first stops the flow"""
 
 
 class Acks:
@@ -182,9 +188,10 @@ class Acks:
 
     def _tally(self, link: Link, reading: Reading) -> Tally:
         reader = self._cursors.get(reading.query)
-        untouched = reader is not None and reader.newest < 0 and not any(reader.read.values())
-        # who began under the watch, or has not begun, is met from the first Batch on
-        begun = -1 if self._looked or untouched else self._cursors[link.writer].newest
+        untouched = reader is not None and reader.newest < 0
+        # who began under the watch, or has not begun, is met from the first Batch on, unless another process has noted how it began
+        met = (self._looked or untouched) and (reader is None or reader.from_first)
+        begun = -1 if met else self._cursors[link.writer].newest
         return self._tallies.setdefault((link.channel, reading), Tally(begun))
 
     def _compared(self, link: Link, reading: Reading, before: int, through: int) -> list[Mismatch]:
@@ -193,17 +200,19 @@ class Acks:
         tally = self._tally(link, reading)
         if reader is None:
             return []
+        late: set[int] = set()
         for number in range(tally.reached + 1, reader.newest + 1):
             if number not in reader.batches:
                 continue
-            tally.count(reader.batches[number].taken.get(reading.source, {}), writer.lineage, writer.newest)
+            again = tally.count(reader.batches[number].taken.get(reading.source, {}), writer.lineage, writer.newest)
+            if not link.drops:  # whether a Batch that was given up has gone over all the same, nobody knows
+                late.update(again)
             tally.reached = number
-        found = []
-        for number in range(max(before, tally.begun) + 1, through + 1):
-            put = writer.put_in(number, link)
-            if (taken := tally.compare(number, put)) is not None and put is not None:
-                found.append(Mismatch(link.channel, reading, number, put, taken))
-        return found
+        wrong = [number for number in range(before + 1, through + 1) if tally.differs(number, writer.put_in(number, link))]
+        return [
+            mismatch_of(link, reading, writer.folder, reader.folder, writer.lineage, number, late=number in late)
+            for number in sorted(late.union(wrong))[:_TOLD]
+        ]
 
     def _acknowledge(self, key: QueryKey) -> None:
         cursor = self._cursors[key]
