@@ -267,3 +267,14 @@ def test_tasks_get_a_copy(tmp_path, clock):
     sink = opened(Shelf(), tmp_path, clock)
     sink.is_full = lambda: ""
     assert pickle.loads(pickle.dumps(sink)).node == "kept"
+
+
+def test_a_place_is_claimed_again_for_another_lineage(tmp_path):
+    shelf = Shelf()
+    claims = []
+    shelf.prepare = lambda **claim: claims.append((claim["lineage"], claim["adopt"]))
+    sink = OutboxSink(shelf, "kept", tmp_path, 1000)
+    for lineage, adopt in (("old", False), ("old", False), ("new", True)):
+        sink.prepare(owner="me", lineage=lineage, adopt=adopt)
+        assert sink.is_claimed
+    assert claims == [("old", False), ("new", True)]

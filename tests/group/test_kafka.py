@@ -12,7 +12,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartiti
 
 from scribengin.connectors.contract import BatchId, Decided
 from scribengin.core import faults
-from scribengin.core.errors import FencedError, Unreachable
+from scribengin.core.errors import FencedError, Refused, Unreachable
 from scribengin.embedded.kafka import KafkaCluster
 from scribengin.local.inspect import audit_flow
 from scribengin.local.prepare import open_sinks, prepare
@@ -200,3 +200,15 @@ def test_no_broker_of_any_member_is_told_with_each_one_s_address(made: Any, near
         sink.behind(0)
     assert near.bootstrap in told.value.message
     assert far.bootstrap in told.value.message
+
+
+def test_a_sink_that_leaves_its_group_of_clusters_is_refused_with_what_to_do(made: Any, near: KafkaCluster, spark: Any) -> None:
+    flow = made(SINK).add(1)
+    assert flow.run(spark, once=True).state == "finished"
+    plain = flow.text.replace("to: wan", f'bootstrap: "{near.bootstrap}"')
+    (flow.path / "flow.yaml").write_text(plain)
+    flow.add(1)
+    with pytest.raises(Refused) as refused:
+        flow.run(spark, once=True)
+    assert refused.value.code == "group-changed"
+    assert "write `to` at the sink again" in (refused.value.remedy or "")

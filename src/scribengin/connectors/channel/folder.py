@@ -58,7 +58,7 @@ class FolderChannelSink(PublishedFiles):
 
     def stream(self, batch: BatchId, unit: int, attempt: str, schema: Schema) -> PackFile:
         """See the contract."""
-        return PackFile(self._staged_place(batch, unit, attempt), self._wire.maker(schema, batch, most=_MOST_BYTES))
+        return PackFile(self._staged_place(batch, unit, attempt), self._wire.maker(schema, batch, unit, most=_MOST_BYTES))
 
     def publish(self, decided: Decided) -> None:
         """See the contract."""

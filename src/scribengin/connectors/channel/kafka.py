@@ -84,7 +84,7 @@ class KafkaChannelSink(KafkaSink):
             topic = self._target or TargetTopic(name, "", self._options["partitions"], _MOST_BYTES, compacted=False)
         else:
             topic = self._topics.get(name)
-        packs = self._wire.maker(schema, batch, most=topic.max_bytes - _HEAD_BYTES)
+        packs = self._wire.maker(schema, batch, unit, most=topic.max_bytes - _HEAD_BYTES)
         return PackMessages(packs, topic, self._wire.options["key"], unit + batch.number)
 
     def _rows_in(self, message: Any) -> int:
@@ -137,6 +137,10 @@ class KafkaChannelSource(KafkaSource):
 
     handed_over = True
     messages_at_once = 16
+    loss_remedy = (
+        "what was not read of it is gone: begin anew with scribengin reset FLOW --outputs --yes; or go on without it: write durability: "
+        "best_effort at the edge, run once, and take it out again: what is lost is counted, and what stands there now is read"
+    )
 
     def __init__(self, place: Place) -> None:
         given = {name: place.options[name] for name in ("max_rows", "split")}

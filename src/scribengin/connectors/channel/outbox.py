@@ -106,8 +106,9 @@ class OutboxSink:
 
     def prepare(self, *, owner: str, lineage: str, adopt: bool = False) -> None:
         """Claim the channel, now or when it can be reached."""
-        self._claim = {"owner": owner, "lineage": lineage, "adopt": adopt}
-        self._claimed = False
+        claim = {"owner": owner, "lineage": lineage, "adopt": adopt}
+        self._claimed = self._claimed and claim == self._claim
+        self._claim = claim
         self._tried(lambda: None)
 
     def stream(self, batch: BatchId, unit: int, attempt: str, schema: Schema) -> SinkStream | OriginStream:
@@ -173,6 +174,11 @@ class OutboxSink:
     def left(self) -> Left:
         """What waits and what was dropped."""
         return Left() if self.work is None or "lineage" not in self._claim else read_left(self.work, self._claim["lineage"])
+
+    @property
+    def is_claimed(self) -> bool:
+        """False while the channel could not be reached."""
+        return self._claimed
 
     # --- handing over ---
 

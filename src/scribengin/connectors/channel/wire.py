@@ -32,7 +32,7 @@ class Wire:
         self._member = place.member
         self._keyring = keyring_of(place)
 
-    def maker(self, schema: Schema, batch: BatchId, *, most: int) -> PackMaker:
+    def maker(self, schema: Schema, batch: BatchId, unit: int, *, most: int) -> PackMaker:
         """What makes the packs of one unit, none of more than `most` bytes."""
         options = self.options
         about: dict[str, str | int] = {
@@ -40,6 +40,7 @@ class Wire:
             "query": batch.query,
             "lineage": batch.lineage,
             "batch": batch.number,
+            "unit": unit,
             "host": socket.gethostname(),
             "time_ms": int(time.time() * 1000),
         } | ({"member": self._member} if self._member else {})

@@ -157,6 +157,19 @@ def clusters_are_known(subject: Subject) -> Iterator[Problem]:
         yield subject.problem("channel-cluster", path, f'edge "{name}" lies in Kafka, and its brokers are not known: {what}', remedy)
 
 
+def groups_wait_for_their_members(subject: Subject) -> Iterator[Problem]:
+    """What a group does not take waits for its member: an edge that goes there cannot drop or set aside."""
+    for channel in subject.channels:
+        if not channel.edge.to or channel.edge.durability == "end_to_end":
+            continue
+        name = channel.names[0]
+        own = subject.flow.edges.get(name, Edge())
+        path: Path = ("edges", name, "durability") if own.durability is not None else ("defaults", "edge", "durability")
+        message = f'edge "{name}" goes to group {channel.edge.to} with durability {channel.edge.durability}'
+        remedy = "write durability: end_to_end at that edge, or give it one channel: what a group does not take waits for its member"
+        yield subject.problem("group-durability", path, message, remedy)
+
+
 @dataclass(frozen=True, slots=True)
 class _Named:
     """An edge with all that holds for it, its channel too."""
