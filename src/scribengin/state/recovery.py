@@ -25,8 +25,8 @@ def recover_query(query: QueryFolder, sinks: Mapping[str, Sink], *, lineage: str
     """Publish the newest decision at every sink, delete orphans of decided Batches; returns that decision.
 
     The sinks must be prepared. Every older decision was published before the next was made. May be killed at any point and done again.
-    Raises EnvironmentFault for what a person can mend about a disk, here or at a sink, and Refused where a sink went to a group, and does not
-    any more.
+    Raises EnvironmentFault for what a person can mend about a disk, here or at a sink, and Refused where a sink went to a group, and does
+    not any more.
     """
     with explained(f"query {query.path.name}: what its last run has left cannot be completed"):
         return _recovered(query, sinks, lineage, lease)
