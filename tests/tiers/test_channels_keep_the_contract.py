@@ -129,3 +129,12 @@ def test_coordinates_come_through_both_ends_with_the_hop_between_them(tmp_path: 
     assert found.origins(range(5)).ids() == several.ids()
     assert several.ids()[1] != several.ids()[0]
     assert {hop.tier for trail in found.whole.trails for hop in trail} == {"front"}
+
+
+def test_an_encrypted_channel_takes_no_pack_in_plain_whoever_wrote_it(tmp_path: Path) -> None:
+    plain, _ = folder_channel(tmp_path)
+    written(plain())
+    _, source = folder_channel(tmp_path, keys={"k": "A" * 43 + "="})
+    reader = source().reader()
+    blocks: list[Any] = [block for stream in reader.split(Limits(), final=True) for block in source().read(stream)]
+    assert {block.bad.reason for block in blocks} == {"not-authentic"}
