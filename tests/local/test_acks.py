@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 from pathlib import Path
@@ -412,3 +413,30 @@ def test_a_branch_that_never_runs_holds_the_source_only_where_it_must(folder: An
     assert edges["far"]["waiting"]["rows"] == 2
     assert edges["far"]["waiting"]["oldest_s"] >= 0
     assert [source["released"] for source in found["sources"]] == [1, 0 if left else 1]
+
+
+def test_who_could_not_be_told_is_asked_again_later_and_not_at_every_look(folder: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    relay(folder)
+    assert folder.run().state == "finished"
+    prepared, clock, asked, said = prepared_of(folder), Clock(), list[str](), list[str]()
+    for path in (folder.path / ".scribengin/relay").rglob("released.json"):
+        path.unlink()
+
+    def teller(_tier: Any, id_: str) -> Any:
+        asked.append(id_)
+        if len(asked) == 1:
+            raise Unreachable("the brokers do not answer")
+        return False
+
+    monkeypatch.setattr("scribengin.local.acks._teller", teller)
+    core = dataclasses.replace(prepared, tiers=tuple(tier for tier in prepared.tiers if tier.plan.tier == "core"))
+    releases = Releases(core, say=said.append, clock=clock)
+    releases.look()
+    releases.look()
+    assert (len(asked), len(said)) == (1, 1)
+    clock.now += 40
+    releases.look()
+    assert asked == [asked[0]] * 2
+    clock.now += 40
+    releases.look()
+    assert len(asked) == 2, "it was told"

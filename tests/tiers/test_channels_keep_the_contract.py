@@ -186,3 +186,12 @@ def test_what_was_staged_of_a_dropped_batch_for_a_folder_does_not_stay(tmp_path:
     left = read_left(tmp_path / "work", "l")
     assert (left.batches, left.dropped_batches) == (1, 2)
     assert [path.name for path in (tmp_path / "work/l/staged").iterdir()] == ["0000000000"]
+
+
+def test_an_encrypted_channel_takes_no_pack_in_plain_whoever_wrote_it(tmp_path: Path) -> None:
+    plain, _ = folder_channel(tmp_path)
+    written(plain())
+    _, source = folder_channel(tmp_path, keys={"k": "A" * 43 + "="})
+    reader = source().reader()
+    blocks: list[Any] = [block for stream in reader.split(Limits(), final=True) for block in source().read(stream)]
+    assert {block.bad.reason for block in blocks} == {"not-authentic"}

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from scribengin.state.folder import QueryFolder
 
 _EVERY_S = 1.0
+_AGAIN_S = 30.0
+"""after a failure to tell the world outside, before the next try"""
 _KEEP_EVERY_S = 5.0
 _MARKS = 100
 """into so many parts a channel's retention is divided: so exact is the time at which its files go"""
@@ -100,6 +102,8 @@ class _Source:
     log: SourceLog
     reader: Any = None
     """what tells the world outside, opened when there is something to tell; False where nothing does"""
+    again_at: float = 0.0
+    """not before: telling has failed"""
 
 
 @dataclass(slots=True)
@@ -240,9 +244,11 @@ class Releases:
         record = self._record(source.key, at)
         through = at.released.get(source.id, 0)
         told = record.told.get(source.id, 0)
-        if through <= told:
+        if through <= told or self._clock() < source.again_at:
             return False
         if is_released_later(source.tier.whole, source.key.tier, source.query):
+            # whoever does not answer is asked again, but not at every look: each waits for an answer
+            source.again_at = self._clock() + _AGAIN_S
             with self._explained(f"source {source.id}"):
                 if source.reader is None:
                     node = source.tier.plan.flow.sources[source.id]
@@ -252,6 +258,9 @@ class Releases:
                     source.reader.committed(source.log.range(max(told, through - _TOLD_ENTRIES), through), query=name)
                     for note in source.reader.notices():
                         self._tell(note)
+                source.again_at = 0.0
+            if source.again_at:
+                return False
         record.told[source.id] = through
         return True
 

@@ -61,8 +61,8 @@ class Wire:
         for value, place in values:
             if beside and value is not None and (said := read_header(value)) is not None and said.sign in beside:
                 continue
-            # packs from before the edge was encrypted are taken too: to bury them would lose what was under way
-            pack = read_pack(value, self._keyring, place)
+            # an edge is encrypted, or is no more, only when all that it holds is read (`plan.flow_diff`): what is plain here is not ours
+            pack = read_pack(value, self._keyring, place, plain=self._keyring is None)
             if pack.header is None:
                 yield pack
             elif pack.header.sign != self.id:

@@ -138,6 +138,14 @@ CATALOG: tuple[Entry, ...] = (
         slot="file",
     ),
     Entry(
+        "keyring",
+        "A keyring that others can read, or whose last line is not whole",
+        "Whoever has a key of it can read what goes over the edge, and write there. A line without a line feed is not used yet.",
+        "Let its owner alone read and write it (chmod 600), and end each line.",
+        "",
+        severity="warning",
+    ),
+    Entry(
         "group-durability",
         "An edge to a group that may drop rows, or set them aside",
         "What a group does not take waits for the member that its Batch was decided for; nothing of it is dropped, or set aside elsewhere.",
