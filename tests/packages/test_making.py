@@ -181,6 +181,7 @@ def test_a_secret_that_would_travel_is_refused_and_its_value_is_not_shown(folder
     (folder / "number.avsc").write_text("{}")
     (folder / "messages.yaml").write_text(KAFKA.replace("SCHEMA", "number.avsc").replace("keys/password", "key_file.py"))
     (folder / "key_file.py").write_text("correct-horse-battery")
+    (folder / "messages.yaml").write_text((folder / "messages.yaml").read_text().replace('"${secret:env', '"ada:${secret:env'))
     (folder / "settings.py").write_text("PASSWORD = 'hunter2-hunter2'\n")
     (folder / "requirements.txt").write_text("--index-url https://ada:hunter3@packages.example/simple\n")
     with pytest.raises(InputError) as told:

@@ -105,6 +105,14 @@ def rows(base: Path) -> dict[int, str]:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("file", ["orders.yaml", "orders_flow.py"])
 def test_a_step_changes_between_versions_and_goes_back_over_one_state_on_two_hosts(tmp_path: Path, spark: SparkSession, file: str) -> None:
+    other = tmp_path / "another"  # a flow in Python, executed here before: its modules are not this one's
+    (other / "lib").mkdir(parents=True)
+    (other / "lib" / "__init__.py").touch()
+    (other / "other_flow.py").write_text(
+        "from scribengin import Flow, source\nimport lib\nflow = Flow('other', source('sequence', rows=1).to('console'))\n"
+    )
+    assert prepare(other / "other_flow.py", state=None).name == "other"
+    assert "VERSION" not in vars(sys.modules["lib"])
     base = tmp_path / "shared"
     (base / "data").mkdir(parents=True)
     first, second = (Host(PackageStore(tmp_path / name / "packages"), base, spark) for name in ("a", "b"))

@@ -142,6 +142,16 @@ def test_code_beside_the_data_is_not_taken(tmp_path: Path, data: Path) -> None:
     assert [problem.code for problem in told.value.problems] == ["python-module-missing"]
 
 
+def test_modules_of_another_flow_that_was_executed_here_are_not_found(tmp_path: Path, data: Path) -> None:
+    """As a master plans many flows in one process: what one of them brings hides no lack of another."""
+    prepare(place(tmp_path / "one") / "orders_flow.py", state=None, base=data)
+    lacking = place(tmp_path / "two")
+    (lacking / "steps.py").unlink()
+    with pytest.raises(InputError) as told:
+        prepare(lacking / "orders.yaml", state=None, base=data)
+    assert [problem.code for problem in told.value.problems] == ["python-module-missing"]
+
+
 def test_problems_are_told_at_the_file_whatever_the_base(tmp_path: Path, data: Path) -> None:
     code = place(tmp_path / "one")
     (code / "orders.yaml").write_text(YAML.replace("id > 5", "idd > 5"))

@@ -4,7 +4,8 @@ from pathlib import Path
 import pytest
 
 from scribengin.connectors.contract import SourceStream
-from scribengin.core.errors import Refused, StateError
+from scribengin.core import faults
+from scribengin.core.errors import EnvironmentFault, Refused, StateError
 from scribengin.spark.counting import add_losses
 from scribengin.state.audit import audit_query
 from scribengin.state.contract import Counts, DeadLetter
@@ -42,6 +43,19 @@ def test_a_whole_lineage_balances(job: Job) -> None:
     assert report.totals.batches == 4
     assert sum(sink.found for sink in report.sinks) + report.dead_found == 4 * 2 * 40
     assert [sink.decided for sink in report.sinks] == [sink.found for sink in report.sinks]
+
+
+@pytest.mark.parametrize("point", ["recovery.before", "recovery.mid", "recovery.after"])
+def test_a_disk_that_is_full_when_a_query_recovers_is_told_with_the_remedy(job: Job, point: str) -> None:
+    faults.arm(f"{point}:enospc")
+    try:
+        with pytest.raises(EnvironmentFault, match="cannot be completed: No space left") as told:
+            Driver(job).run()
+    finally:
+        faults.arm("")
+    assert "make room" in told.value.remedy
+    Driver(job).run()
+    assert violations(job) == ()
 
 
 def test_an_audit_names_an_output_file_that_is_gone(job: Job) -> None:
@@ -141,6 +155,15 @@ def test_rows_lost_between_two_nodes_are_found_unless_a_branch_feeds_them() -> N
     counts = {"a": Counts(rows_in=10, out=10), "b": Counts(rows_in=9, out=9)}
     assert balance(counts, feeders={"b": ["a"]}) == ['"b": "a" put out 10, but 9 in arrived: 1 row is missing']
     assert balance(counts, feeders={"b": ["a.big"]}) == []
+
+
+def test_what_feeds_a_node_in_two_ways_must_arrive_twice() -> None:
+    counts = {"a": Counts(10, 10), "once": Counts(20, 15)}
+    assert balance(counts, stateful={"once"}, feeders={"once": ["a", "a"]}) == []
+    counts["once"].rows_in = 19
+    assert balance(counts, stateful={"once"}, feeders={"once": ["a", "a"]}) == [
+        '"once": "a" put out 20, but 19 in + 0 late + 0 dead arrived: 1 row is missing'
+    ]
 
 
 def test_dead_letters_come_back_with_their_bytes(job: Job) -> None:

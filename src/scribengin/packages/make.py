@@ -31,7 +31,7 @@ _ELSEWHERE = ("env-missing", "secret-missing")
 """what need not be there where a package is made, only where its flows run"""
 _SECRET_BYTES = 8
 """shorter values of secrets are not looked for: they stand in many texts by chance"""
-_SECRET_FILE = re.compile(r"\$\{secret:file/([^}]+)\}")
+_SECRET = re.compile(r"\$\{secret:(env|file)/([^}]+)\}")
 _PASSWORD = re.compile(r"://[^/\s:@]*:(?!\$\{)[^/\s@]+@")
 """in an address"""
 
@@ -173,14 +173,15 @@ class _Making:
     def look_for_secrets(self, flows: Mapping[str, Flow], content: Mapping[str, bytes]) -> None:
         """Nothing secret travels: no file that a secret is read from, no value of one."""
         for file, flow in flows.items():
-            secrets = list(_secrets(flow))
-            references = [(path, f"${{secret:file/{path}}}") for each in secrets for path in _SECRET_FILE.findall(each.reference)]
+            secrets = [found for each in _secrets(flow) for found in _SECRET.findall(each.reference)]
+            references = [(path, f"${{secret:file/{path}}}") for kind, path in secrets if kind == "file"]
             keyrings = [(path, "a keyring") for path in _keyrings(flow)]
             for path, what in dict.fromkeys([*references, *keyrings]):
                 if (name := self._name_of(path)) in content:
                     message = f"{name} is {what} of the flow, and would travel in the package"
                     self._problem("package-secret", self._folder / file, message, "give it another name, or put it into another folder")
-            for reference, value in dict.fromkeys((each.reference, each.reveal()) for each in secrets):
+            for kind, named in dict.fromkeys(secrets):
+                reference, value = f"${{secret:{kind}/{named}}}", self._value(kind, named)
                 for name in [name for name, data in content.items() if len(value) >= _SECRET_BYTES and value.encode() in data]:
                     remedy = f"take it out there, and write {reference}"
                     self._problem("package-secret", self._folder / name, f"the value of {reference} stands in this file", remedy)
@@ -188,6 +189,10 @@ class _Making:
             if _PASSWORD.search(content.get(name, b"").decode("utf-8", "replace")):
                 message = "an address in this file has a password, and would travel in the package"
                 self._problem("package-secret", self._folder / name, message, "write ${NAME} for it, which pip fills in")
+
+    def _value(self, kind: str, name: str) -> str:
+        """Of a secret that has been filled in; of the part alone that the reference stands for, not of the text around it."""
+        return self._environment.get(name, "") if kind == "env" else (self._top / name).read_text(encoding="utf-8").strip()
 
     def _name_of(self, path: str) -> str:
         whole = (self._top / path).resolve()

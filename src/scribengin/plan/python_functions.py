@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Literal
 
 from scribengin.core.problems import Place, did_you_mean
 from scribengin.spec.functions import Form, form_of
+from scribengin.spec.load import executed_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -96,7 +97,8 @@ def find_module(module: str, folder: Path) -> Path | None:
 def _on_python_path(module: str) -> Path | None:
     working_directory = Path.cwd()
     asked_for = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    path = [part for part in sys.path if part and (part in asked_for or Path(part).absolute() != working_directory)]
+    left_out = executed_in() | {str(working_directory)}
+    path = [part for part in sys.path if part and (part in asked_for or str(Path(part).absolute()) not in left_out)]
     spec = None
     parts = module.split(".")
     for depth in range(len(parts)):

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 from scribengin.core.errors import StepError
 from scribengin.core.types import Field, Schema, Type
 from scribengin.core.zones import UTC
+from scribengin.plan.graph import flat_name
 from scribengin.plan.sql.rewrite import rename_inputs
 from scribengin.spark.local_windows import with_local_window
-from scribengin.spark.program import AT, DEAD, origin_of
+from scribengin.spark.program import AT, DEAD, PART
 from scribengin.spec.model import Aggregate, Dedupe, Filter, Join, Merge, Route, Select, Sql
 
 if TYPE_CHECKING:
@@ -137,11 +138,18 @@ def side_by_side(frames: Sequence[Frame]) -> Frame:
     return Frame(df, at, dead, *_joined(frames), any(f.stateful for f in frames), ready and all(f.gated for f in frames), ready)
 
 
+def numbered(df: DataFrame) -> DataFrame:
+    """With PART. Spark's function gives the number in the frame at hand, not the running task's."""
+    from pyspark.sql import functions as sql
+
+    return df.withColumn(PART, sql.spark_partition_id())
+
+
 def _named(frame: Frame, column: str, input_: str) -> Frame:
     """The frame with a column that says by which input of a union its rows come."""
     from pyspark.sql import functions as sql
 
-    return replace(frame, df=frame.df.withColumn(column, sql.lit(origin_of(input_))))
+    return replace(frame, df=frame.df.withColumn(column, sql.lit(flat_name(input_))))
 
 
 def union_schema(node: str, inputs: Sequence[tuple[str, Schema]]) -> Schema:
@@ -180,8 +188,8 @@ def _opaque(spark: SparkSession, action: Action, inputs: Sequence[tuple[str, Fra
     match action:
         case Sql(text):
             for (name, _), df in zip(inputs, frames, strict=True):
-                df.createOrReplaceTempView(quoted(name.replace(".", "_")))
-            branches = {name: name.replace(".", "_") for name, _ in inputs if "." in name}
+                df.createOrReplaceTempView(quoted(flat_name(name)))
+            branches = {name: flat_name(name) for name, _ in inputs if "." in name}
             return spark.sql(rename_inputs(text, branches) if branches else text)
         case Aggregate():
             return _aggregate(frames[0], action)

@@ -42,10 +42,14 @@ class UserCode:
 
 
 def pack(folder: Path, state: Path) -> UserCode:
-    """Archive the `.py` files under `folder` into `state/code/<digest>.zip`; the same files give the same archive.
+    """Archive the `.py` files under `folder` into `state/code/<digest>.zip`; the same files give the same archive. What this process has
+    loaded of other flows under their names is forgotten: the archive is what they will be loaded from.
 
     Raises EnvironmentFault where they are too many bytes.
     """
+    from scribengin.spec.load import forget_others  # here, for executors have no use for it
+
+    forget_others(folder.resolve())
     files = code_files(folder)
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:

@@ -7,6 +7,7 @@ import importlib.util
 import os
 import sys
 import traceback
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scribengin.core.errors import InputError
@@ -16,8 +17,7 @@ from scribengin.spec.model import Flow
 from scribengin.spec.parse import Parsed, parse_flow
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from pathlib import Path
+    from collections.abc import Callable, Mapping
     from types import ModuleType
 
     from scribengin.core.options import NodeType
@@ -110,24 +110,41 @@ def _execute(path: Path, file: str, base: Path | None) -> Parsed:
 
 
 _FOLDERS: set[Path] = set()
-"""of the flows in Python that were executed here"""
 
 
-def _forget_others(folder: Path) -> None:
-    """Modules of other flows whose names this folder has too: what a flow imports is its own, also beside another version of it."""
-    others = [str(other) + os.sep for other in _FOLDERS if other != folder]
+def executed_in() -> frozenset[str]:
+    """The folders of the flows in Python that were executed here. They are on this process's Python path, and no other flow's concern."""
+    return frozenset(map(str, _FOLDERS))
+
+
+def forget_others(folder: Path) -> None:
+    """Unload modules of other flows in Python whose names this folder has too: what a flow imports is its own, also where another flow, or
+    another version of it, was executed before.
+    """
+    others = tuple(str(other) + os.sep for other in _FOLDERS if other != folder)
+    _unload(folder, lambda file: file.startswith(others) and "site-packages" not in file)  # an environment may lie in such a folder
+
+
+def _of_an_archive(file: str) -> bool:
+    """Of a flow that ran in this process."""
+    archive, inside, _ = file.partition(f".zip{os.sep}")
+    return bool(inside) and Path(archive).parent.name == "code"
+
+
+def _unload(folder: Path, is_meant: Callable[[str], bool]) -> None:
     for name, module in list(sys.modules.items()):
-        if others and str(getattr(module, "__file__", None) or "").startswith(tuple(others)):
+        if is_meant(str(getattr(module, "__file__", None) or "")):
             top = folder / name.partition(".")[0]
             if top.is_dir() or top.with_suffix(".py").is_file():
                 del sys.modules[name]
-    _FOLDERS.add(folder)
 
 
 def _module(path: Path) -> ModuleType:
     """The executed module, under its own name: its functions are found again as `name:function`, from the flow's folder."""
     folder = path.resolve().parent
-    _forget_others(folder)
+    forget_others(folder)
+    _unload(folder, _of_an_archive)
+    _FOLDERS.add(folder)
     if sys.path[:1] != [str(folder)]:
         sys.path.insert(0, str(folder))
     name = path.stem

@@ -38,7 +38,13 @@ def command() -> None:
 
 @command.command(cls=AnsweringCommand, name="make")
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
-@click.option("-o", "--output", metavar="FILE", type=click.Path(path_type=Path), help="Where to write it; NAME-ID.package here by default.")
+@click.option(
+    "-o",
+    "--output",
+    metavar="FILE",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Where to write it; NAME-ID.package here by default.",
+)
 def make(*, folder: Path, output: Path | None) -> Answer:
     """Make a package of the flows in DIR; `scribengin package DIR` is short for it."""
     from scribengin.core.storage import replace

@@ -18,13 +18,14 @@ from scribengin.connectors.kafka.partitioner import partitions_of
 from scribengin.connectors.kafka.sink import KafkaSink
 from scribengin.connectors.kafka.source import KafkaSource
 from scribengin.connectors.kafka.topics import TargetTopic, TopicBook
+from scribengin.core.storage import remove_tree
 from scribengin.formats.pack_decoder import PackDecoder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from scribengin.connectors.contract import BatchId, Place, SourceStream
-    from scribengin.connectors.kafka.message_stream import Maker
+    from scribengin.connectors.kafka.message_stream import OriginMaker
     from scribengin.connectors.kafka.reader import KafkaReader
     from scribengin.core.types import Schema
     from scribengin.formats.contract import Bad, RecordPlace
@@ -68,13 +69,22 @@ class KafkaChannelSink(KafkaSink):
         newest = self._published(lineage).newest()
         return {"units": 0, "after": {"0": OPENING if newest is None else newest}}
 
-    def _maker(self, schema: Schema, batch: BatchId, unit: int) -> Maker:
+    def discard(self, batch: BatchId) -> None:
+        """Delete what was staged of a Batch that is dropped."""
+        remove_tree(self._staged(batch.lineage) / f"{batch.number:010d}")
+
+    def newest_published(self, lineage: str) -> int:
+        """The newest Batch that is known to be handed over, without a look at the channel; -1: none."""
+        newest = self._published(lineage).newest()
+        return -1 if newest is None else newest
+
+    def _maker(self, schema: Schema, batch: BatchId, unit: int) -> OriginMaker:
         name = self._options["topic"]
         if self._patient:  # what may wait is made without a look at the channel, which may be away
             topic = self._target or TargetTopic(name, "", self._options["partitions"], _MOST_BYTES, compacted=False)
         else:
             topic = self._topics.get(name)
-        packs = self._wire.maker(schema, batch, most=topic.max_bytes - _HEAD_BYTES)
+        packs = self._wire.maker(schema, batch, unit, most=topic.max_bytes - _HEAD_BYTES)
         return PackMessages(packs, topic, self._wire.options["key"], unit + batch.number)
 
     def _rows_in(self, message: Any) -> int:
@@ -84,19 +94,14 @@ class KafkaChannelSink(KafkaSink):
 class PackMessages:
     """Rows become messages of packs. Without keys a unit's packs go round the partitions, beginning with `first`."""
 
-    wants_ids = False
-    wants_origins = True
-    json_needs: Sequence[str] | None = None
-
     def __init__(self, packs: PackMaker, topic: TargetTopic, key: Sequence[str], first: int) -> None:
         self._packs = packs
         self._topic = topic
         self._key = tuple(key)
         self._next = first
 
-    def make(self, rows: pa.RecordBatch, ids: Sequence[str] | None, origins: Origins | None = None) -> tuple[Outgoing, list[Bad]]:  # noqa: ARG002 (the coordinates say more)
+    def make_from(self, rows: pa.RecordBatch, origins: Origins) -> tuple[Outgoing, list[Bad]]:
         """The packs of the rows, and what is wrong with those that are in none."""
-        assert origins is not None
         made: list[Packed] = []
         partitions: list[int] = []
         bad: list[Bad] = []
@@ -126,16 +131,16 @@ class PackMessages:
         )
         return messages, sorted(bad, key=lambda each: each.ordinal)
 
-    def make_json(self, lines: bytes, rows: int, columns: Mapping[str, pa.Array], ids: Sequence[str] | None) -> tuple[Outgoing, list[Bad]]:
-        """Never asked for."""
-        raise NotImplementedError
-
 
 class KafkaChannelSource(KafkaSource):
     """The reading end."""
 
     handed_over = True
     messages_at_once = 16
+    loss_remedy = (
+        "what was not read of it is gone: begin anew with scribengin reset FLOW --outputs --yes; or go on without it: write durability: "
+        "best_effort at the edge, run once, and take it out again: what is lost is counted, and what stands there now is read"
+    )
 
     def __init__(self, place: Place) -> None:
         given = {name: place.options[name] for name in ("max_rows", "split")}

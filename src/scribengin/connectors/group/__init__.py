@@ -6,11 +6,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from scribengin.core.errors import Refused
-
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from scribengin.connectors.contract import Place, Sink, Source
 
@@ -28,13 +25,6 @@ def make_sink(type_: str, place: Place, open_: Callable[[str, Place], Any]) -> S
     """The sink that gives each Batch to one member; `open_` opens that of one."""
     from scribengin.connectors.group.sink import GroupSink
 
-    if (durability := place.options.get("durability", "end_to_end")) != "end_to_end":
-        raise Refused(
-            f'channel "{place.node}" goes to a group with durability {durability}: what a group does not take waits for its member',
-            remedy="write durability: end_to_end at that edge, or give it one channel",
-            code="group-durability",
-            node=place.node,
-        )
     return GroupSink(place, {name: open_(type_, each) for name, each in _members(place)})
 
 
@@ -54,7 +44,3 @@ def _members(place: Place) -> list[tuple[str, Place]]:
         )
         for name, _, options in place.members
     ]
-
-
-def _below(works: tuple[Path, ...], name: str) -> tuple[Path, ...]:
-    return tuple(work / name for work in works)
