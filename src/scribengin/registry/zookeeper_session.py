@@ -161,17 +161,14 @@ class ZooKeeperSession:
 
     def get(self, place: str) -> Node | None:
         """A node, None where there is none."""
-        self._catch_up()
         found = self._ask(lambda: self._client.get_async(place))
-        return (
-            None
-            if found is None
-            else Node(found[0], *(getattr(found[1], name) for name in ("version", "czxid", "mzxid", "ephemeralOwner")))
-        )
+        if found is None:
+            return None
+        data, stat = found
+        return Node(data, stat.version, stat.czxid, stat.mzxid, stat.ephemeralOwner)
 
     def children(self, place: str) -> tuple[str, ...]:
         """The names below a node; none where there is none."""
-        self._catch_up()
         return tuple(self._ask(lambda: self._client.get_children_async(place)) or ())
 
     def exists(self, place: str) -> bool:
@@ -187,7 +184,7 @@ class ZooKeeperSession:
         """Make a node where there is none, with `grants` (None: all rights for this login) and `more`."""
         acl = [*(CREATOR_ALL_ACL if grants is None else _acl(grants)), *_acl(more)]
         with suppress(NodeExistsError):
-            self._ask(lambda: self._client.create_async(place, b"", acl))
+            self._ask_once(lambda: self._client.create_async(place, b"", acl))
 
     def transact(self, steps: Sequence[Step]) -> list[str]:
         """Do all or none. The place of each, in order. Raises Failed; Unsettled where the answer was lost."""
@@ -205,6 +202,7 @@ class ZooKeeperSession:
                 case _:
                     assert_never(step.write)
         self._wait_connected(self._granted_s)
+        session = self._id
         try:
             results = transaction.commit_async().get(timeout=self._granted_s)
         except (ConnectionLoss, SessionExpiredError, KazooTimeoutError) as error:
@@ -218,16 +216,15 @@ class ZooKeeperSession:
             # those before the cause are said to be rolled back; those behind it, inconsistent
             if isinstance(result, Exception) and not isinstance(result, RolledBackError):
                 raise self._failed(number, result) from result
-        with self._state:
-            self._fresh = True  # a server that has made this write has made all before it
+        self._note_fresh(session)  # a server that has made this write has made all before it
         return [result if isinstance(result, str) else step.place for result, step in zip(results, steps, strict=True)]
 
     def sync(self) -> None:
         """Wait until the server has all that was committed anywhere before. As good as ZooKeeper's: a leader that was cut off from its
         quorum answers for the moment that it takes to notice."""
-        self._ask(lambda: self._client.sync_async(self.address.root))
-        with self._state:
-            self._fresh = True
+        session = self._id
+        self._ask_once(lambda: self._client.sync_async(self.address.root))
+        self._note_fresh(session)
 
     def reached(self) -> int:
         """The zxid that whatever is read from now on is at least as new as. kazoo forgets it with a session, this class does not."""
@@ -237,19 +234,20 @@ class ZooKeeperSession:
             self._top = max(self._top, int(self._client.last_zxid))
             return self._top
 
-    def arm(self, place: str, fired: Callable[[str], None]) -> bool:
-        """Have the server tell of the next change of a node or its children, once: `fired(place)`. False where it cannot be asked."""
+    def arm(self, places: Sequence[str], fired: Callable[[str], None]) -> set[str]:
+        """Have the server tell of the next change of each node or its children, once: `fired(place)`. Those that could be asked for."""
         if self.standing().link is not Link.CONNECTED:
-            return False
-
-        asked = self._client.exists_async(place, _Told(fired)), self._client.get_children_async(place, _Told(fired))
-        try:
-            asked[0].get(timeout=self._granted_s)
-            with suppress(NoNodeError, NoAuthError):
-                asked[1].get(timeout=self._granted_s)
-        except (KazooException, KazooTimeoutError):
-            return False
-        return True
+            return set()
+        told = _Told(fired)
+        asked = [(place, self._client.exists_async(place, told), self._client.get_children_async(place, told)) for place in places]
+        armed = set()
+        with suppress(KazooException, KazooTimeoutError):
+            for place, node, children in asked:
+                node.get(timeout=self._granted_s)
+                with suppress(NoNodeError, NoAuthError):
+                    children.get(timeout=self._granted_s)
+                armed.add(place)
+        return armed
 
     # --- the first three run in kazoo's threads, and must not wait for a server
 
@@ -295,13 +293,26 @@ class ZooKeeperSession:
             if self._link is not Link.CONNECTED:
                 raise self._silent()
 
-    def _catch_up(self) -> None:
-        """See to it, in a new session, that nothing older is read than in the one before: it may have begun at a server that is behind."""
-        if not self._fresh:
-            self.sync()
+    def _note_fresh(self, session: int) -> None:
+        with self._state:
+            self._fresh |= session == self._id
 
     def _ask(self, request: Callable[[], Any]) -> Any:
-        """The answer to a request that may be made twice; None where nothing is there."""
+        """The answer to a question; None where nothing is there. It is never older than one before.
+
+        A new session may have begun at a server that is behind what was read in the old one: it is synced first. The question is asked
+        again where the session was lost on the way.
+        """
+        while True:
+            if not self._fresh:
+                self.sync()
+            session = self._id
+            answer = self._ask_once(request)
+            if session == self._id and self._fresh:
+                return answer
+
+    def _ask_once(self, request: Callable[[], Any]) -> Any:
+        """The answer to a request that may be sent twice; None where nothing is there."""
         deadline = time.monotonic() + self._granted_s
         while True:
             self._wait_connected(max(0.0, deadline - time.monotonic()))
