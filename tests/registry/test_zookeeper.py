@@ -192,6 +192,7 @@ def test_who_knows_no_password_cannot_enter_what_is_not_readable_to_all(address:
             with pytest.raises(Forbidden) as caught:
                 open_zookeeper(address, login=login, wait_s=DEADLINE_S)
             assert caught.value.remedy
+            assert address.root in str(caught.value)
             assert "guess" not in str(caught.value)
 
 

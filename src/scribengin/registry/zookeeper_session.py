@@ -161,7 +161,7 @@ class ZooKeeperSession:
 
     def get(self, place: str) -> Node | None:
         """A node, None where there is none."""
-        found = self._ask(lambda: self._client.get_async(place))
+        found = self._ask(lambda: self._client.get_async(place), place)
         if found is None:
             return None
         data, stat = found
@@ -169,7 +169,7 @@ class ZooKeeperSession:
 
     def children(self, place: str) -> tuple[str, ...]:
         """The names below a node; none where there is none."""
-        return tuple(self._ask(lambda: self._client.get_children_async(place)) or ())
+        return tuple(self._ask(lambda: self._client.get_children_async(place), place) or ())
 
     def exists(self, place: str) -> bool:
         """Whether there is such a node; needs no right."""
@@ -177,14 +177,14 @@ class ZooKeeperSession:
 
     def grants(self, place: str) -> tuple[Grant, ...] | None:
         """Who has which rights on a node, None where there is none. To who has no ADMIN there, hashes are shown as `x`."""
-        found = self._ask(lambda: self._client.get_acls_async(place))
+        found = self._ask(lambda: self._client.get_acls_async(place), place)
         return None if found is None else tuple(Grant(f"{acl.id.scheme}:{acl.id.id}", May(acl.perms)) for acl in found[0])
 
     def make(self, place: str, grants: tuple[Grant, ...] | None, more: tuple[Grant, ...]) -> None:
         """Make a node where there is none, with `grants` (None: all rights for this login) and `more`."""
         acl = [*(CREATOR_ALL_ACL if grants is None else _acl(grants)), *_acl(more)]
         with suppress(NodeExistsError):
-            self._ask_once(lambda: self._client.create_async(place, b"", acl))
+            self._ask_once(lambda: self._client.create_async(place, b"", acl), place)
 
     def transact(self, steps: Sequence[Step]) -> list[str]:
         """Do all or none. The place of each, in order. Raises Failed; Unsettled where the answer was lost."""
@@ -297,7 +297,7 @@ class ZooKeeperSession:
         with self._state:
             self._fresh |= session == self._id
 
-    def _ask(self, request: Callable[[], Any]) -> Any:
+    def _ask(self, request: Callable[[], Any], place: str = "") -> Any:
         """The answer to a question; None where nothing is there. It is never older than one before.
 
         A new session may have begun at a server that is behind what was read in the old one: it is synced first. The question is asked
@@ -307,11 +307,11 @@ class ZooKeeperSession:
             if not self._fresh:
                 self.sync()
             session = self._id
-            answer = self._ask_once(request)
+            answer = self._ask_once(request, place)
             if session == self._id and self._fresh:
                 return answer
 
-    def _ask_once(self, request: Callable[[], Any]) -> Any:
+    def _ask_once(self, request: Callable[[], Any], place: str = "") -> Any:
         """The answer to a request that may be sent twice; None where nothing is there."""
         deadline = time.monotonic() + self._granted_s
         while True:
@@ -327,7 +327,7 @@ class ZooKeeperSession:
             except NodeExistsError:
                 raise
             except KazooException as error:
-                raise self._explained(error) from error
+                raise self._explained(error, place) from error
 
     def _silent(self) -> Unreachable:
         why = f": {self._why}" if self._why and self._link is not Link.CONNECTED else ""
@@ -337,13 +337,14 @@ class ZooKeeperSession:
         cause = next((cause for cause in Cause if isinstance(error, cause.value)), None)
         return self._explained(error) if cause is None else Failed(number, cause)
 
-    def _explained(self, error: Exception) -> EnvironmentFault:
+    def _explained(self, error: Exception, place: str = "") -> EnvironmentFault:
+        where = f"{self.address}, node {place}" if place else str(self.address)
         match error:
             case NoAuthError():
-                return Forbidden(f"{self.address}: this client has no right to do that", remedy="give it a login that has")
+                return Forbidden(f"{where}: this client has no right to do that", remedy="give it a login that has")
             case AuthFailedError():
                 return Forbidden(f"{self.address} does not take this login", remedy="check the secret, and the servers' settings")
-        return EnvironmentFault(f"{self.address} answers {type(error).__name__} {error}", code="registry-answer")
+        return EnvironmentFault(f"{where}: the answer is {type(error).__name__} {error}", code="registry-answer")
 
 
 class _Told:
