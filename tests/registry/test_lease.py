@@ -217,18 +217,21 @@ def test_a_right_whose_commit_was_not_answered_is_held_by_who_asked_again(bench:
 def test_a_right_that_was_taken_without_an_answer_is_let_go_by_who_gives_up(bench: Bench) -> None:
     client, other = bench.client(), bench.client()
     lease, second = Lease(client, LEASE, {}), Lease(other, LEASE, {})
-    commit = client.commit
+    commit, read = client.commit, client.read
+
+    def silent(path: str) -> None:
+        raise Unreachable("no answer to this either")
 
     def lost(*writes: object, **more: object) -> None:
         client.commit = commit  # type: ignore[method-assign]
         bench.commit_unanswered(client, *writes)  # type: ignore[arg-type]
-        bench.cut(client)
+        client.read = silent  # type: ignore[method-assign, assignment]
         raise Unsettled("the answer is lost")
 
     client.commit = lost  # type: ignore[method-assign, assignment]
-    with pytest.raises(Unreachable):
+    with pytest.raises(Unreachable, match="to this either"):
         lease.acquire()
-    bench.mend(client)
+    client.read = read  # type: ignore[method-assign]
     assert not lease.held()
     assert not second.acquire()
     lease.close()

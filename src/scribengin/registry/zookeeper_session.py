@@ -13,6 +13,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, assert_never
 
 from kazoo.client import KazooClient
@@ -106,6 +107,8 @@ class ZooKeeperSession:
 
     def __init__(self, address: Address, login: Login | None, tls: Tls | None, session_s: float, wake_all: Callable[[], None]) -> None:
         self.address = address
+        if isinstance(login, SaslLogin) and find_spec("puresasl") is None:
+            raise EnvironmentFault("a login by SASL needs the package pure-sasl", remedy="install it: pip install 'scribengin[sasl]'")
         self._client = KazooClient(
             hosts=",".join(address.servers),
             timeout=session_s,
@@ -126,6 +129,8 @@ class ZooKeeperSession:
         """whether nothing older can be read than was read before; false at the start of another session"""
         self._top = 0
         self._refused = False
+        self._ended = False
+        """whether kazoo has given up, over an error that it does not know"""
         self._why = ""
         """the last time that there was no connection"""
         self._closed = threading.Event()
@@ -258,6 +263,7 @@ class ZooKeeperSession:
             elif state == KazooState.LOST:
                 self._link, self._id = Link.LOST, 0
                 self._refused |= self._client.client_state == KeeperState.AUTH_FAILED
+                self._ended = self._client.client_state == KeeperState.CLOSED
             self._state.notify_all()
         if state != KazooState.CONNECTED:  # of that `_on_granted` tells, once the login is through too
             self._wake_all()
@@ -285,11 +291,17 @@ class ZooKeeperSession:
 
     def _wait_connected(self, wait_s: float) -> None:
         with self._state:
-            self._state.wait_for(lambda: self._link is Link.CONNECTED or self._refused or self._closed.is_set(), wait_s)
+            self._state.wait_for(lambda: self._link is Link.CONNECTED or self._refused or self._ended or self._closed.is_set(), wait_s)
             if self._closed.is_set():
                 raise Unreachable(f"this client of {self.address} was closed", code="registry-closed")
             if self._refused:
                 raise self._explained(AuthFailedError())
+            if self._ended:
+                raise Unreachable(
+                    f"{self.address} is not connected to any more: {self._why}",
+                    remedy="start this process again",
+                    code="registry-client-ended",
+                )
             if self._link is not Link.CONNECTED:
                 raise self._silent()
 
