@@ -9,7 +9,7 @@ import pytest
 from benches import DEADLINE_S, until
 
 from scribengin.core.errors import FencedError, Unreachable
-from scribengin.registry.contract import Create, Delete, Entry, fence_of
+from scribengin.registry.contract import Create, Delete, Entry, Unsettled, fence_of
 from scribengin.registry.lease import Election, Lease
 
 if TYPE_CHECKING:
@@ -164,6 +164,14 @@ def test_a_right_that_somebody_took_away_by_hand_is_noticed(bench: Bench) -> Non
 
         until(lost, "noticed")
         assert not lease.held()
+        term = lease.term
+        assert lease.acquire()
+        assert lease.term.number > term.number
+        again = lease.term
+        other.commit(Delete(LEASE))
+        until(lambda: lease.acquire() and lease.term != again, "noticed, and taken again")
+        other.commit(Delete(LEASE))
+        until(lost, "noticed")
         with pytest.raises(FencedError):
             one.commit(Create("a", {}), term=lease.term)
 
@@ -204,6 +212,30 @@ def test_a_right_whose_commit_was_not_answered_is_held_by_who_asked_again(bench:
         assert lease.acquire()
         assert lease.held()
         client.commit(Create("a", {}), term=lease.term)
+
+
+def test_a_right_that_was_taken_without_an_answer_is_let_go_by_who_gives_up(bench: Bench) -> None:
+    client, other = bench.client(), bench.client()
+    lease, second = Lease(client, LEASE, {}), Lease(other, LEASE, {})
+    commit, read = client.commit, client.read
+
+    def silent(path: str) -> None:
+        raise Unreachable("no answer to this either")
+
+    def lost(*writes: object, **more: object) -> None:
+        client.commit = commit  # type: ignore[method-assign]
+        bench.commit_unanswered(client, *writes)  # type: ignore[arg-type]
+        client.read = silent  # type: ignore[method-assign, assignment]
+        raise Unsettled("the answer is lost")
+
+    client.commit = lost  # type: ignore[method-assign, assignment]
+    with pytest.raises(Unreachable, match="to this either"):
+        lease.acquire()
+    client.read = read  # type: ignore[method-assign]
+    assert not lease.held()
+    assert not second.acquire()
+    lease.close()
+    assert second.acquire()
 
 
 def test_a_lease_that_could_not_be_released_goes_with_its_client(bench: Bench) -> None:

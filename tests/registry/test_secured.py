@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _JARS = ("zookeeper-*.jar", "metrics-core-*.jar", "snappy-java-*.jar", "netty-*.jar", "commons-cli-*.jar", "commons-io-*.jar")
-_PASSWORD = "changeit"
 
 
 @dataclass(frozen=True)
@@ -38,7 +37,7 @@ class Secured:
 
 
 def write_certificate(folder: Path, name: str) -> Path:
-    """A self-signed one for 127.0.0.1: `<name>.pem`, and with its key `<name>.p12` for the server."""
+    """A self-signed one for 127.0.0.1: `<name>.pem`, and with its key `<name>.key.pem`."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec

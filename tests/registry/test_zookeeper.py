@@ -192,6 +192,7 @@ def test_who_knows_no_password_cannot_enter_what_is_not_readable_to_all(address:
             with pytest.raises(Forbidden) as caught:
                 open_zookeeper(address, login=login, wait_s=DEADLINE_S)
             assert caught.value.remedy
+            assert address.root in str(caught.value)
             assert "guess" not in str(caught.value)
 
 
@@ -220,6 +221,21 @@ def test_where_nobody_answers_that_is_said_in_time() -> None:
     with pytest.raises(Unreachable, match=f"{nobody} does not answer"):
         open_zookeeper(nobody, login=LOGIN, wait_s=1)
     assert time.monotonic() - begun < DEADLINE_S
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_client_whose_connection_has_met_a_bug_says_so_and_does_not_wait(zookeeper: ZooKeeper, address: Address) -> None:
+    wire = Wire(int(zookeeper.address.rpartition(":")[2]))
+    with ExitStack() as closes:
+        closes.callback(wire.close)
+        through = Address((f"127.0.0.1:{wire.port}",), address.root)
+        client = closes.enter_context(closing(open_zookeeper(through, login=LOGIN, session_s=60, wait_s=DEADLINE_S)))
+        client._zookeeper._client.handler.create_connection = lambda **_: {}["a bug"]
+        wire.cut()
+        until(lambda: client.session().link is Link.LOST, "its thread ends")
+        with pytest.raises(Unreachable, match="not connected to any more: 'a bug'") as caught:
+            client.read("a")
+        assert caught.value.code == "registry-client-ended"
 
 
 def test_no_thread_and_no_open_socket_is_left_of_a_closed_client(address: Address, client: ZooKeeperRegistry) -> None:

@@ -43,6 +43,7 @@ class Lease:
         self._term: Term | None = None
         self._session = 0
         self._gone = False
+        self._unsettled = False
         self._changed = threading.Event()
         self._watch = registry.watch(path, self._changed.set)
 
@@ -60,11 +61,14 @@ class Lease:
         """
         deadline = time.monotonic() + wait_s
         while True:
-            self._changed.clear()
             try:
-                if self.held() or self._take():
+                if self._look():
+                    return True
+                self._changed.clear()
+                if self._take():
                     return True
             except Unreachable:
+                self._unsettled = True
                 if time.monotonic() >= deadline:
                     raise
             if (left_s := deadline - time.monotonic()) <= 0:
@@ -84,23 +88,19 @@ class Lease:
     def check(self) -> None:
         """Raise FencedError where the right is not held any more. Asks the registry only after a change at its path, and never while the
         session is SUSPENDED: then it costs nothing, and `held` is what it says."""
-        if self.held() and self._changed.is_set() and self._registry.session().link is Link.CONNECTED:
-            self._changed.clear()
-            try:
-                self._gone = self._read_mine() is None
-            except Unreachable:
-                self._changed.set()
-        if not self.held():
+        if not self._look():
             raise FencedError(
                 f"{shown(self.path)}: the right (term {self.term.number}) is not held any more", remedy="this process stops acting on it"
             )
 
     def release(self) -> None:
         """Let the next one take it. Where the registry does not answer it goes with this client's session. Releasing twice is no error."""
-        term, self._gone = self._term, True
-        if term is not None:
-            with suppress(FencedError, Unreachable, Conflict):
-                self._registry.commit(Delete(self.path), term=term)
+        self._gone = True
+        with suppress(FencedError, Unreachable, Conflict):
+            if self._unsettled:  # it may have been taken, without an answer
+                self._settle()
+            if self._term is not None:
+                self._registry.commit(Delete(self.path), term=self._term)
 
     def close(self) -> None:
         """Release it, and end."""
@@ -125,12 +125,29 @@ class Lease:
             last = Create(fence_of(self.path), record) if fence is None else Replace(fence, {**kept, **record})
             with suppress(Conflict, Unsettled):  # somebody else was faster; or so was this one, which is seen now
                 self._registry.commit(Create(self.path, record, ephemeral=True), last)
+        if not self._settle():
+            return False
+        self._gone = False
+        return True
+
+    def _look(self) -> bool:
+        """Whether it is held, after a look at its path where something has changed there."""
+        if self.held() and self._changed.is_set() and self._registry.session().link is Link.CONNECTED:
+            self._changed.clear()
+            try:
+                self._gone = self._read_mine() is None
+            except Unreachable:
+                self._changed.set()
+        return self.held()
+
+    def _settle(self) -> bool:
+        """Read whether this contender has the right, in the session that it has now; if so, the Term."""
         session = self._registry.session().id
         mine = self._read_mine()
+        self._unsettled = False
         if mine is None or mine[0].session != session:
             return False
-        self._term = Term(self.path, mine[0].made, mine[1].version)
-        self._session, self._gone = session, False
+        self._term, self._session = Term(self.path, mine[0].made, mine[1].version), session
         return True
 
     def _read_mine(self) -> tuple[Entry, Entry] | None:

@@ -175,7 +175,8 @@ class MemoryRegistry:
 
     def lag(self) -> None:
         """From now on read what is here now, as from a server that is behind, until the next `sync` or commit of this client."""
-        self._lag = True
+        with self.store.lock:
+            self._seen, self._revision, self._lag = self.store.nodes, self.store.revision, True
 
     def read(self, path: str) -> Entry | Damaged | None:
         """See the contract."""

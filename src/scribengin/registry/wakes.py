@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 _LOG = logging.getLogger(__name__)
 _AGAIN_S = 1.0
@@ -25,13 +25,14 @@ class _Waker:
 
 
 class Wakes:
-    """`arm(path)` has a server tell of the path's next change, once; it says whether it could. A change is told by `one` or `all`.
+    """`arm(paths)` has a server tell of the next change of each path, once; it gives back those where it could. A change is told by `one`
+    or `all`.
 
-    The path is armed again *before* its watchers are woken: what changes after they have read is told again. A path that could not be
+    A path is armed again *before* its watchers are woken: what changes after they have read is told again. A path that could not be
     armed is tried again each second, and at `all`, which is to be called at each change of the connection.
     """
 
-    def __init__(self, arm: Callable[[str], bool]) -> None:
+    def __init__(self, arm: Callable[[Sequence[str]], set[str]]) -> None:
         self._arm = arm
         self._changed = threading.Condition()
         self._wakers: dict[str, set[_Waker]] = {}
@@ -49,7 +50,7 @@ class Wakes:
         waker = _Waker(self, path, wake)
         with self._changed:
             self._wakers.setdefault(path, set()).add(waker)
-        self._try(path)
+        self._try([path])
         return waker
 
     def remove(self, waker: _Waker) -> None:
@@ -89,28 +90,25 @@ class Wakes:
                 paths = self._pending or set(self._unarmed)
                 self._pending = set()
                 closed = self._closed
-            for path in sorted(paths):
-                self._wake(path, armed=closed)
+            if not closed:
+                self._try(sorted(paths))
+            self._wake(paths)
             if closed:
                 return
 
-    def _wake(self, path: str, *, armed: bool) -> None:
+    def _wake(self, paths: set[str]) -> None:
         with self._changed:
-            wakers = tuple(self._wakers.get(path, ()))
-        if not wakers:
-            return
-        if not armed:
-            self._try(path)
+            wakers = [waker for path in sorted(paths) for waker in self._wakers.get(path, ())]
         for waker in wakers:
             try:
                 waker.wake()
             except Exception:
-                _LOG.exception("what watches %s failed", path)
+                _LOG.exception("what watches %s failed", waker.path)
 
-    def _try(self, path: str) -> None:
-        armed = self._arm(path)
+    def _try(self, paths: Sequence[str]) -> None:
         with self._changed:
-            if armed or path not in self._wakers:
-                self._unarmed.discard(path)
-            else:
-                self._unarmed.add(path)
+            wanted = [path for path in paths if path in self._wakers]
+        armed = self._arm(wanted) if wanted else set()
+        with self._changed:
+            self._unarmed -= {*paths} - self._wakers.keys() | armed
+            self._unarmed |= self._wakers.keys() & {*paths} - armed

@@ -75,7 +75,7 @@ class ZooKeeperRegistry:
 
     def __init__(self, address: Address, login: Login | None, tls: Tls | None, session_s: float) -> None:
         self.address = address
-        self._wakes = Wakes(lambda path: self._zookeeper.arm(self._place(path), self._fired))
+        self._wakes = Wakes(self._arm)
         self._zookeeper = ZooKeeperSession(address, login, tls, session_s, self._wakes.all)
 
     def begin(self, wait_s: float) -> None:
@@ -197,6 +197,9 @@ class ZooKeeperRegistry:
                 remedy="give it a login that has ADMIN there",
             )
         return grants
+
+    def _arm(self, paths: Sequence[str]) -> set[str]:
+        return {self._path(place) for place in self._zookeeper.arm([self._place(path) for path in paths], self._fired)}
 
     def _fired(self, place: str) -> None:
         self._wakes.one(self._path(place))

@@ -13,6 +13,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, assert_never
 
 from kazoo.client import KazooClient
@@ -106,6 +107,8 @@ class ZooKeeperSession:
 
     def __init__(self, address: Address, login: Login | None, tls: Tls | None, session_s: float, wake_all: Callable[[], None]) -> None:
         self.address = address
+        if isinstance(login, SaslLogin) and find_spec("puresasl") is None:
+            raise EnvironmentFault("a login by SASL needs the package pure-sasl", remedy="install it: pip install 'scribengin[sasl]'")
         self._client = KazooClient(
             hosts=",".join(address.servers),
             timeout=session_s,
@@ -126,6 +129,8 @@ class ZooKeeperSession:
         """whether nothing older can be read than was read before; false at the start of another session"""
         self._top = 0
         self._refused = False
+        self._ended = False
+        """whether kazoo has given up, over an error that it does not know"""
         self._why = ""
         """the last time that there was no connection"""
         self._closed = threading.Event()
@@ -161,18 +166,15 @@ class ZooKeeperSession:
 
     def get(self, place: str) -> Node | None:
         """A node, None where there is none."""
-        self._catch_up()
-        found = self._ask(lambda: self._client.get_async(place))
-        return (
-            None
-            if found is None
-            else Node(found[0], *(getattr(found[1], name) for name in ("version", "czxid", "mzxid", "ephemeralOwner")))
-        )
+        found = self._ask(lambda: self._client.get_async(place), place)
+        if found is None:
+            return None
+        data, stat = found
+        return Node(data, stat.version, stat.czxid, stat.mzxid, stat.ephemeralOwner)
 
     def children(self, place: str) -> tuple[str, ...]:
         """The names below a node; none where there is none."""
-        self._catch_up()
-        return tuple(self._ask(lambda: self._client.get_children_async(place)) or ())
+        return tuple(self._ask(lambda: self._client.get_children_async(place), place) or ())
 
     def exists(self, place: str) -> bool:
         """Whether there is such a node; needs no right."""
@@ -180,14 +182,14 @@ class ZooKeeperSession:
 
     def grants(self, place: str) -> tuple[Grant, ...] | None:
         """Who has which rights on a node, None where there is none. To who has no ADMIN there, hashes are shown as `x`."""
-        found = self._ask(lambda: self._client.get_acls_async(place))
+        found = self._ask(lambda: self._client.get_acls_async(place), place)
         return None if found is None else tuple(Grant(f"{acl.id.scheme}:{acl.id.id}", May(acl.perms)) for acl in found[0])
 
     def make(self, place: str, grants: tuple[Grant, ...] | None, more: tuple[Grant, ...]) -> None:
         """Make a node where there is none, with `grants` (None: all rights for this login) and `more`."""
         acl = [*(CREATOR_ALL_ACL if grants is None else _acl(grants)), *_acl(more)]
         with suppress(NodeExistsError):
-            self._ask(lambda: self._client.create_async(place, b"", acl))
+            self._ask_once(lambda: self._client.create_async(place, b"", acl), place)
 
     def transact(self, steps: Sequence[Step]) -> list[str]:
         """Do all or none. The place of each, in order. Raises Failed; Unsettled where the answer was lost."""
@@ -205,6 +207,7 @@ class ZooKeeperSession:
                 case _:
                     assert_never(step.write)
         self._wait_connected(self._granted_s)
+        session = self._id
         try:
             results = transaction.commit_async().get(timeout=self._granted_s)
         except (ConnectionLoss, SessionExpiredError, KazooTimeoutError) as error:
@@ -218,16 +221,15 @@ class ZooKeeperSession:
             # those before the cause are said to be rolled back; those behind it, inconsistent
             if isinstance(result, Exception) and not isinstance(result, RolledBackError):
                 raise self._failed(number, result) from result
-        with self._state:
-            self._fresh = True  # a server that has made this write has made all before it
+        self._note_fresh(session)  # a server that has made this write has made all before it
         return [result if isinstance(result, str) else step.place for result, step in zip(results, steps, strict=True)]
 
     def sync(self) -> None:
         """Wait until the server has all that was committed anywhere before. As good as ZooKeeper's: a leader that was cut off from its
         quorum answers for the moment that it takes to notice."""
-        self._ask(lambda: self._client.sync_async(self.address.root))
-        with self._state:
-            self._fresh = True
+        session = self._id
+        self._ask_once(lambda: self._client.sync_async(self.address.root))
+        self._note_fresh(session)
 
     def reached(self) -> int:
         """The zxid that whatever is read from now on is at least as new as. kazoo forgets it with a session, this class does not."""
@@ -237,19 +239,20 @@ class ZooKeeperSession:
             self._top = max(self._top, int(self._client.last_zxid))
             return self._top
 
-    def arm(self, place: str, fired: Callable[[str], None]) -> bool:
-        """Have the server tell of the next change of a node or its children, once: `fired(place)`. False where it cannot be asked."""
+    def arm(self, places: Sequence[str], fired: Callable[[str], None]) -> set[str]:
+        """Have the server tell of the next change of each node or its children, once: `fired(place)`. Those that could be asked for."""
         if self.standing().link is not Link.CONNECTED:
-            return False
-
-        asked = self._client.exists_async(place, _Told(fired)), self._client.get_children_async(place, _Told(fired))
-        try:
-            asked[0].get(timeout=self._granted_s)
-            with suppress(NoNodeError, NoAuthError):
-                asked[1].get(timeout=self._granted_s)
-        except (KazooException, KazooTimeoutError):
-            return False
-        return True
+            return set()
+        told = _Told(fired)
+        asked = [(place, self._client.exists_async(place, told), self._client.get_children_async(place, told)) for place in places]
+        armed = set()
+        with suppress(KazooException, KazooTimeoutError):
+            for place, node, children in asked:
+                node.get(timeout=self._granted_s)
+                with suppress(NoNodeError, NoAuthError):
+                    children.get(timeout=self._granted_s)
+                armed.add(place)
+        return armed
 
     # --- the first three run in kazoo's threads, and must not wait for a server
 
@@ -260,6 +263,7 @@ class ZooKeeperSession:
             elif state == KazooState.LOST:
                 self._link, self._id = Link.LOST, 0
                 self._refused |= self._client.client_state == KeeperState.AUTH_FAILED
+                self._ended = self._client.client_state == KeeperState.CLOSED
             self._state.notify_all()
         if state != KazooState.CONNECTED:  # of that `_on_granted` tells, once the login is through too
             self._wake_all()
@@ -287,21 +291,40 @@ class ZooKeeperSession:
 
     def _wait_connected(self, wait_s: float) -> None:
         with self._state:
-            self._state.wait_for(lambda: self._link is Link.CONNECTED or self._refused or self._closed.is_set(), wait_s)
+            self._state.wait_for(lambda: self._link is Link.CONNECTED or self._refused or self._ended or self._closed.is_set(), wait_s)
             if self._closed.is_set():
                 raise Unreachable(f"this client of {self.address} was closed", code="registry-closed")
             if self._refused:
                 raise self._explained(AuthFailedError())
+            if self._ended:
+                raise Unreachable(
+                    f"{self.address} is not connected to any more: {self._why}",
+                    remedy="start this process again",
+                    code="registry-client-ended",
+                )
             if self._link is not Link.CONNECTED:
                 raise self._silent()
 
-    def _catch_up(self) -> None:
-        """See to it, in a new session, that nothing older is read than in the one before: it may have begun at a server that is behind."""
-        if not self._fresh:
-            self.sync()
+    def _note_fresh(self, session: int) -> None:
+        with self._state:
+            self._fresh |= session == self._id
 
-    def _ask(self, request: Callable[[], Any]) -> Any:
-        """The answer to a request that may be made twice; None where nothing is there."""
+    def _ask(self, request: Callable[[], Any], place: str = "") -> Any:
+        """The answer to a question; None where nothing is there. It is never older than one before.
+
+        A new session may have begun at a server that is behind what was read in the old one: it is synced first. The question is asked
+        again where the session was lost on the way.
+        """
+        while True:
+            if not self._fresh:
+                self.sync()
+            session = self._id
+            answer = self._ask_once(request, place)
+            if session == self._id and self._fresh:
+                return answer
+
+    def _ask_once(self, request: Callable[[], Any], place: str = "") -> Any:
+        """The answer to a request that may be sent twice; None where nothing is there."""
         deadline = time.monotonic() + self._granted_s
         while True:
             self._wait_connected(max(0.0, deadline - time.monotonic()))
@@ -316,7 +339,7 @@ class ZooKeeperSession:
             except NodeExistsError:
                 raise
             except KazooException as error:
-                raise self._explained(error) from error
+                raise self._explained(error, place) from error
 
     def _silent(self) -> Unreachable:
         why = f": {self._why}" if self._why and self._link is not Link.CONNECTED else ""
@@ -326,13 +349,14 @@ class ZooKeeperSession:
         cause = next((cause for cause in Cause if isinstance(error, cause.value)), None)
         return self._explained(error) if cause is None else Failed(number, cause)
 
-    def _explained(self, error: Exception) -> EnvironmentFault:
+    def _explained(self, error: Exception, place: str = "") -> EnvironmentFault:
+        where = f"{self.address}, node {place}" if place else str(self.address)
         match error:
             case NoAuthError():
-                return Forbidden(f"{self.address}: this client has no right to do that", remedy="give it a login that has")
+                return Forbidden(f"{where}: this client has no right to do that", remedy="give it a login that has")
             case AuthFailedError():
                 return Forbidden(f"{self.address} does not take this login", remedy="check the secret, and the servers' settings")
-        return EnvironmentFault(f"{self.address} answers {type(error).__name__} {error}", code="registry-answer")
+        return EnvironmentFault(f"{where}: the answer is {type(error).__name__} {error}", code="registry-answer")
 
 
 class _Told:
