@@ -23,7 +23,7 @@ def note(line: str) -> None:
 
 
 def ask(number: int, frame: object) -> None:
-    global asked  # noqa: PLW0603
+    global asked
     asked = True
 
 

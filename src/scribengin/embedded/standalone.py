@@ -154,8 +154,11 @@ class StandaloneCluster:
         words = [str(word) for word in ["--properties-file", self._write_settings(), *arguments]]
         jars = pyspark_jars("*.jar")
         command = java_command(main, jars, words, heap_mib=_HEAP_MIB, folder=self.folder / "run")
+        (core,) = pyspark_jars("spark-core_*.jar")
         environment = {
-            "SPARK_HOME": str(jars[0].parent.parent),  # where a worker finds what its executors are started with
+            # where, and by what name, a worker finds what its executors are started with
+            "SPARK_HOME": str(core.parent.parent),
+            "SPARK_SCALA_VERSION": core.name.removeprefix("spark-core_").partition("-")[0],
             "JAVA_HOME": str(find_java().home),
             "SPARK_LOCAL_IP": HOST,
         }
