@@ -18,7 +18,7 @@ from benches import WITHIN_S, keeper_of, one, process_of
 from scribengin.core.errors import EnvironmentFault
 from scribengin.core.process import within
 from scribengin.core.secret import Secret
-from scribengin.launch import children, logs
+from scribengin.launch import children, logs, records
 from scribengin.launch.contract import Order
 from scribengin.launch.local import LocalLauncher
 from scribengin.launch.marks import marked_processes
@@ -170,14 +170,15 @@ def test_a_worker_whose_keeper_is_on_its_way_when_the_master_is_killed_is_starte
     gate = local.folder / "gate"
     os.mkfifo(gate)
     command = [sys.executable, "-c", _KILLED_WHILE_THE_KEEPER_STARTS, str(local.home), W, str(PROGRAM), str(gate)]
-    assert subprocess.run(command, check=False, stderr=subprocess.DEVNULL).returncode == -9
     launcher = local.launcher()
-    assert (seen := one(launcher, W)) is not None
-    assert seen.state == "starting"
-    thread = Thread(target=launcher.start, args=(local.order(W),))
-    thread.start()  # waits: somebody is about to start a worker
-    gate.write_text("go\n")
-    thread.join(WITHIN_S)
+    with os.fdopen(os.open(gate, os.O_RDWR), "wb", buffering=0) as opening:  # its end, too, lets the keeper go on
+        assert subprocess.run(command, check=False, stderr=subprocess.DEVNULL).returncode == -9
+        assert (seen := one(launcher, W)) is not None
+        assert seen.state == "starting"
+        thread = Thread(target=launcher.start, args=(local.order(W),))
+        thread.start()  # waits: somebody is about to start a worker
+        opening.write(b"go\n")
+        thread.join(WITHIN_S)
     local.until(launcher, W, lambda seen: seen.state == "running")
     assert local.beginnings(W) == 1
 
@@ -418,6 +419,29 @@ def test_torn_records_hide_no_process_and_harm_nobody(local: ProcessBench) -> No
     assert torn.state == "starting"  # its keeper is there
     launcher.kill(W)
     assert process_of(seen.pid).gone_within(WITHIN_S)
+
+
+def test_a_worker_is_ended_though_no_record_of_that_can_be_written(local: ProcessBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(path: Path, data: bytes) -> None:
+        raise EnvironmentFault(f"{path} cannot be written: No space left on device", remedy="make room there")
+
+    launcher = local.launcher()
+    running(local, launcher)
+    running(local, launcher, "tweets.main-2", "deaf", "child")
+    child = process_of(local.noted("tweets.main-2", "child"))
+    monkeypatch.setattr(records, "replace", full)
+    with pytest.raises(EnvironmentFault, match="No space left"):
+        launcher.stop(W, 60.0)
+    assert local.until(launcher, W, lambda seen: seen.is_over).status == 0
+    with pytest.raises(EnvironmentFault, match="No space left"):
+        launcher.kill("tweets.main-2")
+    assert local.until(launcher, "tweets.main-2", lambda seen: seen.is_over).status == -9
+    assert child.gone_within(WITHIN_S)
+    with pytest.raises(EnvironmentFault, match="No space left"):
+        launcher.start(local.order("tweets.main-3"))
+    assert one(launcher, "tweets.main-3") is None
+    monkeypatch.undo()
+    running(local, launcher, "tweets.main-3")
 
 
 def test_a_lock_that_is_held_for_ever_is_told(local: ProcessBench, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import signal
 import sys
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -98,7 +97,7 @@ def test_a_worker_runs_on_the_cluster_survives_its_executors_is_adopted_and_stop
     leaves_nothing(standalone, cluster, application)
 
 
-@pytest.mark.parametrize("struck", ["jvm", "python", "python and keeper"])
+@pytest.mark.parametrize("struck", ["jvm", "python and keeper"])
 def test_when_one_half_of_a_worker_is_killed_the_other_does_not_stay(
     standalone: StandaloneBench, cluster: StandaloneCluster, struck: str
 ) -> None:
@@ -110,25 +109,19 @@ def test_when_one_half_of_a_worker_is_killed_the_other_does_not_stay(
         jvm.send(signal.SIGKILL)
     else:
         jvm.send(signal.SIGSTOP)  # else it would leave by itself
-        if struck == "python and keeper":
-            keeper = keeper_of(standalone.home / "workers" / W)
-            assert keeper is not None
-            keeper.send(signal.SIGKILL)
-            assert keeper.gone_within(SLOW_S)
+        keeper = keeper_of(standalone.home / "workers" / W)
+        assert keeper is not None
+        keeper.send(signal.SIGKILL)
+        assert keeper.gone_within(SLOW_S)
         process_of(python).send(signal.SIGKILL)
     assert within(SLOW_S, lambda: [seen.state in ("exited", "gone") for seen in launcher.look()] == [True])
-    if struck == "python and keeper":
-        (seen,) = standalone.launcher().look()
+    (seen,) = standalone.launcher().look()
+    if struck == "jvm":
+        assert f"without Spark's JVM (process {jvm.pid})" in seen.reason
+    else:
         assert seen.strays == (jvm.pid,)
         launcher.kill(W)
-    elif struck == "jvm":
-        assert within(SLOW_S, partial(is_known, launcher, f"without Spark's JVM (process {jvm.pid})"))
     leaves_nothing(standalone, cluster, application)
-
-
-def is_known(launcher: StandaloneLauncher, words: str) -> bool:
-    (seen,) = launcher.look()
-    return words in seen.reason
 
 
 def test_a_worker_that_the_cluster_cannot_take_is_refused_with_what_is_free(standalone: StandaloneBench) -> None:
