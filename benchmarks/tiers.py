@@ -82,7 +82,7 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     options.add_argument("--rows", type=int, default=1_000_000)
     options.add_argument("--runs", type=int, default=3)
-    options.add_argument("--only", default="", help="contenders whose name contains one of these, with commas besides")
+    options.add_argument("--only", default="", help="contenders whose name contains one of these, with semicolons between")
     options.add_argument("--contender", help=argparse.SUPPRESS)
     options.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     options.add_argument("--turn", default="0", help=argparse.SUPPRESS)
@@ -95,6 +95,7 @@ def main() -> None:
         folder = Path(name)
         for part, rows in (("warm", max(20_000, asked.rows // 5)), ("timed", asked.rows)):
             write_rows(folder / part, rows)
+            (folder / f"{part}.kept").write_text(f"{sum(map(kept, range(rows)))}")
         (folder / "chain_steps.py").write_text(STEPS)
         (folder / "keys").write_text(f"k1 {base64.b64encode(bytes(range(32))).decode()}\n")
         (folder / "keys").chmod(0o600)
@@ -236,7 +237,7 @@ def hand_written() -> Callable[[Path, str, str, Path], None]:
         ]
         last = topic(names[1], BANDED).withColumn("user", shout("user"))
         done = threading.Event()
-        expected = sum(map(kept, range(sum(file.read_bytes().count(b"\n") for file in (folder / part).iterdir()))))
+        expected = int((folder / f"{part}.kept").read_text())
         counted: dict[Path, int] = {}
 
         def take(rows: Any, batch: int) -> None:

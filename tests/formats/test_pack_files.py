@@ -16,8 +16,8 @@ from scribengin.core.types import parse_schema
 from scribengin.formats.contract import RecordPlace
 from scribengin.formats.origins import Origins
 from scribengin.formats.pack_decoder import PackDecoder
-from scribengin.formats.pack_files import FRAME_BYTES, PackFileEncoder, pack_frames, read_pack_file
-from scribengin.formats.packs import PackMaker
+from scribengin.formats.pack_files import FRAME_BYTES, PackFileEncoder, pack_frames
+from scribengin.formats.packs import PackMaker, damaged_block, read_pack
 
 SCHEMA = parse_schema("id BIGINT")
 BATCH = pa.record_batch({"id": pa.array(range(9), pa.int64())})
@@ -42,7 +42,9 @@ def read(data: bytes, start: int = 0, end: int | None = None) -> tuple[list[int]
     """(ids of the rows, reason and place of what is bad); what is bad must come last."""
     ids: list[int] = []
     bad: list[tuple[str, RecordPlace]] = []
-    for block in read_pack_file(io.BytesIO(data), start, len(data) if end is None else end, None, "part-1.packs"):
+    for offset, value, fault in pack_frames(io.BytesIO(data), start, len(data) if end is None else end):
+        place = RecordPlace("part-1.packs", offset=offset)
+        block = read_pack(value, None, place) if fault is None else damaged_block(place, fault, value)
         found = PackDecoder(SCHEMA).rows(block)
         ids += [row["id"] for row in found.rows]
         bad += [(each.reason, block.place(each.ordinal)) for each in found.bad]

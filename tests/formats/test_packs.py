@@ -110,7 +110,7 @@ def test_a_pack_gives_back_its_rows_and_where_they_came_from(
     decoder = PackDecoder(schema)
     assert bad == []
     assert [row for block in blocks for row in decoder.rows(block).rows] == rows
-    assert [id_ for block in blocks for id_ in block.first_ids(range(len(block)))] == origins.ids()
+    assert [id_ for block in blocks for id_ in block.origins(range(len(block))).ids()] == origins.ids()
     for packed, block in zip(made, blocks, strict=True):
         found = decoder.columns(block)
         assert (found.batch.schema, found.bad, found.ordinals) == (arrow_schema(schema), [], range(len(block)))
@@ -164,7 +164,7 @@ def test_only_labels_that_rows_of_the_pack_use_stand_in_its_table() -> None:
     headers = [read_header(packed.value) for packed in made]
     assert [header.labels for header in headers if header] == [["src/70@"], ["src/3@", "src/99@"], ["src/3@", "src/99@"]]
     assert [len(header.stops) for header in headers if header] == [1, 1, 1]
-    assert [id_ for packed in made for id_ in read_pack(packed.value, None, AT).first_ids([0, 1])] == origins.ids()
+    assert [id_ for packed in made for id_ in read_pack(packed.value, None, AT).origins([0, 1]).ids()] == origins.ids()
 
 
 def test_a_column_of_origins_that_says_nothing_is_left_out() -> None:
@@ -226,7 +226,7 @@ def test_a_header_full_of_labels_is_made_smaller_by_smaller_packs() -> None:
     made, bad = maker(most=9000).make(batch_of(plain_rows(count), PLAIN), origins)
     assert bad == []
     assert max(len(packed.value) for packed in made) <= 9000
-    assert [id_ for packed in made for id_ in read_pack(packed.value, None, AT).first_ids(range(packed.rows))] == origins.ids()
+    assert [id_ for packed in made for id_ in read_pack(packed.value, None, AT).origins(range(packed.rows)).ids()] == origins.ids()
 
 
 def test_no_rows_are_no_pack() -> None:
@@ -270,8 +270,8 @@ def test_a_row_stands_where_its_record_first_stood_and_its_payload_is_its_json()
     block = read_pack(one_pack(4), None, AT)
     assert block.place(1) == RecordPlace("src/topic-1", row=10**12 + 1)
     assert block.payload(1) == b'{"id":1,"user":"user_00001","tags":["a"]}'
-    assert block.first_ids([3, 0]) == ["src/topic-0@1000000000003.1", "src/topic-0@1000000000000"]
-    assert block.origins(range(3, 0, -2)).ids() == [block.first_ids(range(4))[n] for n in (3, 1)]
+    assert block.origins([3, 0]).ids() == ["src/topic-0@1000000000003.1", "src/topic-0@1000000000000"]
+    assert block.origins(range(3, 0, -2)).ids() == [block.origins(range(4)).ids()[n] for n in (3, 1)]
     assert block.origins(range(4)) is block.whole
 
 
@@ -384,14 +384,14 @@ def test_foreign_bytes_are_one_bad_record_with_its_bytes(value: bytes | None) ->
     reason, _ = told(block)
     assert reason == ("truncated" if value in (b"S", b"SG") else "foreign")
     assert (block.place(0), block.payload(0), block.header) == (AT, value or b"", None)
-    assert block.first_ids([0]) == ["hot-2@77"]
+    assert block.origins([0]).ids() == ["hot-2@77"]
 
 
 def test_of_a_long_bad_record_64_kib_are_kept() -> None:
     block = read_pack(b"x" * 200_000, None, RecordPlace("f", offset=4096))
     assert told(block)[0] == "foreign"
     assert len(block.payload(0)) == 64 * 1024
-    assert block.first_ids(range(1)) == ["f@4096"]
+    assert block.origins(range(1)).ids() == ["f@4096"]
 
 
 @pytest.mark.parametrize("keyring", [None, KEYS])

@@ -19,6 +19,7 @@ from scribengin.local.run import run_flow
 from scribengin.state.acks import Acks
 from scribengin.testing.checker import check_records, read_output
 from scribengin.testing.records import SCHEMA, Records
+from tests.group.disks import Disks
 from tests.kafka.processes import kill, said, scribengin, started, within
 
 if TYPE_CHECKING:
@@ -49,60 +50,51 @@ groups: {{wan: {{members: [{{at: m1}}, {{at: m2}}]}}}}
 
 
 @dataclass
-class Flow:
+class Flow(Disks):
     """A flow's folder, to which records come part by part."""
 
-    path: Path
     text: str
     members: tuple[str, ...]
     parts: int = 0
 
     def write(self) -> Flow:
-        (self.path / "in").mkdir()
-        (self.path / "flow.yaml").write_text(self.text)
+        (self.folder / "in").mkdir()
+        (self.folder / "flow.yaml").write_text(self.text)
         return self
 
     def add(self, parts: int = 1) -> Flow:
         """More files of ten records, each a Batch."""
         for part in range(self.parts, self.parts + parts):
             lines = "".join(json.dumps(row) + "\n" for row in Records("r", part + 1, 10).of(part))
-            (self.path / f"coming-{part}").write_text(lines)
-            (self.path / f"coming-{part}").rename(self.path / f"in/records-{part:03}.jsonl")
+            (self.folder / f"coming-{part}").write_text(lines)
+            (self.folder / f"coming-{part}").rename(self.folder / f"in/records-{part:03}.jsonl")
         self.parts += parts
         return self
 
     def batches(self, member: str) -> int:
-        return len(list((self.path / member).glob("kept/part-*")))
-
-    def take_away(self, member: str) -> None:
-        (self.path / member).rename(self.path / f"{member}.gone")
-        (self.path / member).touch()
-
-    def give_back(self, member: str) -> None:
-        (self.path / member).unlink()
-        (self.path / f"{member}.gone").rename(self.path / member)
+        return len(list((self.folder / member).glob("kept/part-*")))
 
     def run(self, spark: Any, watch: Callable[[RunView], None] = lambda _: None, **settings: Any) -> RunResult:
-        return run_flow(self.path / "flow.yaml", RunSettings(**settings), watch, spark=spark)
+        return run_flow(self.folder / "flow.yaml", RunSettings(**settings), watch, spark=spark)
 
     def check(self, *folders: str) -> None:
         """Each record that came stands in one of the folders, once; and the audit says so too."""
-        found = [row for folder in folders for row in read_output(self.path / folder, "json")]
+        found = [row for folder in folders for row in read_output(self.folder / folder, "json")]
         expected = Records("r", self.parts, 10).keys()
         findings = check_records(expected, found, ordered=False, ledger_rows=10 * self.parts)
         assert not findings, findings
-        audit = audit_flow(prepare(self.path / "flow.yaml", state=None))
+        audit = audit_flow(prepare(self.folder / "flow.yaml", state=None))
         assert audit.balanced, [report.violations for report in audit.reports]
 
     def chosen(self, query: str = "kept") -> list[tuple[str, str]]:
         """(member, why) of each decision, in order."""
-        folder = next((self.path / ".scribengin").glob(f"*/*/{query}/decisions"))
+        folder = next((self.folder / ".scribengin").glob(f"*/*/{query}/decisions"))
         behind = [json.loads(path.read_text())["body"]["behind"][query] for path in sorted(folder.glob("*.json"))]
         return [(each["member"], each["why"]) for each in behind]
 
     def acknowledged(self) -> bool:
         """Whether all that was read has come through to the ends, as the state folders say."""
-        prepared = prepare(self.path / "flow.yaml", state=None)
+        prepared = prepare(self.folder / "flow.yaml", state=None)
         standing = Acks(topology_of(prepared.plan, prepared.root)).look()
         return all(at.acknowledged == at.decided >= 0 for at in standing.queries.values())
 
@@ -174,21 +166,21 @@ def test_a_sink_that_goes_to_one_member_writes_there_alone(tmp_path: Path, spark
 @pytest.mark.timeout(600)
 def test_a_batch_that_a_killed_driver_has_decided_waits_for_its_member_and_stands_there_once(flow: Flow) -> None:
     flow.add(3)
-    killed = scribengin(flow.path, "run", "flow.yaml", "--once", SCRIBENGIN_FAULT="decide.after@2:kill")
+    killed = scribengin(flow.folder, "run", "flow.yaml", "--once", SCRIBENGIN_FAULT="decide.after@2:kill")
     assert killed.returncode == -9, killed.stderr
     flow.take_away("near")
-    once = scribengin(flow.path, "run", "flow.yaml", "--once", "--json")
+    once = scribengin(flow.folder, "run", "flow.yaml", "--once", "--json")
     assert once.returncode == 1
     (problem,) = json.loads(once.stdout)["problems"]
     assert problem["code"] == "group-waits"
     assert 'batch 1 is decided for member "near", and waits for it' in problem["message"]
     assert flow.batches("far") == 0, "neither that Batch nor one behind it went elsewhere"
-    with started(flow.path, sys.executable, "-m", "scribengin.cli", "run", "flow.yaml") as child:
-        within(120, lambda: "waits for it" in said(flow.path))
+    with started(flow.folder, sys.executable, "-m", "scribengin.cli", "run", "flow.yaml") as child:
+        within(120, lambda: "waits for it" in said(flow.folder))
         assert flow.batches("far") == 0
         kill(child)  # once more, while it waits
-    with started(flow.path, sys.executable, "-m", "scribengin.cli", "run", "flow.yaml") as child:
-        within(120, lambda: "waits for it" in said(flow.path))
+    with started(flow.folder, sys.executable, "-m", "scribengin.cli", "run", "flow.yaml") as child:
+        within(120, lambda: "waits for it" in said(flow.folder))
         flow.give_back("near")
         within(120, lambda: flow.batches("near") == 3)
         child.terminate()
@@ -224,7 +216,7 @@ def test_without_a_healthy_member_a_run_says_so_and_loses_nothing(flow: Flow, sp
 def test_an_edge_to_a_group_is_read_at_every_member(cut: Flow, spark: Any) -> None:
     cut.add(4)
     assert cut.run(spark, once=True).state == "finished"
-    shares = [len(list((cut.path / name).rglob("*.packs"))) for name in ("m1", "m2")]
+    shares = [len(list((cut.folder / name).rglob("*.packs"))) for name in ("m1", "m2")]
     assert shares == [2, 2]
     assert cut.acknowledged()
     cut.check("out")
@@ -235,7 +227,7 @@ def test_the_files_of_a_channel_go_at_every_member_once_their_retention_is_over(
     cut = Flow(tmp_path, EDGE.replace("to: wan}", "to: wan, retention: 1s}"), ("m1", "m2")).write().add(4)
     cut.run(spark, once=True)
     give_up_s = time.monotonic() + 60.0
-    while any(list((cut.path / name).rglob("*.packs")) for name in ("m1", "m2")):
+    while any(list((cut.folder / name).rglob("*.packs")) for name in ("m1", "m2")):
         assert time.monotonic() < give_up_s
         cut.run(spark, once=True)
     cut.check("out")
@@ -253,7 +245,7 @@ def test_what_waits_at_a_member_that_is_away_is_read_when_it_is_back_and_the_oth
     assert result.state == "failed", "not all that was there could be read"
     assert [problem.code for problem in result.problems] == ["group-waits"]
     assert any("member m2 is away, what waits there is read when it is back" in note for note in notices)
-    assert len(list(read_output(cut.path / "out", "json"))) == 30, "what waits at the other member was read"
+    assert len(list(read_output(cut.folder / "out", "json"))) == 30, "what waits at the other member was read"
     assert not cut.acknowledged()
     cut.give_back("m2")
     cut.run(spark, once=True)

@@ -17,6 +17,7 @@ from scribengin.connectors.group.sink import GroupSink
 from scribengin.core import numbered_log
 from scribengin.core.errors import FencedError, Refused, Unreachable
 from scribengin.core.types import arrow_schema, parse_schema
+from tests.group.disks import Clock, Disks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,18 +28,9 @@ LINEAGE = "l1"
 
 
 @dataclass
-class Clock:
-    seconds: float = 0.0
-
-    def __call__(self) -> float:
-        return self.seconds
-
-
-@dataclass
-class Group:
+class Group(Disks):
     """A group of folders, one driver after the other over the same state, and all that was decided."""
 
-    folder: Path
     costs: dict[str, float]
     clock: Clock = field(default_factory=Clock)
     decided: list[Decided] = field(default_factory=list)
@@ -82,15 +74,6 @@ class Group:
 
     def everywhere(self) -> list[int]:
         return sorted(id_ for member in self.costs for id_ in self.ids(member))
-
-    def take_away(self, member: str) -> None:
-        """A file stands where the folder was, as if the disk were not what it was: root may write to any folder, never to this."""
-        (self.folder / member).rename(self.folder / f"{member}.gone")
-        (self.folder / member).touch()
-
-    def give_back(self, member: str) -> None:
-        (self.folder / member).unlink()
-        (self.folder / f"{member}.gone").rename(self.folder / member)
 
     def audit(self) -> list[Published]:
         return list(self.sink.audit(lineage=LINEAGE, decided=iter(self.decided)))

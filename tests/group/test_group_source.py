@@ -17,6 +17,7 @@ from scribengin.connectors.group.source import GroupReader, GroupSource
 from scribengin.core.errors import SourceError, Unreachable
 from scribengin.core.types import arrow_schema, parse_schema
 from scribengin.formats.origins import Origins
+from tests.group.disks import Clock, Disks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,18 +28,9 @@ WHERE = {"kind": "folder", "channel": "a_to_b", "tier": "t"}
 
 
 @dataclass
-class Clock:
-    seconds: float = 0.0
-
-    def __call__(self) -> float:
-        return self.seconds
-
-
-@dataclass
-class Edge:
+class Edge(Disks):
     """An edge to two folders: Batches are put where a test wants them, and the log is what the engine would keep."""
 
-    folder: Path
     members: tuple[str, ...] = ("m1", "m2")
     clock: Clock = field(default_factory=Clock)
     log: list[list[SourceStream]] = field(default_factory=list)
@@ -83,14 +75,6 @@ class Edge:
         source = pickle.loads(pickle.dumps(self.source()))
         decoder = source.decoder()
         return [id_ for stream in streams for block in source.read(stream) for id_ in decoder.columns(block).batch.column("id").to_pylist()]
-
-    def take_away(self, member: str) -> None:
-        (self.folder / member).rename(self.folder / f"{member}.gone")
-        (self.folder / member).touch()
-
-    def give_back(self, member: str) -> None:
-        (self.folder / member).unlink()
-        (self.folder / f"{member}.gone").rename(self.folder / member)
 
 
 @pytest.fixture

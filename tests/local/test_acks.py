@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from scribengin.connectors.files.globs import covers
 from scribengin.connectors.files.pieces import Piece
-from scribengin.connectors.files.release import covers, release_file
+from scribengin.connectors.files.release import release_file
 from scribengin.core.storage import replace
 from scribengin.local.acks import Releases
 from scribengin.local.inspect import audit_flow

@@ -12,7 +12,7 @@ from scribengin.connectors.contract import BatchId, Receipt, SourceStream
 from scribengin.core import numbered_log
 from scribengin.core.errors import FencedError, StateError
 from scribengin.core.records import seal
-from scribengin.state.contract import Counts, DeadSegment, Decision, SourceRange
+from scribengin.state.contract import Counts, Decision, LineSegment, SourceRange
 from scribengin.state.decisions import Decisions, decision_as_json, decision_from_json, input_hash
 from scribengin.state.source_log import SourceLog
 from scribengin.state.totals import Totals
@@ -34,7 +34,7 @@ def decision(number: int, *, term: int = 1, lineage: str = "l1", plan: str = "p1
         plan,
         ranges,
         (Receipt("out", 0, 8, 80, (segment,)),),
-        (DeadSegment(f"{number:010d}/{attempt}.jsonl", 1, 100, 9),),
+        (LineSegment(f"{number:010d}/{attempt}.jsonl", 1, 100, 9),),
         {"s": Counts(rows_in=10, out=9, dead=1), "hot": Counts(rows_in=9, out=8, filtered=1), "out": Counts(rows_in=8, out=8)},
         "2026-01-01T00:00:00.000+00:00",
     )

@@ -14,7 +14,7 @@ from scribengin.connectors.contract import BatchId, Decided, Limits, Place
 from scribengin.core.types import arrow_schema, parse_schema
 from scribengin.formats.contract import RecordPlace
 from scribengin.formats.origins import Origins
-from scribengin.formats.pack_files import read_pack_file
+from scribengin.formats.pack_files import pack_frames
 from scribengin.formats.packs import read_pack
 from scribengin.testing.conformance import check_sink, check_source
 from tests.kafka.test_sink import read
@@ -78,8 +78,9 @@ def test_the_writing_end_in_a_folder(tmp_path: Path, way: dict[str, Any]) -> Non
         rows: list[dict[str, Any]] = []
         for path in sorted((tmp_path / "handed").glob("part-*.packs")):
             with path.open("rb") as file:
-                for block in read_pack_file(file, 0, path.stat().st_size, ring, path.name):
-                    rows += block.batch.to_pylist()
+                for frame in pack_frames(file, 0, path.stat().st_size):
+                    assert frame.fault is None
+                    rows += read_pack(frame.value, ring, RecordPlace(path.name)).batch.to_pylist()
         return rows
 
     check_sink(sink, found, schema=SCHEMA, rows=ROWS)
@@ -125,6 +126,6 @@ def test_coordinates_come_through_both_ends_with_the_hop_between_them(tmp_path: 
     (streams,) = [reader.split(Limits(), final=True)]
     (block,) = [block for each in streams for block in source().read(each)]
     found: Any = block
-    assert found.first_ids(range(5)) == several.ids()
+    assert found.origins(range(5)).ids() == several.ids()
     assert several.ids()[1] != several.ids()[0]
     assert {hop.tier for trail in found.whole.trails for hop in trail} == {"front"}

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
+    from scribengin.local.prepare import PreparedFlow
     from scribengin.spec.model import Flow
     from scribengin.state.folder import QueryFolder, StateFolder
     from scribengin.state.lease import Lease
@@ -61,12 +62,19 @@ class FlowState:
             yield {tier.folder.tier: stack.enter_context(take_lease(tier.folder)) for tier in self.tiers}
 
 
+def prepared_flow(flow: str, state: Path | None) -> PreparedFlow:
+    """The flow of a FLOW argument, checked and planned. `state` is the value of --state. Raises InputError."""
+    from scribengin.local.prepare import prepare
+
+    return prepare(flow_path(flow), state=read_settings({"state": state})["state"].value)
+
+
 def open_state(flow: str, state: Path | None) -> FlowState:
     """The flow of a FLOW argument and its state, which need not be there. `state` is the value of --state.
 
     Raises InputError where not even a name can be read; of a flow that is cut, where there is a mistake.
     """
-    from scribengin.local.prepare import prepare, state_root
+    from scribengin.local.prepare import prepare_valid, state_root
     from scribengin.plan.tiers import MAIN
     from scribengin.plan.validate import validate_file
     from scribengin.state.folder import StateFolder
@@ -77,6 +85,6 @@ def open_state(flow: str, state: Path | None) -> FlowState:
         raise InputError(problems)
     root = read_settings({"state": state})["state"].value
     if found.tiers:
-        prepared = prepare(path, state=root)
+        prepared = prepare_valid(path, found, problems, state=root)
         return FlowState(found, tuple(TierState(tier.plan.flow, tier.folder) for tier in prepared.tiers))
     return FlowState(found, (TierState(found, StateFolder(state_root(path, root), found.name, MAIN)),))

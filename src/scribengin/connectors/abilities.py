@@ -1,4 +1,4 @@
-"""What a built source, sink or stream can do beyond the contract that all keep: each answer narrows it to the Protocol of that ability.
+"""What a built source, reader, sink or stream can do beyond the contract that all keep: each answer narrows it to that Protocol.
 
 Asked by attribute, not by `isinstance` of a runtime Protocol: a check of some hundred nanoseconds, and a connector need not import a name.
 """
@@ -10,16 +10,22 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from typing import TypeGuard
 
+    from typing_extensions import TypeIs
+
     from scribengin.connectors.contract import (
         ChainedSink,
         JsonStream,
         KeptSink,
         OriginStream,
+        RecheckingReader,
         RowStream,
         Sink,
         SinkStream,
         Source,
+        SourceReader,
         SparkSink,
+        StagingSink,
+        TellingReader,
         UnitSink,
     )
 
@@ -29,17 +35,22 @@ def is_written_by_spark(sink: Sink) -> TypeGuard[SparkSink]:
     return hasattr(sink, "spark_options")
 
 
-def gives_rows(stream: SinkStream) -> TypeGuard[RowStream]:
+def stages(sink: Sink) -> TypeGuard[StagingSink]:
+    """True for a StagingSink."""
+    return hasattr(sink, "stream")
+
+
+def gives_rows(stream: SinkStream | OriginStream) -> TypeGuard[RowStream]:
     """True for a RowStream."""
     return hasattr(stream, "take")
 
 
-def takes_json(stream: SinkStream) -> TypeGuard[JsonStream]:
+def takes_json(stream: SinkStream | OriginStream) -> TypeGuard[JsonStream]:
     """True for a JsonStream."""
     return getattr(stream, "json_needs", None) is not None
 
 
-def wants_origins(stream: SinkStream) -> TypeGuard[OriginStream]:
+def wants_origins(stream: SinkStream | OriginStream) -> TypeIs[OriginStream]:
     """True for an OriginStream that wants them."""
     return getattr(stream, "wants_origins", False)
 
@@ -52,6 +63,16 @@ def keeps_batches(sink: Sink) -> TypeGuard[KeptSink]:
 def is_handed_over(source: Source) -> bool:
     """True where a source's records come from another tier: its blocks are all TracedBlocks."""
     return getattr(source, "handed_over", False)
+
+
+def tells(reader: SourceReader) -> TypeGuard[TellingReader]:
+    """True for a TellingReader."""
+    return hasattr(reader, "committed")
+
+
+def rechecks(reader: SourceReader) -> TypeGuard[RecheckingReader]:
+    """True for a RecheckingReader."""
+    return hasattr(reader, "recheck")
 
 
 def is_chained(sink: Sink) -> TypeGuard[ChainedSink]:

@@ -210,13 +210,20 @@ class JsonStream(SinkStream, Protocol):
         """As `write`. `lines`: each row as an object with all columns in the schema's order, ended by a line feed (none is inside)."""
 
 
-class OriginStream(SinkStream, Protocol):
-    """A SinkStream that keeps the first coordinates of each row, as numbers: a channel's."""
+class OriginStream(Protocol):
+    """A stream that keeps the first coordinates of each row, as numbers: a channel's. Else as a SinkStream."""
 
     wants_origins: bool
+    """True; one that can be a SinkStream instead says False then"""
 
     def write_from(self, batch: pa.RecordBatch, origins: Origins) -> Sequence[Bad]:
-        """As `write`."""
+        """As `SinkStream.write`."""
+
+    def close(self) -> Receipt:
+        """As `SinkStream.close`."""
+
+    def abort(self) -> None:
+        """As `SinkStream.abort`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,16 +247,13 @@ class Published:
 
 
 class Sink(Protocol):
-    """One configured sink, driver side, and the factory of its streams. Must be picklable: executors get a copy."""
+    """One configured sink, driver side."""
 
     exactly_once: bool
 
     def prepare(self, *, owner: str, lineage: str, adopt: bool = False) -> None:
         """Claim the place for this installation and lineage, or find it claimed by it. Raises Refused, with remedy, where
         commits of another flow or lineage stand there; with `adopt` (`--append-new-lineage`) a new lineage is added."""
-
-    def stream(self, batch: BatchId, unit: int, attempt: str, schema: Schema) -> SinkStream:
-        """Executor side: a stream for one unit. `attempt` is unique for ever and only names staged things."""
 
     def publish(self, decided: Decided) -> None:
         """Make the decided rows visible. Idempotent. Raises FencedError or StateError, never skips."""
@@ -268,6 +272,14 @@ class Sink(Protocol):
         """Delete what this installation's flow has written here, of all lineages, and the claim (`reset --outputs`); returns how
         many files (rows, where there are no files). With `dry_run` only looks. Raises Refused, before anything is deleted, where
         others have written too; what was never committed through this sink stays."""
+
+
+class StagingSink(Sink, Protocol):
+    """A sink that is the factory of its streams, as all are but that of a group, whose members are. Must be picklable: executors get a
+    copy."""
+
+    def stream(self, batch: BatchId, unit: int, attempt: str, schema: Schema) -> SinkStream | OriginStream:
+        """Executor side: a stream for one unit. `attempt` is unique for ever and only names staged things."""
 
 
 class ChainedSink(Sink, Protocol):
@@ -304,7 +316,7 @@ class UnitStream(SinkStream, Protocol):
         """Make rows and report visible together."""
 
 
-class UnitSink(ChainedSink, Protocol):
+class UnitSink(ChainedSink, StagingSink, Protocol):
     """A sink that can commit the units of a Batch one by one: each in a transaction of its own that also holds its report. The engine
     asks for it where a unit is the same whenever the Batch is run: its `input_hash` says what is read, and the unit which part."""
 
@@ -324,7 +336,7 @@ class RowStream(SinkStream, Protocol):
         """The rows for Spark that were made since the last call, with the sink's `columns`."""
 
 
-class SparkSink(Sink, Protocol):
+class SparkSink(StagingSink, Protocol):
     """A sink whose rows a sink of Spark's own writes, at least once: a Batch that fails, or is killed, before it is decided is written
     again. Alone in its Query. `stream` gives RowStreams; `publish` has nothing left to do."""
 
@@ -345,9 +357,7 @@ class SparkSink(Sink, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What a connector is built with: the flow's folder (relative paths start there) and the node's id. A sink also hears the `version` of
-    the flow's definition, the `delivery` it is asked for, and its own folder in the state, where it may stage (`work`; None where nothing
-    is written). In a group `members` are (name, cost, options) of each; one hears its name as `member`: its Batches have gaps."""
+    """What a connector is built with: the flow's folder (relative paths start there) and the node's id."""
 
     node: str
     folder: Path
@@ -356,9 +366,14 @@ class Place:
     on_error: str = "dead_letter"
     flow: str = ""
     version: str = ""
+    """of the flow's definition; for a sink that tells it"""
     work: Path | None = None
+    """a sink's own folder in the state, where it may stage; None where nothing is going to be written"""
     earlier: tuple[Path, ...] = ()
     """what `work` was in Queries, of this tier and others, that wrote to the sink in the flow's life: for `audit`; with `work` only"""
     delivery: str = "exactly_once"
+    """what a sink is asked for"""
     members: tuple[tuple[str, float, Mapping[str, Any]], ...] = ()
+    """of a node that goes to a group: (name, cost, options) of each"""
     member: str = ""
+    """which one it is, of a node that is one of these: the numbers of its Batches have gaps"""

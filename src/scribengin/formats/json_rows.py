@@ -7,6 +7,7 @@ What comes out is byte for byte what `rows_to_batch` and `json_lines` make of th
 from __future__ import annotations
 
 import datetime as dt
+from functools import lru_cache
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
@@ -30,12 +31,17 @@ _UTC = frozenset({dt.UTC})
 
 def json_rows(schema: Schema, needs: Sequence[str]) -> JsonRows | None:
     """For rows of `schema`, with the columns `needs` beside; None where it holds a type or a name that takes the other way."""
+    return _json_rows(schema, tuple(needs))
+
+
+@lru_cache(maxsize=64)  # each unit of each Batch asks for the same; making its types takes longer than many a small unit's rows
+def _json_rows(schema: Schema, needs: tuple[str, ...]) -> JsonRows | None:
     plain = has_plain_names(schema) and all(field.type.name in _PLAIN for field in schema.fields)
     return JsonRows(schema, needs) if plain else None
 
 
 class JsonRows:
-    """JSON lines of rows, and some of their columns as Arrow. See `json_rows`."""
+    """JSON lines of rows, and some of their columns as Arrow. See `json_rows`. Keeps nothing of what it was given."""
 
     def __init__(self, schema: Schema, needs: Sequence[str]) -> None:
         self.schema = schema

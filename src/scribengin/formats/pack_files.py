@@ -10,14 +10,11 @@ import struct
 from typing import IO, TYPE_CHECKING, NamedTuple
 
 from scribengin.formats.blocks import PAYLOAD_BYTES
-from scribengin.formats.contract import Bad, RecordPlace
+from scribengin.formats.contract import Bad
 from scribengin.formats.pack_header import PREFIX_BYTES
-from scribengin.formats.packs import PackBlock, damaged_block, read_pack
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from scribengin.formats.keyring import Keyring
 
 SUFFIX = ".packs"
 FRAME_BYTES = 256 * 2**20
@@ -77,13 +74,3 @@ def pack_frames(file: IO[bytes], start: int, end: int) -> Iterator[Frame]:
         return
     file.seek(offset)
     yield Frame(offset, file.read(min(PAYLOAD_BYTES, end - offset)), fault)
-
-
-def read_pack_file(file: IO[bytes], start: int, end: int, keyring: Keyring | None, name: str, *, plain: bool = True) -> Iterator[PackBlock]:
-    """The blocks of a range, as `pack_frames` and `read_pack` have it; `name` is the file's in places, the frame's begin their offset.
-
-    A frame that is cut off, or says a length that cannot be, is one bad block of the reason `truncated` or `damaged`, and the last.
-    """
-    for offset, value, fault in pack_frames(file, start, end):
-        place = RecordPlace(name, offset=offset)
-        yield read_pack(value, keyring, place, plain=plain) if fault is None else damaged_block(place, fault, value)

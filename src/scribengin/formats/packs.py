@@ -255,10 +255,6 @@ class PackBlock:
         lineage, batch = self.header.about.get("lineage"), self.header.about.get("batch")
         return Handed(lineage, batch, self.header.rows, self.header.digest) if isinstance(lineage, str) and isinstance(batch, int) else None
 
-    def first_ids(self, ordinals: Sequence[int]) -> list[str]:
-        """What these records are called."""
-        return self.origins(ordinals).ids()
-
     def __len__(self) -> int:
         """How many rows; one for what is no pack."""
         return 1 if self.bad is not None else int(self.batch.num_rows)

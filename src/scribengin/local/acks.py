@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors import catalog
+from scribengin.connectors.abilities import tells
 from scribengin.core.errors import ScribenginError
 from scribengin.core.records import seal, unseal
 from scribengin.core.storage import read_or_none, replace
@@ -70,14 +71,11 @@ def is_released_later(plan: FlowPlan, tier: str, query: QueryPlan) -> bool:
 
 
 def _link(plan: FlowPlan, channel: PlannedChannel) -> Link:
-    source = source_id(channel)
-    writer = next(query.name for query in plan.tier(channel.feeding).queries if channel.id in query.sinks)
-    readers = [query.name for query in plan.tier(channel.reading).queries if source in query.sources]
     durability = channel.edge.durability
     return Link(
         channel.id,
-        QueryKey(channel.feeding, writer),
-        tuple(Reading(QueryKey(channel.reading, name), source) for name in readers),
+        QueryKey(channel.feeding, plan.feeder(channel).name),
+        tuple(Reading(QueryKey(channel.reading, query.name), source_id(channel)) for query in plan.readers(channel)),
         "kafka" if channel.channel.type == "kafka" else "folder",
         holds=durability != "best_effort",
         drops=durability == "best_effort",
@@ -90,9 +88,11 @@ class _Source:
 
     key: QueryKey
     tier: Prepared
+    query: QueryPlan
     id: str
     log: SourceLog
     reader: Any = None
+    """what tells the world outside, opened when there is something to tell; False where nothing does"""
 
 
 @dataclass(slots=True)
@@ -148,7 +148,9 @@ class Releases:
             for query in tier.plan.queries:
                 key = QueryKey(tier.plan.tier, query.name)
                 folder = tier.folder.query(query.name)
-                self._sources += [_Source(key, tier, id_, SourceLog(folder.sources, id_)) for id_ in query.sources]
+                self._sources += [_Source(key, tier, query, id_, SourceLog(folder.sources, id_)) for id_ in query.sources]
+        self._mine = {source.key for source in self._sources}
+        self._channels = {channel.id: channel for channel in prepared.plan.channels}
         self._files = DoneFiles.of(prepared, self._tell)
 
     @property
@@ -176,7 +178,7 @@ class Releases:
                     record.files = places
                     changed.add(key)
         for link in self._acks.topology.links:
-            if link.kind == "folder" and link.writer in {source.key for source in self._sources} and self._sweep(link, standing):
+            if link.kind == "folder" and link.writer in self._mine and self._sweep(link, standing):
                 changed.add(link.writer)
         for key in changed:
             self._records[key].write()
@@ -188,7 +190,7 @@ class Releases:
     def keep(self) -> None:
         """Note how this process's Queries stand."""
         self._kept_at, self._stale = self._clock(), False
-        for key in {source.key for source in self._sources}:
+        for key in self._mine:
             self._acks.keep(key)
 
     def begin(self) -> None:
@@ -223,14 +225,13 @@ class Releases:
         told = record.told.get(source.id, 0)
         if through <= told:
             return False
-        query = next(query for query in source.tier.plan.queries if query.name == source.key.query)
-        if is_released_later(source.tier.whole, source.key.tier, query):
+        if is_released_later(source.tier.whole, source.key.tier, source.query):
             with self._explained(f"source {source.id}"):
                 if source.reader is None:
                     node = source.tier.plan.flow.sources[source.id]
                     source.reader = _teller(source.tier, source.id) if node.type in ("kafka", CHANNEL) else False
                 if source.reader:
-                    name = f"{source.tier.plan.flow.name}.{query.name}"
+                    name = f"{source.tier.plan.flow.name}.{source.key.query}"
                     source.reader.committed(source.log.range(max(told, through - _TOLD_ENTRIES), through), query=name)
                     for note in source.reader.notices():
                         self._tell(note)
@@ -245,8 +246,7 @@ class Releases:
             return False
         record = self._record(link.writer, at)
         marks = record.marks.setdefault(link.channel, [])
-        channel = next(each for each in self._prepared.plan.channels if each.id == link.channel)
-        retention_s = channel.edge.retention_s or 0.0
+        retention_s = self._channels[link.channel].edge.retention_s or 0.0
         now, through, noted = self._clock(), min(known), False
         if through > (marks[-1][0] if marks else -1) and (not marks or now - marks[-1][1] >= retention_s / _MARKS):
             marks.append([through, now])
@@ -295,4 +295,4 @@ def _teller(tier: Prepared, id_: str) -> Any:
     """The source's reader, where it tells the world outside; else False."""
     node = tier.plan.flow.sources[id_]
     reader = catalog.open_source(node.type, source_place(tier.plan.flow, id_)).reader()
-    return reader if hasattr(reader, "committed") else False
+    return reader if tells(reader) else False

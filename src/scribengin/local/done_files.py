@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from scribengin.connectors.files.globs import covers
 from scribengin.connectors.files.pieces import pieces_of, root_of
-from scribengin.connectors.files.release import covers, release_file
+from scribengin.connectors.files.release import release_file
 from scribengin.state.acks import QueryKey
 from scribengin.state.folder import StateFolder
 from scribengin.state.source_log import SourceLog

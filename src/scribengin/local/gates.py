@@ -16,6 +16,7 @@ from scribengin.core.errors import Refused
 from scribengin.core.units import show_bytes, show_duration
 from scribengin.local.contract import GateView
 from scribengin.plan.split import source_id
+from scribengin.spark.hold import Admission
 from scribengin.spec.model import Depth
 from scribengin.state.folder import StateFolder
 from scribengin.state.ledger import Ledger
@@ -122,17 +123,6 @@ class Gate:
     def _read_by(self, ledger: Ledger, source: str) -> int:
         counts = ledger.read().nodes.get(source)
         return 0 if counts is None else counts.rows_in
-
-
-@dataclass(frozen=True, slots=True)
-class Admission:
-    """Whether the next Batch may begin: after `wait_s` at the earliest, with at most `share` of what it would take. `why` is for people;
-    empty where nothing holds it back."""
-
-    wait_s: float = 0.0
-    share: float = 1.0
-    why: str = ""
-    paused: bool = False
 
 
 @dataclass
@@ -254,11 +244,9 @@ def open_gates(prepared: PreparedFlow) -> dict[str, Gate]:
     gates = {}
     for channel in prepared.plan.channels:
         ends = {name: StateFolder(prepared.root, prepared.name, name) for name in (channel.feeding, channel.reading)}
-        feeder = next(query for query in prepared.plan.tier(channel.feeding).queries if channel.id in query.sinks)
-        source = source_id(channel)
-        readers = [query for query in prepared.plan.tier(channel.reading).queries if source in query.sources]
-        folders = [(ends[channel.reading].query(query.name), source) for query in readers]
-        gates[channel.id] = Gate.of(channel, ends[channel.feeding].query(feeder.name), folders)
+        feeder = ends[channel.feeding].query(prepared.plan.feeder(channel).name)
+        readers = [(ends[channel.reading].query(query.name), source_id(channel)) for query in prepared.plan.readers(channel)]
+        gates[channel.id] = Gate.of(channel, feeder, readers)
     return gates
 
 

@@ -19,6 +19,7 @@ from scribengin.local.prepare import open_sinks
 from scribengin.local.stored import logs_of, reached, read_stored
 from scribengin.plan.channels import clusters
 from scribengin.plan.flow_diff import flow_changes
+from scribengin.plan.model import Plan, QueryPlan
 from scribengin.plan.split import CHANNEL
 from scribengin.plan.topology import topology_of
 from scribengin.spec.model import Sink
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
     from scribengin.connectors.contract import Sink as OpenSink
     from scribengin.local.prepare import PreparedFlow
+    from scribengin.local.stored import StoredFlow
     from scribengin.plan.diff import Changes, ChannelChange, QueryChange, StoredQuery
     from scribengin.plan.moves import Arrival, Moves
     from scribengin.spec.model import Flow
@@ -109,6 +111,7 @@ def _refused(flow: str, changes: Changes) -> Refused:
 def _decided(prepared: PreparedFlow, moves: Moves, topology: Topology) -> dict[str, Any]:
     """The journal's record: JSON, with all that `_carry_out` needs beside the flow's own sinks."""
     owner = prepared.tiers[0].folder.read_owner()
+    stored = read_stored(prepared.root, prepared.plan)
     arrivals = []
     for arrival in moves.arrivals:
         query = arrival.query
@@ -120,7 +123,7 @@ def _decided(prepared: PreparedFlow, moves: Moves, topology: Topology) -> dict[s
             query.state_fingerprint,
             query.sources,
             now(),
-            _parent(prepared, arrival),
+            _parent(stored, arrival),
             dict(query.parts),
             {source: donor.position for source, donor in arrival.donors.items()},
             "moved" if arrival.after else "anew",
@@ -129,9 +132,8 @@ def _decided(prepared: PreparedFlow, moves: Moves, topology: Topology) -> dict[s
         logs = {source: [donor.query.tier, donor.query.name, donor.query.lineage, donor.source] for source, donor in arrival.donors.items()}
         adopts = {sink: list(lineages) for sink, lineages in arrival.adopts.items()}
         arrivals.append({"tier": arrival.tier, "query": query.name, "lineage": asdict(begun), "logs": logs, "adopts": adopts})
-    known = {channel.id: channel for channel in topology.channels if not channel.gone}
-    known |= {channel.id: channel for channel in (read_topology(prepared.root, prepared.name) or topology).channels if not channel.gone}
-    live = {query.key: query for query in read_stored(prepared.root, prepared.plan).live}
+    known = {channel.id: channel for cuts in (topology, stored.topology or topology) for channel in cuts.channels if not channel.gone}
+    live = {query.key: query for query in stored.live}
     leaving = []
     for key, to in moves.leaving.items():
         sinks = {sink: dict(known[sink].sink) for sink in live[key].sinks if sink in known}
@@ -140,9 +142,8 @@ def _decided(prepared: PreparedFlow, moves: Moves, topology: Topology) -> dict[s
     return {"arrivals": arrivals, "leaving": leaving, "topology": topology.as_json()}
 
 
-def _parent(prepared: PreparedFlow, arrival: Arrival) -> str:
+def _parent(stored: StoredFlow, arrival: Arrival) -> str:
     """The lineage that stands in its folder, else that of a Query in whose place it goes on."""
-    stored = read_stored(prepared.root, prepared.plan)
     here = [query for query in (*stored.past, *stored.live) if query.key == arrival.key]
     return here[-1].lineage if here else next((query.lineage for query in arrival.after), "")
 
@@ -184,8 +185,6 @@ def open_left_sinks(
     flow: Flow, root: Path, folder: QueryFolder, tier: str, own: Iterable[str], channels: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, OpenSink]:
     """The sinks of a Query that a move has left, for a look: those of the flow by its own options, channels as they were."""
-    from scribengin.plan.model import Plan, QueryPlan
-
     sinks = {id_: flow.sinks[id_] for id_ in own if id_ in flow.sinks}
     for id_, options in channels.items():
         given = dict(options)

@@ -23,7 +23,7 @@ from scribengin.state.folder import StateFolder
 from scribengin.state.topology import works_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Mapping, Sequence
     from pathlib import Path
 
     from scribengin.core.problems import Problem
@@ -94,7 +94,13 @@ class PreparedFlow:
 
 def prepare(path: Path, *, state: Path | None, tier: str | None = None) -> PreparedFlow:
     """Check and plan; a flow in Python is executed. Raises InputError with every Problem, Refused where it has no such tier."""
-    flow, problems = validate_file(path, os.environ, execute=True)
+    return prepare_valid(path, *validate_file(path, os.environ, execute=True), state=state, tier=tier)
+
+
+def prepare_valid(
+    path: Path, flow: Flow | None, problems: Sequence[Problem], *, state: Path | None, tier: str | None = None
+) -> PreparedFlow:
+    """`prepare`, of what `validate_file` has said of the path."""
     if flow is None or any(problem.severity == "error" for problem in problems):
         raise InputError(problems)
     root = state_root(path, state)

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from scribengin.local.contract import RunSettings
     from scribengin.local.prepare import PreparedFlow
     from scribengin.plan.meetings import Meeting
+    from scribengin.spark.user_code import UserCode
     from scribengin.state.lease import Lease
 
 _VIEW_S = 0.25
@@ -73,12 +74,13 @@ def run_flows(
         if settings.stop.is_set():
             return _not_begun(flows)
         show("checking with spark")
-        flows = _checked(spark, flows)
+        codes = [pack(flow.plan.flow.folder, flow.root) for flow in flows]
+        flows = _checked(spark, flows, codes)
         if settings.stop.is_set():
             return _not_begun(flows)
         runs: dict[str, FlowRun] = {}
-        for flow, held in zip(flows, leases, strict=True):
-            runs[flow.name] = _open(stack, spark, flow, held, settings, partial(_fed, runs, met, flow.name))
+        for flow, code, held in zip(flows, codes, leases, strict=True):
+            runs[flow.name] = _open(stack, spark, flow, code, held, settings, partial(_fed, runs, met, flow.name))
         return _drive(list(runs.values()), settings, watch, begun)
 
 
@@ -109,11 +111,11 @@ def _fed(runs: Mapping[str, FlowRun], met: Sequence[Meeting], reading: str, sour
     return not any(runs[each.feeding].writes(each.sink) for each in met if each.reading == reading and each.source in sources)
 
 
-def _checked(spark: SparkSession, flows: Sequence[PreparedFlow]) -> list[PreparedFlow]:
+def _checked(spark: SparkSession, flows: Sequence[PreparedFlow], codes: Sequence[UserCode]) -> list[PreparedFlow]:
     """The flows as they are planned when Spark has analysed every step. Raises InputError."""
     checked, problems = [], list[Problem]()
-    for flow in flows:
-        found, wrong = deep_problems(spark, flow, pack(flow.plan.flow.folder, flow.root))
+    for flow, code in zip(flows, codes, strict=True):
+        found, wrong = deep_problems(spark, flow, code)
         checked.append(found)
         problems += [*flow.warnings, *wrong] if wrong else []
     if problems:
@@ -125,12 +127,12 @@ def _open(
     stack: ExitStack,
     spark: SparkSession,
     flow: PreparedFlow,
+    code: UserCode,
     leases: Mapping[str, Lease],
     settings: RunSettings,
     fed: Callable[[Collection[str]], bool],
 ) -> FlowRun:
     """Recovered, its sinks claimed; nothing has started."""
-    code = pack(flow.plan.flow.folder, flow.root)
     benches = [(tier, bench) for tier in flow.tiers for bench in build_parts(spark, tier, code, settings, leases[tier.plan.tier])]
     logs = {tier.plan.tier: stack.enter_context(open_run_log(tier.folder.path / "tmp" / "run.log")) for tier in flow.tiers}
     return FlowRun(flow, settings, benches, logs, fed)

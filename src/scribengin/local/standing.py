@@ -19,7 +19,9 @@ from scribengin.state.source_log import SourceLog
 if TYPE_CHECKING:
     from scribengin.local.prepare import PreparedFlow
     from scribengin.plan.channels import PlannedChannel
+    from scribengin.plan.model import Plan
     from scribengin.state.acks import Link, Standing
+    from scribengin.state.folder import QueryFolder
     from scribengin.state.ledger import Totals
 
 
@@ -30,36 +32,26 @@ def read_standing(prepared: PreparedFlow, *, now_s: float | None = None) -> dict
     totals = {key: read_totals(folder) for key, folder in topology.queries.items()}
     at_s = time.time() if now_s is None else now_s
     channels = {channel.id: channel for channel in prepared.plan.channels}
-    tiers = [
-        _tier(prepared, plan.tier, {query.name: (query.sources, query.sinks) for query in plan.queries}, standing, totals)
-        for plan in prepared.plan.tiers
-    ]
     return {
         "flow": prepared.name,
         "folder": str(prepared.folder),
-        "tiers": tiers,
+        "tiers": [_tier(prepared, plan, standing, totals) for plan in prepared.plan.tiers],
         "edges": [_edge(channels[link.channel], link, topology.queries[link.writer], standing, totals, at_s) for link in topology.links],
         "sources": _sources(prepared, standing),
         "dead": sum(each.dead for each in totals.values()),
     }
 
 
-def _tier(
-    prepared: PreparedFlow,
-    tier: str,
-    ends: dict[str, tuple[tuple[str, ...], tuple[str, ...]]],
-    standing: Standing,
-    totals: dict[QueryKey, Totals],
-) -> dict[str, Any]:
-    holder = read_holder(StateFolder(prepared.root, prepared.name, tier))
+def _tier(prepared: PreparedFlow, plan: Plan, standing: Standing, totals: dict[QueryKey, Totals]) -> dict[str, Any]:
+    holder = read_holder(StateFolder(prepared.root, prepared.name, plan.tier))
     queries = []
-    for name, (sources, sinks) in ends.items():
-        key = QueryKey(tier, name)
+    for query in plan.queries:
+        key = QueryKey(plan.tier, query.name)
         at = standing.queries[key]
-        rows = query_rows(totals[key].nodes, sources, sinks)
+        rows = query_rows(totals[key].nodes, query.sources, query.sinks)
         queries.append(
             {
-                "query": name,
+                "query": query.name,
                 "state": "never ran" if not at.lineage else "stopped" if holder is None else "running",
                 "batch": _number(at.decided),
                 "decided_at": at.decided_at,
@@ -70,11 +62,11 @@ def _tier(
                 "dead": totals[key].dead,
             }
         )
-    return {"tier": tier, "holder": None if holder is None else asdict(holder), "queries": queries}
+    return {"tier": plan.tier, "holder": None if holder is None else asdict(holder), "queries": queries}
 
 
 def _edge(
-    channel: PlannedChannel, link: Link, folder: Any, standing: Standing, totals: dict[QueryKey, Totals], now_s: float
+    channel: PlannedChannel, link: Link, folder: QueryFolder, standing: Standing, totals: dict[QueryKey, Totals], now_s: float
 ) -> dict[str, Any]:
     """Of several Queries that read the channel the slowest counts."""
     written = totals[link.writer].sinks.get(link.channel)

@@ -9,6 +9,7 @@ import numpy as np
 
 from scribengin.formats.origins import Origins, without_ways
 from scribengin.local.acks import topology_of
+from scribengin.plan.split import CHANNEL
 from scribengin.state.acks import Acks, QueryKey
 from scribengin.state.dead import read_letters
 from scribengin.state.decisions import Decisions
@@ -21,11 +22,12 @@ if TYPE_CHECKING:
 
     from scribengin.connectors.contract import SourceStream
     from scribengin.local.prepare import PreparedFlow
+    from scribengin.state.acks import Topology
     from scribengin.state.contract import Decision
     from scribengin.state.folder import QueryFolder
 
 _ID = re.compile(r"(?P<label>(?P<source>[a-z][a-z0-9_]*)/(?P<place>.+)(?P<sign>[+@]))(?P<sequence>\d+)(?:\.\d+)?", re.DOTALL)
-_HIGHWAY = "write `defaults: {trace: 1}` to keep the way of every record from now on"
+_KEEP_ALL = "write `defaults: {trace: 1}` to keep the way of every record from now on"
 
 
 def trace_record(prepared: PreparedFlow, prefix: str) -> dict[str, Any]:
@@ -60,7 +62,7 @@ def trace_record(prepared: PreparedFlow, prefix: str) -> dict[str, Any]:
                 for letter in read_letters(part)
                 if letter.record and is_meant(without_ways(letter.record))
             )
-    read = _read_by(prepared, prefix)
+    read = _read_by(prepared, topology, prefix)
     rate = prepared.plan.flow.defaults.trace
     found = {"flow": prepared.name, "record": prefix, "trace": rate, "arrivals": arrivals, "dead": dead, "read": read}
     return found | {"notes": _notes(prefix, rate, arrived=bool(arrivals), buried=bool(dead), read=bool(read))}
@@ -72,13 +74,15 @@ def _notes(prefix: str, rate: float, *, arrived: bool, buried: bool, read: bool)
     if arrived or (whole is None and buried):
         return []
     if whole is None:
-        return [f'"{prefix}" is no whole id, and begins none that is kept; a whole one looks so: tweets/part-1.jsonl[0:4096]+17', _HIGHWAY]
+        return [f'"{prefix}" is no whole id, and begins none that is kept; a whole one looks so: tweets/part-1.jsonl[0:4096]+17', _KEEP_ALL]
     notes = [] if read or buried else ["no committed Batch has read such a record"]
     chosen = len(Origins.of(whole["label"], np.array([int(whole["sequence"])])).chosen(rate)) > 0
     if rate == 0:
-        notes.append(f"the way of records is not kept, but for dead letters (`trace` is 0): {_HIGHWAY}")
+        notes.append(f"the way of records is not kept, but for dead letters (`trace` is 0): {_KEEP_ALL}")
     elif not chosen:
-        notes.append(f"it is not among the {rate:.6%}".rstrip("%").rstrip("0").rstrip(".") + f" % of records whose way is kept: {_HIGHWAY}")
+        notes.append(
+            f"it is not among the {rate:.6%}".rstrip("%").rstrip("0").rstrip(".") + f" % of records whose way is kept: {_KEEP_ALL}"
+        )
     elif read and not buried:
         notes.append(
             "its way is kept, and it has reached no sink: a step filtered it out or made other rows of it, or it is still on its way"
@@ -86,17 +90,16 @@ def _notes(prefix: str, rate: float, *, arrived: bool, buried: bool, read: bool)
     return notes
 
 
-def _read_by(prepared: PreparedFlow, id_: str) -> list[dict[str, Any]]:
+def _read_by(prepared: PreparedFlow, topology: Topology, id_: str) -> list[dict[str, Any]]:
     """The Batches that took the record in from outside, one of each Query that did; [] where the id is not whole."""
     whole = _ID.fullmatch(id_)
     if whole is None or whole["source"] not in prepared.plan.flow.sources:
         return []
-    topology = topology_of(prepared.plan, prepared.root)
     standing = Acks(topology).look()
     rows = []
     for plan in prepared.plan.tiers:
         for query in plan.queries:
-            if whole["source"] not in query.sources or plan.flow.sources[whole["source"]].type == "channel":
+            if whole["source"] not in query.sources or plan.flow.sources[whole["source"]].type == CHANNEL:
                 continue
             key = QueryKey(plan.tier, query.name)
             found = _entry_of(topology.queries[key], whole)

@@ -36,8 +36,7 @@ def cut_advice(plan: FlowPlan, counted: Mapping[tuple[str, str], Totals]) -> Ite
 def _filters(plan: FlowPlan, channel: PlannedChannel, counted: Mapping[tuple[str, str], Totals]) -> Iterator[str]:
     """The first step behind a channel drops most of it: only where all that read it begin with that step."""
     source = source_id(channel)
-    readers = [query for query in plan.tier(channel.reading).queries if source in query.sources]
-    found = [_first(query, source, counted.get((channel.reading, query.name))) for query in readers]
+    found = [_first(query, source, counted.get((channel.reading, query.name))) for query in plan.readers(channel)]
     first = found[0] if found else None
     if first is None or any(other is None or other[0] != first[0] for other in found):
         return

@@ -6,14 +6,14 @@ import hashlib
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
-from scribengin.plan.tiers import assign
+from scribengin.plan.graph import flat_name
 from scribengin.spec.model import Channel, Depth, Edge, Encryption, Pack, Rate
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
     from scribengin.plan.graph import Graph
-    from scribengin.plan.tiers import CutEdge
+    from scribengin.plan.tiers import Assignment, CutEdge
     from scribengin.spec.model import Flow, Sink, Source
 
 _LONGEST = 200
@@ -67,16 +67,16 @@ class PlannedChannel:
         return f"topic {self.channel.topic}" if self.channel.type == "kafka" else f"folder {self.channel.path or 'in the state'}"
 
 
-def plan_channels(graph: Graph) -> tuple[PlannedChannel, ...]:
+def plan_channels(graph: Graph, assignment: Assignment) -> tuple[PlannedChannel, ...]:
     """The channels of a flow, in the order of its edges; edges of one reference into one tier share one."""
     flow = graph.flow
     groups: dict[tuple[str, str], list[CutEdge]] = {}
-    for edge in assign(graph).cut:
+    for edge in assignment.cut:
         groups.setdefault((edge.reference, edge.reading), []).append(edge)
     taken = set(graph.nodes)
     planned = []
     for (reference, reading), edges in groups.items():
-        id_ = free(f"{reference.replace('.', '_')}_to_{reading}", taken)
+        id_ = free(f"{flat_name(reference)}_to_{reading}", taken)
         taken.add(id_)
         readers = tuple(edge.reader for edge in edges)
         planned.append(PlannedChannel(id_, reference, edges[0].feeding, reading, readers, _filled(flow, reference, reading, edges[0].name)))

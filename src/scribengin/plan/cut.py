@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from scribengin.connectors import catalog
+from scribengin.plan.describe import listed
 from scribengin.plan.fingerprint import node_fingerprints, query_fingerprint, state_fingerprint
 from scribengin.plan.graph import Graph, query_sinks
 from scribengin.plan.groups import group_notes
@@ -78,13 +79,13 @@ def _query(graph: Graph, resolved: Resolved, forms: dict[str, Form], name: str, 
 def _unit_reason(graph: Graph, resolved: Resolved, members: tuple[str, ...], sinks: tuple[str, ...]) -> str:
     stateful = [id_ for id_ in members if id_ in resolved.stateful]
     if stateful:
-        return f"a shuffle mixes the rows at {_listed(stateful)}"
+        return f"a shuffle mixes the rows at {listed(stateful)}"
     if any(id_ in graph.flow.sources and graph.flow.sources[id_].static for id_ in members):
         return "a static side may differ when it is read again, so all rows are decided at once"
     if any(written_by_spark(graph.flow, graph.flow.sinks[sink], catalog.sink_types(internal=True)) for sink in sinks):
         return "Spark's own sink writes the Batch; one decision record counts its rows"
     if len(sinks) > 1:
-        return f"{_listed(list(sinks))} commit together"
+        return f"{listed(sinks)} commit together"
     return "one decision record names all rows of a Batch"
 
 
@@ -98,8 +99,8 @@ def _hints(flow: Flow, queries: tuple[QueryPlan, ...]) -> tuple[str, ...]:
             continue
         shared = set.intersection(*({node.id for node in query.nodes} for query in readers))
         steps = [node.id for node in readers[0].nodes if node.id in shared and isinstance(flow.node(node.id), Step)]
-        work = f" and run {_listed(steps)}" if steps else ""
-        names = _listed([query.name for query in readers])
+        work = f" and run {listed(steps)}" if steps else ""
+        names = listed([query.name for query in readers])
         times = "twice" if len(readers) == 2 else f"{len(readers)} times"
         # only what a tail reads itself is read once by sinks that commit together: native steps are run for each of them
         one_pass = all(node.stage in ("read", "tail") for query in readers for node in query.nodes if node.id in shared)
@@ -107,7 +108,3 @@ def _hints(flow: Flow, queries: tuple[QueryPlan, ...]) -> tuple[str, ...]:
         remedy = "`together: NAME` on their sinks would do it once" if one_pass else "each at its own pace"
         hints.append(f"queries {names} read {source.id}{work} {times}; {remedy}")
     return tuple(hints)
-
-
-def _listed(names: list[str]) -> str:
-    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))

@@ -9,7 +9,7 @@ from scribengin.core.zones import UTC
 from scribengin.spec.model import Aggregate, Dedupe, Filter, Join, Merge, Parse, Python, Route, Select, Sink, Source, Sql, Step
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from scribengin.core.options import NodeType, Option
 
@@ -33,6 +33,11 @@ def describe(node: Source | Step | Sink, types: Mapping[str, NodeType]) -> str:
 def watermark(node: Source | Step) -> str:
     """`ts 10m00s`."""
     return f"{node.watermark.column} {span(node.watermark.delay_s)}" if node.watermark else ""
+
+
+def listed(names: Sequence[str]) -> str:
+    """`a, b and c`; `nothing` where there are none."""
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]])) if names else "nothing"
 
 
 def span(seconds: float) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
+from scribengin.plan.describe import listed
 from scribengin.plan.tiers import MAIN
 
 if TYPE_CHECKING:
@@ -51,7 +52,12 @@ class StoredQuery:
     @property
     def label(self) -> str:
         """For people."""
-        return self.name if self.tier == MAIN else f"{self.tier}.{self.name}"
+        return label_of(self.tier, self.name)
+
+    @property
+    def progress(self) -> str:
+        """For people: `after Batch 17`."""
+        return "before its first Batch" if self.last_batch is None else f"after Batch {self.last_batch}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +75,8 @@ class QueryChange:
 
     @property
     def label(self) -> str:
-        """For people: the tier with it where the flow is cut."""
-        return self.name if self.tier == MAIN else f"{self.tier}.{self.name}"
+        """For people."""
+        return label_of(self.tier, self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,12 +131,17 @@ class Changes:
         ]
 
 
+def label_of(tier: str, query: str) -> str:
+    """What people call a Query: with its tier where the flow is cut."""
+    return query if tier == MAIN else f"{tier}.{query}"
+
+
 def diff_plans(stored: Mapping[str, StoredQuery], plan: Plan) -> Changes:
     """Compare. `stored` maps Query names to what their folders tell; an empty mapping is a first run."""
     known = [_change(plan, query, stored.get(query.name)) for query in plan.queries]
     names = {query.name for query in plan.queries}
     gone = [
-        QueryChange(name, "gone", f"no sink of the flow makes it any more; its state and what it wrote stay ({_after(query)})")
+        QueryChange(name, "gone", f"no sink of the flow makes it any more; its state and what it wrote stay ({query.progress})")
         for name, query in stored.items()
         if name not in names
     ]
@@ -145,13 +156,13 @@ class _Nodes(TypedDict):
 
 def _change(plan: Plan, query: QueryPlan, before: StoredQuery | None) -> QueryChange:
     if before is None:
-        return QueryChange(query.name, "new", f"starts at Batch 0 and reads {_listed(query.sources)} from the start")
+        return QueryChange(query.name, "new", f"starts at Batch 0 and reads {listed(query.sources)} from the start")
     if before.last_batch is None and before.sources:
-        positions = _listed([f"{source} from position {position}" for source, position in before.sources.items()])
+        positions = listed([f"{source} from position {position}" for source, position in before.sources.items()])
         begun = "that the move to this tier began" if before.origin else "that `source set` made"
         return QueryChange(query.name, "kept", f"begins the new lineage {begun}: reads {positions}")
     if before.fingerprint == query.fingerprint and before.state_fingerprint == query.state_fingerprint:
-        return QueryChange(query.name, "unchanged", f"goes on {_after(before)}; nothing is read again")
+        return QueryChange(query.name, "unchanged", f"goes on {before.progress}; nothing is read again")
     changed = tuple(id_ for id_, part in query.parts.items() if id_ in before.parts and before.parts[id_] != part)
     added = tuple(id_ for id_ in query.parts if before.parts and id_ not in before.parts)
     removed = tuple(id_ for id_ in before.parts if id_ not in query.parts)
@@ -160,35 +171,27 @@ def _change(plan: Plan, query: QueryPlan, before: StoredQuery | None) -> QueryCh
         return QueryChange(query.name, "kept", "changed before its first Batch; nothing was written yet", **nodes)
     if before.state_fingerprint != query.state_fingerprint:
         return QueryChange(query.name, "refused", _why_refused(query, before), _reset(plan, query), **nodes)
-    says = f"goes on {_after(before)} with {'its state and ' if query.stateful else ''}the new definition; earlier rows stay as they are"
+    says = f"goes on {before.progress} with {'its state and ' if query.stateful else ''}the new definition; earlier rows stay as they are"
     fresh = [source for source in query.sources if source not in before.sources]
     if fresh:
-        says += f"; reads {_listed(fresh)} from the start"
+        says += f"; reads {listed(fresh)} from the start"
     dropped = [source for source in before.sources if source not in query.sources]
     if dropped:
-        says += f"; no longer reads {_listed(dropped)}"
+        says += f"; no longer reads {listed(dropped)}"
     return QueryChange(query.name, "kept", says, **nodes)
 
 
 def _why_refused(query: QueryPlan, before: StoredQuery) -> str:
     stateful = [node.id for node in query.nodes if node.stateful]
     if not before.state_fingerprint:
-        return f"{_listed(stateful)} would keep state, and the checkpoint ({_after(before)}) has none: it needs a new one"
+        return f"{listed(stateful)} would keep state, and the checkpoint ({before.progress}) has none: it needs a new one"
     if not stateful:
-        return f"it keeps no state any more, and the checkpoint ({_after(before)}) has some: it needs a new one"
-    return f"what {_listed(stateful)} remembers ({_after(before)}) would mean something else: it needs a new checkpoint"
+        return f"it keeps no state any more, and the checkpoint ({before.progress}) has some: it needs a new one"
+    return f"what {listed(stateful)} remembers ({before.progress}) would mean something else: it needs a new checkpoint"
 
 
 def _reset(plan: Plan, query: QueryPlan) -> str:
     return (
-        f"`scribengin reset {plan.flow.name} --outputs --yes` clears state and outputs, and {_listed(query.sources)} "
+        f"`scribengin reset {plan.flow.name} --outputs --yes` clears state and outputs, and {listed(query.sources)} "
         f"{'are' if len(query.sources) > 1 else 'is'} read again from the start; or undo the change"
     )
-
-
-def _after(before: StoredQuery) -> str:
-    return "before its first Batch" if before.last_batch is None else f"after Batch {before.last_batch}"
-
-
-def _listed(names: tuple[str, ...] | list[str]) -> str:
-    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]])) if names else "nothing"

@@ -152,12 +152,11 @@ def _channel_arrows(plan: FlowPlan, channel: PlannedChannel) -> Iterator[str]:
     cylinder = f"c_{channel.id}"
     start, dot, branch = channel.reference.partition(".")
     from_source = next((each for each in plan.channels if each.reading == channel.feeding and source_id(each) == start), None)
-    feeding = next(query.name for query in plan.tier(channel.feeding).queries if channel.id in query.sinks)
-    feeder = f"c_{from_source.id}" if from_source else f"{mermaid_id(channel.feeding, feeding)}__{start}"
+    feeder = f"c_{from_source.id}" if from_source else f"{mermaid_id(channel.feeding, plan.feeder(channel).name)}__{start}"
     yield f"  {feeder} -->{f'|{branch}|' if dot else ''} {cylinder}"
     reading, source = plan.tier(channel.reading), source_id(channel)
     ends = _words(plan, reading)
-    for query in reading.queries:
+    for query in plan.readers(channel):
         for node in query.nodes:
             if node.id not in ends and source in map(base, node.inputs):
                 yield f"  {cylinder} --> {mermaid_id(reading.tier, query.name)}__{node.id}"

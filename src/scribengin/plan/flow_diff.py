@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from scribengin.plan.diff import Changes, ChannelChange, QueryChange, diff_plans
+from scribengin.plan.describe import listed
+from scribengin.plan.diff import Changes, ChannelChange, QueryChange, diff_plans, label_of
 from scribengin.plan.moves import DRAIN, Moves, lies_in, plan_moves, undelivered
 from scribengin.plan.split import source_id
-from scribengin.plan.tiers import MAIN
 from scribengin.plan.topology import topology_of
 
 if TYPE_CHECKING:
@@ -51,13 +51,13 @@ def _queries(plan: FlowPlan, live: Sequence[StoredQuery], moves: Moves) -> Itera
             elif change.fate == "gone":
                 gone.append(_left(change, key, moves))
             elif change.fate == "new" and (late := _late(plan, key, arrivals)):
-                yield replace(change, says=f"{change.says}; {_listed(late)} has nothing of what its feeder had read before")
+                yield replace(change, says=f"{change.says}; {listed(late)} has nothing of what its feeder had read before")
             else:
                 yield change
     planned = {tier.tier for tier in plan.tiers}
     for query in live:
         if query.tier not in planned:
-            says = f"no sink of the flow makes it any more; its state and what it wrote stay ({_after(query)})"
+            says = f"no sink of the flow makes it any more; its state and what it wrote stay ({query.progress})"
             gone.append(_left(QueryChange(query.name, "gone", says, tier=query.tier), query.key, moves))
     yield from gone
 
@@ -73,21 +73,21 @@ def _left(change: QueryChange, key: Key, moves: Moves) -> QueryChange:
     to = moves.leaving.get(key, ())
     if not to or moves.refusals:
         return change
-    names = _listed([_label(*each) for each in to])
+    names = listed([label_of(*each) for each in to])
     return replace(change, says=f"{names} {'goes' if len(to) == 1 else 'go'} on in its place; its state stays for `audit`")
 
 
 def _moved(arrival: Arrival) -> str:
-    who = _listed([f"{query.label} ({_after(query)})" for query in arrival.after])
+    who = listed([f"{query.label} ({query.progress})" for query in arrival.after])
     where = [f"{source} from position {donor.position}" for source, donor in arrival.donors.items()]
     fresh = [f"{source} from its start" for source in arrival.query.sources if source not in arrival.donors]
-    return f"goes on in place of {who}, in a new lineage: reads {_listed([*where, *fresh])}; what was written stays"
+    return f"goes on in place of {who}, in a new lineage: reads {listed([*where, *fresh])}; what was written stays"
 
 
 def _anew(arrival: Arrival) -> str:
     where = [f"{source} from position {donor.position}" for source, donor in arrival.donors.items()]
     fresh = [f"{source} from the start" for source in arrival.query.sources if source not in arrival.donors]
-    return f"starts at Batch 0, in a new lineage, and reads {_listed([*where, *fresh])}"
+    return f"starts at Batch 0, in a new lineage, and reads {listed([*where, *fresh])}"
 
 
 def _channels(
@@ -120,9 +120,9 @@ def _edited(
     needs = [name for name in changed if _needs_drained(name, old, channel)]
     waiting = _rows_waiting(old, known, stored, live)
     if needs and waiting != 0:
-        says = f"{_listed(needs)} can change only when all that it holds is read: {_waiting(old, known, stored, live)}"
+        says = f"{listed(needs)} can change only when all that it holds is read: {_waiting(old, known, stored, live)}"
         return ChannelChange(channel.id, "refused", says, DRAIN, changed)
-    says = f"{_listed(list(changed))} {'holds' if len(changed) == 1 else 'hold'} from the next Batch"
+    says = f"{listed(changed)} {'holds' if len(changed) == 1 else 'hold'} from the next Batch"
     if "channel" in changed and channel.place.startswith("kafka"):
         says += "; a topic that is there keeps its partitions and copies"
     return ChannelChange(channel.id, "kept", says, changed=changed)
@@ -149,15 +149,3 @@ def _waiting(channel: KnownChannel, known: Topology | None, stored: Sequence[Sto
     if rows is None:
         return "an unknown number of rows that were not read"
     return f"{rows:,} row{'s' * (rows != 1)} that {'were' if rows != 1 else 'was'} not read" if rows else "nothing that was not read"
-
-
-def _label(tier: str, name: str) -> str:
-    return name if tier == MAIN else f"{tier}.{name}"
-
-
-def _after(before: StoredQuery) -> str:
-    return "before its first Batch" if before.last_batch is None else f"after Batch {before.last_batch}"
-
-
-def _listed(names: list[str]) -> str:
-    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]])) if names else "nothing"

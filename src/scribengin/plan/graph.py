@@ -23,6 +23,15 @@ def base(reference: str) -> str:
     return reference.partition(".")[0]
 
 
+def flat_name(reference: str) -> str:
+    """A reference as one word: what SQL calls a branch, and what a tier behind a channel calls it; the same in a flow that is not cut.
+
+    >>> flat_name("r.big")
+    'r_big'
+    """
+    return reference.replace(".", "_")
+
+
 def branches(node: Node) -> tuple[str, ...]:
     """The names that may follow the dot: a route's cases and `otherwise`, a python step's `branches`."""
     if not isinstance(node, Step):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
+from scribengin.plan.describe import listed
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
@@ -61,13 +63,9 @@ def group_notes(flow: Flow) -> Iterator[str]:
             continue
         lowest = [each.name for each in members if each.cost == members[0].cost]
         others = [f"{each.name} (cost {each.cost:g})" for each in members if each.cost != members[0].cost]
-        first = f"{_listed(lowest)} (cost {members[0].cost:g})" + (" in turn" if len(lowest) > 1 else "")
+        first = f"{listed(lowest)} (cost {members[0].cost:g})" + (" in turn" if len(lowest) > 1 else "")
         then = f", then {', '.join(others)}" if others else ""
         yield (
             f"{node.id} goes to group {name}: first to {first}{then}, the lowest cost that answers; a Batch that is decided for a member "
             f"waits for it, later ones go elsewhere; order across members is not kept"
         )
-
-
-def _listed(names: list[str]) -> str:
-    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))

@@ -5,16 +5,15 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from scribengin.connectors.files.globs import WILDCARD, glob_of
+from scribengin.connectors.kafka.options import topics_pattern
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from scribengin.spec.model import Flow, Sink, Source
-
-_GLOB = re.compile(r"[*?\[]")
-_COLUMN = re.compile(r"\\\{[^{}]*\\\}")
-"""in a template whose signs are escaped"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,32 +51,31 @@ def circle(flows: Sequence[Flow], found: Sequence[Meeting]) -> tuple[Meeting, ..
     return ()
 
 
+def root_of(flow: Flow, path: Any) -> Path | None:
+    """The folder that an option `path` means; of a glob, the part before its first wildcard. None for what is no path."""
+    if not isinstance(path, str) or "://" in path:
+        return None
+    return flow.folder.joinpath(glob_of(Path(path))[0]).resolve()
+
+
+def is_read(flow: Flow, path: Any, written: Path) -> bool:
+    """Whether a source with that `path` reads what is written to the folder, or some of it."""
+    read = root_of(flow, path)
+    if read is None:
+        return False
+    deep = not WILDCARD.search(path) or "**" in path
+    return written == read or read.is_relative_to(written) or (deep and written.is_relative_to(read))
+
+
 def _meet(feeding: Flow, sink: Sink, reading: Flow, source: Source) -> bool:
     if sink.type == source.type == "kafka":
         return sink.options.get("bootstrap") == source.options.get("bootstrap") and _reads(source, str(sink.options.get("topic", "")))
-    written, read = _folder(feeding, sink), _folder(reading, source)
-    if written is None or read is None:
-        return False
-    text = str(source.options["path"])
-    deep = not _GLOB.search(text) or "**" in text
-    return written == read or read.is_relative_to(written) or (deep and written.is_relative_to(read))
+    written, text = root_of(feeding, sink.options.get("path")), source.options.get("path")
+    return written is not None and is_read(reading, text, written)
 
 
 def _reads(source: Source, topic: str) -> bool:
     names = [*source.options.get("topics", ()), *source.options.get("assign", {})]
-    written = re.compile(_COLUMN.sub(".*", re.escape(topic)))
+    written = topics_pattern(topic)
     pattern = source.options.get("pattern")
-    return any(written.fullmatch(name) for name in names) or bool(pattern and re.fullmatch(str(pattern), topic))
-
-
-def _folder(flow: Flow, node: Source | Sink) -> Path | None:
-    """Of a node with a `path`; of a glob, the part before its first wildcard."""
-    text = node.options.get("path")
-    if not isinstance(text, str) or "://" in text:
-        return None
-    parts: list[str] = []
-    for part in Path(text).parts:
-        if _GLOB.search(part):
-            break
-        parts.append(part)
-    return flow.folder.joinpath(*parts).resolve()
+    return any(re.fullmatch(written, name) for name in names) or bool(pattern and re.fullmatch(str(pattern), topic))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from scribengin.connectors import catalog
 from scribengin.plan.fingerprint import node_fingerprints
-from scribengin.plan.graph import Graph
+from scribengin.plan.graph import Graph, flat_name
 from scribengin.plan.tiers import MAIN
 from scribengin.plan.topology import topology_of
 
@@ -114,7 +114,7 @@ def sink_fingerprints(flow: Flow, sink: str) -> frozenset[str]:
     node = flow.sinks[sink]
     types = {"source_types": catalog.source_types(internal=True), "sink_types": catalog.sink_types(internal=True)}
     found = set()
-    for inputs in (node.inputs, tuple(reference.replace(".", "_") for reference in node.inputs)):
+    for inputs in (node.inputs, tuple(map(flat_name, node.inputs))):
         named = replace(flow, sinks={sink: replace(node, inputs=inputs)})
         found |= set(node_fingerprints(named, Graph(named), (sink,), **types).values())
     return frozenset(found)
@@ -254,17 +254,13 @@ class _Planner:
             readers = [each for each in self._all() if each.tier == channel.reading and channel.source in each.reads]
             through = [each for each in readers if undelivered(channel, each, self._all()) <= 0]
             if not through:
-                raise _Unsafe(
-                    f'channel "{channel.id}" was there before, and not all that it holds was read', "give it another topic or path"
-                )
+                raise _Unsafe(f'channel "{channel.id}" was there before, and not all that it holds was read', _ELSEWHERE)
             newest = through[0]
             return Donor(newest, channel.source, newest.sources.get(channel.source, 0))
         channels = self._known.channels if self._known is not None else ()
         explicit = ":" in channel.place
         if explicit and any(each.place == channel.place and each.id not in self._channels for each in channels):
-            raise _Unsafe(
-                f'what lies in the place of channel "{channel.id}" was written by another channel', "give it another topic or path"
-            )
+            raise _Unsafe(f'what lies in the place of channel "{channel.id}" was written by another channel', _ELSEWHERE)
         return None
 
     def _of_source(self, source: str, after: tuple[StoredQuery, ...]) -> Donor | None:

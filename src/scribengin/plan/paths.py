@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from scribengin.core.units import show_bytes
+from scribengin.plan.describe import listed
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -137,5 +138,4 @@ def _names(channels: Iterable[PlannedChannel]) -> tuple[str, ...]:
 
 
 def _quoted(names: Iterable[str]) -> str:
-    named = [f'"{name}"' for name in names]
-    return " and ".join(filter(None, [", ".join(named[:-1]), named[-1]]))
+    return listed([f'"{name}"' for name in names])

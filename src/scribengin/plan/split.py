@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from scribengin.plan.channels import free, plan_channels, topic_name
 from scribengin.plan.cut import build_plan
-from scribengin.plan.graph import Graph, base, query_sinks
+from scribengin.plan.graph import Graph, base, flat_name, query_sinks
 from scribengin.plan.paths import flow_paths
 from scribengin.plan.resolve import resolve, slowest
 from scribengin.plan.sql.rewrite import rename_inputs
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from scribengin.core.types import Schema
     from scribengin.plan.channels import PlannedChannel
-    from scribengin.plan.model import Plan
+    from scribengin.plan.model import Plan, QueryPlan
     from scribengin.plan.paths import FlowPath
     from scribengin.plan.resolve import Resolved
     from scribengin.plan.tiers import Assignment
@@ -54,6 +54,15 @@ class FlowPlan:
                 return plan
         raise KeyError(name)
 
+    def feeder(self, channel: PlannedChannel) -> QueryPlan:
+        """The Query that hands over by the channel."""
+        return next(query for query in self.tier(channel.feeding).queries if channel.id in query.sinks)
+
+    def readers(self, channel: PlannedChannel) -> tuple[QueryPlan, ...]:
+        """The Queries of the reading tier that take over from the channel."""
+        source = source_id(channel)
+        return tuple(query for query in self.tier(channel.reading).queries if source in query.sources)
+
 
 def plan_flow(
     flow: Flow, *, schema_of: Callable[[str], Schema | None] = lambda _: None, folder_of: Callable[[str], str | None] = lambda _: None
@@ -64,7 +73,7 @@ def plan_flow(
     if not flow.tiers:
         return FlowPlan(flow, (build_plan(flow),))
     assignment = assign(graph)
-    channels = plan_channels(graph)
+    channels = plan_channels(graph, assignment)
     split = _Split(graph, assignment, resolve(graph), channels, schema_of, folder_of)
     tiers = tuple(replace(build_plan(split.flow(tier)), tier=tier) for tier in assignment.order(flow.tiers))
     return FlowPlan(flow, tiers, channels)
@@ -168,7 +177,7 @@ class _Split:
 
 def source_id(channel: PlannedChannel) -> str:
     """What the reading tier calls the channel's rows: as the flow does, a branch `r.big` as `r_big`."""
-    return channel.reference.replace(".", "_")
+    return flat_name(channel.reference)
 
 
 def _reading(node: _Node, arriving: Mapping[str, str]) -> _Node:

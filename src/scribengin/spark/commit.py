@@ -30,7 +30,7 @@ from scribengin.spark.program import RowsEntry, SinkNode
 from scribengin.spark.ranges import StopRequested
 from scribengin.spark.spark_write import write_tails
 from scribengin.spark.unit_commits import OtherIntent, at_members, behind_of, blame_members, plan_of, with_unit_commits
-from scribengin.state.contract import Counts, DeadSegment, Decision
+from scribengin.state.contract import Counts, Decision, LineSegment
 from scribengin.state.decisions import input_hash
 from scribengin.state.taken import together
 
@@ -202,7 +202,7 @@ class BatchRunner:
         self._check_whole(compiled, tail_reports)
         counts = gather_counts(compiled, skip, tail_reports, middle)
         add_losses(counts, losses)
-        dead = [DeadSegment(**report["dead"]) for report in (*tail_reports, *middle) if report["dead"] is not None]
+        dead = [LineSegment(**report["dead"]) for report in (*tail_reports, *middle) if report["dead"] is not None]
         plan = plan_of(fingerprint, intent)
         decision = Decision(
             batch,
@@ -214,7 +214,7 @@ class BatchRunner:
             counts,
             datetime.now(UTC).isoformat(timespec="milliseconds"),
             behind,
-            tuple(DeadSegment(**report["trails"]) for report in (*tail_reports, *middle) if report.get("trails")),
+            tuple(LineSegment(**report["trails"]) for report in (*tail_reports, *middle) if report.get("trails")),
             self._times(batch.number, middle),
             {"tier": self.parts.plan.tier, "host": gethostname()},
             together(report.get("taken", {}) for report in (*tail_reports, *middle)),

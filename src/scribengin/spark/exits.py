@@ -18,7 +18,7 @@ from scribengin.spark.sieve import compiled
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from scribengin.connectors.contract import Receipt, SinkStream
+    from scribengin.connectors.contract import OriginStream, Receipt, SinkStream
     from scribengin.core.types import Schema
     from scribengin.formats.contract import Bad
     from scribengin.formats.json_rows import JsonRows
@@ -114,7 +114,7 @@ class SinkExit:
     def __init__(
         self,
         node: SinkNode,
-        stream: SinkStream,
+        stream: SinkStream | OriginStream,
         unit: str,
         counts: Counts,
         all_counts: dict[str, Counts],
@@ -150,16 +150,11 @@ class SinkExit:
         size = ready.size
         if not size:
             return
-        ids = self._ids(ready) if self._stream.wants_ids else None
         if wants_origins(self._stream):
             assert ready.batch is not None
             bad = self._stream.write_from(ready.batch, self._origins(ready))
-        elif ready.json is None:
-            bad = self._stream.write(ready.batch, ids)
         else:
-            stream: Any = self._stream
-            lines, columns = ready.json
-            bad = stream.write_json(lines, size, columns, ids)
+            bad = self._written(self._stream, ready)
         if self._trails is not None:
             self._trails.note(self._node, self._origins(ready), {each.ordinal for each in bad})
         for each in bad:
@@ -167,6 +162,15 @@ class SinkExit:
         self._counts.rows_in += size
         self._counts.out += size - len(bad)
         self._counts.dead += len(bad)
+
+    def _written(self, stream: SinkStream, ready: _Ready) -> Sequence[Bad]:
+        ids = self._ids(ready) if stream.wants_ids else None
+        if ready.json is None:
+            return stream.write(ready.batch, ids)
+        json: Any = stream
+        lines, columns = ready.json
+        found: Sequence[Bad] = json.write_json(lines, ready.size, columns, ids)
+        return found
 
     def _ids(self, ready: _Ready) -> list[str]:
         ids: list[str] = []

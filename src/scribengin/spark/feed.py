@@ -6,6 +6,7 @@ from dataclasses import asdict
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from scribengin.connectors.abilities import rechecks, tells
 from scribengin.connectors.catalog import open_source
 from scribengin.connectors.contract import Limits
 from scribengin.connectors.group.contract import finishes
@@ -14,7 +15,7 @@ from scribengin.core.errors import StateError
 from scribengin.state.source_log import SourceLog
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from scribengin.connectors.contract import SourceReader, SourceStream
@@ -27,14 +28,13 @@ def recheck(ref: SourceRef, log: Path, start: int) -> list[str]:
     entries = SourceLog(log, ref.node)
     if entries.length() <= start:
         return []
-    look: Callable[[Sequence[SourceStream]], list[SourceStream]] | None
-    look = getattr(open_source(ref.type, ref.place).reader(), "recheck", None)
-    if look is None:
+    reader = open_source(ref.type, ref.place).reader()
+    if not rechecks(reader):
         return []
     told = []
     for number in range(start, entries.length()):
         before = entries.read(number)
-        after = look(before)
+        after = reader.recheck(before)
         if after != before:
             entries.amend(number, after)
             told += [f"{ref.node}: {stream.lost}" for stream in after if stream.lost and stream not in before]
@@ -97,9 +97,8 @@ class Feed:
 
     def committed(self, streams: Sequence[SourceStream]) -> None:
         """Let the source tell the outside world that these are through, where it can."""
-        tell: Callable[..., None] | None = getattr(self._reader, "committed", None)
-        if tell is not None and self._tells:
-            tell(streams, query=self._query)
+        if self._tells and tells(self._reader):
+            self._reader.committed(streams, query=self._query)
 
     def notices(self) -> list[str]:
         """Sentences that a person should see once."""

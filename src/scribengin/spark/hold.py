@@ -16,24 +16,15 @@ if TYPE_CHECKING:
 _LEAST_S, _MOST_S = 0.05, 0.5
 
 
-class Admission(Protocol):
-    """Whether the next Batch may begin."""
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """Whether the next Batch may begin: after `wait_s` at the earliest, with at most `share` (0 to 1) of what its limits allow; while it is
+    `paused` nobody knows when. `why` is for people; empty where nothing holds it back."""
 
-    @property
-    def wait_s(self) -> float:
-        """So long not."""
-
-    @property
-    def share(self) -> float:
-        """How much of what its limits allow it may take then, 0 to 1."""
-
-    @property
-    def why(self) -> str:
-        """A sentence for people; empty where nothing holds it back."""
-
-    @property
-    def paused(self) -> bool:
-        """True where nobody knows how long."""
+    wait_s: float = 0.0
+    share: float = 1.0
+    why: str = ""
+    paused: bool = False
 
 
 class Pressure(Protocol):

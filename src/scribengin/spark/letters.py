@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from scribengin.formats.origins import Trail
     from scribengin.spark.chunk import Chunk
     from scribengin.spec.model import OnError
-    from scribengin.state.contract import DeadSegment
+    from scribengin.state.contract import LineSegment
 
 PAYLOAD_BYTES = 64 * 1024
 
@@ -52,7 +52,6 @@ class Letters:
         self._rules = rules
         self._batch = batch
         self._writer = DeadWriter(rules.folder, attempt)
-        self._kept = False
 
     def bury(self, node: str, chunk: Chunk, index: int, reason: str, message: str, *, error: BaseException | None = None) -> None:
         """Row `index` of `chunk` cannot pass `node`. Raises StepError where the node's `on_error` is `fail`."""
@@ -117,18 +116,17 @@ class Letters:
             )
         )
 
-    def close(self) -> DeadSegment | None:
+    def close(self) -> LineSegment | None:
         """Make the letters durable; None where there were none."""
         return self._writer.close()
 
     def keep(self, *, kept: bool = True) -> None:
-        """`abort` shall leave what is durable: it may be spoken of already. What nobody speaks of, recovery purges."""
-        self._kept = kept
+        """See LineWriter."""
+        self._writer.keep(kept=kept)
 
     def abort(self) -> None:
-        """Remove what was written."""
-        if not self._kept:
-            self._writer.abort()
+        """See LineWriter."""
+        self._writer.abort()
 
 
 def show_place(place: RecordPlace) -> str:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 from scribengin.core.errors import StepError
 from scribengin.core.types import Field, Schema, Type
 from scribengin.core.zones import UTC
+from scribengin.plan.graph import flat_name
 from scribengin.plan.sql.rewrite import rename_inputs
 from scribengin.spark.local_windows import with_local_window
-from scribengin.spark.program import AT, DEAD, origin_of
+from scribengin.spark.program import AT, DEAD
 from scribengin.spec.model import Aggregate, Dedupe, Filter, Join, Merge, Route, Select, Sql
 
 if TYPE_CHECKING:
@@ -141,7 +142,7 @@ def _named(frame: Frame, column: str, input_: str) -> Frame:
     """The frame with a column that says by which input of a union its rows come."""
     from pyspark.sql import functions as sql
 
-    return replace(frame, df=frame.df.withColumn(column, sql.lit(origin_of(input_))))
+    return replace(frame, df=frame.df.withColumn(column, sql.lit(flat_name(input_))))
 
 
 def union_schema(node: str, inputs: Sequence[tuple[str, Schema]]) -> Schema:
@@ -180,8 +181,8 @@ def _opaque(spark: SparkSession, action: Action, inputs: Sequence[tuple[str, Fra
     match action:
         case Sql(text):
             for (name, _), df in zip(inputs, frames, strict=True):
-                df.createOrReplaceTempView(quoted(name.replace(".", "_")))
-            branches = {name: name.replace(".", "_") for name, _ in inputs if "." in name}
+                df.createOrReplaceTempView(quoted(flat_name(name)))
+            branches = {name: flat_name(name) for name, _ in inputs if "." in name}
             return spark.sql(rename_inputs(text, branches) if branches else text)
         case Aggregate():
             return _aggregate(frames[0], action)

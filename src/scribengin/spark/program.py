@@ -69,19 +69,11 @@ class ParseNode:
 
 @dataclass(frozen=True, slots=True)
 class UnionNode:
-    """Inputs of the same columns, one after the other. `origin` is the column that says by which input a row came."""
+    """Inputs of the same columns, one after the other. `origin` is the column that says by which input a row came (`flat_name`)."""
 
     node: str
     inputs: tuple[str, ...]
     origin: str | None = None
-
-
-def origin_of(input_: str) -> str:
-    """What the `origin` of a union says of an input: its id, a branch `r.big` as `r_big`, as SQL calls it.
-
-    The same in a flow that is cut, where the branch has come through a channel.
-    """
-    return input_.replace(".", "_")
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,11 +16,12 @@ from uuid import uuid4
 import msgspec
 import pyarrow as pa
 
-from scribengin.connectors.abilities import commits_units
+from scribengin.connectors.abilities import commits_units, stages
 from scribengin.connectors.catalog import open_source
 from scribengin.core import faults
 from scribengin.core.types import arrow_schema
 from scribengin.formats.contract import Rows, Structs, is_traced
+from scribengin.plan.graph import flat_name
 from scribengin.spark.chunk import BlockOrigin, Chunk, Origin, UnknownOrigin, chunks_of
 from scribengin.spark.exits import ArrowExit, SinkExit
 from scribengin.spark.gate import Gate, GateNode
@@ -43,7 +44,6 @@ from scribengin.spark.program import (
     SinkNode,
     StreamsEntry,
     UnionNode,
-    origin_of,
 )
 from scribengin.spark.python_step import BatchStep, RecordStep, instantiate
 from scribengin.spark.trails import Trails
@@ -53,7 +53,7 @@ from scribengin.state.taken import NOT_WHOLE, taken_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from scribengin.connectors.contract import BatchId, SinkStream, Source, SourceStream
+    from scribengin.connectors.contract import BatchId, OriginStream, SinkStream, Source, SourceStream
     from scribengin.formats.contract import Block, Columns, Decoder, Handed
 
     Form = Literal["structs", "rows", "columns"]
@@ -104,7 +104,7 @@ class Stage:
                 def pass_on(chunk: Chunk, way: str) -> None:
                     counts.rows_in += len(chunk)
                     counts.out += len(chunk)
-                    self._feed(node.node, chunk if node.origin is None else chunk.with_column(node.origin, origin_of(way)))
+                    self._feed(node.node, chunk if node.origin is None else chunk.with_column(node.origin, flat_name(way)))
 
                 return pass_on, "columns"
             case GateNode():
@@ -126,8 +126,9 @@ class Stage:
                 return out, "columns" if node.sieve is None else "structs"
         raise TypeError(f"no stage node: {node!r}")
 
-    def _sink_stream(self, node: SinkNode) -> SinkStream:
+    def _sink_stream(self, node: SinkNode) -> SinkStream | OriginStream:
         if node.commit is None:
+            assert stages(node.sink), "the sink of a group stands here only until its Batch's member is chosen"
             return node.sink.stream(self._batch, self._unit, self._attempt, node.schema)
         assert commits_units(node.sink)
         self._commits = True

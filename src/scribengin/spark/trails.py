@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from scribengin.formats.origins import Origins
     from scribengin.spark.letters import LetterRules
-    from scribengin.state.contract import DeadSegment
+    from scribengin.state.contract import LineSegment
 
 
 class Trails:
@@ -21,7 +21,6 @@ class Trails:
         self._rules = rules
         self._batch = batch
         self._writer = TrailWriter(rules.folder.with_name("trails"), attempt)
-        self._kept = False
 
     @property
     def wanted(self) -> bool:
@@ -39,15 +38,14 @@ class Trails:
             hops = (*(hop_as_json(hop) for hop in chosen.trails[stream]), own)
             self._writer.write(self._batch, Arrival(id_, sink, hops))
 
-    def close(self) -> DeadSegment | None:
+    def close(self) -> LineSegment | None:
         """Make them durable; None where there were none."""
         return self._writer.close()
 
     def keep(self, *, kept: bool = True) -> None:
-        """As `Letters.keep`."""
-        self._kept = kept
+        """See LineWriter."""
+        self._writer.keep(kept=kept)
 
     def abort(self) -> None:
-        """Remove what was written."""
-        if not self._kept:
-            self._writer.abort()
+        """See LineWriter."""
+        self._writer.abort()

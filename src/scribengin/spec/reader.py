@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
     from scribengin.spec.document import Document
 
-NAME = re.compile(r"[a-z][a-z0-9_]{0,62}\Z")
+NAME_PATTERN = r"[a-z][a-z0-9_]{0,62}"
+NAME = re.compile(rf"{NAME_PATTERN}\Z")
 """Ids of nodes, names of flows, Queries and branches."""
 
 

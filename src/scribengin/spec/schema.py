@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, assert_never
 
 from scribengin.spec import keys, tier_keys
-from scribengin.spec.reader import NAME
+from scribengin.spec.reader import NAME_PATTERN
 from scribengin.spec.sections import FILLED_BY_GROUP
 from scribengin.spec.tiers import ARROW
 
@@ -22,11 +22,11 @@ Json = dict[str, Any]
 
 _REFERENCE: Json = {"type": "string", "pattern": r"\$\{"}
 _TEXT: Json = {"type": ["string", "number", "boolean"]}
-_NAME: Json = {"type": "string", "pattern": "^" + NAME.pattern.removesuffix(r"\Z") + "$"}
+_NAME: Json = {"type": "string", "pattern": f"^{NAME_PATTERN}$"}
 _DURATION: Json = {"type": "string", "pattern": r"^\s*\d+(\.\d+)?\s*(ms|s|m|min|h|d)\s*$|\$\{"}
 _BYTES: Json = {"type": "string", "pattern": r"^\s*\d+(\.\d+)?\s*(B|[kMGT]B|[KMGT]iB)\s*$|\$\{"}
 _WATERMARK: Json = {"type": "string", "pattern": r"^\s*(`[^`]+`|\S+)\s+\d+(\.\d+)?\s*(ms|s|m|min|h|d)\s*$|\$\{"}
-_GROUP: Json = {"type": "string", "pattern": r"^[a-z][a-z0-9_]{0,62}(\.[a-z][a-z0-9_]{0,62})?$|\$\{"}
+_GROUP: Json = {"type": "string", "pattern": rf"^{NAME_PATTERN}(\.{NAME_PATTERN})?$|\$\{{"}
 _ARROW = "^" + ARROW.pattern.removesuffix(r"\Z") + "$"
 _FREE = {"^x-": True}
 

@@ -11,6 +11,7 @@ from scribengin.core.problems import did_you_mean
 from scribengin.spec import keys, tier_keys
 from scribengin.spec.model import Channel, Depth, Edge, Encryption, Group, Member, Pack, Rate, Resources, Tier
 from scribengin.spec.nodes import Mapping, Scalar, shorten
+from scribengin.spec.reader import NAME_PATTERN
 from scribengin.spec.sections import Owner, Read, Sections
 from scribengin.spec.units_text import show_bound
 
@@ -21,8 +22,7 @@ if TYPE_CHECKING:
     from scribengin.spec.nodes import Node
     from scribengin.spec.reader import Reader
 
-_ID = r"[a-z][a-z0-9_]{0,62}"
-ARROW = re.compile(rf"\s*({_ID}(?:\.{_ID})?)\s*->\s*({_ID})\s*\Z")
+ARROW = re.compile(rf"\s*({NAME_PATTERN}(?:\.{NAME_PATTERN})?)\s*->\s*({NAME_PATTERN})\s*\Z")
 """The key of an edge: what is read, and by whom"""
 _TWO_NAMES = re.compile(r"\W*(\w+(?:\.\w+)?)\s*([^\w.]+)\s*(\w+(?:\.\w+)?)\W*\Z")
 _MEASURES = (("rows", "rows", "int"), ("bytes", "bytes", "bytes"), ("age", "age_s", "duration"))

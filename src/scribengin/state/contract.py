@@ -65,8 +65,8 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True)
-class DeadSegment:
-    """A durable file of dead letters, relative to the Query's `dead` folder; or of trails, relative to `trails`."""
+class LineSegment:
+    """A durable file of lines: dead letters, relative to the Query's `dead` folder, or trails, relative to `trails`."""
 
     name: str
     rows: int
@@ -96,13 +96,13 @@ class Decision:
     plan: str
     sources: tuple[SourceRange, ...]
     receipts: tuple[Receipt, ...]
-    dead: tuple[DeadSegment, ...] = ()
+    dead: tuple[LineSegment, ...] = ()
     counts: Mapping[str, Counts] = field(default_factory=dict)
     decided_at: str = ""
     """ISO 8601, for people"""
     behind: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """sink → what it said of its place before the Batch ran; only of those that do"""
-    trails: tuple[DeadSegment, ...] = ()
+    trails: tuple[LineSegment, ...] = ()
     """the ways of the records that were chosen for it, in the Query's `trails` folder"""
     times: Mapping[str, int] = field(default_factory=dict)
     """of a Query that keeps state, in microseconds since 1970: `watermark_us` under which the Batch ran; `leaves_us`, the watermark at

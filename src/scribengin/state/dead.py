@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from datetime import datetime
 
-    from scribengin.state.contract import DeadSegment
+    from scribengin.state.contract import LineSegment
     from scribengin.state.folder import QueryFolder
 
 _MARK = "purged"
@@ -51,7 +51,7 @@ def _letters(query: QueryFolder, start: int) -> Iterator[DeadLetter]:
             skip = 0
 
 
-def read_segment(query: QueryFolder, segment: DeadSegment) -> Iterator[DeadLetter]:
+def read_segment(query: QueryFolder, segment: LineSegment) -> Iterator[DeadLetter]:
     """The letters of one segment. Raises StateError where the file is missing, torn or changed."""
     for line in read_lines(query.dead, segment, "dead letters"):
         yield letter_from_json(msgspec.json.decode(line))

@@ -12,7 +12,7 @@ from scribengin.core import faults
 from scribengin.core.errors import FencedError, StateError
 from scribengin.core.numbered_log import NumberedLog
 from scribengin.core.records import canonical
-from scribengin.state.contract import Counts, DeadSegment, Decision, SourceRange
+from scribengin.state.contract import Counts, Decision, LineSegment, SourceRange
 from scribengin.state.totals import Totals
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class Decisions:
     def letters(self, since: int = 0) -> Iterator[Letters]:
         """The dead letters of every Batch that has some, from number `since` on, in order; also where all else of it is pruned."""
         for number, rest in self._log.rests(since):
-            yield Letters(number, tuple(DeadSegment(**each) for each in rest["dead"]), rest["decided_at"])
+            yield Letters(number, tuple(LineSegment(**each) for each in rest["dead"]), rest["decided_at"])
         for decision in self.since(since):
             if decision.dead:
                 yield Letters(decision.batch.number, decision.dead, decision.decided_at)
@@ -174,11 +174,11 @@ def decision_from_json(body: Mapping[str, Any]) -> Decision:
         body["plan"],
         tuple(SourceRange(**each) for each in body["sources"]),
         tuple(Receipt.from_json(each) for each in body["receipts"]),
-        tuple(DeadSegment(**each) for each in body["dead"]),
+        tuple(LineSegment(**each) for each in body["dead"]),
         {node: Counts.from_json(counts) for node, counts in body["counts"].items()},
         body["decided_at"],
         body.get("behind", {}),
-        tuple(DeadSegment(**each) for each in body.get("trails", ())),
+        tuple(LineSegment(**each) for each in body.get("trails", ())),
         body.get("times", {}),
         body.get("ran", {}),
         body.get("taken", {}),
@@ -195,7 +195,7 @@ class Letters:
     """The dead letters of one Batch."""
 
     batch: int
-    segments: tuple[DeadSegment, ...]
+    segments: tuple[LineSegment, ...]
     decided_at: str
 
 

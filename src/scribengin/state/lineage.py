@@ -66,8 +66,8 @@ def past_lineages(query: QueryFolder) -> list[tuple[QueryFolder, Lineage]]:
 
 
 def begin_moved(query: QueryFolder, begun: Lineage) -> None:
-    """Under the lease: leave the lineage that is there, if any, with its logs of the sources, and let `begun` be the Query's. May be
-    killed at any point and done again; the logs that `begun` starts from must be there by then, in `query.sources`."""
+    """Under the lease: let `begun` be the Query's lineage; one that was there is left by now (`leave`). May be killed at any point and done
+    again; the logs that `begun` starts from must be there by then, in `query.sources`."""
     data = storage.read_or_none(query.lineage)
     if data is None or _unsealed(data, query.lineage).id != begun.id:
         storage.make_folder(query.path)

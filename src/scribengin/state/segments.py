@@ -11,7 +11,7 @@ import msgspec
 
 from scribengin.core.errors import StateError
 from scribengin.core.storage import make_folder, read_or_none, sync_folder
-from scribengin.state.contract import DeadSegment
+from scribengin.state.contract import LineSegment
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,6 +26,7 @@ class LineWriter:
         self._file: IO[bytes] | None = None
         self._name = ""
         self._rows = self._bytes = self._crc = 0
+        self._kept = False
 
     def append(self, batch: int, line: Any) -> None:
         """Write a value as a line; durable at `close`. Raises OSError."""
@@ -40,7 +41,7 @@ class LineWriter:
         self._bytes += len(data)
         self._crc = zlib.crc32(data, self._crc)
 
-    def close(self) -> DeadSegment | None:
+    def close(self) -> LineSegment | None:
         """Make the lines durable; None where there were none."""
         if self._file is None:
             return None
@@ -48,11 +49,15 @@ class LineWriter:
             file.flush()
             os.fsync(file.fileno())
         sync_folder((self._folder / self._name).parent)
-        return DeadSegment(self._name, self._rows, self._bytes, self._crc)
+        return LineSegment(self._name, self._rows, self._bytes, self._crc)
+
+    def keep(self, *, kept: bool = True) -> None:
+        """`abort` shall leave what is durable: it may be spoken of already. What nobody speaks of, recovery purges."""
+        self._kept = kept
 
     def abort(self) -> None:
-        """Remove what was written. Never raises."""
-        if self._file is None:
+        """Remove what was written, unless it is to be kept. Never raises."""
+        if self._file is None or self._kept:
             return
         path = self._folder / self._name
         with suppress(OSError):  # a full disk: nothing is kept anyway
@@ -62,7 +67,7 @@ class LineWriter:
             path.parent.rmdir()
 
 
-def read_lines(folder: Path, segment: DeadSegment, what: str) -> list[bytes]:
+def read_lines(folder: Path, segment: LineSegment, what: str) -> list[bytes]:
     """The lines of one segment. Raises StateError where the file is missing, torn or changed; `what` is for its message."""
     path = folder / segment.name
     data = read_or_none(path)

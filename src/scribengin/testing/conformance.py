@@ -26,7 +26,7 @@ from scribengin.formats.origins import Origins
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from scribengin.connectors.contract import Sink, SinkStream, Source
+    from scribengin.connectors.contract import OriginStream, SinkStream, Source, StagingSink
     from scribengin.core.types import Schema
     from scribengin.formats.contract import Bad
 
@@ -62,7 +62,7 @@ def check_source(source: Source, *, limits: Limits | None = None) -> int:
 
 
 def check_sink(
-    make_sink: Callable[[], Sink],
+    make_sink: Callable[[], StagingSink],
     read_back: Callable[[], Sequence[Mapping[str, Any]]],
     *,
     schema: Schema,
@@ -106,41 +106,51 @@ def check_sink(
 
 
 class _SinkTrial:
-    def __init__(self, make_sink: Callable[[], Sink], read_back: Callable[[], Sequence[Mapping[str, Any]]], schema: Schema) -> None:
+    def __init__(self, make_sink: Callable[[], StagingSink], read_back: Callable[[], Sequence[Mapping[str, Any]]], schema: Schema) -> None:
         self._make_sink = make_sink
         self._read_back = read_back
         self._schema = schema
 
-    def prepared(self) -> Sink:
+    def prepared(self) -> StagingSink:
         sink = self._make_sink()
         sink.prepare(owner=_OWNER, lineage=_LINEAGE)
         return sink
 
     def stage(
-        self, sink: Sink, number: int, rows: Sequence[Mapping[str, Any]], *, attempt: str, unit: int = 0, term: int = 1, abort: bool = False
+        self,
+        sink: StagingSink,
+        number: int,
+        rows: Sequence[Mapping[str, Any]],
+        *,
+        attempt: str,
+        unit: int = 0,
+        term: int = 1,
+        abort: bool = False,
     ) -> Receipt:
-        copy: Sink = pickle.loads(pickle.dumps(sink))
+        copy: StagingSink = pickle.loads(pickle.dumps(sink))
         stream = copy.stream(BatchId("flow", "query", _LINEAGE, number, term), unit, f"{attempt}-{unit}", self._schema)
         if rows:
-            ids = [f"source/a+{index}" for index in range(len(rows))] if stream.wants_ids else None
-            refused = self._write(stream, [dict(row) for row in rows], ids, as_json=bool(unit or number))
+            refused = self._write(stream, [dict(row) for row in rows], as_json=bool(unit or number))
             _check(not refused, f"rows that fit the schema are taken: {refused}")
         if abort:
             stream.abort()
             return Receipt("", unit, 0, 0)
         return stream.close()
 
-    def _write(self, stream: SinkStream, rows: list[dict[str, Any]], ids: list[str] | None, *, as_json: bool) -> Sequence[Bad]:
+    def _write(self, stream: SinkStream | OriginStream, rows: list[dict[str, Any]], *, as_json: bool) -> Sequence[Bad]:
         if wants_origins(stream):
             batch = pa.RecordBatch.from_pylist(rows, schema=arrow_schema(self._schema))
             return stream.write_from(batch, Origins.of("source/a+", np.arange(len(rows))))
+        ids = [f"source/a+{index}" for index in range(len(rows))] if stream.wants_ids else None
         if as_json and takes_json(stream):
             plain = json_rows(self._schema, stream.json_needs or ())
             if plain is not None and (json := plain.of_rows(rows)) is not None:
                 return stream.write_json(json[0], len(rows), json[1], ids)
         return stream.write(pa.RecordBatch.from_pylist(rows, schema=arrow_schema(self._schema)), ids)
 
-    def decided(self, sink: Sink, number: int, units: Sequence[Sequence[Mapping[str, Any]]], *, attempt: str, term: int = 1) -> Decided:
+    def decided(
+        self, sink: StagingSink, number: int, units: Sequence[Sequence[Mapping[str, Any]]], *, attempt: str, term: int = 1
+    ) -> Decided:
         receipts = [self.stage(sink, number, rows, attempt=attempt, unit=unit, term=term) for unit, rows in enumerate(units)]
         return Decided(BatchId("flow", "query", _LINEAGE, number, term), f"hash-{number}", tuple(receipts), self.behind())
 

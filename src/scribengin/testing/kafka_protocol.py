@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from scribengin.connectors.contract import BatchId, Sink, SourceStream
+    from scribengin.connectors.contract import BatchId, SourceStream, StagingSink
     from scribengin.state.contract import SourceRange
     from scribengin.testing.broker_proxy import BrokerProxy
     from scribengin.testing.campaign import MakeDriver
@@ -123,7 +123,7 @@ class UnitsDriver(Driver):
         return Decision(batch, hash_, PLAN, (planned,), tuple(receipts), (), counts, datetime.now(UTC).isoformat(), chain)
 
 
-def _kafka_sink(job: Job, node: str) -> Sink:
+def _kafka_sink(job: Job, node: str) -> StagingSink:
     assert isinstance(job, KafkaJob)
     return KafkaSink(job.place(node))
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from uuid import uuid4
 
 import msgspec
@@ -23,7 +23,7 @@ from scribengin.connectors.files.sink import FilesSink
 from scribengin.core import faults, numbered_log
 from scribengin.core.storage import names_in, read_or_none, replace
 from scribengin.core.types import arrow_schema, parse_schema
-from scribengin.state.contract import Counts, DeadLetter, DeadSegment, Decision, SourceRange
+from scribengin.state.contract import Counts, DeadLetter, Decision, LineSegment, SourceRange
 from scribengin.state.dead import DeadWriter
 from scribengin.state.decisions import Decisions, input_hash
 from scribengin.state.folder import StateFolder
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from scribengin.connectors.contract import Receipt, Sink
+    from scribengin.connectors.contract import Receipt, SinkStream, StagingSink
     from scribengin.state.folder import QueryFolder
     from scribengin.state.lease import Lease
 
@@ -84,7 +84,7 @@ class Job:
         }
 
 
-def files_sink(job: Job, node: str) -> Sink:
+def files_sink(job: Job, node: str) -> StagingSink:
     """The sink under test."""
     options = {"path": str(job.out / node), "format": job.format, "partition_by": job.partition_by, "compression": job.compression}
     return FilesSink(Place(node, job.out, SINK.filled(options)))
@@ -95,12 +95,12 @@ class Driver:
     """Runs a Job in this process. The parts that a broken protocol exchanges are fields."""
 
     job: Job
-    make_sink: Callable[[Job, str], Sink] = files_sink
+    make_sink: Callable[[Job, str], StagingSink] = files_sink
     make_decisions: Callable[[Path], Decisions] = Decisions
     recover: Callable[..., Any] = recover_query
     replay_from_rerun: bool = False
     folder: QueryFolder = field(init=False)
-    sinks: dict[str, Sink] = field(init=False)
+    sinks: dict[str, StagingSink] = field(init=False)
 
     def __post_init__(self) -> None:
         self.folder = self.job.query
@@ -172,7 +172,7 @@ class Driver:
 
     def _stage(self, batch: BatchId, hash_: str, planned: SourceRange, streams: tuple[SourceStream, ...]) -> Decision:
         receipts: list[Receipt] = []
-        dead: list[DeadSegment] = []
+        dead: list[LineSegment] = []
         counts: dict[str, Counts] = {}
         behind = {node: sink.behind(0) for node, sink in self.sinks.items() if is_chained(sink)}
         for unit, stream in enumerate(streams):
@@ -183,11 +183,11 @@ class Driver:
             dead += [letters] if letters is not None else []
         return Decision(batch, hash_, PLAN, (planned,), tuple(receipts), tuple(dead), counts, datetime.now(UTC).isoformat(), behind)
 
-    def _unit(self, batch: BatchId, unit: int, stream: SourceStream, counts: dict[str, Counts]) -> tuple[list[Receipt], DeadSegment | None]:
+    def _unit(self, batch: BatchId, unit: int, stream: SourceStream, counts: dict[str, Counts]) -> tuple[list[Receipt], LineSegment | None]:
         attempt = uuid4().hex
         toss = random.Random(attempt)
         schema = output_schema(self.job)
-        outs = {node: sink.stream(batch, unit, attempt, schema) for node, sink in self.sinks.items()}
+        outs = {node: cast("SinkStream", sink.stream(batch, unit, attempt, schema)) for node, sink in self.sinks.items()}
         letters = DeadWriter(self.folder.dead, attempt)
         rows = rows_of(stream)
         source, step = counts.setdefault(SOURCE, Counts()), counts.setdefault(STEP, Counts())

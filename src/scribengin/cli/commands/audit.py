@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from scribengin.cli.answer import Answer, AnsweringCommand
-from scribengin.cli.flow_argument import flow_argument, flow_path
-from scribengin.cli.settings import read_settings, setting_flags
+from scribengin.cli.flow_argument import flow_argument
+from scribengin.cli.flow_state import prepared_flow
+from scribengin.cli.settings import setting_flags
 from scribengin.core.errors import Exit
 
 if TYPE_CHECKING:
@@ -27,9 +28,8 @@ _LOSSES_SHOWN = 20
 def command(*, flow: str, state: Path | None) -> Answer:
     """Read outputs, dead letters and ledger again, and say whether everything balances. Changes nothing; needs no Java."""
     from scribengin.local.inspect import audit_flow
-    from scribengin.local.prepare import prepare
 
-    prepared = prepare(flow_path(flow), state=read_settings({"state": state})["state"].value)
+    prepared = prepared_flow(flow, state)
     audit = audit_flow(prepared)
     violations = _violations(audit)
     result = {

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from scribengin.cli.answer import Answer, AnsweringCommand
-from scribengin.cli.flow_argument import flow_argument, flow_path
-from scribengin.cli.settings import read_settings, setting_flags
+from scribengin.cli.flow_argument import flow_argument
+from scribengin.cli.flow_state import prepared_flow
+from scribengin.cli.settings import setting_flags
 from scribengin.core.units import show_bytes, show_duration
 
 if TYPE_CHECKING:
@@ -23,10 +24,9 @@ def command(*, flow: str, state: Path | None) -> Answer:
 
     Works while the flow runs and while it does not; needs no Java.
     """
-    from scribengin.local.prepare import prepare
     from scribengin.local.standing import read_standing
 
-    prepared = prepare(flow_path(flow), state=read_settings({"state": state})["state"].value)
+    prepared = prepared_flow(flow, state)
     found = read_standing(prepared)
     return Answer(found, show=lambda: _show(found))
 

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from scribengin.cli.answer import Answer, AnsweringCommand
-from scribengin.cli.flow_argument import flow_argument, flow_path
-from scribengin.cli.settings import read_settings, setting_flags
+from scribengin.cli.flow_argument import flow_argument
+from scribengin.cli.flow_state import prepared_flow
+from scribengin.cli.settings import setting_flags
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,10 +27,9 @@ def command(*, flow: str, record_id: str, limit: int, state: Path | None) -> Ans
     RECORD_ID is what a record is called by its first place (tweets/part-1.jsonl[0:4096]+17, tweets/topic-0@17), or how it begins. The way
     of records is kept for the share of them that `defaults: {trace: …}` says; that of dead letters always.
     """
-    from scribengin.local.prepare import prepare
     from scribengin.local.tracing import trace_record
 
-    prepared = prepare(flow_path(flow), state=read_settings({"state": state})["state"].value)
+    prepared = prepared_flow(flow, state)
     found = trace_record(prepared, record_id)
     return Answer(found, show=lambda: _show(found, limit))
 

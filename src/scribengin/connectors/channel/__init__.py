@@ -2,7 +2,7 @@
 
 from scribengin.connectors.channel.options import SINK, SOURCE
 from scribengin.connectors.channel.outbox import OutboxSink
-from scribengin.connectors.contract import Place, Sink, Source
+from scribengin.connectors.contract import Place, Source, StagingSink
 
 __all__ = ["SINK", "SOURCE", "make_sink", "make_source"]
 
@@ -18,7 +18,7 @@ def make_source(place: Place) -> Source:
     return FolderChannelSource(place)
 
 
-def make_sink(place: Place) -> Sink:
+def make_sink(place: Place) -> StagingSink:
     """The end at which the channel is written."""
     sink = _open_sink(place)
     match place.options["durability"]:
@@ -29,7 +29,7 @@ def make_sink(place: Place) -> Sink:
     return sink
 
 
-def _open_sink(place: Place) -> Sink:
+def _open_sink(place: Place) -> StagingSink:
     if place.options["kind"] == "kafka":
         from scribengin.connectors.channel.kafka import KafkaChannelSink
 

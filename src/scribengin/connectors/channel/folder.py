@@ -57,7 +57,6 @@ class FolderChannelSink(PublishedFiles):
 class PackFile:
     """One unit's packs as one staged file. See the contract's OriginStream."""
 
-    wants_ids = False
     wants_origins = True
 
     def __init__(self, place: StagedPlace, packs: PackMaker) -> None:
@@ -86,10 +85,6 @@ class PackFile:
             self._file = SummedFile(self._path)
             self._encoder = PackFileEncoder(self._file)  # type: ignore[arg-type]
         return self._encoder
-
-    def write(self, batch: pa.RecordBatch, ids: Sequence[str] | None = None) -> Sequence[Bad]:
-        """Never asked for: a channel's rows come with their coordinates."""
-        raise NotImplementedError
 
     def close(self) -> Receipt:
         """Make the file durable, its name too."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from scribengin.connectors.contract import BatchId, Place, SourceStream
-    from scribengin.connectors.kafka.message_stream import Maker
+    from scribengin.connectors.kafka.message_stream import OriginMaker
     from scribengin.connectors.kafka.reader import KafkaReader
     from scribengin.core.types import Schema
     from scribengin.formats.contract import Bad, RecordPlace
@@ -68,7 +68,7 @@ class KafkaChannelSink(KafkaSink):
         newest = self._published(lineage).newest()
         return {"units": 0, "after": {"0": OPENING if newest is None else newest}}
 
-    def _maker(self, schema: Schema, batch: BatchId, unit: int) -> Maker:
+    def _maker(self, schema: Schema, batch: BatchId, unit: int) -> OriginMaker:
         name = self._options["topic"]
         if self._patient:  # what may wait is made without a look at the channel, which may be away
             topic = self._target or TargetTopic(name, "", self._options["partitions"], _MOST_BYTES, compacted=False)
@@ -84,19 +84,14 @@ class KafkaChannelSink(KafkaSink):
 class PackMessages:
     """Rows become messages of packs. Without keys a unit's packs go round the partitions, beginning with `first`."""
 
-    wants_ids = False
-    wants_origins = True
-    json_needs: Sequence[str] | None = None
-
     def __init__(self, packs: PackMaker, topic: TargetTopic, key: Sequence[str], first: int) -> None:
         self._packs = packs
         self._topic = topic
         self._key = tuple(key)
         self._next = first
 
-    def make(self, rows: pa.RecordBatch, ids: Sequence[str] | None, origins: Origins | None = None) -> tuple[Outgoing, list[Bad]]:  # noqa: ARG002 (the coordinates say more)
+    def make_from(self, rows: pa.RecordBatch, origins: Origins) -> tuple[Outgoing, list[Bad]]:
         """The packs of the rows, and what is wrong with those that are in none."""
-        assert origins is not None
         made: list[Packed] = []
         partitions: list[int] = []
         bad: list[Bad] = []
@@ -125,10 +120,6 @@ class PackMessages:
             sum(pack.digest for pack in made),
         )
         return messages, sorted(bad, key=lambda each: each.ordinal)
-
-    def make_json(self, lines: bytes, rows: int, columns: Mapping[str, pa.Array], ids: Sequence[str] | None) -> tuple[Outgoing, list[Bad]]:
-        """Never asked for."""
-        raise NotImplementedError
 
 
 class KafkaChannelSource(KafkaSource):

@@ -51,7 +51,7 @@ SINK = NodeType(
             "choice",
             "what it does while the channel is away",
             "end_to_end",
-            ("end_to_end", "store_on_failure", "best_effort"),
+            _DURABILITIES,
         ),
         Option("spill", "bytes", "store_on_failure: how much waits at most", 2**30, pace=True),
         Option("key", "list", "Kafka: rows whose values in these columns are equal keep their order", ()),

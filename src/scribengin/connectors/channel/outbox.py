@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from scribengin.connectors.contract import Sink, SinkStream
+    from scribengin.connectors.contract import OriginStream, SinkStream, StagingSink
     from scribengin.core.types import Schema
 
 _BACK_OFF_S = (1.0, 2.0, 5.0, 10.0, 30.0)
@@ -83,7 +83,7 @@ class OutboxSink:
     `most_bytes` is how much may wait; None (`best_effort`): one Batch, others are dropped.
     """
 
-    inner: Sink
+    inner: StagingSink
     node: str
     work: Path | None
     most_bytes: int | None
@@ -109,7 +109,7 @@ class OutboxSink:
         self._claim = {"owner": owner, "lineage": lineage, "adopt": adopt}
         self._tried(lambda: None)
 
-    def stream(self, batch: BatchId, unit: int, attempt: str, schema: Schema) -> SinkStream:
+    def stream(self, batch: BatchId, unit: int, attempt: str, schema: Schema) -> SinkStream | OriginStream:
         """Of the channel's sink, which asks nobody for it."""
         return self.inner.stream(batch, unit, attempt, schema)
 

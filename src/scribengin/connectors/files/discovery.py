@@ -7,15 +7,17 @@ nothing happens to costs one `stat` per folder.
 from __future__ import annotations
 
 import os
-import re
 import time
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from pathlib import Path
+from typing import TYPE_CHECKING
 
+from scribengin.connectors.files.globs import glob_of, matches
 from scribengin.core.errors import SourceError
 
-_MAGIC = re.compile(r"[*?\[]")
+if TYPE_CHECKING:
+    from pathlib import Path
+
 _COARSE_S = 2.0
 """two changes of a folder within this time may leave it the same time stamp on coarse file systems"""
 _RELIST_S = 30.0
@@ -126,24 +128,14 @@ class Discovery:
 
 def _divided(path: Path) -> tuple[Path, tuple[str, ...]]:
     """The root, and the patterns of the folders and names below it. A name that is there is meant as it is, brackets or not."""
-    magic = next((index for index, part in enumerate(path.parts) if _MAGIC.search(part)), None)
     if path.is_dir():
         return path, ("*",)
     if path.exists():
         return path.parent, (path.name,)
-    if magic is None:
+    root, patterns = glob_of(path)
+    if root == path:
         raise _missing(path)
-    patterns = path.parts[magic:]
-    return Path(*path.parts[:magic]), (*patterns, "*") if patterns[-1] == "**" else patterns
-
-
-def matches(parts: list[str], patterns: tuple[str, ...]) -> bool:
-    """Whether the folders and name of a path, from the root on, fit the patterns."""
-    if not patterns:
-        return not parts
-    if patterns[0] == "**":
-        return matches(parts, patterns[1:]) or (bool(parts) and matches(parts[1:], patterns))
-    return bool(parts) and fnmatchcase(parts[0], patterns[0]) and matches(parts[1:], patterns[1:])
+    return root, patterns
 
 
 def _order(path: str) -> list[str]:

@@ -6,14 +6,15 @@ import errno
 import filecmp
 import os
 import shutil
-from pathlib import Path, PurePath
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from scribengin.connectors.files.discovery import matches
 from scribengin.core.storage import make_folder, sync_folder
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from scribengin.connectors.files.pieces import Piece
 
 
@@ -32,22 +33,6 @@ def release_file(root: Path, piece: Piece, archive: Path | None) -> str:
     path.unlink(missing_ok=True)
     sync_folder(path.parent)
     return ""
-
-
-def covers(path: Path, file: Path) -> bool:
-    """Whether a source whose `path` is that would read the file: as `Discovery` does, also where nothing is there."""
-    if path == file:
-        return True
-    parts = path.parts
-    magic = next((index for index, part in enumerate(parts) if any(sign in part for sign in "*?[")), len(parts))
-    root = Path(*parts[:magic])
-    if not file.is_relative_to(root) or file == root:
-        return False
-    below = file.relative_to(root).parts
-    if any(part[0] in "_." for part in below):
-        return False
-    patterns = parts[magic:] or ("*",)
-    return matches(list(below), (*patterns, "*") if patterns[-1] == "**" else patterns)
 
 
 def _move(path: Path, target: Path) -> None:

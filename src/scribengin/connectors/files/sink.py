@@ -31,7 +31,7 @@ from scribengin.formats.catalog import encoder_for
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from scribengin.connectors.contract import BatchId, Decided, Place, Published, SinkStream
+    from scribengin.connectors.contract import BatchId, Decided, OriginStream, Place, Published, SinkStream
     from scribengin.core.types import Schema
 
 INTERNAL = "_scribengin"
@@ -106,7 +106,7 @@ class PublishedFiles(ABC):
         self._lineage = ""
 
     @abstractmethod
-    def stream(self, batch: BatchId, unit: int, attempt: str, schema: Schema) -> SinkStream:
+    def stream(self, batch: BatchId, unit: int, attempt: str, schema: Schema) -> SinkStream | OriginStream:
         """A stream for one unit; it makes no file before its first row. A segment has `staged`, `name`, `rows`, `bytes`, `crc`."""
 
     def _staged_place(self, batch: BatchId, unit: int, attempt: str) -> StagedPlace:

@@ -10,7 +10,6 @@ from scribengin.core.errors import Refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from scribengin.connectors.contract import Place, Sink, Source
 
@@ -54,7 +53,3 @@ def _members(place: Place) -> list[tuple[str, Place]]:
         )
         for name, _, options in place.members
     ]
-
-
-def _below(works: tuple[Path, ...], name: str) -> tuple[Path, ...]:
-    return tuple(work / name for work in works)

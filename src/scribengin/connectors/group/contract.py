@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
 
-from scribengin.connectors.contract import ChainedSink, Sink, Source, SourceReader
-from scribengin.core.errors import EnvironmentFault, SinkError, Unreachable
+from scribengin.connectors.contract import ChainedSink, Sink, Source, SourceReader, StagingSink
+from scribengin.core.errors import EnvironmentFault, ScribenginError, SinkError, Unreachable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -21,7 +21,7 @@ DOWN = (Unreachable, EnvironmentFault, SinkError, OSError)
 """what a place that does not take writes now raises; all else stands for data at risk, or a mistake"""
 
 
-class MemberSink(Sink, Protocol):
+class MemberSink(StagingSink, Protocol):
     """A sink that can be a member: it goes on where the numbers of its Batches have gaps."""
 
     def look(self, *, claimed: bool) -> None:
@@ -49,7 +49,7 @@ class FinishingReader(SourceReader, Protocol):
 class ChoosingSink(ChainedSink, Protocol):
     """The sink of a group. `behind` says which member a Batch goes to: `{"member", "cost", "why", "behind": what that member says}`."""
 
-    def chosen(self, behind: Mapping[str, Any]) -> Sink:
+    def chosen(self, behind: Mapping[str, Any]) -> StagingSink:
         """The sink with which the Batch is staged."""
 
     def blame(self, behind: Mapping[str, Any], error: Exception) -> None:
@@ -64,3 +64,8 @@ def finishes(reader: SourceReader) -> TypeGuard[FinishingReader]:
 def chooses(sink: Sink) -> TypeGuard[ChoosingSink]:
     """True for a ChoosingSink."""
     return hasattr(sink, "chosen")
+
+
+def said(error: Exception) -> str:
+    """What it says, for people; without the remedy, which another one will stand behind."""
+    return error.message if isinstance(error, ScribenginError) else str(error)

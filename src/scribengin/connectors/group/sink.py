@@ -7,7 +7,6 @@ at between Batches only: a Batch that is decided waits for its member, however m
 from __future__ import annotations
 
 import time
-from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -15,7 +14,7 @@ from uuid import uuid4
 
 from scribengin.connectors.abilities import is_chained
 from scribengin.connectors.group.audit import audit_members
-from scribengin.connectors.group.contract import DOWN
+from scribengin.connectors.group.contract import DOWN, said
 from scribengin.connectors.group.health import Health
 from scribengin.core.errors import FencedError, Refused, StateError, Unreachable
 from scribengin.core.storage import make_folder, put_if_absent, read_or_none
@@ -24,9 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from scribengin.connectors.contract import BatchId, Decided, Place, Published, SinkStream
+    from scribengin.connectors.contract import Decided, Place, Published
     from scribengin.connectors.group.contract import MemberSink
-    from scribengin.core.types import Schema
 
 
 class GroupSink:
@@ -64,11 +62,11 @@ class GroupSink:
             except DOWN as error:
                 if adopt:
                     raise Unreachable(
-                        f'sink "{self.node}": member "{name}" does not answer, and each must hear of the new lineage: {_said(error)}',
+                        f'sink "{self.node}": member "{name}" does not answer, and each must hear of the new lineage: {said(error)}',
                         remedy="bring it back, and say it again",
                         node=self.node,
                     ) from error
-                self._health.failed(name, self._now(), _said(error))
+                self._health.failed(name, self._now(), said(error))
 
     def recover(self, decided: Decided | None, *, lineage: str, before: int) -> None:
         """Publish the newest decision at its member, and clear away at all that answer what older Batches have left. Raises Unreachable
@@ -97,13 +95,13 @@ class GroupSink:
             try:
                 self._make_ready(name)
                 sink = self._sinks[name]
-                said = sink.behind(0) if is_chained(sink) else {}
+                newest = sink.behind(0) if is_chained(sink) else {}
             except DOWN as error:
                 self._lost(name, error)
                 continue
             self._health.succeeded(name)
             self._tell(name, choice.why)
-            return {"member": name, "cost": choice.cost, "why": choice.why, "behind": said}
+            return {"member": name, "cost": choice.cost, "why": choice.why, "behind": newest}
         out = "; ".join(f"{each.member} (tried again in {each.again_s:.0f} s): {each.reason}" for each in self._health.out(self._now()))
         raise Unreachable(
             f'sink "{self.node}": no member of its group is healthy: {out}',
@@ -124,14 +122,10 @@ class GroupSink:
         except DOWN as away:
             self._lost(name, away)
             raise Unreachable(
-                f'sink "{self.node}": member "{name}" went away while a Batch was staged, which is run again: {_said(away)}',
+                f'sink "{self.node}": member "{name}" went away while a Batch was staged, which is run again: {said(away)}',
                 remedy="it is tried again by itself, at another member where there is one",
                 node=self.node,
             ) from error
-
-    def stream(self, batch: BatchId, unit: int, attempt: str, schema: Schema) -> SinkStream:
-        """Never asked for: `chosen` stages."""
-        raise NotImplementedError
 
     def publish(self, decided: Decided) -> None:
         """At the member that the decision names, and nowhere else. Raises Unreachable where it is away."""
@@ -152,7 +146,7 @@ class GroupSink:
                 sink.look(claimed=self._is_claimed(name))
             except DOWN as error:
                 raise Unreachable(
-                    f'sink "{self.node}": an audit needs every member, and "{name}" does not answer: {_said(error)}',
+                    f'sink "{self.node}": an audit needs every member, and "{name}" does not answer: {said(error)}',
                     remedy="bring it back, and audit again",
                     node=self.node,
                 ) from error
@@ -195,7 +189,7 @@ class GroupSink:
                 if not through:
                     raise Unreachable(
                         f'sink "{self.node}": batch {decided.batch.number} is decided for member "{name}", and waits for it: '
-                        f"{_said(reason)}",
+                        f"{said(reason)}",
                         remedy=f"bring {name} back; a Batch never changes its member, those behind it may go to others",
                         code="group-waits",
                         node=self.node,
@@ -256,7 +250,7 @@ class GroupSink:
         return self._work is not None and read_or_none(self._work / "published") == _published(decided)
 
     def _lost(self, name: str, error: Exception) -> None:
-        self._health.failed(name, self._now(), _said(error))
+        self._health.failed(name, self._now(), said(error))
 
     def _tell(self, name: str, why: str) -> None:
         before, self._last = self._last, name
@@ -295,9 +289,3 @@ def _published(decided: Decided) -> bytes:
 def _inner(decided: Decided) -> Decided:
     """What the member itself is told."""
     return replace(decided, behind=decided.behind["behind"])
-
-
-def _said(error: Exception) -> str:
-    with suppress(AttributeError):
-        return str(error.message)  # type: ignore[attr-defined]
-    return str(error)

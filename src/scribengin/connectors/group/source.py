@@ -10,10 +10,11 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from scribengin.connectors.abilities import rechecks, tells
 from scribengin.connectors.contract import Backlog, Limits, SourceStream
-from scribengin.connectors.group.contract import DOWN
+from scribengin.connectors.group.contract import DOWN, said
 from scribengin.connectors.group.health import Health
-from scribengin.core.errors import ScribenginError, SourceError, Unreachable
+from scribengin.core.errors import SourceError, Unreachable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -62,7 +63,7 @@ class GroupSource:
             if reason is None:
                 raise
             raise Unreachable(
-                f'source "{self.node}": {stream.label} waits for member "{name}": {_said(reason)}',
+                f'source "{self.node}": {stream.label} waits for member "{name}": {said(reason)}',
                 remedy=f"bring {name} back; the Batch that reads there is run again",
                 node=self.node,
             ) from error
@@ -145,14 +146,15 @@ class GroupReader:
             part = [stream for stream in streams if stream.place["member"] == name]
             if name in self._sources:
                 try:
-                    look = getattr(self._opened(name), "recheck", None)
-                    part = part if look is None else [_of(name, each) for each in look([_own(stream) for stream in part])]
+                    reader = self._opened(name)
+                    if rechecks(reader):
+                        part = [_of(name, each) for each in reader.recheck([_own(stream) for stream in part])]
                 except _PASSES as error:
                     reason = away(self._sources[name], error)
                     if reason is None:
                         raise
                     raise Unreachable(
-                        f'source "{self._node}": what was taken from member "{name}" waits for it: {_said(reason)}',
+                        f'source "{self._node}": what was taken from member "{name}" waits for it: {said(reason)}',
                         remedy=f"bring {name} back",
                         code="group-waits",
                         node=self._node,
@@ -167,12 +169,12 @@ class GroupReader:
             if not part or (name not in self._readers and not self._health.is_open(name, self._now())):
                 continue
             try:
-                tell = getattr(self._opened(name), "committed", None)
+                reader = self._opened(name)
             except DOWN as error:
-                self._health.failed(name, self._now(), _said(error))
+                self._health.failed(name, self._now(), said(error))
                 continue
-            if tell is not None:
-                tell(part, query=query)
+            if tells(reader):
+                reader.committed(part, query=query)
 
     def backlog(self) -> Backlog:
         """Of all members; of one that is away what waited at the last look."""
@@ -197,9 +199,9 @@ class GroupReader:
             if not was_healthy or final:
                 source.look(begun=name in self._begun)
         except DOWN as error:
-            self._health.failed(name, self._now(), _said(error))
+            self._health.failed(name, self._now(), said(error))
             if was_healthy:
-                self._told.append(f"{self._node}: member {name} is away, what waits there is read when it is back: {_said(error)}")
+                self._told.append(f"{self._node}: member {name} is away, what waits there is read when it is back: {said(error)}")
             return []
         try:
             streams = reader.split(limits, final=final)
@@ -209,7 +211,7 @@ class GroupReader:
                 raise
             # its reader may count as handed out what it has not told: only a fresh one, which hears the log again, is sure
             raise Unreachable(
-                f'source "{self._node}": member "{name}" went away: {_said(reason)}',
+                f'source "{self._node}": member "{name}" went away: {said(reason)}',
                 remedy="the query starts again by itself, and goes on with the others",
                 node=self._node,
             ) from error
@@ -259,7 +261,3 @@ def _share(limits: Limits, members: int) -> Limits:
 
 def _sum(amounts: Sequence[Any]) -> Any:
     return None if not amounts or None in amounts else sum(amounts)
-
-
-def _said(error: Exception) -> str:
-    return error.message if isinstance(error, ScribenginError) else str(error)

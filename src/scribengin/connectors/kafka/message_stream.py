@@ -12,22 +12,21 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import pyarrow as pa
+    from typing_extensions import TypeIs
 
     from scribengin.connectors.kafka.outgoing import Outgoing
     from scribengin.formats.contract import Bad
     from scribengin.formats.origins import Origins
 
 
-class Maker(Protocol):
+class RowMaker(Protocol):
     """Makes messages of rows; returns with them what is wrong with the rows that make none, by their index."""
 
     wants_ids: bool
-    wants_origins: bool
-    """True where `make` is to be given these instead of ids"""
     json_needs: Sequence[str] | None
     """see the contract's JsonStream"""
 
-    def make(self, rows: pa.RecordBatch, ids: Sequence[str] | None, origins: Origins | None = None) -> tuple[Outgoing, Sequence[Bad]]:
+    def make(self, rows: pa.RecordBatch, ids: Sequence[str] | None) -> tuple[Outgoing, Sequence[Bad]]:
         """The messages of the rows, in their order."""
 
     def make_json(
@@ -36,28 +35,41 @@ class Maker(Protocol):
         """The same of rows that are JSON; never called where `json_needs` is None."""
 
 
-class MessageStream(ABC):
-    """See the contract's SinkStream, JsonStream and OriginStream."""
+class OriginMaker(Protocol):
+    """Makes messages of rows and their first coordinates; returns as a RowMaker does."""
 
-    def __init__(self, maker: Maker) -> None:
+    def make_from(self, rows: pa.RecordBatch, origins: Origins) -> tuple[Outgoing, Sequence[Bad]]:
+        """The messages of the rows."""
+
+
+class MessageStream(ABC):
+    """See the contract's SinkStream and JsonStream; over an OriginMaker an OriginStream instead, which has what `write` would need not."""
+
+    wants_ids = False
+    json_needs: Sequence[str] | None = None
+
+    def __init__(self, maker: RowMaker | OriginMaker) -> None:
         self.maker = maker
-        self.wants_ids = maker.wants_ids
-        self.wants_origins = maker.wants_origins
-        self.json_needs = maker.json_needs
+        self.wants_origins = _is_of_origins(maker)
+        if _is_of_origins(maker):
+            self._make_from = maker.make_from
+        else:
+            self.wants_ids, self.json_needs = maker.wants_ids, maker.json_needs
+            self._make, self._make_json = maker.make, maker.make_json
         self.digest: int | None = None
         """of the ids of all rows so far, where messages have one"""
 
     def write(self, batch: pa.RecordBatch, ids: Sequence[str] | None = None) -> Sequence[Bad]:
         """Take the rows' messages."""
-        return self._taken(*self.maker.make(batch, ids))
+        return self._taken(*self._make(batch, ids))
 
     def write_json(self, lines: bytes, rows: int, columns: Mapping[str, pa.Array], ids: Sequence[str] | None = None) -> Sequence[Bad]:
         """The same, of rows that are JSON."""
-        return self._taken(*self.maker.make_json(lines, rows, columns, ids))
+        return self._taken(*self._make_json(lines, rows, columns, ids))
 
     def write_from(self, batch: pa.RecordBatch, origins: Origins) -> Sequence[Bad]:
         """The same, of rows with their first coordinates."""
-        return self._taken(*self.maker.make(batch, None, origins))
+        return self._taken(*self._make_from(batch, origins))
 
     @abstractmethod
     def keep(self, messages: Outgoing) -> None:
@@ -69,3 +81,7 @@ class MessageStream(ABC):
         self.keep(messages)
         faults.reached("stage.mid_write")
         return bad
+
+
+def _is_of_origins(maker: RowMaker | OriginMaker) -> TypeIs[OriginMaker]:
+    return hasattr(maker, "make_from")

@@ -1,6 +1,11 @@
 """What a flow can say of `type: kafka`. Imports neither Spark nor a client."""
 
+import re
+
 from scribengin.core.options import REQUIRED, NodeType, Option
+
+_COLUMN = re.compile(r"\\\{[^{}]*\\\}")
+"""in a template whose signs are escaped"""
 
 _CONNECTION = (
     Option("bootstrap", "text", "brokers to ask first, with commas", REQUIRED, example='"broker1:9092,broker2:9092"', pace=True),
@@ -242,3 +247,8 @@ SINK = NodeType(
     ),
     abilities=frozenset({"exactly_once", "append", "spark_writes"}),
 )
+
+
+def topics_pattern(template: str) -> str:
+    """The regular expression of all names that a sink's `topic`, in which `{COLUMN}` may stand, can come to."""
+    return _COLUMN.sub(".*", re.escape(template))

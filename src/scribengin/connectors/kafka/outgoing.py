@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from scribengin.connectors.kafka.topics import TargetTopic, TopicBook
     from scribengin.formats.avro_out import AvroMessages
-    from scribengin.formats.origins import Origins
 
 ID_HEADER = "scribengin"
 """`flow@version source coordinates`: what a message is made of, the same whenever it is made again"""
@@ -144,7 +143,6 @@ class MessageMaker:
         self._timestamp: str | None = options["timestamp"]
         self._id_begin = f"{version} " if options["record_id"] == "header" else None
         self.wants_ids = self._id_begin is not None
-        self.wants_origins = False
         self._check_columns(schema)
         given = tuple(options["columns"]) or tuple(name for name in schema.names if name not in self._headers.values())
         if not options["columns"] and options["format"] in ("text", "binary"):
@@ -176,7 +174,7 @@ class MessageMaker:
             if schema[name].type.name not in types:
                 raise self._wrong(f'{option} names the column "{name}", a {schema[name].type}', f"asked is {' or '.join(types)}")
 
-    def make(self, rows: pa.RecordBatch, ids: Sequence[str] | None, origins: Origins | None = None) -> tuple[Outgoing, list[Bad]]:  # noqa: ARG002 (no coordinates but the id's)
+    def make(self, rows: pa.RecordBatch, ids: Sequence[str] | None) -> tuple[Outgoing, list[Bad]]:
         """The messages of the rows that can be sent, and what is wrong with the others, by their index."""
         values, unfit = self._values(rows.select(self._value_columns))
         numbers = None if self._partition is None else self._partition(rows)

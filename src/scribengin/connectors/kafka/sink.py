@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from scribengin.connectors.contract import BatchId, Decided, Place, Published
-    from scribengin.connectors.kafka.message_stream import Maker
+    from scribengin.connectors.kafka.message_stream import OriginMaker, RowMaker
     from scribengin.core.types import Schema
 
 _OPENING_TRIES = 5
@@ -311,7 +311,7 @@ class KafkaSink:
         """For `audit`: how many rows a message holds, 0 where it is not this sink's."""
         return 1
 
-    def _maker(self, schema: Schema, batch: BatchId, unit: int) -> Maker:  # noqa: ARG002 (a subclass's messages name it)
+    def _maker(self, schema: Schema, batch: BatchId, unit: int) -> RowMaker | OriginMaker:  # noqa: ARG002 (a subclass's messages name it)
         return MessageMaker(self.node, self._options, schema, self._topics, f"{self._flow}@{self._version[:8]}", unit, self._avro)
 
     def _transaction(self, slot: int) -> Transaction:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from scribengin.connectors.kafka.message_stream import Maker
+    from scribengin.connectors.kafka.message_stream import OriginMaker, RowMaker
 
 _COLUMNS = [
     pa.field("topic", pa.dictionary(pa.int32(), pa.string())),
@@ -36,7 +36,7 @@ _SIZES = ""
 class StagedMessages(MessageStream):
     """Staged. The file is made at the first row."""
 
-    def __init__(self, sink: str, unit: int, attempt: str, folder: Path, maker: Maker) -> None:
+    def __init__(self, sink: str, unit: int, attempt: str, folder: Path, maker: RowMaker | OriginMaker) -> None:
         super().__init__(maker)
         self._sink = sink
         self._unit = unit
@@ -121,7 +121,9 @@ def _as_arrow(messages: Outgoing) -> pa.RecordBatch:
 def _from_arrow(batch: pa.RecordBatch) -> Outgoing:
     topics, partitions, keys, values, times, ids, *headers = batch.columns
     names = batch.schema.names[len(_COLUMNS) :]
-    sizes = headers.pop().to_pylist() if names[-1:] == [_SIZES] else None
+    sizes = None
+    if names[-1:] == [_SIZES]:
+        names, sizes = names[:-1], headers.pop().to_pylist()
     return Outgoing(
         topics.cast(pa.string()).to_pylist(),
         partitions.to_numpy(zero_copy_only=False).astype(np.int32),
@@ -129,6 +131,6 @@ def _from_arrow(batch: pa.RecordBatch) -> Outgoing:
         values.to_pylist(),
         times.to_pylist(),
         None if ids.null_count else ids.to_pylist(),
-        {name: column.to_pylist() for name, column in zip(names, headers, strict=False)},
+        {name: column.to_pylist() for name, column in zip(names, headers, strict=True)},
         sizes,
     )

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors.kafka.client import Cluster
+from scribengin.connectors.kafka.options import topics_pattern
 from scribengin.core.errors import Refused, SinkError
 
 if TYPE_CHECKING:
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
 
 _FRESH_S = 30.0
 """how long what is known of a topic is believed: a topic may be widened at any time"""
-_COLUMN = re.compile(r"\\\{[^{}]*\\\}")
-"""in a template whose signs are escaped"""
 _NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 _known: dict[tuple[str, str], tuple[float, TargetTopic | None]] = {}
@@ -81,8 +80,7 @@ class TopicBook:
 
     def refuse_filled(self, *, besides: str = "") -> None:
         """Raises Refused where messages stand in topics that the sink writes to: they cannot be taken back."""
-        pattern = _COLUMN.sub(".*", re.escape(self._options["topic"]))
-        if filled := [name for name in self._filled(pattern) if name != besides]:
+        if filled := [name for name in self._filled(topics_pattern(self._options["topic"])) if name != besides]:
             raise Refused(
                 f'sink "{self._node}": what stands in {", ".join(filled)} cannot be taken back',
                 remedy="delete them yourself, if nobody needs them, and say it again; or reset without --outputs, and write to others",

@@ -7,7 +7,7 @@ from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any
 
 from scribengin.core.problems import did_you_mean
-from scribengin.plan.channels import clusters, edge_properties, plan_channels
+from scribengin.plan.channels import clusters, edge_properties
 from scribengin.plan.checks.folders import folder_of
 from scribengin.plan.checks.subject import Subject, called
 from scribengin.plan.columns import find
@@ -76,7 +76,7 @@ def edges_are_cut(subject: Subject) -> Iterator[Problem]:
 
 def one_channel_says_one_thing(subject: Subject) -> Iterator[Problem]:
     """Edges of one node into one tier share a channel: they must say the same."""
-    for channel in _channels(subject):
+    for channel in subject.channels:
         first, *others = [_Named.of(subject, name) for name in channel.names]
         for other in others:
             differing = first.differing(other, tuple(each.name for each in fields(Edge)))
@@ -88,7 +88,7 @@ def one_channel_says_one_thing(subject: Subject) -> Iterator[Problem]:
 
 def channels_have_places_of_their_own(subject: Subject) -> Iterator[Problem]:
     """A topic or folder holds what one reference hands on, to one tier or to several, or what comes together in one union."""
-    named = [(channel, place) for channel in _channels(subject) if (place := _place(subject, channel)) is not None]
+    named = [(channel, place) for channel in subject.channels if (place := _place(subject, channel)) is not None]
     for index, (channel, place) in enumerate(named):
         name, says = channel.names[0], _said(subject, channel.names[0])
         path: Path = ("edges", name, "channel", "topic" if channel.channel.type == "kafka" else "path")
@@ -115,7 +115,7 @@ def channels_have_places_of_their_own(subject: Subject) -> Iterator[Problem]:
 def keys_order_rows(subject: Subject) -> Iterator[Problem]:
     """The key of `ordering: key` is made of columns that the edge's rows have, of types that are equal or are not."""
     flow = subject.flow
-    names = dict.fromkeys((*flow.edges, *(name for channel in _channels(subject) for name in channel.names)))
+    names = dict.fromkeys((*flow.edges, *(name for channel in subject.channels for name in channel.names)))
     for name in names:
         reference = name.partition(" -> ")[0]
         edge, columns = edge_properties(flow, name), subject.resolved.of(reference)
@@ -141,7 +141,7 @@ def clusters_are_known(subject: Subject) -> Iterator[Problem]:
     """A channel over Kafka names its brokers, or the flow's own nodes name those of one cluster, or a group's members do."""
     known = clusters(subject.flow)
     told = set()
-    for channel in _channels(subject):
+    for channel in subject.channels:
         name = channel.names[0]
         own = subject.flow.edges.get(name, Edge()).channel
         given = [one for one in (own, subject.flow.defaults.edge.channel) if one is not None]
@@ -155,14 +155,6 @@ def clusters_are_known(subject: Subject) -> Iterator[Problem]:
         broker = next(iter(sorted(known)), "broker1:9092")
         remedy = f'name the brokers: channel: {{type: kafka, bootstrap: "{broker}"}}' + ("" if known else ", or write channel: folder")
         yield subject.problem("channel-cluster", path, f'edge "{name}" lies in Kafka, and its brokers are not known: {what}', remedy)
-
-
-def _channels(subject: Subject) -> tuple[PlannedChannel, ...]:
-    """The channels of which it is certain that they will be."""
-    if not subject.flow.tiers or subject.unread or subject.graph.cycles:
-        return ()
-    planned = plan_channels(subject.graph)
-    return tuple(channel for channel in planned if not {base(channel.reference), *channel.readers} & subject.shaken)
 
 
 @dataclass(frozen=True, slots=True)

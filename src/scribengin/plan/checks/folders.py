@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from scribengin.connectors.files.globs import WILDCARD
 from scribengin.plan.checks.subject import Subject, called, path_of
 from scribengin.plan.groups import target
+from scribengin.plan.meetings import is_read, root_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
     from scribengin.core.options import NodeType
     from scribengin.core.problems import Problem
     from scribengin.spec.model import Sink, Source
-
-_GLOB = re.compile(r"[*?\[]")
 
 
 def one_writer_a_folder(subject: Subject) -> Iterator[Problem]:
@@ -52,7 +51,7 @@ def no_sink_feeds_a_source(subject: Subject) -> Iterator[Problem]:
         text = str(source.options["path"])
         for sink in subject.flow.sinks.values():
             written = folder_of(subject, sink, subject.sink_types)
-            if written is not None and _meet(read, written, deep=not _GLOB.search(text) or "**" in text):
+            if written is not None and is_read(subject.flow, text, written):
                 message = f'{called(sink)} writes to {sink.options["path"]}, where source "{source.id}" reads ({text})'
                 yield subject.problem("folder-read-and-written", path_of(sink, "path"), message, "write to a folder beside it")
 
@@ -75,15 +74,11 @@ def done_files_can_go(subject: Subject) -> Iterator[Problem]:
         for reader in subject.flow.sources.values() if done == "archive" and archive is not None else ():
             read, text = folder_of(subject, reader, subject.source_types), str(reader.options.get("path"))
             target = subject.flow.folder.joinpath(str(archive)).resolve()
-            folders = Path(text).parent.parts if _GLOB.search(text) else ()
-            below = any(_GLOB.search(part) for part in folders) or "**" in text
+            folders = Path(text).parent.parts if WILDCARD.search(text) else ()
+            below = any(WILDCARD.search(part) for part in folders) or "**" in text
             if read is not None and (target == read or (below and target.is_relative_to(read))):
                 message = f'{called(source)} archives to {archive}, where source "{reader.id}" reads ({text})'
                 yield subject.problem("done-archive-read", path_of(source, "archive"), message, "archive to a folder beside it")
-
-
-def _meet(read: Path, written: Path, *, deep: bool) -> bool:
-    return read == written or read.is_relative_to(written) or (deep and written.is_relative_to(read))
 
 
 def folder_of(subject: Subject, node: Source | Sink, types: Mapping[str, NodeType]) -> Path | None:
@@ -92,12 +87,6 @@ def folder_of(subject: Subject, node: Source | Sink, types: Mapping[str, NodeTyp
     if target(node) is not None:
         return None
     declared = types[node.type].option("path") if node.type in types else None
-    text = node.options.get("path")
-    if declared is None or declared.kind != "path" or not isinstance(text, str) or "://" in text:
+    if declared is None or declared.kind != "path":
         return None
-    parts: list[str] = []
-    for part in Path(text).parts:
-        if _GLOB.search(part):
-            break
-        parts.append(part)
-    return subject.flow.folder.joinpath(*parts).resolve()
+    return root_of(subject.flow, node.options.get("path"))

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from scribengin.core.problems import Problem
+from scribengin.plan.channels import plan_channels
 from scribengin.plan.graph import Graph, base, inputs_of
 from scribengin.plan.python_functions import inspect_function
 from scribengin.plan.resolve import resolve
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from scribengin.core.options import NodeType
     from scribengin.core.problems import Severity
+    from scribengin.plan.channels import PlannedChannel
     from scribengin.plan.python_functions import FunctionInfo
     from scribengin.plan.resolve import Resolved
     from scribengin.plan.sql.parse import Fault
@@ -76,6 +78,14 @@ class Subject:
     def assignment(self) -> Assignment:
         """Which tier each node runs in."""
         return assign(self.graph)
+
+    @cached_property
+    def channels(self) -> tuple[PlannedChannel, ...]:
+        """Those of which it is certain that they will be."""
+        if not self.flow.tiers or self.unread or self.graph.cycles:
+            return ()
+        planned = plan_channels(self.graph, self.assignment)
+        return tuple(channel for channel in planned if not {base(channel.reference), *channel.readers} & self.shaken)
 
     @cached_property
     def functions(self) -> dict[str, FunctionInfo]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from scribengin.core.problems import did_you_mean
 from scribengin.plan.columns import Column, Columns, find
+from scribengin.plan.graph import flat_name
 from scribengin.plan.sql.parse import Fault, Text, start_of
 from scribengin.plan.sql.types import WINDOW_FUNCTIONS, expression_type
 
@@ -66,7 +67,7 @@ def table_names(reference: str) -> tuple[str, ...]:
     >>> table_names("r.big")
     ('r.big', 'r_big')
     """
-    return (reference, reference.replace(".", "_")) if "." in reference else (reference,)
+    return (reference, flat_name(reference)) if "." in reference else (reference,)
 
 
 def table_reference(table: exp.Table) -> str:
