@@ -245,12 +245,15 @@ def test_what_a_worker_and_its_dead_keeper_left_behind_is_seen_and_removed(local
     assert [seen.is_over for seen in launcher.look()] == ([] if verb == "forget" else [True])
 
 
-def test_a_worker_whose_records_were_removed_is_seen_and_killed_by_its_mark(local: ProcessBench) -> None:
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_worker_whose_records_were_removed_is_seen_and_killed_by_its_mark(local: ProcessBench, kept: bool) -> None:
     launcher = local.launcher()
     seen = running(local, launcher)
     assert seen.pid is not None
-    worker = process_of(seen.pid)
-    kill_keeper(local)
+    worker, keeper = process_of(seen.pid), keeper_of(local.home / "workers" / W)
+    assert keeper is not None
+    if not kept:
+        kill_keeper(local)
     for path in (local.home / "workers" / W).iterdir():
         path.unlink()
     (local.home / "workers" / W).rmdir()
@@ -258,6 +261,7 @@ def test_a_worker_whose_records_were_removed_is_seen_and_killed_by_its_mark(loca
     assert (found.worker, found.state, found.order, found.strays) == (W, "gone", "", (worker.pid,))
     launcher.kill(W)
     assert worker.gone_within(WITHIN_S)
+    assert keeper.gone_within(WITHIN_S)
     assert within(WITHIN_S, lambda: launcher.look() == [])
 
 
@@ -327,11 +331,12 @@ def within_reach(path: Path) -> bool:
 
 def test_a_worker_gets_an_environment_a_folder_of_its_own_and_nothing_to_read(local: ProcessBench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OF_THE_MASTER", "1")
+    monkeypatch.setenv("OF_THE_MASTER_ALONE", "1")
     monkeypatch.setenv("SCRIBENGIN_LAUNCHED", "the mark of a worker that is a master")
     launcher = local.launcher()
     variables = "*(os.environ[name] for name in ('OF_THE_MASTER', 'X', 'SCRIBENGIN_SPARK_MASTER'))"
-    program = f"import os, sys; print({variables}, repr(sys.stdin.read()), os.getcwd())"
-    launcher.start(Order(W, (sys.executable, "-c", program), environment={"X": "2"}, cores=2))
+    program = f"import os, sys; assert 'OF_THE_MASTER_ALONE' not in os.environ; print({variables}, repr(sys.stdin.read()), os.getcwd())"
+    launcher.start(Order(W, (sys.executable, "-c", program), environment={"X": "2", "OF_THE_MASTER_ALONE": None}, cores=2))
     local.until(launcher, W, lambda seen: seen.is_over)
     (log,) = launcher.logs(W)
     assert Path(log).read_text() == f"1 2 local[2,3] '' {local.home / 'workers' / W}\n"

@@ -49,7 +49,7 @@ class Children:
     """
 
     def __init__(self, folder: Path, *, log_bytes: int = LOG_BYTES, orphan_grace_s: float = ORPHAN_GRACE_S) -> None:
-        self.folder = folder.absolute()
+        self.folder = folder.resolve()  # one spelling, of which the marks are made
         self._log_bytes = log_bytes
         self._orphan_grace_s = orphan_grace_s
         for part in (self.folder, self.folder / "workers", self.folder / "logs"):
@@ -96,10 +96,10 @@ class Children:
                 )
             )
             write_spark_settings(records.folder, {**settings, **order.spark})
-            inherited = {name: value for name, value in os.environ.items() if name != VARIABLE}
             secrets = {name: secret.reveal() for name, secret in order.secrets.items()}
-            given = {**environment, **order.environment, **secrets, **spark_environment(records.folder, master)}
-            _start_keeper(order.worker, records.folder, lock, {**inherited, **given})
+            asked = {**environment, **order.environment, **secrets, **spark_environment(records.folder, master), VARIABLE: None}
+            given = {name: value for name, value in (os.environ | asked).items() if value is not None}
+            _start_keeper(order.worker, records.folder, lock, given)
 
     def stop(self, worker: str, grace_s: float) -> None:
         """As the contract says. The keeper does it; in its absence this process asks, and whoever looks later strikes."""
