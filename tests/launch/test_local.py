@@ -60,7 +60,7 @@ from pathlib import Path
 from scribengin.launch.contract import Order
 from scribengin.launch.local import LocalLauncher
 
-def run(command, *, check, **more):
+def run(command, *, check, timeout, **more):
     subprocess.Popen(["/bin/sh", "-c", f"read -r word <{sys.argv[4]}; exec \\"$@\\"", "sh", *command], **more)
     os.kill(os.getpid(), 9)
 
@@ -160,6 +160,7 @@ def test_what_a_master_meant_to_start_when_it_was_killed_is_started_by_the_next(
     assert (seen := one(launcher, W)) is not None
     assert (seen.state, seen.status) == ("gone", None)
     assert "never came up" in seen.reason
+    launcher.kill(W)
     running(local, launcher)
     assert local.beginnings(W) == 1
 
