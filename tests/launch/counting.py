@@ -38,6 +38,7 @@ sc = spark.sparkContext
 if sc.master != os.environ["SCRIBENGIN_SPARK_MASTER"]:
     sys.exit(f"it runs on {sc.master}")
 note(f"master {sc.master}")
+note(f"odd {sc.getConf().get('spark.odd')}")
 note(f"application {sc.applicationId}")
 note(f"jvm {sc._gateway.proc.pid}")
 while not asked:

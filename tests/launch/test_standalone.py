@@ -25,11 +25,13 @@ if TYPE_CHECKING:
 
 W = "tweets.main-1"
 SLOW_S = 600.0
+ODD = "a = b\\c:#! \u00e9\U0001f600"
+"""a value with all that a properties file could take for something else"""
 COUNTING = Path(__file__).with_name("counting.py")
 
 
 def counting(bench: StandaloneBench, *words: str) -> Order:
-    settings = {"spark.ui.enabled": "false", "spark.driver.memory": "512m", "spark.sql.shuffle.partitions": "1"}
+    settings = {"spark.ui.enabled": "false", "spark.driver.memory": "512m", "spark.odd": ODD}
     argv = (sys.executable, str(COUNTING), str(bench.folder / f"{W}.diary"), *words)
     return Order(W, argv, memory_bytes=512 * 2**20, spark=settings)
 
@@ -80,6 +82,7 @@ def test_a_worker_runs_on_the_cluster_survives_its_executors_is_adopted_and_stop
 ) -> None:
     standalone.launcher().start(counting(standalone))
     assert told(standalone, "master") == cluster.address
+    assert told(standalone, "odd") == ODD
     application = told(standalone, "application")
     first = told(standalone, "counted")
     assert is_on(cluster, application)
