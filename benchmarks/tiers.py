@@ -116,7 +116,9 @@ def write_rows(folder: Path, rows: int) -> None:
 def compare(folder: Path, bootstrap: str, wanted: list[str], rows: int, runs: int) -> dict[str, list[float]]:
     figures: dict[str, list[float]] = {name: [] for name in wanted}
     for turn in range(runs):
-        for name in [*wanted[turn % len(wanted) :], *wanted[: turn % len(wanted)]]:
+        # what one leaves behind (a full page cache, a busy broker) is not always the same one's to bear
+        order = [*wanted[turn % len(wanted) :], *wanted[: turn % len(wanted)]]
+        for name in order if turn % 2 == 0 else reversed(order):
             command = [sys.executable, str(HERE / "tiers.py"), "--contender", name, "--folder", str(folder), "--turn", str(turn)]
             ended = subprocess.run(
                 command,

@@ -143,6 +143,15 @@ def test_rows_lost_between_two_nodes_are_found_unless_a_branch_feeds_them() -> N
     assert balance(counts, feeders={"b": ["a.big"]}) == []
 
 
+def test_what_feeds_a_node_in_two_ways_must_arrive_twice() -> None:
+    counts = {"a": Counts(10, 10), "once": Counts(20, 15)}
+    assert balance(counts, stateful={"once"}, feeders={"once": ["a", "a"]}) == []
+    counts["once"].rows_in = 19
+    assert balance(counts, stateful={"once"}, feeders={"once": ["a", "a"]}) == [
+        '"once": "a" put out 20, but 19 in + 0 late + 0 dead arrived: 1 row is missing'
+    ]
+
+
 def test_dead_letters_come_back_with_their_bytes(job: Job) -> None:
     letters = list(read_letters(job.query))
     assert list(read_letters(job.query, start=3, limit=2)) == letters[3:5]

@@ -1,7 +1,7 @@
 """A flow that is cut gives what the whole one gives: random flows, random cuts. `make cuts ARGS="--examples 300"` tries more.
 
-The seeds are the first that the checks admit: a seed that fails elsewhere is one for `make cuts`, and not for whoever happens to run the
-tests next.
+The seeds are fixed, the first that the checks admit, so that the same code passes or fails the same way wherever it is tested; `make cuts`
+looks for new ones, and what it finds becomes a test of its own where the fault lay.
 """
 
 from __future__ import annotations

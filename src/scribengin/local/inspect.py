@@ -83,7 +83,7 @@ def _audit_tier(prepared: Prepared) -> FlowAudit:
         if lineage is None:
             continue
         own = {id_: sinks[id_] for id_ in query.sinks}
-        fed_by = partial(_fed_by, query=query, flow=prepared.plan.flow)
+        fed_by = partial(_fed_by, query=query, flow=prepared.plan.flow, known={})
         for part, each in [*past_lineages(folder), (folder, lineage)]:
             totals = read_totals(part)
             stateful = stateful_runs(totals.nodes, query)
@@ -138,6 +138,14 @@ def _ends(folder: QueryFolder) -> dict[str, int]:
     return {} if newest is None else {each.source: each.end for each in newest.sources}
 
 
-def _fed_by(decision: Decision, *, query: QueryPlan, flow: Flow) -> dict[str, tuple[str, ...]]:
-    """Which nodes feed which in a Batch; of one that ran under another definition of the flow nothing is known."""
-    return feeders(decision.counts, query, flow) if decision.plan == query.fingerprint else {}
+def _fed_by(
+    decision: Decision, *, query: QueryPlan, flow: Flow, known: dict[frozenset[str], dict[str, tuple[str, ...]]]
+) -> dict[str, tuple[str, ...]]:
+    """Which nodes feed which in a Batch; of one that ran under another definition of the flow nothing is known. `known` keeps what was
+    found: most Batches have the same nodes."""
+    if decision.plan != query.fingerprint:
+        return {}
+    nodes = frozenset(decision.counts)
+    if nodes not in known:
+        known[nodes] = feeders(decision.counts, query, flow)
+    return known[nodes]

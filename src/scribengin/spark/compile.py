@@ -26,6 +26,7 @@ from scribengin.spark.program import (
     AT,
     BRANCH,
     EXIT,
+    LANE,
     ExitNode,
     Program,
     PythonNode,
@@ -85,7 +86,7 @@ class _Walk:
         self._reports = reports
         self._frames: dict[str, Frame] = {}
         self._lanes: dict[str, list[Lane]] = {}
-        self._taken: list[DataFrame] = []
+        self._taken: list[tuple[DataFrame, tuple[str, ...]]] = []
         self._schemas: dict[str, Schema] = {}
         self._runs: dict[str, NativeRun] = {}
         self._gated: dict[str, None] = {}
@@ -155,7 +156,7 @@ class _Walk:
     def _on_lanes(self, node: PlannedNode, step: Step, lanes: list[tuple[str, Lane]]) -> dict[str, Frame]:
         outs: dict[str, list[Frame]] = {}
         for id_, lane in lanes:
-            frame = self._entering(node, step, id_, lane.frame)
+            frame = self._entering(node, step, id_, lane.frame, lane.origin)
             for branch, out in native.apply(self._spark, step, [(id_, frame)], stateful=False).items():
                 self._lanes.setdefault(f"{node.id}.{branch}" if branch else node.id, []).append(Lane(lane.origin, out))
                 outs.setdefault(branch, []).append(out)
@@ -173,7 +174,7 @@ class _Walk:
         watermark = self._layout.watermark(id_, self._schema(id_), origin) if first_state else None
         gate = None if watermark is None or frame.gated else self._gate(node, step, id_, watermark)
         if gate is not None or (frame.dead and not native.carries_dead(step.action)):
-            frame = self._let_through(id_, frame, gate)
+            frame = self._let_through(id_, frame, gate, origin)
         if watermark is None or frame.watermarked:
             return frame
         # here and nowhere before: Arrow carries no watermark through a Python stage, and Spark refuses to have one set twice
@@ -229,24 +230,30 @@ class _Walk:
     def _from_frames(self, ids: tuple[str, ...], chain: list[PlannedNode], outputs: list[str]) -> dict[str, Frame]:
         apart = all(id_ in self._lanes for id_ in ids) and not any(self._layout.step(node.id).watermark for node in chain)
         ways = [(id_, lane) for id_ in ids for lane in (self._lanes[id_] if apart else [Lane(id_, self._frames[id_])])]
-        outs = [(lane.origin, self._from_frame(id_, lane.frame, chain, outputs)) for id_, lane in ways]
+        outs = [(lane.origin, self._from_frame(id_, lane.frame, chain, outputs, lane.origin if apart else None)) for id_, lane in ways]
         for output in outputs if apart else ():
             self._lanes[output] = [Lane(origin, frames[output]) for origin, frames in outs]
         return {output: native.side_by_side([frames[output] for _, frames in outs]) for output in outputs}
 
-    def _from_frame(self, id_: str, frame: Frame, chain: list[PlannedNode], outputs: list[str]) -> dict[str, Frame]:
+    def _from_frame(self, id_: str, frame: Frame, chain: list[PlannedNode], outputs: list[str], origin: str | None) -> dict[str, Frame]:
         entry = self._rows_entry(id_, frame)
         nodes: list[StageNode] = [self._stage_node(step, only=id_ if step is chain[0] else None) for step in chain]
-        return self._run_middle(frame.df, entry, nodes, outputs, frame)
+        return self._run_middle(frame.df, entry, nodes, outputs, frame, origin)
 
-    def _let_through(self, id_: str, frame: Frame, gate: GateNode | None = None) -> Frame:
+    def _let_through(self, id_: str, frame: Frame, gate: GateNode | None = None, origin: str | None = None) -> Frame:
         """The frame's rows through a stage that only takes the dead out, and counts at the gate."""
-        return self._run_middle(frame.df, self._rows_entry(id_, frame), [] if gate is None else [gate], [id_], frame)[id_]
+        return self._run_middle(frame.df, self._rows_entry(id_, frame), [] if gate is None else [gate], [id_], frame, origin)[id_]
 
     def _run_middle(
-        self, df: DataFrame, entry: StreamsEntry | RowsEntry, nodes: Sequence[StageNode], outputs: list[str], before: Frame | None = None
+        self,
+        df: DataFrame,
+        entry: StreamsEntry | RowsEntry,
+        nodes: Sequence[StageNode],
+        outputs: list[str],
+        before: Frame | None = None,
+        origin: str | None = None,
     ) -> dict[str, Frame]:
-        """What leaves one stage: a node's own rows and those of its branches. `before` is what enters by rows."""
+        """What leaves one stage: a node's own rows and those of its branches. `before` is what enters by rows, `origin` see Lane."""
         at, stateful = (True, False) if before is None else (before.at, before.stateful)
         nodes, exits, gated = list(nodes), list[ExitNode](), set[str]()
         self._python_before_native |= any(isinstance(node, PythonNode) for node in nodes)
@@ -259,6 +266,8 @@ class _Walk:
             name = output
             if isinstance(entry, RowsEntry) and entry.node == output:  # rows of `output` are let through: it has an exit already
                 name = gate.node if gate else f"{output}~"
+            # the lanes of a union part where some have met state: what leaves is counted for each
+            name += f"{LANE}{origin}" if origin else ""
             gated |= {output} if gate else set()
             sieve = sieve_of(self._layout.native_steps_behind(output), schema) if isinstance(entry, StreamsEntry) else None
             branch = output if len(outputs) > 1 else None
@@ -273,6 +282,8 @@ class _Walk:
         }
 
     def _mapped(self, df: DataFrame, program: Program, output: str, ddl: str) -> DataFrame:
+        if isinstance(program.entry, RowsEntry):
+            df = native.numbered(df)
         out = df.mapInArrow(middle_function(program, self._reports), ddl)
         if isinstance(self._inputs, BatchInputs) and self._inputs.suspects is not None and self._is_streamed(program.entry):
             return self._inputs.suspects.narrowed(output, out)
@@ -330,9 +341,9 @@ class _Walk:
             folder = self._parts.letters.folder.parent
             streams = LoggedStreams(self._parts.query.sources, folder, self._inputs.static)
         sources = {name: ref for name, ref in self._parts.sources.items() if name in streams}
-        # of several stages that take the same rows one counts them
-        first = not any(df is frame.df for df in self._taken)
-        self._taken.append(frame.df)
+        # of several stages that take the same rows of a run one counts them; a union of one lane has the frame of its input
+        first = not any(df is frame.df and run == frame.run for df, run in self._taken)
+        self._taken.append((frame.df, frame.run))
         name = "+".join(frame.run or [base(id_)] * frame.dead) if first else ""
         if name:
             run = self._runs.get(name, NativeRun(name, (), (), frame.stateful))

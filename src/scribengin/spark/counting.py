@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from scribengin.plan.graph import base
-from scribengin.spark.program import DIED_IN, EXIT, LATE, ParseNode, PythonNode
+from scribengin.spark.program import DIED_IN, EXIT, LANE, LATE, ParseNode, PythonNode
 from scribengin.state.contract import Counts
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def gather_counts(compiled: Compiled, skip: Skip, *reports: Iterable[dict[str, A
         gate = Counts()
         for step in run.name.split("+"):
             gate.add(counts.get(LATE + step, Counts()))
-        own = [exit_ for exit_ in run.fed_by if base(exit_.removesuffix(EXIT)) == run.name]
+        own = [exit_ for exit_ in run.fed_by if base(exit_.removesuffix(EXIT).partition(LANE)[0]) == run.name]
         if own:  # what Spark does for the node itself: `parse: spark` of a source, `require` of a python step
             node.out -= sum(counts[exit_].out for exit_ in own if exit_ in counts)
             node.dead += gate.dead + died

@@ -12,7 +12,7 @@ from scribengin.core.zones import UTC
 from scribengin.plan.graph import flat_name
 from scribengin.plan.sql.rewrite import rename_inputs
 from scribengin.spark.local_windows import with_local_window
-from scribengin.spark.program import AT, DEAD
+from scribengin.spark.program import AT, DEAD, PART, origin_of
 from scribengin.spec.model import Aggregate, Dedupe, Filter, Join, Merge, Route, Select, Sql
 
 if TYPE_CHECKING:
@@ -136,6 +136,13 @@ def side_by_side(frames: Sequence[Frame]) -> Frame:
     df = reduce(lambda left, right: left.unionByName(right), aligned)
     ready = all(f.watermarked for f in frames)
     return Frame(df, at, dead, *_joined(frames), any(f.stateful for f in frames), ready and all(f.gated for f in frames), ready)
+
+
+def numbered(df: DataFrame) -> DataFrame:
+    """With PART. Spark's function gives the number in the frame at hand, not the running task's."""
+    from pyspark.sql import functions as sql
+
+    return df.withColumn(PART, sql.spark_partition_id())
 
 
 def _named(frame: Frame, column: str, input_: str) -> Frame:

@@ -23,6 +23,9 @@ AT = "_sg_at"
 """Hidden BIGINT column: which record of which stream a row was (see `origin`)."""
 BRANCH = "_sg_branch"
 """Hidden STRING column: which of a stage's outputs a row belongs to, `sorts` or `sorts.odd`."""
+PART = "_sg_part"
+"""Hidden INT column of what enters a stage before native steps: the partition, as the frame itself numbers it. Where several readers of
+the frame meet in a union Spark runs it once for each, and the task's own number is another each time."""
 DEAD = "_sg_dead"
 """Hidden STRUCT<step, name, payload> column: the `require` that a row has failed; null where all held."""
 
@@ -129,7 +132,7 @@ class StreamsEntry:
 
 @dataclass(frozen=True, slots=True)
 class RowsEntry:
-    """Arrow rows of the native node `node`, with AT and DEAD columns where they were carried.
+    """Arrow rows of the native node `node`, with AT and DEAD columns where they were carried, and PART before native steps.
 
     `native` is the name under which the native run before this entry is counted; empty where there is none.
     """
@@ -161,6 +164,8 @@ SPARK_PARSE = "parse: spark"
 UNIT_STRIDE = 10_000
 EXIT = "→"
 """Ends the name under which a stage counts what leaves it as Arrow."""
+LANE = "@"
+"""Stands in such a name before the input of a union that the rows came by, where these are kept apart."""
 LATE = "~"
 """Begins the name under which a gate counts the late and timeless rows of the stateful step behind it."""
 DIED_IN = "!"

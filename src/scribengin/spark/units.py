@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from scribengin.connectors.contract import AlreadyCommitted, BatchId, SourceStream
 from scribengin.core import faults
-from scribengin.spark.program import UNIT_STRIDE, RowsEntry, StreamsEntry
+from scribengin.spark.program import PART, UNIT_STRIDE, ExitNode, RowsEntry, StreamsEntry
 from scribengin.spark.stage import Stage
 
 if TYPE_CHECKING:
@@ -27,12 +28,24 @@ def run_program(
     batch = program.batch or BatchId("", program.letters.query, "", number, 0)
     entry = program.entry
     if isinstance(entry, RowsEntry):
-        yield from _one(program, batch, partition, partial(Stage.read_rows, batches=batches, entry=entry), str(partition))
+        key = str(partition)
+        if any(isinstance(node, ExitNode) for node in program.nodes):
+            key, batches = _own_part(batches, partition)
+        yield from _one(program, batch, partition, partial(Stage.read_rows, batches=batches, entry=entry), key)
         return
     for rows in batches:
         for unit, node, index, stream in _units(entry, rows):
             feed = partial(Stage.read_stream, ref_node=node, index=index, stream=stream, entry=entry)
             yield from _one(program, batch, unit, feed, f"{node}/{index}")
+
+
+def _own_part(batches: Iterator[pa.RecordBatch], partition: int) -> tuple[str, Iterator[pa.RecordBatch]]:
+    """(key of the report, the same batches): the partition's own number, the same each time that Spark runs it; one that has no rows has
+    none, and must not stand in another's place."""
+    for first in batches:
+        if first.num_rows:
+            return str(first.column(PART)[0].as_py()), chain([first], batches)
+    return f"empty {partition}", iter(())
 
 
 def _units(entry: StreamsEntry, rows: pa.RecordBatch) -> Iterator[tuple[int, str, int, SourceStream]]:

@@ -64,8 +64,8 @@ def balance(
     """What does not add up, a sentence each; [] when all does.
 
     A stateless node must put out, filter or bury all it took in or made. A stateful one must have taken in, or dropped as late or
-    dead, all that its feeders put out. Where `feeders` (node → ids, `step.branch` too) are given, so must every other node that is not
-    fed from a branch: a step counts its branches together.
+    dead, all that its feeders put out. Where `feeders` (node → ids, `step.branch` too; one that feeds it in two ways stands there twice)
+    are given, so must every other node that is not fed from a branch: a step counts its branches together.
     """
     violations = []
     for node, count in counts.items():
@@ -81,7 +81,7 @@ def balance(
             arrived = count.rows_in + (count.late + count.dead if node in stateful else 0)
             if fed != arrived:
                 also = f" + {count.late} late + {count.dead} dead" if node in stateful else ""
-                names = " and ".join(f'"{feeder}"' for feeder in fed_by)
+                names = " and ".join(f'"{feeder}"' for feeder in dict.fromkeys(fed_by))
                 violations.append(f'"{node}": {names} put out {fed}, but {count.rows_in} in{also} arrived: {_difference(fed, arrived)}')
     return violations
 

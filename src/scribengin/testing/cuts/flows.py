@@ -62,8 +62,6 @@ class _Node:
 
     id: str
     columns: tuple[str, ...]
-    of: frozenset[str]
-    """the streams behind it"""
     table: bool = True
     stateful: bool = False
     once: frozenset[str] = frozenset()
@@ -119,7 +117,7 @@ class _Maker:
             "watermark": f"{time} 5h",
             "max_files": 1,
         }
-        return _Node(id_, tuple(name for name, _ in columns), frozenset({id_}))
+        return _Node(id_, tuple(name for name, _ in columns))
 
     def step(self) -> None:
         """One more step over what is there."""
@@ -248,15 +246,12 @@ class _Maker:
             return None
         picked = [node]
         alike = [other for other in self._nodes if other.columns == node.columns and other.id != node.id]
-        for other in self._rng.sample(alike, min(len(alike), self._rng.randint(1, 2))):
-            # the ledger cannot follow one stream on two ways of which one has state
-            if not any((each.stateful or other.stateful) and each.of & other.of for each in picked):
-                picked.append(other)
+        picked += self._rng.sample(alike, min(len(alike), self._rng.randint(1, 2)))
         if len(picked) == 1:
             return None
         self.steps[id_] = {"from": [each.id for each in picked], "merge": {"how": "union"}}
-        once, of = (frozenset[str]().union(*parts) for parts in ([each.once for each in picked], [each.of for each in picked]))
-        return replace(node, id=id_, of=of, stateful=any(each.stateful for each in picked), once=once)
+        once = frozenset[str]().union(*(each.once for each in picked))
+        return replace(node, id=id_, stateful=any(each.stateful for each in picked), once=once)
 
     def _dedupe(self, id_: str) -> _Node | None:
         node = self._above()
@@ -273,7 +268,7 @@ class _Maker:
         columns = {"many": "count(*)", "total": "sum(n)", "most": "max(id)"}
         window = {"time": "ts", "size": "10m"} | ({"slide": "5m"} if self._rng.random() < 0.3 else {})
         self.steps[id_] = {"from": node.id, "aggregate": {"by": ["grp"], "window": window, "emit": "append", "columns": columns}}
-        return _Node(id_, ("window_start", "window_end", "grp", *columns), node.of, table=False, stateful=True)
+        return _Node(id_, ("window_start", "window_end", "grp", *columns), table=False, stateful=True)
 
     def _look_up(self, id_: str) -> _Node | None:
         node = self._above(has=("grp",))
@@ -299,7 +294,7 @@ class _Maker:
         how = self._rng.choice(("inner", "left"))
         self.steps[id_] = {"from": [node.id, "labels"], "join": {"key": ["id"], "how": how, "time": time, "within": "10m"}}
         columns = ("id", *(name for name in node.columns if name != "id"), "at", "label")
-        return replace(node, id=id_, columns=columns, of=node.of | self._labels.of, stateful=True)
+        return replace(node, id=id_, columns=columns, stateful=True)
 
     # --- ends and cuts ---
 
