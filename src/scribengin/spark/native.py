@@ -12,7 +12,7 @@ from scribengin.core.zones import UTC
 from scribengin.plan.graph import flat_name
 from scribengin.plan.sql.rewrite import rename_inputs
 from scribengin.spark.local_windows import with_local_window
-from scribengin.spark.program import AT, DEAD, PART, origin_of
+from scribengin.spark.program import AT, DEAD, PART
 from scribengin.spec.model import Aggregate, Dedupe, Filter, Join, Merge, Route, Select, Sql
 
 if TYPE_CHECKING:

@@ -33,11 +33,10 @@ FAR = datetime(2026, 3, 1, tzinfo=UTC)
 _BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 _GROUPS = ("a", "b", "ü", "größer", "ячейка", "空", "a\tb", "", None)
 _CLOSERS_EACH = 2 * 3 * 5 * 7
-_LEVELS = 1
 
 
-def write_data(folder: Path, sources: dict[str, dict[str, Any]], rng: random.Random) -> None:
-    """The files of each source, as many of each: the last ones hold closers."""
+def write_data(folder: Path, sources: dict[str, dict[str, Any]], rng: random.Random, *, levels: int = 1) -> None:
+    """The files of each source, as many of each: the last `levels` ones hold closers, each later ones than the one before."""
     files = rng.randint(1, 2)
     for id_ in sources:
         home = folder / "data" / id_
@@ -50,7 +49,7 @@ def write_data(folder: Path, sources: dict[str, dict[str, Any]], rng: random.Ran
         for number in range(files):
             lines = [_line(make(_BEGIN, key, rng), rng) for key in _keys(number, rng)]
             _write(home / f"part-{number}.jsonl", lines)
-        for level in range(_LEVELS):
+        for level in range(levels):
             keys = range(FIRST_CLOSER + level * _CLOSERS_EACH, FIRST_CLOSER + (level + 1) * _CLOSERS_EACH)
             lines = [json.dumps(make(FAR + level * timedelta(days=30), key, None)) for key in keys]
             _write(home / f"part-{files + level}.jsonl", lines)
