@@ -20,6 +20,7 @@ class Shelf:
     """it takes the Batch, and is away before it says so"""
     taken: list = field(default_factory=list)
     told: list = field(default_factory=list)
+    discarded: list = field(default_factory=list)
     claimed: bool = False
 
     def prepare(self, *, owner, lineage, adopt=False):
@@ -31,6 +32,12 @@ class Shelf:
 
     def behind_published(self, lineage):
         return {"units": 0, "after": {"0": self.told[-1] if self.told else -1}}
+
+    def newest_published(self, lineage):
+        return self.told[-1] if self.told else -1
+
+    def discard(self, batch):
+        self.discarded.append(batch.number)
 
     def publish(self, decided):
         self._reach()
@@ -163,6 +170,49 @@ def test_what_waits_survives_the_driver_and_is_no_leftover(tmp_path, clock):
     assert shelf.taken == [0, 1]
 
 
+@pytest.mark.parametrize("most_bytes", [1000, None])
+def test_what_stands_there_as_waiting_though_it_went_over_does_not_go_over_again(tmp_path, clock, most_bytes):
+    shelf = Shelf(away=True)
+    sink = opened(shelf, tmp_path, clock, most_bytes=most_bytes)
+    sink.publish(batch(0))
+    file = next((tmp_path / "life/outbox/waiting").iterdir())
+    written = file.read_bytes()
+    shelf.away, clock.seconds = False, 100.0
+    sink.publish(batch(1))
+    file.write_bytes(written)  # the machine went dark before the removal was durable
+    again = opened(shelf, tmp_path, clock, most_bytes=most_bytes)
+    again.upkeep()
+    again.publish(batch(2))
+    assert shelf.taken == [0, 1, 2]
+    assert read_left(tmp_path, "life").batches == 0
+
+
+def test_an_older_driver_keeps_nothing_that_its_successor_has_handed_over(tmp_path, clock):
+    shelf = Shelf()
+    older, newer = opened(shelf, tmp_path, clock), opened(shelf, tmp_path, clock)
+    for number in range(3):
+        newer.publish(batch(number))
+    shelf.away = True
+    older.publish(batch(1))
+    assert read_left(tmp_path, "life").batches == 0
+
+
+def test_a_driver_that_fails_to_hand_over_what_its_successor_did_meanwhile_keeps_nothing(tmp_path, clock):
+    shelf = Shelf()
+    older, newer = opened(shelf, tmp_path, clock), opened(shelf, tmp_path, clock)
+
+    def meanwhile():
+        shelf._reach = lambda: Shelf._reach(shelf)
+        for number in (0, 1):
+            newer.publish(batch(number))
+        raise Unreachable("the transaction is over")
+
+    shelf._reach = meanwhile
+    older.publish(batch(0))
+    assert shelf.taken == [0, 1]
+    assert read_left(tmp_path, "life").batches == 0
+
+
 def test_best_effort_drops_and_counts_what_comes_while_the_channel_is_away(tmp_path, clock):
     shelf = Shelf()
     sink = opened(shelf, tmp_path, clock, most_bytes=None)
@@ -174,6 +224,7 @@ def test_best_effort_drops_and_counts_what_comes_while_the_channel_is_away(tmp_p
     sink.publish(batch(4))
     # nobody knew whether 1 had gone through
     assert shelf.taken == [0, 1, 4]
+    assert shelf.discarded == [2, 3], "what was staged of them stays for nobody"
     left = read_left(tmp_path, "life")
     assert (left.dropped_rows, left.dropped_batches, left.batches) == (20, 2, 0)
     assert "20 rows were dropped" in left_text("kept", left)
@@ -216,3 +267,14 @@ def test_tasks_get_a_copy(tmp_path, clock):
     sink = opened(Shelf(), tmp_path, clock)
     sink.is_full = lambda: ""
     assert pickle.loads(pickle.dumps(sink)).node == "kept"
+
+
+def test_a_place_is_claimed_again_for_another_lineage(tmp_path):
+    shelf = Shelf()
+    claims = []
+    shelf.prepare = lambda **claim: claims.append((claim["lineage"], claim["adopt"]))
+    sink = OutboxSink(shelf, "kept", tmp_path, 1000)
+    for lineage, adopt in (("old", False), ("old", False), ("new", True)):
+        sink.prepare(owner="me", lineage=lineage, adopt=adopt)
+        assert sink.is_claimed
+    assert claims == [("old", False), ("new", True)]

@@ -35,12 +35,15 @@ COMMANDS = (
         "audit shop/flow.yaml",
         "`decided` is what the decision records say, `found` what was read again. `losses` is what was gone before it was read: `source`, "
         "`entry` of\nits log, `rows` at most (null where nobody knows), `what`. Where there are any, counts of rows have `lost` and "
-        "`lost_unknown` too.",
+        "`lost_unknown` too. A sink\nthat goes to a group has `members` beside `found`: each one's Batches, of those whose details are "
+        "there. `channels` (none in a flow that is\nnot cut): for each reader of a channel, of how many of the feeder's Batches both ends "
+        "were compared, of how many they could not be, and how\nmany differ.",
     ),
     (
         "status shop/flow.yaml",
         "How far each tier is, what waits between them (`edges`; none in a flow that is not cut), and what is acknowledged: committed at "
-        "the ends of\nthe flow. Numbers of Batches are null where there is none; `holder` where nobody runs the tier.",
+        "the ends of\nthe flow. Numbers of Batches are null where there is none; `holder` where nobody runs the tier; "
+        "`lag` (`rows`, `bytes`, `seconds`) of a\nQuery that reads no channel.",
     ),
     (
         "trace shop/flow.yaml orders/orders.jsonl+0",

@@ -2,6 +2,7 @@
 
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from scribengin.core import faults
 from scribengin.core.faults import POINTS, VARIABLE
 from scribengin.testing.faults.cells import PLACES, STRIKES, Sample, all_cells, count_open, count_wanted, wanted
 from scribengin.testing.faults.drivers import Driver, Hung, session_members
@@ -20,6 +22,7 @@ from scribengin.testing.faults.flows import FORMATS, KINDS, FaultFlow
 from scribengin.testing.faults.outcomes import Aim, Life, Outcome
 from scribengin.testing.faults.reader import ForeignReader, start_reader
 from scribengin.testing.faults.report import append_outcome, read_outcomes, write_report
+from scribengin.testing.faults.tier_flows import TIER_KINDS
 from scribengin.testing.faults.ways import is_soft
 from scribengin.testing.records import Records
 
@@ -91,7 +94,7 @@ def test_the_sample_takes_what_is_open_and_ends_when_all_is_covered_in_few_lives
     targets = count_wanted()
     strikes = sum(len(outcome.life.aims) for outcome in outcomes)
     assert targets <= strikes < 1.1 * targets
-    assert {outcome.life.kind for outcome in outcomes} == set(KINDS)
+    assert {outcome.life.kind for outcome in outcomes} == {*KINDS, *TIER_KINDS}
     assert {outcome.life.partitioned for outcome in outcomes} == {True, False}
 
 
@@ -109,6 +112,10 @@ def test_a_sample_goes_on_where_nothing_is_open():
         life = sample.choose(random.Random(seed))
         assert life == Life("tail", "json", True, (Aim("kill", "decide.after"),))
         sample.add(passed(life, seed))
+
+
+def test_a_life_may_be_told_to_be_short():
+    assert len(Sample([], "two@", strikes=3).choose(random.Random(1)).aims) == 3
 
 
 def test_a_strike_that_was_not_reached_covers_nothing_and_neither_does_a_life_that_failed():
@@ -161,6 +168,17 @@ def test_outcomes_come_back_as_they_were_written_and_a_torn_last_line_costs_only
     assert "| kill | decide.after | 1/1 ✗ | 1/1 | 1/1 | 1/1 |" in report
     assert "| two | fold.after | open ✗ | open | open | open |" in report
     assert "seed 99, tail json: kill@decide.after two@fold.after: 2 lost" in report
+
+
+def test_every_point_that_the_code_passes_can_be_armed():
+    source = Path(faults.__file__).parent.parent
+    passed = {name for file in source.rglob("*.py") for name in re.findall(r'faults\.reached\("([a-z._]+)"\)', file.read_text())}
+    assert passed == {*POINTS, *faults.TRANSACTION_POINTS, *faults.MOVE_POINTS, *faults.OUTBOX_POINTS}
+    try:
+        for name in passed:
+            faults.arm(f"{name}:enospc")
+    finally:
+        faults.arm("")
 
 
 def test_a_fault_with_once_strikes_the_first_process_only(tmp_path):

@@ -139,7 +139,7 @@ def test_the_header_says_who_made_the_pack_and_needs_no_key() -> None:
     value = one_pack(codec="zstd", keyring=KEYS)
     header = read_header(value)
     assert header is not None
-    assert (header.sign, header.about, header.rows, header.codec, header.key) == ("hot -> tagged", ABOUT, 5, "zstd", "k1")
+    assert (header.sign, header.about, header.rows, header.codec, header.key) == ("hot -> tagged", {**ABOUT, "row": 0}, 5, "zstd", "k1")
     assert read_header(value[:-1]) is None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import threading
 import time
@@ -10,12 +11,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from click.testing import CliRunner
 
+from scribengin.cli.commands.status import command as status
+from scribengin.core.errors import Refused
 from scribengin.local.acks import topology_of
 from scribengin.local.contract import RunSettings
 from scribengin.local.inspect import audit_flow
 from scribengin.local.prepare import prepare
 from scribengin.local.run import run_flow
+from scribengin.local.standing import read_standing
 from scribengin.state.acks import Acks
 from scribengin.testing.checker import check_records, read_output
 from scribengin.testing.records import SCHEMA, Records
@@ -218,6 +223,13 @@ def test_an_edge_to_a_group_is_read_at_every_member(cut: Flow, spark: Any) -> No
     assert cut.run(spark, once=True).state == "finished"
     shares = [len(list((cut.folder / name).rglob("*.packs"))) for name in ("m1", "m2")]
     assert shares == [2, 2]
+    standing = read_standing(prepare(cut.folder / "flow.yaml", state=None))
+    (edge,) = standing["edges"]
+    assert [(member["member"], member["batches"]) for member in edge["members"]] == [("m1", 2), ("m2", 2)]
+    assert sorted(member["last_batch"] for member in edge["members"]) == [2, 3]
+    assert [query["lag"] for tier in standing["tiers"] for query in tier["queries"]] == [None, {"rows": 0, "bytes": 0, "seconds": None}]
+    said = CliRunner().invoke(status, [str(cut.folder / "flow.yaml")]).output
+    assert re.search(r"m1 2, m2 2, the last to m[12]", said), said
     assert cut.acknowledged()
     cut.check("out")
 
@@ -251,3 +263,20 @@ def test_what_waits_at_a_member_that_is_away_is_read_when_it_is_back_and_the_oth
     cut.run(spark, once=True)
     assert cut.acknowledged()
     cut.check("out")
+
+
+@pytest.mark.timeout(400)
+def test_a_sink_that_leaves_its_group_is_refused_with_what_to_do_and_goes_on_when_it_is_back(flow: Flow, spark: Any) -> None:
+    flow.add(2)
+    assert flow.run(spark, once=True).state == "finished"
+    (flow.folder / "flow.yaml").write_text(SINK.replace(", to: wan", ""))
+    flow.add(1)
+    with pytest.raises(Refused) as refused:
+        flow.run(spark, once=True)
+    assert refused.value.code == "group-changed"
+    assert 'sink "kept": batch 1 was decided for member "near" of a group' in refused.value.message
+    assert "write `to` at the sink again" in (refused.value.remedy or "")
+    assert not list((flow.folder / "kept").glob("part-*"))
+    (flow.folder / "flow.yaml").write_text(SINK)
+    assert flow.run(spark, once=True).state == "finished"
+    flow.check("near/kept")

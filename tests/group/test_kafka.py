@@ -12,7 +12,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartiti
 
 from scribengin.connectors.contract import BatchId, Decided
 from scribengin.core import faults
-from scribengin.core.errors import FencedError, Unreachable
+from scribengin.core.errors import FencedError, Refused, Unreachable
 from scribengin.embedded.kafka import KafkaCluster
 from scribengin.local.inspect import audit_flow
 from scribengin.local.prepare import open_sinks, prepare
@@ -112,7 +112,7 @@ def test_batches_go_to_another_cluster_while_one_is_down_and_come_back(
 
 
 def audited(flow: Flow) -> None:
-    audit = audit_flow(prepare(flow.path / "flow.yaml", state=None))
+    audit = audit_flow(prepare(flow.folder / "flow.yaml", state=None))
     assert audit.balanced, [report.violations for report in audit.reports]
 
 
@@ -121,7 +121,7 @@ def test_a_batch_that_is_decided_for_a_dead_cluster_waits_and_stands_there_once(
 ) -> None:
     flow = made(SINK).add(2)
     topic = flow.text.partition("name: ")[2].partition("\n")[0]
-    gate, stop = flow.path / "gate", threading.Event()
+    gate, stop = flow.folder / "gate", threading.Event()
     seen: list[str] = []
 
     def killed() -> None:
@@ -133,7 +133,7 @@ def test_a_batch_that_is_decided_for_a_dead_cluster_waits_and_stands_there_once(
         near.restart(1)
 
     steps: list[tuple[Callable[[RunView], bool], Callable[[], Any]]] = [
-        (lambda _: (flow.path / "gate.waiting").exists(), killed),
+        (lambda _: (flow.folder / "gate.waiting").exists(), killed),
         (lambda view: any("waits for it" in query.message for query in view.queries), waited),
         (lambda view: any(query.batches == 2 for query in view.queries), stop.set),
     ]
@@ -161,9 +161,9 @@ def test_a_sleeping_driver_of_an_older_batch_is_fenced_at_its_member(made: Any, 
     flow = made(SINK.replace(", cost: 2", "")).add(5)
     flow.run(spark, once=True)
     assert [member for member, _ in flow.chosen()] == ["near", "far", "near", "far", "near"]
-    (tier,) = prepare(flow.path / "flow.yaml", state=None).tiers
+    (tier,) = prepare(flow.folder / "flow.yaml", state=None).tiers
     sink: Any = open_sinks(tier.plan.flow, tier.plan, tier.folder)["kept"]
-    record = next((flow.path / ".scribengin").glob("*/*/kept/decisions/*3.json"))
+    record = next((flow.folder / ".scribengin").glob("*/*/kept/decisions/*3.json"))
     batch = json.loads(record.read_text())["body"]["batch"]
     sink.prepare(owner=tier.folder.read_owner(), lineage=batch["lineage"])
     stale = {"member": "near", "behind": {"units": 0, "after": {"0": 2}}}
@@ -191,7 +191,7 @@ def test_an_edge_over_two_clusters_loses_nothing_when_one_is_down(made: Any, nea
 
 def test_no_broker_of_any_member_is_told_with_each_one_s_address(made: Any, near: KafkaCluster, far: KafkaCluster) -> None:
     flow = made(SINK)
-    (tier,) = prepare(flow.path / "flow.yaml", state=None).tiers
+    (tier,) = prepare(flow.folder / "flow.yaml", state=None).tiers
     sink: Any = open_sinks(tier.plan.flow, tier.plan, tier.folder)["kept"]
     near.kill(1)
     far.kill(1)
@@ -200,3 +200,15 @@ def test_no_broker_of_any_member_is_told_with_each_one_s_address(made: Any, near
         sink.behind(0)
     assert near.bootstrap in told.value.message
     assert far.bootstrap in told.value.message
+
+
+def test_a_sink_that_leaves_its_group_of_clusters_is_refused_with_what_to_do(made: Any, near: KafkaCluster, spark: Any) -> None:
+    flow = made(SINK).add(1)
+    assert flow.run(spark, once=True).state == "finished"
+    plain = flow.text.replace("to: wan", f'bootstrap: "{near.bootstrap}"')
+    (flow.folder / "flow.yaml").write_text(plain)
+    flow.add(1)
+    with pytest.raises(Refused) as refused:
+        flow.run(spark, once=True)
+    assert refused.value.code == "group-changed"
+    assert "write `to` at the sink again" in (refused.value.remedy or "")

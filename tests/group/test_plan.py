@@ -9,7 +9,7 @@ import pytest
 
 from scribengin.connectors import catalog
 from scribengin.connectors.group.sink import GroupSink
-from scribengin.core.errors import Refused
+from scribengin.core.errors import InputError
 from scribengin.local.prepare import open_sinks, prepare, source_place
 from scribengin.plan.groups import group_notes
 
@@ -83,10 +83,16 @@ def test_a_member_s_place_and_cost_are_no_part_of_what_a_batch_s_rows_depend_on(
 
 
 def test_an_edge_to_a_group_that_is_not_end_to_end_is_refused(made: Any) -> None:
-    prepared = made(FLOW.replace("to: clusters.far", "to: clusters, durability: best_effort"))
-    with pytest.raises(Refused, match="durability best_effort") as told:
-        open_sinks(prepared.tiers[0].plan.flow)
-    assert told.value.code == "group-durability"
+    for text in (
+        FLOW.replace("to: clusters.far", "to: clusters, durability: best_effort"),
+        FLOW.replace("to: clusters.far", "to: clusters.far").replace(
+            "\nsources:", "\ndefaults: {edge: {durability: store_on_failure}}\nsources:"
+        ),
+    ):
+        with pytest.raises(InputError) as told:
+            made(text)
+        (problem,) = told.value.problems
+        assert (problem.code, problem.place.line) == ("group-durability", text[: text.index("durability: ")].count("\n") + 1)
 
 
 def test_a_sink_to_a_group_is_written_exactly_once_whatever_delivery_is_asked_for(made: Any) -> None:

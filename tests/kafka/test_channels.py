@@ -6,10 +6,13 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from click.testing import CliRunner
 from confluent_kafka import Consumer
 
+from scribengin.cli.commands.source import command as source
 from scribengin.local.inspect import audit_flow
 from scribengin.local.prepare import prepare
+from scribengin.local.standing import read_standing
 from tests.kafka.processes import scribengin
 
 if TYPE_CHECKING:
@@ -88,9 +91,41 @@ def test_a_chain_over_topics_gives_each_row_once(flow: Any, edges: str) -> None:
 
 def test_tiers_in_turn_over_topics(flow: Any) -> None:
     folder = flow()
-    for tier in ("far", "near", "mid", "far"):
+    waits = ROWS * 9 // 10
+    for tier in ("far", "near"):
         folder.run(tier=tier)
+    lags: list[int | None] = []
+    standing = read_standing(prepare(folder.path / "flow.yaml", state=None))
+    of_mid = [query["lag"]["rows"] for tier in standing["tiers"] if tier["tier"] == "mid" for query in tier["queries"]]
+    assert set(of_mid) == {waits}, "rows, not packs"
+    result = folder.run(lambda view: lags.extend(query.lag_rows for query in view.queries), tier="mid")
+    assert lags[0] == waits
+    assert lags[-1] == 0
+    assert {query["lag"]["rows"] for query in result.as_json()["queries"]} == {0}
+    folder.run(tier="far")
     assert found(folder) == expected()
+
+
+def test_what_waits_in_a_topic_from_before_its_feeder_went_back_waits_still(flow: Any) -> None:
+    folder = flow()
+    path = str(folder.path / "flow.yaml")
+    folder.run(tier="near")
+    assert CliRunner().invoke(source, ["set", path, "numbers", "1", "--yes"]).exit_code == 0
+
+    def waiting() -> int:
+        standing = read_standing(prepare(folder.path / "flow.yaml", state=None))
+        return max(edge["waiting"]["rows"] for edge in standing["edges"] if edge["from"] == "near")
+
+    waits = ROWS * 9 // 10
+    assert waiting() == waits
+    gates: list[int] = []
+    folder.run(lambda view: gates.extend(gate.rows for gate in view.gates if gate.feeding == "near"), tier="near")
+    assert gates[0] == waits
+    assert waiting() > waits
+    assert waiting() == gates[-1]
+    folder.run()
+    assert waiting() == 0
+    assert set(found(folder)) == set(expected())
 
 
 def test_rows_of_one_key_keep_their_order(flow: Any, cluster: KafkaCluster) -> None:

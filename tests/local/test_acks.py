@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from scribengin.cli.commands.source import command as source
+from scribengin.connectors.channel.folder import FolderChannelSink
 from scribengin.connectors.files.globs import covers
 from scribengin.connectors.files.pieces import Piece
 from scribengin.connectors.files.release import release_file
+from scribengin.core.errors import Unreachable
 from scribengin.core.storage import replace
 from scribengin.local.acks import Releases
 from scribengin.local.inspect import audit_flow
@@ -168,6 +173,68 @@ def test_a_channels_files_go_when_their_retention_has_passed_and_the_audit_count
     for part in packs.glob("part-*"):
         part.unlink()
     assert not audit_flow(prepared_of(folder)).balanced
+
+
+def test_files_that_a_rewind_of_the_feeder_has_left_go_when_nobody_can_need_them_any_more(folder: Any) -> None:
+    relay(folder)
+    packs = folder.path / ".scribengin" / "relay" / "channels" / "some_to_core" / "packs"
+    assert folder.run(tier="edge").state == "finished"
+    assert CliRunner().invoke(source, ["set", str(folder.path / "flow.yaml"), "rows", "1", "--yes"]).exit_code == 0
+    left = {path.name for path in packs.glob("part-*")}
+    standing = read_standing(prepared_of(folder))
+    (edge,) = [each for each in standing["edges"] if each["channel"] == "some_to_core"]
+    assert (edge["waiting"]["rows"], edge["waiting"]["batches"]) == (27, 3), "what the old lineage has put in waits for the reader"
+    clock = Clock()
+    releases = Releases(prepared_of(folder), clock=clock)
+    releases.look()
+    clock.now += 3600
+    releases.look()
+    assert folder.run(tier="edge").state == "finished"
+    releases.look()
+    clock.now += 3600
+    releases.look()
+    assert {path.name for path in packs.glob("part-*")} > left, "nobody has read them"
+    assert folder.run(tier="core").state == "finished"
+    releases.look()
+    clock.now += 3600
+    releases.look()
+    assert {path.name for path in packs.glob("part-*")} > left, "the end of the chain has not committed them"
+    assert folder.run(tier="store").state == "finished"
+    releases.look()
+    clock.now += 599
+    releases.look()
+    assert {path.name for path in packs.glob("part-*")} > left
+    clock.now += 2
+    Releases(prepared_of(folder), clock=clock).look()
+    assert list(packs.glob("part-*")) == []
+    audit = audit_flow(prepared_of(folder))
+    assert audit.balanced, [report.violations for report in audit.reports]
+    assert len(folder.read("out")) == 12 + 8
+
+
+def test_a_feeder_goes_back_only_when_what_waits_for_a_channel_that_was_away_is_handed_over(folder: Any) -> None:
+    """A new lineage would never look for what the old one has kept: rows before the position would be lost."""
+    relay(folder)
+    flow = folder.path / "flow.yaml"
+    flow.write_text(flow.read_text().replace("retention: 10m", "durability: store_on_failure"))
+    back = ["set", str(flow), "rows", "2", "--yes"]
+
+    def away(*_: Any, **__: Any) -> None:
+        raise Unreachable("the folder is not mounted")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FolderChannelSink, "publish", away)
+        assert folder.run(tier="edge").state == "finished"
+        refused = CliRunner().invoke(source, back)
+        assert refused.exit_code != 0
+        assert "cannot go back yet" in refused.output
+        assert "27 rows" in refused.output
+        (edge,) = [each for each in read_standing(prepared_of(folder))["edges"] if each["channel"] == "some_to_core"]
+        assert (edge["waiting"]["rows"], edge["stored_rows"], edge["read"]["rows"]) == (27, 27, 0)
+    assert CliRunner().invoke(source, back).exit_code == 0
+    assert folder.run().state == "finished"
+    assert sorted(row["id"] for row in folder.read("out")) == sorted([n * 10 + i for n in (0, 1, 2, 2) for i in (1, 3, 5, 7)])
+    assert audit_flow(prepared_of(folder)).balanced
 
 
 def test_every_query_that_reads_a_file_must_have_it(folder: Any) -> None:
@@ -346,3 +413,30 @@ def test_a_branch_that_never_runs_holds_the_source_only_where_it_must(folder: An
     assert edges["far"]["waiting"]["rows"] == 2
     assert edges["far"]["waiting"]["oldest_s"] >= 0
     assert [source["released"] for source in found["sources"]] == [1, 0 if left else 1]
+
+
+def test_who_could_not_be_told_is_asked_again_later_and_not_at_every_look(folder: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    relay(folder)
+    assert folder.run().state == "finished"
+    prepared, clock, asked, said = prepared_of(folder), Clock(), list[str](), list[str]()
+    for path in (folder.path / ".scribengin/relay").rglob("released.json"):
+        path.unlink()
+
+    def teller(_tier: Any, id_: str) -> Any:
+        asked.append(id_)
+        if len(asked) == 1:
+            raise Unreachable("the brokers do not answer")
+        return False
+
+    monkeypatch.setattr("scribengin.local.acks._teller", teller)
+    core = dataclasses.replace(prepared, tiers=tuple(tier for tier in prepared.tiers if tier.plan.tier == "core"))
+    releases = Releases(core, say=said.append, clock=clock)
+    releases.look()
+    releases.look()
+    assert (len(asked), len(said)) == (1, 1)
+    clock.now += 40
+    releases.look()
+    assert asked == [asked[0]] * 2
+    clock.now += 40
+    releases.look()
+    assert len(asked) == 2, "it was told"

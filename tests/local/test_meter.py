@@ -13,6 +13,7 @@ from scribengin.local.meter import Meter
 from scribengin.local.run import run_flow
 from scribengin.spark.commit import Committed
 from scribengin.spark.query import QueryRun
+from scribengin.state.acks import Waiting
 from scribengin.state.contract import Counts, Decision
 
 
@@ -308,3 +309,86 @@ def test_what_waits_for_a_query_with_state_is_what_spark_told_last():
         view = meter.view("q", run)
         assert view.lag_files == files
     assert view.falls_behind
+
+
+class Channelled:
+    """A Query that reads channel `a`, of whose packs each holds so many rows."""
+
+    def __init__(self, *sources, pack_rows=1000):
+        self.now, self.packs, self.pack_rows, self.batch = [0.0], 0, pack_rows, -1
+        self.oldest_at = "2027-01-15T08:00:00.000+00:00"
+        self.meter = Meter(
+            ("a", *sources), ("kept",), channels={"a": self.waiting}, now=lambda: self.now[0], clock=lambda: 1_800_000_000.0 + self.now[0]
+        )
+        self.run = look(0)
+
+    def waiting(self):
+        return Waiting(self.packs * self.pack_rows, self.packs * 100, 1, self.oldest_at) if self.packs else Waiting()
+
+    def looks(self, figure, *, more=True, **others):
+        """The reader counts in packs, or in files and bytes."""
+        seen = {"rows": None, "files": None, "bytes": None, "oldest_s": None, "more": more}
+        seen |= {"rows": self.packs} if figure == "rows" else {"files": self.packs, "bytes": self.packs * 100}
+        self.run.progress.backlog = {"a": seen, **others}
+        return self.meter.view("q", self.run)
+
+    def begins(self, packs, figure="rows"):
+        stream = SourceStream("s", {}, 0, 0, rows=packs) if figure == "rows" else SourceStream("s", {}, packs, packs * 100)
+        self.taken = packs, stream
+        self.meter.begun({"a": (stream,)})
+
+    def ends(self):
+        packs, stream = self.taken
+        self.batch += 1
+        self.packs -= packs
+        counts = {"a": Counts(packs * self.pack_rows, packs * self.pack_rows)}
+        decision = Decision(BatchId("f", "q", "l", self.batch, 1), "h", "p", (), (), (), counts, "")
+        self.meter.committed(Committed(decision, {"a": (stream,)}, {"process": 1.0}, replayed=False))
+
+
+@pytest.mark.parametrize("figure", ["rows", "bytes"])
+def test_what_waits_in_a_channel_is_told_in_rows_however_its_reader_counts(figure):
+    query = Channelled()
+    query.packs, query.now[0] = 40, 30.0
+    view = query.looks(figure)
+    assert (view.lag_rows, view.lag_bytes, view.lag_files, view.lag_s) == (40_000, 4_000, None, 30.0)
+    assert view.lag_as_json()["rows"] == 40_000
+    query.begins(10, figure)
+    assert query.meter.view("q", query.run).lag_rows == 40_000, "what is under way waits until it is through"
+    query.ends()
+    assert query.meter.view("q", query.run).lag_rows == 30_000, "taken off once"
+    query.begins(30, figure)
+    query.ends()
+    view = query.meter.view("q", query.run)
+    assert (view.lag_rows, view.lag_s) == (0, None)
+
+
+@pytest.mark.parametrize("figure", ["rows", "bytes"])
+def test_how_far_a_channel_is_read_and_when_it_is_level_is_told_in_rows(figure):
+    query = Channelled()
+    query.packs = 40
+    assert query.looks(figure, more=False).done == 0.0
+    query.begins(10, figure)
+    query.now[0] = 10.0
+    query.ends()
+    view = query.looks(figure, more=False)
+    assert view.done == pytest.approx(0.25)
+    query.begins(10, figure)
+    assert query.meter.view("q", query.run).catch_up_s == pytest.approx(30.0)
+    query.run.progress.tasks = (1, 2)
+    assert query.meter.view("q", query.run).done == pytest.approx(0.375)
+    query.run.progress.tasks = None
+    query.ends()
+    query.looks(figure, more=False)
+    query.begins(20, figure)
+    assert query.meter.view("q", query.run).catch_up_s is None, "the Batch takes all there is"
+
+
+def test_a_channel_beside_another_source_adds_its_rows_where_both_are_known():
+    query = Channelled("n")
+    query.packs = 2
+    asked = {"rows": 5, "files": None, "bytes": None, "oldest_s": 90.0, "more": True}
+    view = query.looks("rows", n=asked)
+    assert (view.lag_rows, view.lag_bytes, view.lag_s) == (2_005, None, 90.0)
+    view = query.looks("rows", n=asked | {"rows": None, "files": 3, "bytes": 700})
+    assert (view.lag_rows, view.lag_bytes, view.lag_files) == (None, 900, 3)

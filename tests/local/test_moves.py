@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,12 +19,15 @@ from scribengin.core import faults
 from scribengin.core.errors import Refused
 from scribengin.local.inspect import audit_flow, planned_changes
 from scribengin.local.prepare import prepare
+from scribengin.local.standing import read_standing
 from scribengin.state.folder import StateFolder
 from scribengin.state.lease import take_lease
 from scribengin.state.moves import Journal
 
 if TYPE_CHECKING:
     from conftest import FlowFolder
+
+    from scribengin.local.contract import RunView
 
 FLOW = """
 version: 1
@@ -225,3 +229,45 @@ def test_queries_that_have_not_read_the_same_are_not_moved_into_one(numbers: Num
     numbers.run()
     with pytest.raises(Refused, match="have not read the same of n"):
         numbers.cut(CUT).run()
+
+
+ONE_BY_ONE = FLOW.replace("path: data,", "path: data, max_files: 1,")
+LIMITED = """edges:
+  some -> more: {capacity: {rows: 50}, high_water: {rows: 30}, low_water: {rows: 10}}
+"""
+FED = "tiers: {a: {steps: [some]}, b: {steps: [more, sorted]}, c: {steps: [low, high]}}\n" + LIMITED
+FED_ELSEWHERE = "tiers: {other: {steps: [some]}, b: {steps: [more, sorted]}, c: {steps: [low, high]}}\n" + LIMITED
+
+
+def waiting(numbers: Numbers) -> int:
+    standing = read_standing(prepare(numbers.folder.path / "flow.yaml", state=None))
+    (edge,) = [edge for edge in standing["edges"] if edge["channel"] == "some_to_b"]
+    return int(edge["waiting"]["rows"])
+
+
+@pytest.mark.timeout(900)
+def test_what_a_feeder_has_put_into_a_channel_waits_there_when_the_feeder_alone_is_moved(numbers: Numbers) -> None:
+    numbers.cut(FED, ONE_BY_ONE).more().run(tier="a")
+    numbers.more().run(tier="a")
+    assert waiting(numbers) == 40
+    numbers.cut(FED_ELSEWHERE, ONE_BY_ONE)
+    views: list[RunView] = []
+    stop = threading.Event()
+
+    def watch(view: RunView) -> None:
+        views.append(view)
+        if any(query.state == "paused" for query in view.queries):
+            stop.set()
+
+    for _ in range(2):
+        numbers.more()
+    result = numbers.folder.run(watch, tier="other", stop=stop)
+    assert result.state == "stopped"
+    gates = [gate for view in views for gate in view.gates if gate.id == "some_to_b"]
+    assert gates[0].rows == 40
+    assert max(gate.rows for gate in gates) == 60, "a file is taken whole, and the one behind it waits"
+    assert any(gate.paused for gate in gates)
+    assert any("rows wait" in query.message for view in views for query in view.queries)
+    numbers.run()
+    numbers.check()
+    assert waiting(numbers) == 0

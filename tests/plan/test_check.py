@@ -285,6 +285,11 @@ def test_the_rows_of_a_query_with_state_come_to_its_sinks_out_of_one_step() -> N
     assert checked(source(), once, few, many, step("both", "few many", Merge()), sink("a", "both")) == []
 
 
+def test_of_state_behind_what_is_not_there_only_that_is_told() -> None:
+    behind = [step("once", "tweets", Dedupe(("id",))), step("both", "absent once", Merge()), sink("kept", "both")]
+    assert codes(checked(source(), *behind)) == ["input-unknown"]
+
+
 def test_emit_is_checked_against_every_sink_below() -> None:
     counted = step("a", "tweets", Aggregate(("user",), (("n", "count(*)"),)), emit="update")
     assert codes(through(counted)) == ["emit-unsupported"]

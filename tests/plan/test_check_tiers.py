@@ -480,3 +480,14 @@ def test_names_that_every_flow_has_in_its_state_are_no_names_of_tiers(name: str,
     assert [(problem.code, problem.place.line) for problem in problems] == [
         ("tier-name", CUT.splitlines().index("  near: {steps: [known, hot]}") + 1)
     ]
+
+
+def test_a_keyring_that_others_can_read_is_a_warning(tmp_path: Path) -> None:
+    text = CUT + 'edges:\n  "hot -> tagged": {encryption: {keyring: keys}}\n'
+    (tmp_path / "keys").write_text("k1 " + "A" * 43 + "=\n")
+    (tmp_path / "keys").chmod(0o600)
+    assert not problems(tmp_path, text)
+    (tmp_path / "keys").chmod(0o644)
+    (found,) = problems(tmp_path, text)
+    assert (found.code, found.severity, found.place.line) == ("keyring", "warning", text.count("\n"))
+    assert "chmod 600" in found.message

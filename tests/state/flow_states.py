@@ -40,7 +40,12 @@ class Stage:
         """Open its lineage."""
         sources = self.inputs or (INPUT,)
         self.lineage = open_lineage(
-            self.folder, owner="me", fingerprint="f", state_fingerprint="", sources=sources, parts=dict.fromkeys(sources, "p")
+            self.folder,
+            owner="me",
+            fingerprint="f",
+            state_fingerprint="",
+            sources=sources,
+            parts=dict.fromkeys((*sources, *self.outs), "p"),
         )
         self.taken = {source: self.lineage.starts.get(source, 0) for source in sources}
 
@@ -51,6 +56,7 @@ class Stage:
         committed: bool = True,
         times: Mapping[str, int] | None = None,
         sums: Mapping[str, Any] | None = None,
+        counts: Mapping[str, int] | None = None,
     ) -> int:
         """Decide a Batch that takes one entry of each source that is given, and let it put `rows` rows into each channel."""
         if self.lineage is None:
@@ -67,9 +73,10 @@ class Stage:
                 self.taken[source] = start + 1
             ranges.append(SourceRange(source, start, self.taken[source]))
         receipts = tuple(Receipt(out, 0, self.rows, 100, self._segments(out, number), self.digest) for out in self.outs)
-        counts = {out: Counts(rows_in=self.rows, out=self.rows) for out in self.outs}
+        counted = {out: Counts(rows_in=self.rows, out=self.rows) for out in self.outs}
+        counted |= {source: Counts(rows_in=rows, out=rows) for source, rows in (counts or {}).items()}
         batch = BatchId("flow", self.folder.name, self.lineage.id, number, 1)
-        decisions.decide(Decision(batch, "h", "f", tuple(ranges), receipts, (), counts, at(number), times=times or {}, taken=sums or {}))
+        decisions.decide(Decision(batch, "h", "f", tuple(ranges), receipts, (), counted, at(number), times=times or {}, taken=sums or {}))
         if self.kind == "kafka":
             for out in self.outs:
                 self.publish(out, number)

@@ -9,7 +9,8 @@ import pytest
 from flow_states import INPUT, Chain, file_entry
 
 from scribengin.formats.contract import Handed
-from scribengin.state.acks import Acks
+from scribengin.state.acks import Acks, QueryKey
+from scribengin.state.checksums import named
 from scribengin.state.taken import NOT_WHOLE, taken_of, together
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def put(chain: Chain, number: int) -> None:
 
 def take(chain: Chain, *numbers: int, rows: int = 10, digest: int = DIGEST, skipped: bool = False, **more: Any) -> None:
     assert chain["a"].lineage is not None
-    handed = [Handed(chain["a"].lineage.id, number, rows, digest) for number in numbers]
+    handed = [Handed(chain["a"].lineage.id, number, rows, digest, more.get("unit", -1)) for number in numbers]
     streams = [replace(stream, skipped=skipped) for stream in chain["a"].output(*numbers)]
     chain["b"].batch({"a": streams}, sums={"a": taken_of([*handed, *more.get("beside", ())])})
 
@@ -95,6 +96,23 @@ def test_a_reader_that_begins_under_the_watch_is_compared_from_its_first_batch_o
     assert [mismatch.batch for mismatch in acks.look().mismatches] == [1]
 
 
+def test_a_reader_of_which_another_process_has_kept_the_beginning_is_no_mismatch(chain: Chain) -> None:
+    """What that process has noted saves walking, and so the first Batches are not met here."""
+    acks = Acks(chain.topology())
+    acks.look()
+    put(chain, 0)
+    take(chain, 0)
+    other = Acks(chain.topology())
+    other.look()
+    other.keep(QueryKey("b", "b"))
+    put(chain, 1)
+    take(chain, 1)
+    assert acks.look().mismatches == ()
+    put(chain, 2)
+    take(chain, 2, rows=3)
+    assert [mismatch.batch for mismatch in acks.look().mismatches] == [2]
+
+
 def test_what_was_passed_over_or_was_no_whole_pack_is_told_elsewhere(chain: Chain) -> None:
     acks = Acks(chain.topology())
     acks.look()
@@ -107,5 +125,71 @@ def test_what_was_passed_over_or_was_no_whole_pack_is_told_elsewhere(chain: Chai
 
 
 def test_sums_of_tasks_are_added_by_batch() -> None:
-    parts = [taken_of([Handed("l", 0, 1, 2**64 - 1), Handed("l", 0, 1, 2), Handed("l", 1, 5, 5)]), taken_of([Handed("l", 0, 3, 3)])]
-    assert together([{"s": parts[0]}, {"s": parts[1]}]) == {"s": {"l": {"0": [5, 4], "1": [5, 5]}}}
+    parts = [
+        taken_of([Handed("l", 0, 1, 2**64 - 1), Handed("l", 0, 1, 2), Handed("l", 1, 5, 5, 2)]),
+        taken_of([Handed("l", 0, 3, 3), Handed("l", 1, 1, 1, 0)]),
+    ]
+    assert together([{"s": parts[0]}, {"s": parts[1]}]) == {"s": {"l": {"0": {"-1": [5, 4]}, "1": {"2": [5, 5], "0": [1, 1]}}}}
+
+
+def test_sums_of_before_units_were_told_are_read_as_those_of_no_unit() -> None:
+    old = {"l": {"0": [5, 4]}}
+    assert together([{"s": old}, {"s": taken_of([Handed("l", 0, 1, 1, 0)])}]) == {"s": {"l": {"0": {"-1": [5, 4], "0": [1, 1]}}}}
+
+
+def test_the_unit_that_differs_is_named_with_where_the_feeder_has_put_it(chain: Chain) -> None:
+    acks = Acks(chain.topology())
+    acks.look()
+    put(chain, 0)
+    take(chain, 0, rows=4, digest=7, unit=0)
+    (mismatch,) = acks.look().mismatches
+    assert [(unit.unit, unit.put[0], unit.taken[0]) for unit in mismatch.units] == [(0, 10, 4)]
+    assert mismatch.taken_by == (0,)
+    assert chain["a"].lineage is not None
+    place = f"part-0000000000-00000-000{chain['a'].lineage.id[:8]}.packs"
+    assert (place if chain.kind == "folder" else "topic a_b, partition 0, offsets 0 to 9") in str(mismatch)
+
+
+def test_packs_of_a_unit_that_put_nothing_in_are_named_as_such(chain: Chain) -> None:
+    acks = Acks(chain.topology())
+    acks.look()
+    put(chain, 0)
+    assert chain["a"].lineage is not None
+    foreign = Handed(chain["a"].lineage.id, 0, 3, 3, 7)
+    take(chain, 0, unit=0, beside=[foreign])
+    (mismatch,) = acks.look().mismatches
+    assert [(unit.unit, unit.put, unit.taken) for unit in mismatch.units] == [(7, (0, 0), (3, 3))]
+    assert "10 rows were put in and 13 were taken out" in str(mismatch)
+
+
+def test_what_comes_again_after_a_batch_was_taken_whole_is_told(chain: Chain) -> None:
+    acks = Acks(chain.topology())
+    acks.look()
+    put(chain, 0)
+    take(chain, 0)
+    assert acks.look().mismatches == ()
+    put(chain, 1)
+    assert chain["a"].lineage is not None
+    take(chain, 1, beside=[Handed(chain["a"].lineage.id, 0, 10, DIGEST)])
+    (mismatch,) = acks.look().mismatches
+    assert (mismatch.batch, mismatch.late, mismatch.taken_by) == (0, True, (0, 1))
+    assert "10 rows were put in and 20 were taken out by b/b/a, some of them after all of it had been taken" in str(mismatch)
+
+
+def test_no_more_than_five_places_are_named() -> None:
+    assert named([str(number) for number in range(5)]) == "0, 1, 2, 3, 4"
+    assert named([str(number) for number in range(1007)]) == "0, 1, 2, 3, 4, and 1,002 more"
+
+
+def test_units_that_have_committed_by_themselves_are_named_with_their_own_offsets(tmp_path: Path) -> None:
+    chain = Chain(tmp_path, "ab", kind="kafka")
+    feeder = chain["a"]
+    feeder.digest = DIGEST
+    said = {"topic": "a_b", "partition": 0, "first": 3, "last": 9, "rows": 10}
+    feeder._segments = lambda out, number: ({"slot": 1, "messages": [said]},)  # type: ignore[method-assign]
+    acks = Acks(chain.topology())
+    acks.look()
+    put(chain, 0)
+    take(chain, 0, rows=4, unit=0)
+    (mismatch,) = acks.look().mismatches
+    assert [unit.places for unit in mismatch.units] == [("topic a_b, partition 0, offsets 3 to 9",)]

@@ -4,7 +4,8 @@ from pathlib import Path
 import pytest
 
 from scribengin.connectors.contract import SourceStream
-from scribengin.core.errors import Refused, StateError
+from scribengin.core import faults
+from scribengin.core.errors import EnvironmentFault, Refused, StateError
 from scribengin.spark.counting import add_losses
 from scribengin.state.audit import audit_query
 from scribengin.state.contract import Counts, DeadLetter
@@ -42,6 +43,19 @@ def test_a_whole_lineage_balances(job: Job) -> None:
     assert report.totals.batches == 4
     assert sum(sink.found for sink in report.sinks) + report.dead_found == 4 * 2 * 40
     assert [sink.decided for sink in report.sinks] == [sink.found for sink in report.sinks]
+
+
+@pytest.mark.parametrize("point", ["recovery.before", "recovery.mid", "recovery.after"])
+def test_a_disk_that_is_full_when_a_query_recovers_is_told_with_the_remedy(job: Job, point: str) -> None:
+    faults.arm(f"{point}:enospc")
+    try:
+        with pytest.raises(EnvironmentFault, match="cannot be completed: No space left") as told:
+            Driver(job).run()
+    finally:
+        faults.arm("")
+    assert "make room" in told.value.remedy
+    Driver(job).run()
+    assert violations(job) == ()
 
 
 def test_an_audit_names_an_output_file_that_is_gone(job: Job) -> None:

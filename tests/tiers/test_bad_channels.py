@@ -8,9 +8,11 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from confluent_kafka import Producer
+from click.testing import CliRunner
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import ConfigResource
 
+from scribengin.cli.commands.audit import command as audit
 from scribengin.formats.contract import RecordPlace
 from scribengin.formats.pack_files import PackFileEncoder, pack_frames
 from scribengin.formats.packs import PackMaker, read_pack
@@ -131,15 +133,32 @@ def test_a_truncated_and_a_foreign_record_in_a_folder_become_dead_letters(folder
     data(folder, "a", range(10))
     passed(folder, "front")
     (whole,) = packs(folder)
-    (folder.path / HANDED / "part-foreign.packs").write_bytes(b"no pack at all, and longer than a frame's head")
-    with whole.open("rb") as file:
-        first = next(pack_frames(file, 0, whole.stat().st_size))
-    (folder.path / HANDED / "part-short.packs").write_bytes(len(first.value).to_bytes(4, "little") + first.value[:-5])
-    with (folder.path / HANDED / "part-other.packs").open("wb") as out:
+    first, *_ = values(whole)
+    with whole.open("ab") as out:
         PackFileEncoder(out).write(b"{}" * 40)
+        out.write(len(first).to_bytes(4, "little") + first[:-5])
     passed(folder, "back")
     assert ids(folder) == list(range(10))
-    assert sorted(letter[:2] for letter in letters(folder)) == [("first", "damaged"), ("first", "foreign"), ("first", "truncated")]
+    assert sorted(letter[:2] for letter in letters(folder)) == [("first", "foreign"), ("first", "truncated")]
+
+
+@pytest.mark.parametrize("name", ["part-0000000000-00000-000copy.packs", "part-other.packs", "part-0000000007-00000-000abc.packs"])
+def test_a_file_that_nobody_has_handed_over_is_refused_before_anything_is_read(folder: FlowFolder, name: str) -> None:
+    given(folder)
+    data(folder, "a", range(10))
+    passed(folder, "front")
+    (whole,) = packs(folder)
+    (folder.path / HANDED / name).write_bytes(whole.read_bytes())
+    result = folder.run(tier="back")
+    (problem,) = [problem for problem in result.problems if problem.severity == "error"]
+    assert (result.state, problem.code) == ("failed", "channel-foreign")
+    assert f"{folder.path / HANDED / name} is not of the tier that feeds this folder" in problem.message
+    assert "move it out of the folder" in (problem.remedy or "")
+    assert not list((folder.path / "out").glob("**/part-*"))
+    (folder.path / HANDED / name).unlink()
+    passed(folder, "back")
+    assert ids(folder) == list(range(10))
+    assert violations(folder) == []
 
 
 def test_a_file_of_a_channel_that_is_deleted_before_it_was_read_stops_the_reader_until_it_is_back(folder: FlowFolder) -> None:
@@ -214,11 +233,9 @@ def test_a_host_whose_clock_is_wrong_loses_nothing(folder: FlowFolder, years: in
 
 def rewrite(path: Path, time_ms: int) -> None:
     """The same packs, as a host would have made them whose clock says that."""
-    size = path.stat().st_size
-    with path.open("rb") as file:
-        values = [frame.value for frame in pack_frames(file, 0, size)]
+    whole = values(path)
     with path.open("wb") as out:
-        for value in values:
+        for value in whole:
             block = read_pack(value, None, RecordPlace(path.name))
             assert block.header is not None
             assert block.schema is not None
@@ -246,7 +263,8 @@ def test_a_truncated_and_a_foreign_message_in_a_topic_become_dead_letters(folder
 
 def test_a_topic_that_was_deleted_and_made_anew_stops_its_reader(folder: FlowFolder, cluster: KafkaCluster, topics: Any) -> None:
     topic = topics.make(2, **{"max.message.bytes": "8388608"})
-    given(folder, channel=f'{{topic: {topic}, bootstrap: "{cluster.bootstrap}"}}', name=topic.replace("-", "_"))
+    channel, name = f'{{topic: {topic}, bootstrap: "{cluster.bootstrap}"}}', topic.replace("-", "_")
+    given(folder, channel=channel, name=name)
     data(folder, "a", range(10))
     passed(folder, "front")
     passed(folder, "back")
@@ -257,7 +275,68 @@ def test_a_topic_that_was_deleted_and_made_anew_stops_its_reader(folder: FlowFol
     (problem,) = [problem for problem in result.problems if problem.severity == "error"]
     assert (result.state, problem.code) == ("failed", "data-loss")
     assert f"topic {topic} was deleted and made again" in problem.message
+    assert "on_data_loss" not in (problem.remedy or "")
+    assert "durability: best_effort" in (problem.remedy or "")
     assert ids(folder) == list(range(10))
+    # as it says
+    data(folder, "c", range(20, 30))
+    passed(folder, "front")
+    given(folder, channel=channel, name=name, more=", durability: best_effort")
+    passed(folder, "back")
+    assert ids(folder) == [*range(10), *range(20, 30)]
+    given(folder, channel=channel, name=name)
+    data(folder, "d", range(30, 40))
+    passed(folder, "front")
+    passed(folder, "back")
+    assert ids(folder) == [*range(10), *range(20, 40)]
+
+
+@pytest.mark.parametrize("when", ["before it is read", "after it was read"])
+def test_a_message_of_a_channel_that_stands_there_twice_is_found_by_the_sums(
+    folder: FlowFolder, cluster: KafkaCluster, topics: Any, when: str
+) -> None:
+    topic = topics.make(1, **{"max.message.bytes": "8388608"})
+    given(folder, channel=f'{{topic: {topic}, bootstrap: "{cluster.bootstrap}"}}', name=topic.replace("-", "_"))
+    data(folder, "a", range(8))
+    passed(folder, "front")
+    first = next(message for message in sent(cluster, topic) if message.value().startswith(b"SGP"))
+    if when == "after it was read":
+        passed(folder, "back")
+    producer = Producer({"bootstrap.servers": cluster.bootstrap})
+    producer.produce(topic, first.value(), partition=0)
+    assert producer.flush(60) == 0
+    data(folder, "b", range(8, 12))
+    passed(folder, "front")
+    result = folder.run(tier="back")
+    told = [problem.message for problem in result.problems if problem.code == "channel-mismatch"]
+    found = [each for each in violations(folder) if "channel first_to_back" in each]
+    assert len(found) == 1
+    assert "batch 0 of its feeder: 8 rows were put in and 12 were taken out" in found[0]
+    assert f"it lay in topic {topic}, partition 0, offsets {first.offset()} to " in found[0]
+    assert f"at {topic}-0 offset {first.offset()}, {topic}-0 offset " in found[0]
+    assert "4 records stand there more than once: " in found[0]
+    if when == "before it is read":
+        assert (result.state, told) == ("failed", found)
+        return
+    # whoever did not see Batch 0 being taken cannot know: that is what the audit is for
+    assert result.state == "finished"
+
+
+def sent(cluster: KafkaCluster, topic: str) -> list[Any]:
+    """The committed messages of its partition 0."""
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "t", "enable.partition.eof": True})
+    consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
+    found: list[Any] = []
+    deadline_s = time.monotonic() + 120
+    while time.monotonic() < deadline_s:
+        message = consumer.poll(1.0)
+        if message is None:
+            continue
+        if message.error() is not None:
+            consumer.close()
+            return found
+        found.append(message)
+    raise AssertionError(f"{topic} has no end")
 
 
 def test_a_topic_that_a_channel_makes_counts_retention_by_the_brokers_clock(folder: FlowFolder, cluster: KafkaCluster, topics: Any) -> None:
@@ -276,17 +355,98 @@ def test_rows_that_were_exchanged_in_a_channel_stop_the_flow_with_edge_and_batch
     data(folder, "a", range(8))
     folder.run(tier="front")
     (file,) = packs(folder)
-    with file.open("rb") as opened:
-        blocks = [read_pack(frame.value, None, RecordPlace("")) for frame in pack_frames(opened, 0, file.stat().st_size)]
-    with file.open("wb") as out:
-        encoder = PackFileEncoder(out)
-        for block in [blocks[0], blocks[0]]:
-            assert block.header is not None
-            assert block.schema is not None
-            maker = PackMaker(block.schema, codec="none", keyring=None, sign=block.header.sign, about=block.header.about)
-            for pack in maker.make(block.batch, block.whole)[0]:
-                encoder.write(pack.value)
+    first, _ = values(file)
+    write(file, [first, first])
+    text = mismatch(folder)
+    assert 'edge "first -> second": channel first_to_back, batch 0 of its feeder: 8 rows came out as others' in text
+    assert f"it lay in {file.name}; unit 0 ({file.name}): 8 rows came out as others" in text
+    assert "of unit 0 there is no pack with its rows 5 to 8" in text
+    four = read_pack(first, None, RecordPlace("")).origins(range(4)).ids()
+    assert f"4 records stand there more than once: {', '.join(four)}; at {file.name} byte 0, {file.name} byte {len(first) + 4}" in text
+    assert [each for each in violations(folder) if "channel first_to_back" in each] == [text]
+
+
+def test_packs_that_are_gone_from_a_channel_stop_the_flow_with_the_rows_they_held(folder: FlowFolder) -> None:
+    given(folder)
+    data(folder, "a", range(12))
+    folder.run(tier="front")
+    (file,) = packs(folder)
+    first, _, third = values(file)
+    write(file, [first, third])
+    text = mismatch(folder)
+    assert "12 rows were put in and 8 were taken out by back/kept/first" in text
+    assert "read again now, 8 rows of it stand there" in text
+    assert "of unit 0 there is no pack with its rows 5 to 8" in text
+    assert "more than once" not in text
+
+
+def test_of_many_doubled_records_five_are_named(folder: FlowFolder) -> None:
+    given(folder)
+    data(folder, "a", range(16))
+    folder.run(tier="front")
+    (file,) = packs(folder)
+    there = values(file)
+    write(file, [*there, *there])
+    text = mismatch(folder)
+    assert "16 rows were put in and 32 were taken out" in text
+    assert "16 records stand there more than once: " in text
+    assert " and 11 more; at " in text
+
+
+def test_after_a_mismatch_the_next_run_goes_on_and_the_audit_still_tells(folder: FlowFolder) -> None:
+    given(folder)
+    data(folder, "a", range(8))
+    folder.run(tier="front")
+    (file,) = packs(folder)
+    write(file, values(file)[:1])
+    mismatch(folder)
+    data(folder, "b", range(8, 16))
+    passed(folder, "front")
+    passed(folder, "back")
+    assert ids(folder) == [0, 1, 2, 3, *range(8, 16)]
+    (told,) = [each for each in violations(folder) if "channel first_to_back" in each]
+    assert "8 rows were put in and 4 were taken out" in told
+    answer = CliRunner().invoke(audit, [str(folder.path / "flow.yaml")])
+    assert answer.exit_code == 1
+    assert "channel first_to_back to back/kept/first: 2 Batches compared at both ends\n" in answer.stdout
+    file.unlink()
+    (told,) = [each for each in violations(folder) if "channel first_to_back" in each]
+    assert "what was taken cannot be read again now: " in told
+
+
+def test_a_run_that_has_found_a_mismatch_releases_nothing(folder: FlowFolder) -> None:
+    given(folder)
+    text = (folder.path / "flow.yaml").read_text()
+    folder.flow(text.replace("path: data,", "path: data, when_done: delete,"))
+    data(folder, "a", range(8))
+    folder.run(tier="front")
+    (file,) = packs(folder)
+    write(file, values(file)[:1])
+    result = folder.run()
+    assert [problem.code for problem in result.problems if problem.severity == "error"] == ["channel-mismatch"]
+    assert (folder.path / "data/a.jsonl").exists()
+    result = folder.run()
+    assert result.state == "finished", result.problems
+    assert not (folder.path / "data/a.jsonl").exists()
+
+
+def mismatch(folder: FlowFolder) -> str:
+    """What the reading tier tells when it has found one."""
     result = folder.run(tier="back")
     assert result.state == "failed"
     (problem,) = [problem for problem in result.problems if problem.code == "channel-mismatch"]
-    assert 'edge "first -> second": channel first_to_back, batch 0 of its feeder: 8 rows came out as others' in problem.message
+    assert "scribengin reset FLOW --outputs --yes" in (problem.remedy or "")
+    return problem.message
+
+
+def values(file: Path) -> list[bytes]:
+    """The packs of a file."""
+    with file.open("rb") as opened:
+        return [frame.value for frame in pack_frames(opened, 0, file.stat().st_size)]
+
+
+def write(file: Path, there: list[bytes]) -> None:
+    with file.open("wb") as out:
+        encoder = PackFileEncoder(out)
+        for value in there:
+            encoder.write(value)

@@ -10,6 +10,7 @@ import pytest
 
 from scribengin.connectors.abilities import is_chained, wants_origins
 from scribengin.connectors.channel import SINK, SOURCE, make_sink, make_source
+from scribengin.connectors.channel.outbox import read_left
 from scribengin.connectors.contract import BatchId, Decided, Limits, Place
 from scribengin.core.types import arrow_schema, parse_schema
 from scribengin.formats.contract import RecordPlace
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 SCHEMA = parse_schema("id BIGINT, name STRING, at TIMESTAMP, tags ARRAY<STRING>")
 ROWS: list[dict[str, Any]] = [{"id": n, "name": "ü" * n or None, "at": None, "tags": ["t"] * n} for n in range(5)]
 WAYS = [{}, {"compression": "zstd", "rows": 1}, {"keys": {"k": "A" * 43 + "="}}]
+NAMES = ["plain", "compressed", "encrypted"]
+HOLD_NOBODY = ["store_on_failure", "best_effort"]
 
 
 def folder_channel(folder: Path, **more: Any) -> tuple[Callable[[], Sink], Callable[[], Source]]:
@@ -69,7 +72,7 @@ def written(sink: Sink) -> None:
         sink.publish(Decided(batch, f"hash-{number}", tuple(receipts), sink.behind(0) if is_chained(sink) else {}))
 
 
-@pytest.mark.parametrize("way", WAYS, ids=["plain", "compressed", "encrypted"])
+@pytest.mark.parametrize("way", [*WAYS, *({"durability": each} for each in HOLD_NOBODY)], ids=[*NAMES, *HOLD_NOBODY])
 def test_the_writing_end_in_a_folder(tmp_path: Path, way: dict[str, Any]) -> None:
     sink, source = folder_channel(tmp_path, **way)
     ring: Any = source()._wire._keyring  # type: ignore[attr-defined]
@@ -86,7 +89,7 @@ def test_the_writing_end_in_a_folder(tmp_path: Path, way: dict[str, Any]) -> Non
     check_sink(sink, found, schema=SCHEMA, rows=ROWS)
 
 
-@pytest.mark.parametrize("way", WAYS, ids=["plain", "compressed", "encrypted"])
+@pytest.mark.parametrize("way", WAYS, ids=NAMES)
 def test_the_writing_end_in_a_topic(tmp_path: Path, topics: Topics, way: dict[str, Any]) -> None:
     topic = topics.make(2, **{"max.message.bytes": "8388608"})
     sink, source = topic_channel(tmp_path, topics, topic, **way)
@@ -99,14 +102,14 @@ def test_the_writing_end_in_a_topic(tmp_path: Path, topics: Topics, way: dict[st
     check_sink(sink, found, schema=SCHEMA, rows=ROWS)
 
 
-@pytest.mark.parametrize("way", WAYS, ids=["plain", "compressed", "encrypted"])
+@pytest.mark.parametrize("way", WAYS, ids=NAMES)
 def test_the_reading_end_in_a_folder(tmp_path: Path, way: dict[str, Any]) -> None:
     sink, source = folder_channel(tmp_path, **way)
     written(sink())
     assert check_source(source()) == 9 * len(ROWS)
 
 
-@pytest.mark.parametrize("way", WAYS, ids=["plain", "compressed", "encrypted"])
+@pytest.mark.parametrize("way", WAYS, ids=NAMES)
 def test_the_reading_end_in_a_topic(tmp_path: Path, topics: Topics, way: dict[str, Any]) -> None:
     sink, source = topic_channel(tmp_path, topics, topics.make(2, **{"max.message.bytes": "8388608"}), **way)
     written(sink())
@@ -129,3 +132,66 @@ def test_coordinates_come_through_both_ends_with_the_hop_between_them(tmp_path: 
     assert found.origins(range(5)).ids() == several.ids()
     assert several.ids()[1] != several.ids()[0]
     assert {hop.tier for trail in found.whole.trails for hop in trail} == {"front"}
+
+
+@pytest.mark.parametrize("away_from", ["the start", "the second batch"])
+def test_rows_for_a_folder_that_is_away_wait_in_the_state_and_go_over_when_it_is_back(tmp_path: Path, away_from: str) -> None:
+    sink, source = folder_channel(tmp_path, durability="store_on_failure", path="share/handed")
+    share, gone = tmp_path / "share", tmp_path / "gone"
+    opened: Any = sink()
+
+    def goes() -> None:
+        if share.exists():
+            share.rename(gone)
+        share.touch()
+
+    if away_from == "the start":
+        goes()
+    opened.prepare(owner="o", lineage="l")
+    for number in range(3):
+        if number == 1 and away_from != "the start":
+            goes()
+        batch = BatchId("f", "a_to_back", "l", number, 1)
+        stream = opened.stream(batch, 0, f"attempt-{number}", SCHEMA)
+        stream.write_from(pa.RecordBatch.from_pylist(ROWS, schema=arrow_schema(SCHEMA)), Origins.of(f"s/{number}+", np.arange(len(ROWS))))
+        opened.publish(Decided(batch, f"hash-{number}", (stream.close(),), opened.behind(0)))
+    assert read_left(tmp_path / "work", "l").batches == (3 if away_from == "the start" else 2)
+    again: Any = sink()  # a start that meets the same
+    again.prepare(owner="o", lineage="l")
+    again.recover(None, lineage="l", before=3)
+    assert read_left(tmp_path / "work", "l").batches == (3 if away_from == "the start" else 2)
+    share.unlink()
+    if gone.exists():
+        gone.rename(share)
+    back: Any = sink()
+    back.prepare(owner="o", lineage="l")
+    back.recover(None, lineage="l", before=3)
+    assert "the channel is back" in back.upkeep()[0]
+    assert read_left(tmp_path / "work", "l").batches == 0
+    assert check_source(source()) == 3 * len(ROWS)
+    assert [path.name for path in (tmp_path / "share/handed").glob("_scribengin/l/staged/*")] == []
+    assert [path.name for path in (tmp_path / "work/l/staged").iterdir()] == []
+
+
+def test_what_was_staged_of_a_dropped_batch_for_a_folder_does_not_stay(tmp_path: Path) -> None:
+    sink, _ = folder_channel(tmp_path, durability="best_effort")
+    (tmp_path / "handed").touch()
+    opened: Any = sink()
+    opened.prepare(owner="o", lineage="l")
+    for number in range(3):
+        batch = BatchId("f", "a_to_back", "l", number, 1)
+        stream = opened.stream(batch, 0, f"attempt-{number}", SCHEMA)
+        stream.write_from(pa.RecordBatch.from_pylist(ROWS, schema=arrow_schema(SCHEMA)), Origins.of(f"s/{number}+", np.arange(len(ROWS))))
+        opened.publish(Decided(batch, f"hash-{number}", (stream.close(),), opened.behind(0)))
+    left = read_left(tmp_path / "work", "l")
+    assert (left.batches, left.dropped_batches) == (1, 2)
+    assert [path.name for path in (tmp_path / "work/l/staged").iterdir()] == ["0000000000"]
+
+
+def test_an_encrypted_channel_takes_no_pack_in_plain_whoever_wrote_it(tmp_path: Path) -> None:
+    plain, _ = folder_channel(tmp_path)
+    written(plain())
+    _, source = folder_channel(tmp_path, keys={"k": "A" * 43 + "="})
+    reader = source().reader()
+    blocks: list[Any] = [block for stream in reader.split(Limits(), final=True) for block in source().read(stream)]
+    assert {block.bad.reason for block in blocks} == {"not-authentic"}

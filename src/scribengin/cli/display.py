@@ -9,16 +9,13 @@ from typing import TYPE_CHECKING, Protocol
 import click
 
 from scribengin.core.units import show_bytes, show_duration
+from scribengin.local.contract import SLOW_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from scribengin.local.contract import GateView, QueryView, RunView
     from scribengin.state.contract import Counts
-
-
-SLOW_S = 30.0
-"""a Batch of which nothing has ended for so long is called slow: it goes on, and has not failed"""
 
 
 class Display(Protocol):
@@ -124,8 +121,7 @@ def _query(query: QueryView) -> str:
         parts.append(f"lost {lost}")
     if lag := lag_text(query):
         parts.append(f"lag {lag}")
-        if (soon := catch_up_text(query)) and (query.falls_behind or not query.eta_s):
-            parts.append(soon)
+        parts += filter(None, [soon_text(query)])
     if batch := under_way(query):
         parts.append(batch)
     if query.done is not None:
@@ -151,7 +147,7 @@ def under_way(query: QueryView) -> str:
     parts = []
     if query.tasks is not None:
         parts.append(f"{query.tasks[0]:,} of {query.tasks[1]:,} task{'s' * (query.tasks[1] != 1)}")
-    if query.still_s >= SLOW_S:
+    if query.is_slow:
         # in steps: a log should not get a line a second
         parts.append(f"slow: nothing has moved for {show_duration(query.still_s // SLOW_S * SLOW_S)}")
     return f"Batch {query.batches + 1}: {', '.join(parts)}" if parts else ""
@@ -186,3 +182,8 @@ def catch_up_text(query: QueryView) -> str:
     if query.falls_behind:
         return "never caught up at this rate"
     return f"caught up in {show_duration(query.catch_up_s)}" if query.catch_up_s else ""
+
+
+def soon_text(query: QueryView) -> str:
+    """The same where the time that is left is not told anyway."""
+    return catch_up_text(query) if query.falls_behind or not query.eta_s else ""

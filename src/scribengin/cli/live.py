@@ -11,7 +11,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from scribengin.cli.display import SLOW_S, catch_up_text, gate_text, lag_text, lost_text, slowest_text, under_way, watermark_text
+from scribengin.cli.display import gate_text, lag_text, lost_text, slowest_text, soon_text, under_way, watermark_text
 from scribengin.core.units import show_duration
 
 if TYPE_CHECKING:
@@ -124,10 +124,10 @@ def _details(query: QueryView, width: int) -> list[RenderableType]:
     facts: list[Text] = []
     if lag := lag_text(query):
         facts.append(Text(f"lag {lag}"))
-        if (soon := catch_up_text(query)) and (query.falls_behind or not query.eta_s):
+        if soon := soon_text(query):
             facts.append(Text(soon, style="yellow" if query.falls_behind else ""))
     if batch := under_way(query):
-        facts.append(Text(batch, style="yellow" if query.still_s >= SLOW_S else ""))
+        facts.append(Text(batch, style="yellow" if query.is_slow else ""))
     if query.batches:
         phases = " ".join(f"{name} {show_duration(seconds)}" for name, seconds in query.phases_s.items() if seconds >= 0.05)
         total = show_duration(sum(query.phases_s.values()))

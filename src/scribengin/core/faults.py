@@ -53,9 +53,13 @@ TRANSACTION_POINTS = (
 MOVE_POINTS = ("move.recovered", "move.planned", "move.left", "move.copied", "move.begun", "move.adopted", "move.marked", "move.written")
 """Those of a move of Queries from tiers to others, in their order; those of single Queries once for each."""
 
+OUTBOX_POINTS = ("outbox.keep.before", "outbox.keep.after", "outbox.drained", "outbox.dropped")
+"""Those of an edge that does not hold its feeder, while the channel is away and when it is back."""
+
 VARIABLE = "SCRIBENGIN_FAULT"
 
 
+_ALL = POINTS + TRANSACTION_POINTS + MOVE_POINTS + OUTBOX_POINTS
 _ONCE = "once="
 
 
@@ -66,8 +70,8 @@ def _parse(text: str) -> dict[str, tuple[int, str]]:
             continue
         where, _, act = part.partition(":")
         point, _, nth = where.partition("@")
-        if point not in POINTS + TRANSACTION_POINTS + MOVE_POINTS or not act:
-            known = ", ".join(POINTS + TRANSACTION_POINTS + MOVE_POINTS)
+        if point not in _ALL or not act:
+            known = ", ".join(_ALL)
             raise ValueError(f"{VARIABLE}: {part!r} is not point[@nth]:act with a point of {known}")
         armed[point] = (int(nth or 1), act)
     return armed

@@ -58,12 +58,14 @@ class Block(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Handed:
-    """What a block was handed over by: which Batch of which lineage of the feeding Query, how many rows, and the digest of their ids."""
+    """What a block was handed over by: which unit of which Batch of which lineage of the feeding Query, how many rows, and the digest of
+    their ids. `unit` is -1 where the pack does not say it."""
 
     lineage: str
     batch: int
     rows: int
     digest: int
+    unit: int = -1
 
 
 class TracedBlock(Block, Protocol):

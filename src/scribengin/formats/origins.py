@@ -114,6 +114,10 @@ class Origins:
         It is the sum, modulo 2^64, of one number a row, so that it does not know the rows' order, and the digest of a whole is the sum of
         its parts' however they are cut. Trails do not count. It finds losses and doubles, not forgeries.
         """
+        return int(self.marks().sum(dtype=np.uint64))
+
+    def marks(self) -> NDArray[np.uint64]:
+        """One number a row, the same whenever the row is made again; `digest` is their sum."""
         labels = np.array([_hashed(label) for label in self.labels], np.uint64)
         # wrapping arithmetic of unsigned arrays; the finalizer is splitmix64's
         mixed = self.sequences.astype(np.uint64)
@@ -121,7 +125,7 @@ class Origins:
         mixed += labels[0] if len(labels) == 1 else labels[self.streams]
         if self.nth.any():
             mixed += self.nth.astype(np.uint64) * _NTH
-        return int(_mixed(mixed).sum(dtype=np.uint64))
+        return _mixed(mixed)
 
     def chosen(self, share: float) -> NDArray[np.int64]:
         """The indexes of the rows whose record is among that share (0 to 1) of all: the same records wherever they are met.

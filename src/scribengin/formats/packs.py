@@ -52,9 +52,9 @@ class PackMaker:
     """Makes packs of batches of one schema. Built once per task; for one thread.
 
     A pack holds at most `rows` rows and `bytes` bytes of columns and coordinates before compression (one row may be more), and its value
-    has at most `most` bytes: by default what a Kafka broker takes at most of itself. `sign` and `about` stand in each header. Raises
-    ValueError for bounds below one and for a schema that its own text does not say again, EnvironmentFault for a keyring without
-    the package that encrypts.
+    has at most `most` bytes: by default what a Kafka broker takes at most of itself. `sign` and `about` stand in each header, and under
+    `row` how many rows the maker has put into packs before it. Raises ValueError for bounds below one and for a schema that its own text
+    does not say again, EnvironmentFault for a keyring without the package that encrypts.
     """
 
     def __init__(
@@ -79,6 +79,7 @@ class PackMaker:
         # what no codec makes smaller is cut at once so that its value fits
         self._bytes = bytes if codec != "none" else min(bytes, max(1, most - most // 16))
         self._sign, self._about = sign, dict(about or {})
+        self._made_rows = 0
         if keyring is not None:
             aesgcm()
 
@@ -125,6 +126,7 @@ class PackMaker:
         packed = self._packed(batch.slice(start, stop - start), _own(origins, start, stop), writing)
         if packed.raw_bytes <= RAW_BYTES and len(packed.value) <= self._most:
             made.append(packed)
+            self._made_rows += packed.rows
         elif stop - start > 1:
             middle = (start + stop) // 2
             self._pack(batch, origins, start, middle, writing, made, bad)
@@ -160,7 +162,7 @@ class PackMaker:
             codec=self._codec,
             key=None if writing is None else writing[0],
             nonce=b"" if writing is None else new_nonce(),
-            about=self._about,
+            about=self._about | {"row": self._made_rows},
         )
         body = compress(self._codec, raw)
         if writing is None:
@@ -252,8 +254,17 @@ class PackBlock:
         """As the header says, whose digest the rows were checked by."""
         if self.header is None:
             return None
-        lineage, batch = self.header.about.get("lineage"), self.header.about.get("batch")
-        return Handed(lineage, batch, self.header.rows, self.header.digest) if isinstance(lineage, str) and isinstance(batch, int) else None
+        about = self.header.about
+        lineage, batch, unit = about.get("lineage"), about.get("batch"), about.get("unit", -1)
+        if not isinstance(lineage, str) or not isinstance(batch, int) or not isinstance(unit, int):
+            return None
+        return Handed(lineage, batch, self.header.rows, self.header.digest, unit)
+
+    @property
+    def first_row(self) -> int | None:
+        """How many rows its unit has put into packs before it; None where the pack does not say it."""
+        row = None if self.header is None else self.header.about.get("row")
+        return row if isinstance(row, int) else None
 
     def __len__(self) -> int:
         """How many rows; one for what is no pack."""

@@ -1,7 +1,8 @@
 """Acknowledgements while a flow runs: once a second a look at how far the ends of the flow have come, and what may be released by that.
 
 A source whose range is acknowledged is released: a consumer group hears the offsets, files are deleted or archived where the flow says so.
-Files of a channel go once `retention` has passed since all their readers have acknowledged them.
+Files of a channel go once `retention` has passed since all their readers have acknowledged them, those too that an earlier lineage of the
+feeder has put there.
 """
 
 from __future__ import annotations
@@ -16,26 +17,32 @@ from scribengin.core.errors import ScribenginError
 from scribengin.core.records import seal, unseal
 from scribengin.core.storage import read_or_none, replace
 from scribengin.local.done_files import DoneFiles
+from scribengin.local.levels import Levels
 from scribengin.local.prepare import open_sinks, source_place
 from scribengin.plan.split import CHANNEL, source_id
-from scribengin.state.acks import Acks, Link, QueryKey, Reading, Topology
+from scribengin.state.ack_earlier import earlier_feeders
+from scribengin.state.acks import Link, QueryKey, Reading, Topology
+from scribengin.state.decisions import Decisions
 from scribengin.state.folder import StateFolder
 from scribengin.state.source_log import SourceLog
+from scribengin.state.topology import tiers_with_state
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from scribengin.local.prepare import Prepared, PreparedFlow
     from scribengin.plan.channels import PlannedChannel
     from scribengin.plan.model import QueryPlan
     from scribengin.plan.split import FlowPlan
-    from scribengin.state.acks import QueryStanding, Standing
+    from scribengin.state.acks import LinkStanding, QueryStanding, Standing
     from scribengin.state.checksums import Mismatch
     from scribengin.state.folder import QueryFolder
 
 _EVERY_S = 1.0
+_AGAIN_S = 30.0
+"""after a failure to tell the world outside, before the next try"""
 _KEEP_EVERY_S = 5.0
 _MARKS = 100
 """into so many parts a channel's retention is divided: so exact is the time at which its files go"""
@@ -55,7 +62,9 @@ def topology_of(plan: FlowPlan, root: Path) -> Topology:
             queries[key] = folder.query(query.name)
             if is_by_state(plan, tier.tier, query):
                 by_state.add(key)
-    return Topology(queries, tuple(_link(plan, channel) for channel in plan.channels), frozenset(by_state))
+    own = {folder.path for folder in queries.values()}
+    left = [folder for tier in tiers_with_state(root, plan.flow.name) for folder in tier.queries() if folder.path not in own]
+    return Topology(queries, tuple(_link(plan, channel) for channel in plan.channels), frozenset(by_state), tuple(left))
 
 
 def is_by_state(plan: FlowPlan, tier: str, query: QueryPlan) -> bool:
@@ -93,6 +102,8 @@ class _Source:
     log: SourceLog
     reader: Any = None
     """what tells the world outside, opened when there is something to tell; False where nothing does"""
+    again_at: float = 0.0
+    """not before: telling has failed"""
 
 
 @dataclass(slots=True)
@@ -107,6 +118,8 @@ class _Record:
     """source → entries whose files were dealt with"""
     marks: dict[str, list[list[float]]] = field(default_factory=dict)
     """channel → (Batch, when it was seen acknowledged by all readers), some of them"""
+    earlier: dict[str, float] = field(default_factory=dict)
+    """channel → when all that earlier lineages had put in was seen acknowledged; 0 once its files are gone"""
 
     @staticmethod
     def of(folder: QueryFolder, lineage: str) -> _Record:
@@ -118,7 +131,7 @@ class _Record:
 
     def write(self) -> None:
         """Durably."""
-        body = {"lineage": self.lineage, "told": self.told, "files": self.files, "marks": self.marks}
+        body = {"lineage": self.lineage, "told": self.told, "files": self.files, "marks": self.marks, "earlier": self.earlier}
         replace(self.path, seal(_KIND, _FORMAT, body))
 
 
@@ -128,18 +141,22 @@ class Releases:
     def __init__(
         self,
         prepared: PreparedFlow,
+        levels: Levels | None = None,
         *,
         say: Callable[[str], None] = lambda _: None,
         stop: Callable[[Mismatch], None] = lambda _: None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`stop` hears of Batches that did not come out of a channel as they went in."""
+        """`levels` is what looks, where others in this process look too. `stop` hears of Batches that did not come out of a channel as they
+        went in."""
         self._prepared = prepared
         self._say = say
         self._stop = stop
+        self._broken = False
         self._said: set[str] = set()
         self._clock = clock
-        self._acks = Acks(topology_of(prepared.plan, prepared.root))
+        self._levels = levels or Levels(topology_of(prepared.plan, prepared.root))
+        self._topology = self._levels.topology
         self._records: dict[QueryKey, _Record] = {}
         self._kept_at, self._stale = clock(), False
         self._sources: list[_Source] = []
@@ -156,13 +173,17 @@ class Releases:
     @property
     def wanted(self) -> bool:
         """False where nothing waits for acknowledgements: in a flow that is not cut and keeps its files."""
-        return bool(self._acks.topology.links or self._acks.topology.by_state or self._files.wanted)
+        return bool(self._topology.links or self._topology.by_state or self._files.wanted)
 
     def look(self) -> Standing:
-        """Look how the flow stands, and release what is acknowledged. Raises nothing that may pass; it is said."""
-        standing = self._acks.look()
-        for mismatch in standing.mismatches:
+        """Look how the flow stands, and release what is acknowledged, unless a channel's ends have disagreed. Raises nothing that may
+        pass; it is said."""
+        standing = self._levels.look()
+        for mismatch in self._levels.mismatches():
+            self._broken = True
             self._stop(mismatch)
+        if self._broken:  # what it takes to find out what happened is not deleted
+            return standing
         for key, at in standing.queries.items():
             if at.lineage:
                 self._record(key, at)
@@ -177,7 +198,7 @@ class Releases:
                 if record.files != places:
                     record.files = places
                     changed.add(key)
-        for link in self._acks.topology.links:
+        for link in self._topology.links:
             if link.kind == "folder" and link.writer in self._mine and self._sweep(link, standing):
                 changed.add(link.writer)
         for key in changed:
@@ -191,12 +212,12 @@ class Releases:
         """Note how this process's Queries stand."""
         self._kept_at, self._stale = self._clock(), False
         for key in self._mine:
-            self._acks.keep(key)
+            self._levels.keep(key)
 
     def begin(self) -> None:
         """Before anything runs: what is decided from here on is compared at both ends of each channel."""
         with self._explained("acknowledgements"):
-            self._acks.look()
+            self._levels.look()
 
     def run(self, ended: threading.Event) -> None:
         """Look once a second until the end, and once more."""
@@ -213,7 +234,7 @@ class Releases:
     def _record(self, key: QueryKey, at: QueryStanding) -> _Record:
         record = self._records.get(key)
         if record is None or record.lineage != at.lineage:
-            folder = self._acks.topology.queries[key]
+            folder = self._topology.queries[key]
             record = self._records[key] = _Record.of(folder, at.lineage)
             self._files.go_on(key, at.lineage, record.files)
         return record
@@ -223,9 +244,11 @@ class Releases:
         record = self._record(source.key, at)
         through = at.released.get(source.id, 0)
         told = record.told.get(source.id, 0)
-        if through <= told:
+        if through <= told or self._clock() < source.again_at:
             return False
         if is_released_later(source.tier.whole, source.key.tier, source.query):
+            # whoever does not answer is asked again, but not at every look: each waits for an answer
+            source.again_at = self._clock() + _AGAIN_S
             with self._explained(f"source {source.id}"):
                 if source.reader is None:
                     node = source.tier.plan.flow.sources[source.id]
@@ -235,19 +258,23 @@ class Releases:
                     source.reader.committed(source.log.range(max(told, through - _TOLD_ENTRIES), through), query=name)
                     for note in source.reader.notices():
                         self._tell(note)
+                source.again_at = 0.0
+            if source.again_at:
+                return False
         record.told[source.id] = through
         return True
 
     def _sweep(self, link: Link, standing: Standing) -> bool:
         """Delete files of a channel that have outlived its retention; True where something was noted."""
         at = standing.queries[link.writer]
-        known = [standing.links[link.channel, reading].committed for reading in link.readers if (link.channel, reading) in standing.links]
-        if not at.lineage or len(known) < len(link.readers) or not known:
+        readers = standing.of(link)
+        if not at.lineage or len(readers) < len(link.readers) or not readers:
             return False
         record = self._record(link.writer, at)
-        marks = record.marks.setdefault(link.channel, [])
         retention_s = self._channels[link.channel].edge.retention_s or 0.0
-        now, through, noted = self._clock(), min(known), False
+        left = self._sweep_earlier(link, record, readers, retention_s)
+        marks = record.marks.setdefault(link.channel, [])
+        now, through, noted = self._clock(), min(each.committed for each in readers), False
         if through > (marks[-1][0] if marks else -1) and (not marks or now - marks[-1][1] >= retention_s / _MARKS):
             marks.append([through, now])
             noted = True
@@ -256,7 +283,27 @@ class Releases:
             with self._explained(f"channel {link.channel}"):
                 self._sink(link).release(lineage=at.lineage, through=int(due[-1][0]))
                 del marks[: len(due) - 1]
-        return noted
+        return noted or left
+
+    def _sweep_earlier(self, link: Link, record: _Record, readers: Sequence[LinkStanding], retention_s: float) -> bool:
+        """The same with what a rewind or a move of the feeder has left there, all of it at once; True where something was noted."""
+        if any(each.earlier_open is None or each.earlier_open.batches for each in readers):
+            return record.earlier.pop(link.channel, None) is not None  # a reader has gone back
+        since = record.earlier.get(link.channel)
+        if since is None:
+            record.earlier[link.channel] = self._clock()
+            return True
+        if not since or since + retention_s > self._clock():
+            return False
+        with self._explained(f"channel {link.channel}"):
+            folders = (*self._topology.queries.values(), *self._topology.left)
+            for earlier in earlier_feeders(link.channel, folders, record.lineage):
+                newest = Decisions(earlier.part.decisions).newest()
+                if newest is not None:
+                    self._sink(link).release(lineage=earlier.lineage.id, through=newest.batch.number)
+            record.earlier[link.channel] = 0.0
+            return True
+        return False
 
     def _sink(self, link: Link) -> Any:
         if link.channel not in self._sinks:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 QueryState = Literal["starting", "running", "waiting", "paused", "recovering", "stopping", "stopped", "finished", "failed"]
 """`waiting`: nothing new to read. `paused`: what it feeds is full. `recovering`: failed for a passing reason, will start again.
 `finished`: `--once` is through."""
+SLOW_S = 30.0
+"""a Batch of which nothing has ended for so long is called slow: it goes on, and has not failed"""
 
 
 @dataclass(slots=True)
@@ -86,6 +88,11 @@ class QueryView:
     """why it waits, stops, recovers or failed"""
     slowest: tuple[str, float] | None = None
     """the node in which tasks spent most of their time in the last Batch, and which share, 0 to 1"""
+
+    @property
+    def is_slow(self) -> bool:
+        """Nothing of the Batch under way has moved for long."""
+        return self.still_s >= SLOW_S
 
     def lag_as_json(self) -> dict[str, Any]:
         """What waits: `lag` of `run --json`."""

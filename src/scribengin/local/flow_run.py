@@ -6,17 +6,21 @@ import os
 import threading
 import time
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from scribengin.connectors.channel.outbox import OutboxSink, left_text
 from scribengin.core.problems import Problem
-from scribengin.local.acks import Releases
+from scribengin.local.acks import Releases, topology_of
 from scribengin.local.contract import QueryResult, SinkResult
-from scribengin.local.gates import Pressure, open_gates
+from scribengin.local.gates import Gate, Pressure
 from scribengin.local.ledger import in_plan_order, query_rows, stateful_runs
+from scribengin.local.levels import Levels
 from scribengin.local.meter import Meter
+from scribengin.local.second_look import MISMATCH_REMEDY, mismatch_text
 from scribengin.plan.split import source_id
 from scribengin.spark.open_windows import open_windows_note
+from scribengin.state.acks import QueryKey, Reading
 from scribengin.state.contract import Counts
 from scribengin.state.ledger import write_held
 from scribengin.state.retention import Retention
@@ -66,15 +70,24 @@ class FlowRun:
         self._begun = time.monotonic()
         self._noted: set[str] = set()
         self._told: list[str] = []
-        self._gates = open_gates(prepared)
-        self._mismatches: list[Mismatch] = []
-        self._releases = Releases(prepared, say=self._hear, stop=self._stop)
+        self._levels = Levels(topology_of(prepared.plan, prepared.root))
+        feeders = {link.channel: link.writer.query for link in self._levels.topology.links}
+        self._gates = {
+            channel.id: Gate(channel, feeders[channel.id], partial(self._levels.level, channel.id)) for channel in prepared.plan.channels
+        }
+        self._mismatches: list[tuple[Mismatch, str]] = []
+        """with what is told of each"""
+        self._releases = Releases(prepared, self._levels, say=self._hear, stop=self._stop)
         self._ended = threading.Event()
         self._releasing = threading.Thread(target=self._releases.run, args=(self._ended,), name="releases")
         self.live = [self._make(tier, bench) for tier, bench in benches]
 
     def _make(self, tier: Prepared, bench: QueryBench) -> Live:
-        meter = Meter(bench.plan.sources, bench.plan.sinks, last=bench.totals().last)
+        channels = [channel for channel in self.prepared.plan.channels if channel.reading == tier.plan.tier]
+        read = {source_id(channel): channel.id for channel in channels if source_id(channel) in bench.plan.sources}
+        me = QueryKey(tier.plan.tier, bench.plan.name)
+        waits = {source: partial(self._levels.waiting_for, Reading(me, source)) for source in read}
+        meter = Meter(bench.plan.sources, bench.plan.sinks, last=bench.totals().last, channels=waits)
         log = self._logs[tier.plan.tier].bind(query=bench.plan.name)
         retention = Retention(bench.folder, tier.plan.flow.defaults.retain_s)
         retention.look()
@@ -84,11 +97,8 @@ class FlowRun:
             meter.committed(batch)
             retention.look()
 
-        channels = [channel for channel in self.prepared.plan.channels if channel.reading == tier.plan.tier]
-        feeders = {channel.id for channel in channels if source_id(channel) in bench.plan.sources}
-
         def fed() -> bool:
-            if any(not live.ended.is_set() for live in self.live if feeders.intersection(live.bench.plan.sinks)):
+            if any(not live.ended.is_set() for live in self.live if set(read.values()).intersection(live.bench.plan.sinks)):
                 return False
             return self._fed_from_outside(bench.plan.sources)
 
@@ -180,9 +190,11 @@ class FlowRun:
 
     def _stop(self, mismatch: Mismatch) -> None:
         """Going on would spread what is wrong."""
-        self._mismatches.append(mismatch)
-        next(iter(self._logs.values())).error("channel mismatch", message=str(mismatch))
+        self._mismatches.append((mismatch, str(mismatch)))
         self._settings.stop.set()
+        text = mismatch_text(self.prepared.plan, self.prepared.root, mismatch)
+        self._mismatches[-1] = (mismatch, text)
+        next(iter(self._logs.values())).error("channel mismatch", message=text)
 
     # --- what came of it ---
 
@@ -197,14 +209,16 @@ class FlowRun:
     def problems(self) -> tuple[Problem, ...]:
         """Warnings, and what failed."""
         failed = [(live, live.run.error) for live in self.live if live.run.error is not None and live.run.state == "failed"]
-        return (*self.prepared.warnings, *(self._failure(live, error) for live, error in failed), *map(self._mismatched, self._mismatches))
+        return (
+            *self.prepared.warnings,
+            *(self._failure(live, error) for live, error in failed),
+            *(self._mismatched(*each) for each in self._mismatches),
+        )
 
-    def _mismatched(self, mismatch: Mismatch) -> Problem:
+    def _mismatched(self, mismatch: Mismatch, text: str) -> Problem:
         channel = next(each for each in self.prepared.plan.channels if each.id == mismatch.channel)
         tier = next((each for each in self.prepared.tiers if each.plan.tier == channel.feeding), self.prepared.tiers[0])
-        edges = " and ".join(f'"{name}"' for name in channel.names)
-        remedy = "nothing more is read or written; look who else writes there, and compare with: scribengin audit FLOW"
-        return Problem("channel-mismatch", tier.place_of(channel.id), f"edge {edges}: {mismatch}", remedy)
+        return Problem("channel-mismatch", tier.place_of(channel.id), text, MISMATCH_REMEDY)
 
     def _failure(self, live: Live, error: ScribenginError) -> Problem:
         """What failed, where it is written, how far it came, and where the traceback is."""

@@ -1,38 +1,32 @@
 """Gates: how much waits in each channel, how fast it comes and goes, and what that means for the Query that feeds it.
 
-All of it comes from decisions, so that it does not matter in which process the other end runs.
+How much waits is what acknowledgements say of the channel (`state.acks`, looked at by `local.levels`), the figures of `status`: rows of
+earlier lineages of the feeder are among them. Here they are only weighed, without a look at any file.
 """
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import deque
-from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from scribengin.connectors.channel.outbox import read_left
-from scribengin.core.errors import Refused
 from scribengin.core.units import show_bytes, show_duration
 from scribengin.local.contract import GateView
-from scribengin.plan.split import source_id
+from scribengin.local.levels import LOOK_S, Level
 from scribengin.spark.hold import Admission
 from scribengin.spec.model import Depth
-from scribengin.state.folder import StateFolder
-from scribengin.state.ledger import Ledger
-from scribengin.state.lineage import read_lineage
+from scribengin.state.ack_contract import Waiting
+from scribengin.state.decisions import moment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from scribengin.connectors.contract import Limits, SourceStream
-    from scribengin.local.prepare import PreparedFlow
     from scribengin.plan.channels import PlannedChannel
     from scribengin.spark.commit import Committed
-    from scribengin.state.folder import QueryFolder
 
-_LOOK_S = 0.25
-"""how long a look at the decisions is believed"""
 _RATE_S = 10.0
 _BYTES_A_ROW = 200
 """a guess"""
@@ -42,87 +36,73 @@ _FULL = 0.95
 
 @dataclass
 class Gate:
-    """One channel. Thread-safe enough: looks may run twice at once, and give the same."""
+    """One channel, fed by Query `query`. Thread-safe."""
 
     channel: PlannedChannel
     query: str
-    feeder: Ledger
-    readers: Sequence[tuple[Ledger, str]]
-    """the Queries that read it, each with the name of its source there"""
-    dropped: Callable[[], int] = lambda: 0
-    """rows that the feeder has put out and the channel never got (`best_effort`)"""
+    level: Callable[[], Level]
+    """as of a moment ago"""
     now: Callable[[], float] = time.monotonic
-    _looked_s: float = field(default=-1e9)
-    _written: deque[tuple[float, int]] = field(default_factory=deque)
-    """(when, rows ever written by then), as far as not all of them are read"""
-    _moved: deque[tuple[float, int, int]] = field(default_factory=deque)
-    """(when, rows ever written, rows ever read)"""
-    _view: GateView | None = None
+    clock: Callable[[], float] = time.time
+    """seconds since 1970: Batches say when they were decided"""
+    _put: deque[tuple[str, int, int, int]] = field(default_factory=deque)
+    """(lineage, Batch, rows, bytes) that the feeder has put in since the newest level"""
+    _moved: deque[tuple[float, str, int, int]] = field(default_factory=deque)
+    """(when, lineage, rows ever put in, rows that wait)"""
+    _lock: threading.Lock = field(default_factory=threading.Lock)
     paused: bool = False
     """the feeder waits until less is there than `low_water`"""
 
-    @staticmethod
-    def of(channel: PlannedChannel, feeder: QueryFolder, readers: Sequence[tuple[QueryFolder, str]]) -> Gate:
-        """Over the state of both ends, which need not be there yet."""
-
-        def dropped() -> int:
-            if channel.edge.durability != "best_effort":
-                return 0
-            with suppress(Refused):  # the feeder's process is taking it back to an earlier position
-                lineage = read_lineage(feeder)
-                return 0 if lineage is None else read_left(feeder.work(channel.id), lineage.id).dropped_rows
-            return 0
-
-        return Gate(channel, feeder.name, Ledger(feeder), [(Ledger(folder), source) for folder, source in readers], dropped)
+    def put(self, lineage: str, batch: int, rows: int, size: int) -> None:
+        """The feeder, which runs in this process, has committed a Batch that puts so much in: it counts before anybody looks."""
+        with self._lock:
+            self._put.append((lineage, batch, rows, size))
 
     def look(self) -> GateView:
         """What is there now."""
-        now_s = self.now()
-        if self._view is None or now_s - self._looked_s >= _LOOK_S:
-            self._looked_s = now_s
-            self._view = self._looked(now_s)
-        return self._view
+        with self._lock:
+            return self._looked()
 
-    def full_text(self) -> str:
-        """Why there is no room now; empty where there is."""
-        view, capacity = self.look(), self.channel.edge.capacity or Depth()
-        figures = ((view.rows, capacity.rows), (view.bytes, capacity.bytes), (view.age_s, capacity.age_s))
-        return f"full: {_depth(view)}" if any(most is not None and there >= most for there, most in figures) else ""
-
-    def _looked(self, now_s: float) -> GateView:
-        totals = self.feeder.read()
-        sink = totals.sinks.get(self.channel.id)
-        put_out, put_out_bytes = (0, 0) if sink is None else (sink.rows, sink.bytes)
-        written = put_out - self.dropped()
-        read = min((self._read_by(ledger, source) for ledger, source in self.readers), default=0)
-        read = min(read, written)
-        if not self._written or self._written[-1][1] < written:
-            self._written.append((now_s, written))
-        while len(self._written) > 1 and self._written[0][1] <= read:
-            self._written.popleft()
-        self._moved.append((now_s, written, read))
+    def _looked(self) -> GateView:
+        now_s, level = self.now(), self._level()
+        there = level.waiting
+        if self._moved and (self._moved[-1][1] != level.lineage or self._moved[-1][2] > level.put_rows):
+            self._moved.clear()  # another count
+        self._moved.append((now_s, level.lineage, level.put_rows, there.rows))
         while len(self._moved) > 2 and self._moved[0][0] < now_s - _RATE_S:
             self._moved.popleft()
-        first_s, first_written, first_read = self._moved[0]
-        span_s = max(now_s - first_s, 0.001)
-        waiting = written - read
+        first_s, _, first_put, first_there = self._moved[0]
+        span_s = max(now_s - first_s, 0.001) if len(self._moved) > 2 else float("inf")
+        came = level.put_rows - first_put
+        age_s = self.clock() - moment(there.oldest_at).timestamp() if there.rows and there.oldest_at else 0.0
         return GateView(
             self.channel.id,
             " and ".join(self.channel.names),
             self.query,
             self.channel.feeding,
             self.channel.reading,
-            waiting,
-            round(waiting * put_out_bytes / put_out) if put_out else 0,
-            now_s - self._written[0][0] if waiting else 0.0,
-            (written - first_written) / span_s if len(self._moved) > 2 else 0.0,
-            (read - first_read) / span_s if len(self._moved) > 2 else 0.0,
+            there.rows,
+            there.bytes,
+            max(0.0, age_s),  # clocks of several hosts may differ
+            came / span_s,
+            max(0, came + first_there - there.rows) / span_s,
             paused=self.paused,
         )
 
-    def _read_by(self, ledger: Ledger, source: str) -> int:
-        counts = ledger.read().nodes.get(source)
-        return 0 if counts is None else counts.rows_in
+    def full_text(self) -> str:
+        """Why there is no room now; empty where there is."""
+        view, capacity = self.look(), self.channel.edge.capacity or Depth()
+        figures = ((view.rows, capacity.rows), (view.bytes, capacity.bytes), (view.age_s, capacity.age_s))
+        return f"full: {depth_text(view)}" if any(most is not None and there >= most for there, most in figures) else ""
+
+    def _level(self) -> Level:
+        level = self.level()
+        while self._put and (self._put[0][0] != level.lineage or self._put[0][1] <= level.decided):
+            self._put.popleft()
+        newer = list(self._put)
+        rows = sum(rows for _, _, rows, _ in newer)
+        since = Waiting(rows, sum(size for *_, size in newer), len(newer), level.waiting.oldest_at)
+        return replace(level, waiting=level.waiting + since, put_rows=level.put_rows + rows)
 
 
 @dataclass
@@ -154,6 +134,8 @@ class Pressure:
             receipts = [receipt for receipt in batch.decision.receipts if receipt.sink == gate.channel.id]
             rows, size = sum(receipt.rows for receipt in receipts), sum(receipt.bytes for receipt in receipts)
             self._given[gate.channel.id] = (round(rows / share), round(size / share))
+            if gate.channel.edge.durability != "best_effort":  # which may have dropped it
+                gate.put(batch.decision.batch.lineage, batch.decision.batch.number, rows, size)
             limit, pack = gate.channel.edge.limit, gate.channel.edge.pack
             if pack is not None and rows < (pack.rows or 0):
                 due_s = max(due_s, pack.linger_s or 0.0)  # a larger Batch fills its packs
@@ -207,7 +189,7 @@ class Pressure:
             gate.paused = True
         name = " and ".join(gate.channel.names)
         if gate.paused:
-            return Admission(_LOOK_S, why=f"{name} is full: {_depth(view)}; goes on below {_shown(low)}{_when(view, low)}", paused=True)
+            return Admission(LOOK_S, why=f"{name} is full: {depth_text(view)}; goes on below {_shown(low)}{_when(view, low)}", paused=True)
         room = self._room(gate, view, capacity)
         if room <= 0.0:
             gate.paused = True
@@ -218,7 +200,7 @@ class Pressure:
         over = min(over, _FULL)
         since_s = self.now() - self._begun_s - self._batch_s
         wait_s = self._batch_s * over / (1.0 - over) - since_s
-        why = f"slowed to {1.0 - over:.0%}: {_depth(view)} in {name} (slows from {_shown(high)}, stops at {_shown(capacity)})"
+        why = f"slowed to {1.0 - over:.0%}: {depth_text(view)} in {name} (slows from {_shown(high)}, stops at {_shown(capacity)})"
         return Admission(max(0.0, wait_s), room, why)
 
     def _room(self, gate: Gate, view: GateView, capacity: Depth) -> float:
@@ -239,17 +221,6 @@ class Pressure:
         return rows, size
 
 
-def open_gates(prepared: PreparedFlow) -> dict[str, Gate]:
-    """Channel → its gate, over the state of both ends."""
-    gates = {}
-    for channel in prepared.plan.channels:
-        ends = {name: StateFolder(prepared.root, prepared.name, name) for name in (channel.feeding, channel.reading)}
-        feeder = ends[channel.feeding].query(prepared.plan.feeder(channel).name)
-        readers = [(ends[channel.reading].query(query.name), source_id(channel)) for query in prepared.plan.readers(channel)]
-        gates[channel.id] = Gate.of(channel, feeder, readers)
-    return gates
-
-
 def _over(there: float, most: float | None, full: float | None) -> float:
     """How far on the way from high water to the limit, 0 to 1."""
     if most is None or there <= most:
@@ -257,7 +228,8 @@ def _over(there: float, most: float | None, full: float | None) -> float:
     return (there - most) / max((2 * most if full is None else full) - most, 1e-9)
 
 
-def _depth(view: GateView) -> str:
+def depth_text(view: GateView) -> str:
+    """`12,000 rows wait, 3.4 MiB, the oldest for 2.1s`."""
     return f"{view.rows:,} rows wait, {show_bytes(view.bytes)}, the oldest for {show_duration(view.age_s)}"
 
 

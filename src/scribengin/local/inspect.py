@@ -7,12 +7,15 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from scribengin.core.errors import Refused
+from scribengin.local.acks import topology_of
 from scribengin.local.ledger import in_plan_order, stateful_runs
 from scribengin.local.migrate import changes_and_moves, open_left_sinks
 from scribengin.local.prepare import open_sinks
+from scribengin.local.second_look import mismatches_by_query
 from scribengin.plan.advice import cut_advice
 from scribengin.plan.feeders import feeders
 from scribengin.state.audit import AuditReport, audit_query
+from scribengin.state.channel_audit import audit_channels
 from scribengin.state.decisions import Decisions
 from scribengin.state.lease import read_holder
 from scribengin.state.ledger import read_held, read_totals
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     from scribengin.plan.diff import Changes
     from scribengin.plan.model import QueryPlan
     from scribengin.spec.model import Flow
+    from scribengin.state.channel_audit import ChannelAudit
     from scribengin.state.contract import Decision
     from scribengin.state.folder import QueryFolder, StateFolder
     from scribengin.state.ledger import Totals
@@ -57,6 +61,8 @@ class FlowAudit:
 
     reports: tuple[AuditReport, ...]
     running: bool
+    channels: tuple[ChannelAudit, ...] = ()
+    """what mismatches of theirs there are stands in the violations of the Queries that read them"""
 
     @property
     def balanced(self) -> bool:
@@ -70,7 +76,12 @@ def audit_flow(prepared: PreparedFlow) -> FlowAudit:
     reports = tuple(report for audit in audits for report in audit.reports)
     if not reports:
         raise Refused(f'flow "{prepared.name}" has no state in {prepared.folder}', remedy="run it first", code="state-missing")
-    return FlowAudit(reports, any(audit.running for audit in audits))
+    channels = tuple(audit_channels(topology_of(prepared.plan, prepared.root)))
+    told = mismatches_by_query(prepared.plan, prepared.root, channels)
+    reports = tuple(
+        replace(report, violations=(*report.violations, *told.get(report.query, ()))) if not report.past else report for report in reports
+    )
+    return FlowAudit(reports, any(audit.running for audit in audits), channels)
 
 
 def _audit_tier(prepared: Prepared) -> FlowAudit:

@@ -6,13 +6,13 @@ import threading
 import time
 from collections import defaultdict, deque
 from math import inf
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from scribengin.local.catch_up import CatchUp
 from scribengin.local.contract import QueryView
 from scribengin.local.ledger import query_rows
 from scribengin.state.contract import Counts
+from scribengin.state.decisions import moment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -20,22 +20,34 @@ if TYPE_CHECKING:
     from scribengin.connectors.contract import SourceStream
     from scribengin.spark.commit import Committed
     from scribengin.spark.query import QueryRun
+    from scribengin.state.acks import Waiting
 
 RATE_WINDOW_S = 10.0
-_NOTHING: Mapping[str, int] = MappingProxyType({"files": 0, "bytes": 0, "rows": 0})
+_FIGURES = ("files", "bytes", "rows")
 
 
 class Meter:
     """Thread-safe: `begun` and `committed` are called by the Query's thread, `view` by the display's.
 
-    `last` is the newest Batch that was through before this process began.
+    `last` is the newest Batch that was through before this process began. `channels`: source that is a channel → what waits in it; its
+    reader counts packs, which say nothing of rows.
     """
 
     def __init__(
-        self, sources: tuple[str, ...], sinks: tuple[str, ...], *, last: int = -1, now: Callable[[], float] = time.monotonic
+        self,
+        sources: tuple[str, ...],
+        sinks: tuple[str, ...],
+        *,
+        last: int = -1,
+        channels: Mapping[str, Callable[[], Waiting]] | None = None,
+        now: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._sources = sources
         self._sinks = sinks
+        self._channels = dict(channels or {})
+        self._waits: Mapping[str, Waiting] = {}
+        self._clock = clock
         self._newest_us: dict[str, int] = {}
         self._now = now
         self._lock = threading.Lock()
@@ -45,8 +57,11 @@ class Meter:
         self._phases: Mapping[str, float] = {}
         self._slowest_node: tuple[str, float] | None = None
         self._phases_total: defaultdict[str, float] = defaultdict(float)
-        self._done = dict(_NOTHING)
-        self._under_way = _NOTHING
+        self._done = dict.fromkeys(_FIGURES, 0)
+        self._done_rows = 0
+        """of channels"""
+        self._streams: Mapping[str, Sequence[SourceStream]] = {}
+        """that the Batch under way reads"""
         self._moved: float | None = None
         self._tasks: tuple[int, int] | None = None
         self._looked: Mapping[str, Mapping[str, Any]] = {}
@@ -61,7 +76,7 @@ class Meter:
     def begun(self, streams: Mapping[str, Sequence[SourceStream]]) -> None:
         """A Batch reads these from now on."""
         with self._lock:
-            self._under_way = _amount(streams)
+            self._streams = streams
             self._moved = self._now()
 
     def committed(self, batch: Committed) -> None:
@@ -71,7 +86,7 @@ class Meter:
             self._slowest_node = _slowest_of(batch.seconds) or self._slowest_node
             for phase, spent in batch.phases_s.items():
                 self._phases_total[phase] += spent
-            self._under_way = _NOTHING
+            self._streams = {}
             self._moved = None
             for origin, newest_us in batch.newest_us.items():
                 self._newest_us[origin] = max(newest_us, self._newest_us.get(origin, newest_us))
@@ -82,8 +97,9 @@ class Meter:
             self.batches += 1
             self.rows.add(rows)
             self._recent.append((self._now(), rows.rows_in))
-            for figure, amount in _amount(batch.streams).items():
+            for figure, amount in self._amount(batch.streams).items():
                 self._done[figure] += amount
+            self._done_rows += sum(batch.decision.counts[source].rows_in for source in self._channels if source in batch.decision.counts)
 
     def end(self) -> None:
         """The Query has ended: its seconds stand still."""
@@ -95,7 +111,9 @@ class Meter:
 
     def view(self, name: str, run: QueryRun | None) -> QueryView:
         """The figures now; rates are over the last seconds and decay when nothing arrives."""
+        waits = {source: look() for source, look in self._channels.items()}
         with self._lock:
+            self._waits = waits
             now = self._now()
             while self._recent and self._recent[0][0] < now - RATE_WINDOW_S:
                 self._recent.popleft()
@@ -155,26 +173,61 @@ class Meter:
         return min(origins, key=lambda origin: self._newest_us.get(origin, -float("inf"))) if len(origins) > 1 else ""
 
     def _backlog(self, looked: Mapping[str, Mapping[str, Any]], now: float) -> dict[str, Any]:
-        """What waited at the last look, without what was committed since."""
-        backlog = _sum(looked)
-        if looked is not self._looked:
+        """What waited at the last look, without what was committed since; in channels what waits now."""
+        before = _sum({source: each for source, each in looked.items() if source not in self._channels})
+        new = looked is not self._looked
+        if new:
             self._looked, self._done_at_look, self._looked_at = looked, dict(self._done), now
-            if (figure := _finest(backlog)) is not None:
-                self._catch_up.note(now, backlog[figure])
+        backlog = self._with_channels(before, looked)
+        if new and (figure := _finest(backlog)) is not None:
+            self._catch_up.note(now, backlog[figure])
         for figure, done in self._done.items():
-            if backlog.get(figure) is not None:
-                backlog[figure] = max(0, backlog[figure] - (done - self._done_at_look[figure]))
-        if backlog.get("oldest_s") is not None:
+            if before.get(figure) is not None:
+                before[figure] = max(0, before[figure] - (done - self._done_at_look[figure]))
+        if before.get("oldest_s") is not None:
             # what waits grows older between two looks; what was committed meanwhile waits no more
-            figure = _finest(backlog)
-            backlog["oldest_s"] = backlog["oldest_s"] + now - self._looked_at if figure is None or backlog[figure] else None
-        return backlog
+            figure = _finest(before)
+            before["oldest_s"] = before["oldest_s"] + now - self._looked_at if figure is None or before[figure] else None
+        return self._with_channels(before, looked)
+
+    def _with_channels(self, outside: Mapping[str, Any], looked: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+        """What waits outside the flow, and in channels. Of these rows are told, and files only beside those of others."""
+        if not self._channels:
+            return dict(outside)
+        parts = {"outside": outside} if "more" in outside else {}
+        for source, waiting in self._waits.items():
+            age_s = max(0.0, self._clock() - moment(waiting.oldest_at).timestamp()) if waiting.rows and waiting.oldest_at else None
+            more = looked[source]["more"] if source in looked else True
+            part = {
+                "rows": waiting.rows,
+                "bytes": waiting.bytes,
+                "files": 0 if parts.get("outside") else None,
+                "oldest_s": age_s,
+                "more": more,
+            }
+            parts[f"channel {source}"] = part
+        return _sum(parts)
+
+    def _under_way(self, figure: str) -> int:
+        """How much the Batch under way takes; of a channel its share of what waits, as the reader counted packs."""
+        taken = self._amount(self._streams)[figure]
+        for source, waiting in self._waits.items():
+            seen, streams = self._looked.get(source, {}), self._streams.get(source, ())
+            packs = _finest(seen)
+            if packs is not None and seen[packs] and figure in ("rows", "bytes"):
+                share = min(1.0, _amount({source: streams})[packs] / seen[packs])
+                taken += round((waiting.rows if figure == "rows" else waiting.bytes) * share)
+        return taken
+
+    def _amount(self, streams: Mapping[str, Sequence[SourceStream]]) -> dict[str, int]:
+        """Of what comes from outside the flow."""
+        return _amount({source: each for source, each in streams.items() if source not in self._channels})
 
     def _level_in(self, state: str, backlog: Mapping[str, Any], now: float) -> float | None:
         """Seconds until nothing waits, infinity for never; None where the Batch under way takes all there is. A Query that has ended
         keeps what it had."""
         figure = _finest(backlog)
-        if state in ("waiting", "finished") or figure is None or backlog[figure] <= self._under_way[figure]:
+        if state in ("waiting", "finished") or figure is None or backlog[figure] <= self._under_way(figure):
             self._catch_up.forget()
             self._catch_up_s = None
         elif state in ("running", "stopping"):
@@ -190,9 +243,9 @@ class Meter:
             return None, None
         for figure in ("rows", "bytes", "files"):
             waits = backlog.get(figure)
-            total = (waits or 0) + self._done[figure]
+            total = (waits or 0) + self._done[figure] + (self._done_rows if figure == "rows" else 0)
             if waits is not None and total:
-                left = max(0.0, waits - share * self._under_way[figure]) / total
+                left = max(0.0, waits - share * self._under_way(figure)) / total
                 return left, 1.0 - left
         return None, None
 

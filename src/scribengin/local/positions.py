@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from scribengin.connectors.channel.outbox import OutboxSink, left_text
 from scribengin.core.errors import Refused
 from scribengin.local.prepare import limits_of, open_sinks, open_sources, source_place
 from scribengin.state.decisions import Decisions
@@ -114,7 +115,8 @@ def way_back(query: QueryFolder, source: str, position: int) -> Moved:
 def move_back(prepared: Prepared, query: QueryFolder, source: str, position: int, lease: Lease) -> Moved:
     """Under the lease: begin a new lineage of the Query that reads `source` from `position` on, and let its sinks' places take it.
 
-    The other sources go on where they are. Raises Refused as `way_back`, and where a place is another's by now.
+    The other sources go on where they are. Raises Refused as `way_back`, where a place is another's by now, and where Batches wait for
+    a channel that is away: the new lineage would never hand them over.
     """
     moved = way_back(query, source, position)
     planned = next((each for each in prepared.plan.queries if each.name == query.name), None)
@@ -128,6 +130,16 @@ def move_back(prepared: Prepared, query: QueryFolder, source: str, position: int
     for sink in sinks.values():
         sink.prepare(owner=owner, lineage=lineage.id)
     recover_query(query, sinks, lineage=lineage.id, lease=lease)
+    for id_, sink in sinks.items():
+        if isinstance(sink, OutboxSink):
+            sink.upkeep()
+            waits = left_text(id_, replace(sink.left(), dropped_rows=0)) or ("" if sink.is_claimed else f"{id_}: the channel is away")
+            if waits:
+                raise Refused(
+                    f'query "{query.name}" cannot go back yet: {waits}',
+                    remedy="bring the channel back, and run the flow until all went over: scribengin run FLOW --once",
+                    code="outbox-waits",
+                )
     begun = rewind(query, decided_ends(query) | {source: position})
     for sink in sinks.values():
         sink.prepare(owner=owner, lineage=begun.id, adopt=True)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from scribengin.connectors.channel.outbox import read_left
 from scribengin.local.acks import topology_of
 from scribengin.local.ledger import query_rows
-from scribengin.state.acks import Acks, QueryKey
-from scribengin.state.decisions import moment
+from scribengin.state.acks import Acks, QueryKey, Waiting
+from scribengin.state.decisions import Decisions, moment
 from scribengin.state.folder import StateFolder
 from scribengin.state.lease import read_holder
 from scribengin.state.ledger import read_totals
@@ -20,9 +20,12 @@ if TYPE_CHECKING:
     from scribengin.local.prepare import PreparedFlow
     from scribengin.plan.channels import PlannedChannel
     from scribengin.plan.model import Plan
-    from scribengin.state.acks import Link, Standing
+    from scribengin.state.acks import Link, Standing, Topology
     from scribengin.state.folder import QueryFolder
     from scribengin.state.ledger import Totals
+
+_NEWEST = 100
+"""Batches of which is told to which member of a group they went"""
 
 
 def read_standing(prepared: PreparedFlow, *, now_s: float | None = None) -> dict[str, Any]:
@@ -35,14 +38,16 @@ def read_standing(prepared: PreparedFlow, *, now_s: float | None = None) -> dict
     return {
         "flow": prepared.name,
         "folder": str(prepared.folder),
-        "tiers": [_tier(prepared, plan, standing, totals) for plan in prepared.plan.tiers],
+        "tiers": [_tier(prepared, plan, topology, standing, totals, at_s) for plan in prepared.plan.tiers],
         "edges": [_edge(channels[link.channel], link, topology.queries[link.writer], standing, totals, at_s) for link in topology.links],
         "sources": _sources(prepared, standing),
         "dead": sum(each.dead for each in totals.values()),
     }
 
 
-def _tier(prepared: PreparedFlow, plan: Plan, standing: Standing, totals: dict[QueryKey, Totals]) -> dict[str, Any]:
+def _tier(
+    prepared: PreparedFlow, plan: Plan, topology: Topology, standing: Standing, totals: dict[QueryKey, Totals], now_s: float
+) -> dict[str, Any]:
     holder = read_holder(StateFolder(prepared.root, prepared.name, plan.tier))
     queries = []
     for query in plan.queries:
@@ -60,9 +65,20 @@ def _tier(prepared: PreparedFlow, plan: Plan, standing: Standing, totals: dict[Q
                 "rows_in": rows.rows_in,
                 "rows_out": rows.out,
                 "dead": totals[key].dead,
+                "lag": _lag(key, topology, standing, now_s),
             }
         )
     return {"tier": plan.tier, "holder": None if holder is None else asdict(holder), "queries": queries}
+
+
+def _lag(key: QueryKey, topology: Topology, standing: Standing, now_s: float) -> dict[str, Any] | None:
+    """What the Query has before it in channels, all of them together; None for one that reads none."""
+    read = [(link.channel, reading) for link in topology.links for reading in link.readers if reading.query == key]
+    if not read:
+        return None
+    waiting = sum((standing.links[at].waiting for at in read if at in standing.links), start=Waiting())
+    lag = _waiting(waiting, now_s)
+    return {"rows": lag["rows"], "bytes": lag["bytes"], "seconds": lag["oldest_s"]}
 
 
 def _edge(
@@ -74,9 +90,10 @@ def _edge(
     lineage = standing.queries[link.writer].lineage
     left = read_left(folder.work(link.channel), lineage) if lineage else None
     stored, dropped = (0, 0) if left is None else (left.rows, left.dropped_rows)
-    links = [standing.links[link.channel, reading] for reading in link.readers if (link.channel, reading) in standing.links]
-    oldest = min((each.oldest_at for each in links if each.oldest_at), default="")
-    waiting = max((each.waiting_rows for each in links), default=0)
+    links, waiting = standing.of(link), standing.waiting(link)
+    # of the present lineage alone: what it has written is told, and not what those before it wrote
+    not_read = max((each.waiting_rows for each in links), default=0)
+    not_committed = max((each.open_rows for each in links), default=0)
     return {
         "channel": channel.id,
         "edges": list(channel.names),
@@ -85,20 +102,36 @@ def _edge(
         "place": channel.place,
         "durability": channel.edge.durability,
         "written": {"rows": rows, "batch": _number(standing.queries[link.writer].decided)},
-        "read": {"rows": max(0, rows - dropped - waiting), "batch": _number(min((each.taken for each in links), default=-1))},
-        "waiting": {
-            "rows": waiting,
-            "batches": max((each.waiting_batches for each in links), default=0),
-            "bytes": max((each.waiting_bytes for each in links), default=0),
-            "oldest_s": None if not oldest else round(max(0.0, now_s - moment(oldest).timestamp()), 3),
-        },
+        "read": {"rows": max(0, rows - dropped - not_read), "batch": _number(min((each.taken for each in links), default=-1))},
+        "waiting": _waiting(waiting, now_s),
         "committed": {
-            "rows": max(0, rows - dropped - max((each.open_rows for each in links), default=0)),
+            "rows": max(0, rows - dropped - not_committed),
             "batch": _number(min((each.committed for each in links), default=-1)),
         },
+        "members": _members(channel, folder),
         "stored_rows": stored,
         "dropped_rows": dropped,
     }
+
+
+def _waiting(waiting: Waiting, now_s: float) -> dict[str, Any]:
+    oldest_s = round(max(0.0, now_s - moment(waiting.oldest_at).timestamp()), 3) if waiting.oldest_at else None
+    return {"rows": waiting.rows, "batches": waiting.batches, "bytes": waiting.bytes, "oldest_s": oldest_s}
+
+
+def _members(channel: PlannedChannel, folder: QueryFolder) -> list[dict[str, Any]]:
+    """Of an edge that goes to a group: how many of the newest Batches went to each of its members, and which was the last; none else."""
+    if channel.edge.to is None:
+        return []
+    decisions = Decisions(folder.decisions)
+    newest = decisions.newest()
+    counts: dict[str, list[int]] = {}
+    for decision in () if newest is None else decisions.since(max(0, newest.batch.number - _NEWEST + 1)):
+        member = decision.behind.get(channel.id, {}).get("member")
+        if member is not None:
+            count = counts.setdefault(str(member), [0, -1])
+            count[0], count[1] = count[0] + 1, decision.batch.number
+    return [{"member": member, "batches": batches, "last_batch": last} for member, (batches, last) in sorted(counts.items())]
 
 
 def _sources(prepared: PreparedFlow, standing: Standing) -> list[dict[str, Any]]:

@@ -58,6 +58,8 @@ RULES: tuple[Rule, ...] = (
     edges.edges_are_arrows,
     edges.edges_are_cut,
     edges.one_channel_says_one_thing,
+    edges.groups_wait_for_their_members,
+    edges.keyrings_are_kept,
     edges.channels_have_places_of_their_own,
     edges.keys_order_rows,
     edges.clusters_are_known,

@@ -172,6 +172,8 @@ class _Split:
             key = edge.key if edge.ordering == "key" else ()
             given |= {"compression": edge.compression, "rows": pack.rows, "bytes": pack.bytes, "key": key}
             given |= {"durability": edge.durability, "spill": edge.spill}
+        elif edge.durability == "best_effort":
+            given |= {"lossy": True}
         return {name: value for name, value in given.items() if value is not None}
 
 

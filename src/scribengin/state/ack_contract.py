@@ -50,6 +50,8 @@ class Topology:
     queries: Mapping[QueryKey, QueryFolder]
     links: tuple[Link, ...] = ()
     by_state: frozenset[QueryKey] = frozenset()
+    left: tuple[QueryFolder, ...] = ()
+    """Queries that are no part of the flow any more: they may have fed a channel before others did"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +68,27 @@ class QueryStanding:
 
 
 @dataclass(frozen=True, slots=True)
+class Waiting:
+    """What lies in a channel and is not yet taken; `oldest_at` says when the oldest Batch of it was decided, empty where nothing waits."""
+
+    rows: int = 0
+    bytes: int = 0
+    batches: int = 0
+    oldest_at: str = ""
+
+    def __add__(self, other: Waiting) -> Waiting:
+        oldest = min((each for each in (self.oldest_at, other.oldest_at) if each), default="")
+        return Waiting(self.rows + other.rows, self.bytes + other.bytes, self.batches + other.batches, oldest)
+
+
+NOTHING = Waiting()
+
+
+@dataclass(frozen=True, slots=True)
 class LinkStanding:
     """Of one reader of a channel. `taken` and `committed`: the newest Batch of the writer that the reader has decided on, and that the end
-    of the chain has committed, with all before. What waits is not yet taken; `open_rows` are not yet committed."""
+    of the chain has committed, with all before. What waits is not yet taken; `open_rows` are not yet committed. All of it is of the
+    writer's present lineage, but for `earlier`, what waits of those before it, and `earlier_open`, what of them is not yet committed."""
 
     taken: int
     committed: int
@@ -77,6 +97,16 @@ class LinkStanding:
     waiting_batches: int
     oldest_at: str
     open_rows: int
+    put_rows: int = 0
+    """that were ever put in, as far as this process has met them"""
+    earlier: Waiting = NOTHING
+    earlier_open: Waiting | None = None
+    """None where nobody could tell yet"""
+
+    @property
+    def waiting(self) -> Waiting:
+        """All that the reader has before it."""
+        return Waiting(self.waiting_rows, self.waiting_bytes, self.waiting_batches, self.oldest_at) + self.earlier
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,3 +117,17 @@ class Standing:
     links: Mapping[tuple[str, Reading], LinkStanding]
     mismatches: tuple[Mismatch, ...] = ()
     """Batches that did not come out of a channel as they went in, found at this look"""
+
+    def of(self, link: Link) -> tuple[LinkStanding, ...]:
+        """A channel's readers, as far as its writer ever ran."""
+        return tuple(self.links[link.channel, reading] for reading in link.readers if (link.channel, reading) in self.links)
+
+    def waiting(self, link: Link) -> Waiting:
+        """What waits in a channel: of several readers those figures count that are worst."""
+        each = [at.waiting for at in self.of(link)]
+        return Waiting(
+            max((at.rows for at in each), default=0),
+            max((at.bytes for at in each), default=0),
+            max((at.batches for at in each), default=0),
+            min((at.oldest_at for at in each if at.oldest_at), default=""),
+        )

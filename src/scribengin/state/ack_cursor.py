@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from scribengin.core.errors import StateError
 from scribengin.core.numbered_log import NumberedLog
 from scribengin.core.records import seal, unseal
 from scribengin.core.storage import read_or_none, replace
-from scribengin.formats.origins import DIGESTS
 from scribengin.state.ack_intake import Piece
 from scribengin.state.decisions import Decisions
+from scribengin.state.mismatches import put_by_unit
+from scribengin.state.taken import in_all
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
     from scribengin.connectors.contract import Receipt
     from scribengin.state.ack_contract import Link
     from scribengin.state.contract import Decision
     from scribengin.state.folder import QueryFolder
-    from scribengin.state.taken import Taken
+    from scribengin.state.taken import Sums, Taken
 
 _KIND, _FORMAT = "acks", 1
 
@@ -38,7 +40,7 @@ class DecidedBatch:
     """channel that goes to a group → the member"""
     watermark_us: int | None
     leaves_us: int | None
-    sums: dict[str, tuple[int, int] | None]
+    sums: dict[str, Sums | None]
     """channel → rows and digest of what was put in; None where the digest is not known"""
     taken: Mapping[str, Taken]
 
@@ -46,13 +48,24 @@ class DecidedBatch:
 class DecisionCursor:
     """One Query's decisions from its newest acknowledged one on."""
 
-    def __init__(self, folder: QueryFolder, lineage: str, starts: Mapping[str, int], links: list[Link], *, waits: bool) -> None:
-        """`waits`: whether anybody has to commit behind it."""
+    def __init__(
+        self,
+        folder: QueryFolder,
+        lineage: str,
+        starts: Mapping[str, int],
+        links: list[Link],
+        *,
+        waits: bool,
+        noted: Mapping[str, Any] | None = None,
+    ) -> None:
+        """`waits`: whether anybody has to commit behind it. `noted`: to go on from there, instead of from what lies in the folder."""
         self.folder = folder
         self.lineage = lineage
         self.links = links
         self._dropped: dict[str, set[int]] = {link.channel: set() for link in links if link.drops}
         self._dropped_next = dict.fromkeys(self._dropped, 0)
+        self._published: dict[str, Publications] = {}
+        """channel → what a Kafka sink has noted there"""
         self.batches: dict[int, DecidedBatch] = {}
         self.newest = -1
         self.acknowledged = -1
@@ -60,8 +73,8 @@ class DecisionCursor:
         self.read = dict(starts)
         self.decided_at = ""
         self._decisions = Decisions(folder.decisions)
-        noted = read_record(folder)
-        self.record: dict[str, Any] = noted if noted.get("lineage") == lineage else {}
+        noted = read_record(folder) if noted is None else noted
+        self.record: Mapping[str, Any] = noted if noted.get("lineage") == lineage else {}
         if starts and waits:
             # what an older lineage had under way behind it is through when the first of this one's Batches is
             before = noted.get("released", {})
@@ -73,6 +86,8 @@ class DecisionCursor:
             self.newest = self.floor
             self.released = self.read = self.record["released"]
             self._take_over()
+        self.from_first = not starts and self.floor < 0
+        """whether all that the Query ever took, in any lineage, is met here"""
 
     def look(self, *, jump: bool) -> None:
         """Read what was decided since. `jump`: older Batches than the newest two mean nothing."""
@@ -80,6 +95,7 @@ class DecisionCursor:
         begin = self.newest + 1
         if jump and self.newest == self.acknowledged and (newest := self._decisions.newest()) is not None:
             begin = max(begin, newest.batch.number - 1)
+        self.from_first = self.from_first and begin <= self.newest + 1
         for decision in self._since(begin):
             self.newest = decision.batch.number
             self.read = {each.source: each.end for each in decision.sources}
@@ -101,15 +117,25 @@ class DecisionCursor:
             return self.newest
         return max(self.acknowledged, self.newest - 1)
 
-    def put_in(self, number: int, link: Link) -> tuple[int, int] | None:
+    def put_in(self, number: int, link: Link) -> Sums | None:
         """Rows and digest that the Batch has put into the channel; None where that is not known, or it was dropped."""
         if number not in self.batches or number in self._dropped.get(link.channel, ()):
             return None
         return self.batches[number].sums[link.channel]
 
+    def rows_put(self, number: int, link: Link) -> tuple[int, int]:
+        """Rows and bytes that the Batch has decided to put into the channel."""
+        if number not in self.batches or number in self._dropped.get(link.channel, ()):
+            return 0, 0
+        return self.batches[number].rows[link.channel]
+
     def pieces(self, number: int, link: Link) -> list[Piece] | None:
         """What the Batch has put into the channel; None while that is not known."""
         batch = self.batches[number]
+        if link.drops and link.kind == "folder":  # its files are named before anybody knows whether it is dropped
+            if number > self.published():
+                return None
+            self._look_at_dropped()
         if number in self._dropped.get(link.channel, ()):
             return []
         found = batch.pieces.get(link.channel, [])
@@ -129,14 +155,15 @@ class DecisionCursor:
         if number <= self.acknowledged:
             return
         self.acknowledged = number
-        self.released = self.batches[max(each for each in self.batches if each <= number)].ends
+        known = number if number in self.batches else max(each for each in self.batches if each <= number)
+        self.released = self.batches[known].ends
 
     def forget(self, through: int) -> None:
         """Nobody needs the Batches up to there any more."""
         if through <= self.floor:
             return
         self.floor = through
-        for each in [each for each in self.batches if each <= through]:
+        for each in list(takewhile(lambda number: number <= through, self.batches)):  # they stand in order
             del self.batches[each]
         for numbers in self._dropped.values():
             numbers.difference_update([each for each in numbers if each <= through])
@@ -158,8 +185,7 @@ class DecisionCursor:
             if link.kind == "kafka":
                 pieces[link.channel] = None
                 continue
-            segments = [segment for receipt in receipts for segment in receipt.segments]
-            pieces[link.channel] = [Piece(segment["name"], 0, segment["rows"], segment["bytes"]) for segment in segments]
+            pieces[link.channel] = file_pieces(receipts)
         ends = {each.source: each.end for each in decision.sources}
         times = decision.times
         members = {sink: str(said["member"]) for sink, said in decision.behind.items() if "member" in said}
@@ -168,28 +194,44 @@ class DecisionCursor:
         return DecidedBatch(decision.decided_at, ends, pieces, rows, members, *moments, sums, decision.taken)
 
     def _published_messages(self, number: int, link: Link, batch: DecidedBatch) -> list[Piece] | None:
-        rows, bytes_ = batch.rows[link.channel]
+        if link.channel not in self._published:
+            self._published[link.channel] = Publications(self.folder.work(link.channel), self.lineage)
+        return self._published[link.channel].pieces(number, batch.members.get(link.channel, ""), *batch.rows[link.channel])
+
+
+def file_pieces(receipts: Iterable[Receipt]) -> list[Piece]:
+    """What a Batch's receipts say of a channel in a folder."""
+    segments = [segment for receipt in receipts for segment in receipt.segments]
+    return [Piece(segment["name"], 0, segment["rows"], segment["bytes"]) for segment in segments]
+
+
+class Publications:
+    """What the sink of a channel in a topic has noted of a lineage's Batches. To be kept by who asks for many: it remembers folded ones."""
+
+    def __init__(self, work: Path, lineage: str) -> None:
+        self._work = work
+        self._lineage = lineage
+        self._logs: dict[str, NumberedLog] = {}
+
+    def pieces(self, number: int, member: str, rows: int, bytes: int) -> list[Piece] | None:
+        """Of a Batch of so many rows and bytes; `member` is where it went, empty without a group. None where it is not published yet."""
         if not rows:
             return []
-        work, member = self.folder.work(link.channel), batch.members.get(link.channel, "")
-        said = NumberedLog(work / member / self.lineage / "published", "publication").read(number)
+        if member not in self._logs:
+            self._logs[member] = NumberedLog(self._work / member / self._lineage / "published", "publication")
+        said = self._logs[member].read(number)
         if said is None:
             return None
+        at = f"{member}:" if member else ""
         return [
-            Piece(
-                f"{member and f'{member}:'}{each['topic']}-{each['partition']}", each["last"], each["rows"], bytes_ * each["rows"] // rows
-            )
+            Piece(f"{at}{each['topic']}-{each['partition']}", each["last"], each["rows"], bytes * each["rows"] // rows)
             for each in said["messages"]
         ]
 
 
-def _sums(receipts: list[Receipt]) -> tuple[int, int] | None:
-    rows = digest = 0
-    for receipt in receipts:
-        if receipt.rows and receipt.digest is None:
-            return None
-        rows, digest = rows + receipt.rows, (digest + (receipt.digest or 0)) % DIGESTS
-    return rows, digest
+def _sums(receipts: list[Receipt]) -> Sums | None:
+    units = put_by_unit(receipts)
+    return None if units is None else in_all(units)
 
 
 def _record_path(folder: QueryFolder) -> Path:

@@ -51,8 +51,11 @@ class Intake:
         """the newest Batch that was put"""
         self.entry = entry
         """the next to be taken"""
+        self.put_rows = 0
+        """ever, in this object's life; `rows` and `bytes` are of what waits"""
+        self.reached = -1
+        """the newest Batch of which anything may have been taken"""
         self.rows = 0
-        """of what waits, as `bytes`"""
         self.bytes = 0
         self._ends = dict(ends or {})
         """of topics: partition → the offset behind what was taken"""
@@ -71,6 +74,7 @@ class Intake:
         held = _Held(number, decided_at)
         self.added = number
         for piece in pieces:
+            self.put_rows += piece.rows
             early = self._early.pop(piece.key, None)
             if early is not None:
                 held.first = early if held.first is None else min(held.first, early)
@@ -85,7 +89,7 @@ class Intake:
 
     def take(self, streams: Sequence[SourceStream]) -> None:
         """The reader's next entry holds these; what it passed over is taken too."""
-        for key, end, is_file in _taken(streams):
+        for key, end, is_file in taken_of(streams):
             waiting = self._waiting.get(key)
             if not is_file:
                 self._ends[key] = end
@@ -95,12 +99,23 @@ class Intake:
                 piece, held = waiting.popleft()
                 held.left -= 1
                 held.first = self.entry if held.first is None else held.first
+                self.reached = max(self.reached, held.number)
                 self.rows -= piece.rows
                 self.bytes -= piece.bytes
             if waiting is not None and not waiting:
                 del self._waiting[key]
+            elif waiting and not is_file:
+                self.reached = max(self.reached, waiting[0][1].number)
         self.entry += 1
         self._advance()
+
+    def covers(self, streams: Sequence[SourceStream]) -> bool:
+        """Whether these streams end before, or in, what was put: no later Batch can be in them."""
+        for key, end, is_file in taken_of(streams):
+            waiting = self._waiting.get(key)
+            if (_batch_of(key) > self.added) if is_file else not waiting or waiting[-1][0].last < end - 1:
+                return False
+        return True
 
     def mark(self) -> dict[str, Any]:
         """From where another one can go on: nothing of Batch `batch` or later was taken before entry `entry`."""
@@ -112,8 +127,8 @@ class Intake:
             self.through = self._pending.popleft().number
 
 
-def _taken(streams: Sequence[SourceStream]) -> Iterator[tuple[str, int, bool]]:
-    """(key, behind what is taken of it, whether it is a file)"""
+def taken_of(streams: Sequence[SourceStream]) -> Iterator[tuple[str, int, bool]]:
+    """Of an entry: (key of a piece, behind what is taken of it, whether it is a file)."""
     for stream in streams:
         place, member = stream.place, ""
         if "of" in place:  # of a group's member: two clusters have partitions of one name, and files the numbers of their Batches

@@ -13,17 +13,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from scribengin.core.errors import Refused
-from scribengin.state.ack_contract import Link, LinkStanding, QueryKey, QueryStanding, Reading, Standing, Topology
+from scribengin.state.ack_contract import Link, LinkStanding, QueryKey, QueryStanding, Reading, Standing, Topology, Waiting
 from scribengin.state.ack_cursor import DecidedBatch, DecisionCursor, write_record
+from scribengin.state.ack_earlier import Remainder, earlier_feeders, marks_of, remainders
 from scribengin.state.ack_intake import Intake
-from scribengin.state.checksums import Mismatch, Tally
+from scribengin.state.checksums import Tally
 from scribengin.state.lineage import read_lineage
+from scribengin.state.mismatches import mismatch_of
 from scribengin.state.source_log import SourceLog
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["Acks", "Link", "LinkStanding", "QueryKey", "QueryStanding", "Reading", "Standing", "Topology"]
+    from scribengin.state.checksums import Mismatch
+
+__all__ = ["Acks", "Link", "LinkStanding", "QueryKey", "QueryStanding", "Reading", "Standing", "Topology", "Waiting"]
+
+_TOLD = 5
+"""mismatches of one reader that a look explains; the first stops the flow"""
 
 
 class Acks:
@@ -34,6 +41,8 @@ class Acks:
         self._cursors: dict[QueryKey, DecisionCursor] = {}
         self._intakes: dict[tuple[str, Reading], tuple[Intake, Intake]] = {}
         """(what was taken by decided Batches, by acknowledged ones)"""
+        self._earlier: dict[tuple[str, Reading], tuple[Remainder, Remainder]] = {}
+        """the same of the writer's earlier lineages; missing where nobody could tell yet"""
         self._tallies: dict[tuple[str, Reading], Tally] = {}
         self._looked = False
         self._readers = {reading.query for link in topology.links for reading in link.readers}
@@ -53,6 +62,10 @@ class Acks:
         for key in reversed(list(self.topology.queries)):
             if key in self._cursors:
                 self._acknowledge(key)
+        for link in self.topology.links:
+            for reading in link.readers:
+                if link.writer in self._cursors:
+                    self._bring_up_earlier(link, reading)
         self._looked = True
         return Standing(self._query_standings(), self._link_standings(), tuple(mismatches))
 
@@ -62,9 +75,14 @@ class Acks:
         if cursor is None:
             return
         links: dict[str, Any] = {}
+        earlier: dict[str, Any] = {}
         for link in cursor.links:
             for reading in link.readers:
                 reader = self._cursors.get(reading.query)
+                if (link.channel, reading) in self._earlier:
+                    levels = self._earlier[link.channel, reading]
+                    left = {name: level.mark() for name, level in zip(("taken", "committed"), levels, strict=True)}
+                    earlier.setdefault(link.channel, {})[str(reading)] = {"lineage": reader.lineage if reader else "", **left}
                 if reader is not None and (link.channel, reading) in self._intakes:
                     taken, committed = self._intakes[link.channel, reading]
                     marks = {"lineage": reader.lineage, "taken": taken.mark(), "committed": committed.mark()}
@@ -75,6 +93,7 @@ class Acks:
             "floor": cursor.floor,
             "released": cursor.released,
             "links": links,
+            "earlier": earlier,
         }
         if body != self._kept.get(key):
             write_record(cursor.folder, body)
@@ -90,12 +109,15 @@ class Acks:
         except Refused:  # a rewind is under way
             lineage = None
         cursor = self._cursors.get(key)
+        if lineage is None and cursor is None:
+            return
         if lineage is None or cursor is None or cursor.lineage != lineage.id:
             self._cursors.pop(key, None)
             for link in self.topology.links:
                 for reading in link.readers:
                     if key in (link.writer, reading.query):
                         self._intakes.pop((link.channel, reading), None)
+                        self._earlier.pop((link.channel, reading), None)
                         self._logs.pop(reading, None)
                         self._tallies.pop((link.channel, reading), None)
             if lineage is None:
@@ -141,11 +163,35 @@ class Acks:
                 intake.take(streams)
         return intake
 
+    def _bring_up_earlier(self, link: Link, reading: Reading) -> None:
+        """Let what the writer's earlier lineages have left there meet what the reader has taken."""
+        writer, reader = self._cursors[link.writer], self._cursors.get(reading.query)
+        at, lineage = (link.channel, reading), "" if reader is None else reader.lineage
+        if at not in self._earlier:
+            marks = marks_of(writer.record, link, reading, lineage)
+            if marks is not None:
+                self._earlier[at] = Remainder(**marks[0]), Remainder(**marks[1])
+            else:
+                try:
+                    earlier = earlier_feeders(link.channel, [*self.topology.queries.values(), *self.topology.left], writer.lineage)
+                except Refused:  # one of them is being rewound
+                    return
+                self._earlier[at] = remainders(link, reading, lineage, earlier)
+        if reader is None:
+            return
+        log = self._logs.setdefault(reading, SourceLog(reader.folder.sources, reading.source))
+        for remainder, reached in zip(self._earlier[at], (reader.read, reader.released), strict=True):
+            remainder.pass_over(reached.get(reading.source, 0))
+            while remainder.entry < reached.get(reading.source, 0):
+                remainder.take(log.read(remainder.entry))
+                remainder.pass_over(reached.get(reading.source, 0))
+
     def _tally(self, link: Link, reading: Reading) -> Tally:
         reader = self._cursors.get(reading.query)
-        untouched = reader is not None and reader.newest < 0 and not any(reader.read.values())
-        # who began under the watch, or has not begun, is met from the first Batch on
-        begun = -1 if self._looked or untouched else self._cursors[link.writer].newest
+        untouched = reader is not None and reader.newest < 0
+        # who began under the watch, or has not begun, is met from the first Batch on, unless another process has noted how it began
+        met = (self._looked or untouched) and (reader is None or reader.from_first)
+        begun = -1 if met else self._cursors[link.writer].newest
         return self._tallies.setdefault((link.channel, reading), Tally(begun))
 
     def _compared(self, link: Link, reading: Reading, before: int, through: int) -> list[Mismatch]:
@@ -154,15 +200,19 @@ class Acks:
         tally = self._tally(link, reading)
         if reader is None:
             return []
-        for number in sorted(number for number in reader.batches if number > tally.reached):
-            tally.count(reader.batches[number].taken.get(reading.source, {}), writer.lineage, writer.newest)
+        late: set[int] = set()
+        for number in range(tally.reached + 1, reader.newest + 1):
+            if number not in reader.batches:
+                continue
+            again = tally.count(reader.batches[number].taken.get(reading.source, {}), writer.lineage, writer.newest)
+            if not link.drops:  # whether a Batch that was given up has gone over all the same, nobody knows
+                late.update(again)
             tally.reached = number
-        found = []
-        for number in range(max(before, tally.begun) + 1, through + 1):
-            put = writer.put_in(number, link)
-            if (taken := tally.compare(number, put)) is not None and put is not None:
-                found.append(Mismatch(link.channel, reading, number, put, taken))
-        return found
+        wrong = [number for number in range(before + 1, through + 1) if tally.differs(number, writer.put_in(number, link))]
+        return [
+            mismatch_of(link, reading, writer.folder, reader.folder, writer.lineage, number, late=number in late)
+            for number in sorted(late.union(wrong))[:_TOLD]
+        ]
 
     def _acknowledge(self, key: QueryKey) -> None:
         cursor = self._cursors[key]
@@ -195,17 +245,31 @@ class Acks:
 
     def _link_standings(self) -> dict[tuple[str, Reading], LinkStanding]:
         return {
-            at: LinkStanding(
-                taken.through,
-                committed.through,
-                taken.rows,
-                taken.bytes,
-                max(0, taken.added - taken.through),
-                taken.oldest_at,
-                committed.rows,
-            )
-            for at, (taken, committed) in self._intakes.items()
+            (link.channel, reading): self._link_standing(link, reading)
+            for link in self.topology.links
+            for reading in link.readers
+            if (link.channel, reading) in self._intakes
         }
+
+    def _link_standing(self, link: Link, reading: Reading) -> LinkStanding:
+        """What is decided and not yet known to be published waits too."""
+        taken, committed = self._intakes[link.channel, reading]
+        writer = self._cursors[link.writer]
+        under_way = [(number, *writer.rows_put(number, link)) for number in range(taken.added + 1, writer.newest + 1)]
+        rows, size = sum(rows for _, rows, _ in under_way), sum(size for _, _, size in under_way)
+        oldest = next((writer.batches[number].decided_at for number, rows, _ in under_way if rows), "")
+        earlier = self._earlier.get((link.channel, reading))
+        return LinkStanding(
+            taken.through,
+            committed.through,
+            taken.rows + rows,
+            taken.bytes + size,
+            max(0, writer.newest - taken.through),
+            taken.oldest_at or oldest,
+            committed.rows + rows,
+            taken.put_rows + rows,
+            *(() if earlier is None else (level.waiting for level in earlier)),
+        )
 
 
 def _left_the_state(batches: Mapping[int, DecidedBatch], acknowledged: int, through: int) -> int:

@@ -1,7 +1,7 @@
 """The sums of both ends of a channel: what a Batch of the feeder has put in, and what the readers have taken of it.
 
-Batches that were under way when the watch began are not compared, nor those beside which something was passed over or was no whole pack:
-what became of these is told elsewhere (`source set`, losses, dead letters).
+While a flow runs, Batches that were under way when the watch began are not compared, nor those beside which something was passed over or
+was no whole pack: what became of these is told elsewhere (`source set`, losses, dead letters). `channel_audit` compares all that is known.
 """
 
 from __future__ import annotations
@@ -9,31 +9,74 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from scribengin.formats.origins import DIGESTS
-from scribengin.state.taken import NOT_WHOLE
+from scribengin.state.taken import NOT_WHOLE, added, by_unit, in_all
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from scribengin.state.ack_contract import Reading
-    from scribengin.state.taken import Taken
+    from scribengin.state.taken import Sums, Taken
+
+NAMED = 5
+"""of units, places and ids of a mismatch as many are named, and the rest is counted"""
+
+
+@dataclass(frozen=True, slots=True)
+class UnitSums:
+    """A unit of a Batch whose sums differ. `places`: where the feeder has put its rows, for people; empty where its Batch was written as a
+    whole. A unit of -1 stands for packs that do not say theirs."""
+
+    unit: int
+    put: Sums
+    taken: Sums
+    places: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        what = _differing(self.put, self.taken)
+        unit = "packs that name no unit" if self.unit < 0 else f"unit {self.unit}"
+        return f"{unit}{f' ({named(self.places)})' if self.places else ''}: {what}"
 
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """Batch `batch` of the feeder, as both ends counted it: rows, and the digest of their ids."""
+    """Batch `batch` of the feeder, as both ends counted it: rows, and the digest of their ids.
+
+    `units` are those that differ, `places` where the feeder has put the Batch, `taken_by` the reader's Batches that have taken of it;
+    `late` is True where more of it came after all of it had been taken."""
 
     channel: str
     reading: Reading
+    lineage: str
     batch: int
-    put: tuple[int, int]
-    taken: tuple[int, int]
+    put: Sums | None
+    """None where the feeder's record of it is pruned"""
+    taken: Sums
+    units: tuple[UnitSums, ...] = ()
+    places: tuple[str, ...] = ()
+    taken_by: tuple[int, ...] = ()
+    late: bool = False
 
     def __str__(self) -> str:
-        (put, digest), (taken, found) = self.put, self.taken
-        what = f"{put:,} rows were put in and {taken:,} were taken out" if put != taken else f"{put:,} rows came out as others"
-        return (
-            f"channel {self.channel}, batch {self.batch} of its feeder: {what} by {self.reading} (ids {digest:016x} and {found:016x}); "
-            f"rows were lost, doubled or exchanged in it"
-        )
+        what = _differing(self.put, self.taken)
+        digests = "" if self.put is None else f" (digests of the ids {self.put[1]:016x} and {self.taken[1]:016x})"
+        where = f"; it lay in {named(self.places)}" if self.places else ""
+        units = f"; {named([str(unit) for unit in self.units], '; ')}" if self.units else ""
+        late = ", some of them after all of it had been taken" if self.late else ""
+        return f"channel {self.channel}, batch {self.batch} of its feeder: {what} by {self.reading}{late}{digests}{where}{units}"
+
+
+def named(texts: Sequence[str], between: str = ", ") -> str:
+    """The first of them, and how many more there are."""
+    more = [f"and {len(texts) - NAMED:,} more"] if len(texts) > NAMED else []
+    return between.join([*texts[:NAMED], *more])
+
+
+def _differing(put: Sums | None, taken: Sums) -> str:
+    if put is None:
+        return f"{taken[0]:,} rows were taken out, and the record of what was put in is pruned"
+    if put[0] != taken[0]:
+        return f"{put[0]:,} rows were put in and {taken[0]:,} were taken out"
+    return f"{put[0]:,} rows came out as others"
 
 
 @dataclass(slots=True)
@@ -43,23 +86,33 @@ class Tally:
     begun: int
     reached: int = -1
     """the reader's newest Batch that was counted"""
-    _found: dict[int, tuple[int, int]] = field(default_factory=dict)
+    through: int = -1
+    """the feeder's newest Batch that was compared, or passed by, with all before"""
+    _found: dict[int, Sums] = field(default_factory=dict)
 
     def skip(self, newest: int) -> None:
         """Of what the feeder has put in so far, up to Batch `newest`, nothing can be said."""
         self.begun = max(self.begun, newest)
         self._found = {number: sums for number, sums in self._found.items() if number > self.begun}
 
-    def count(self, taken: Taken, lineage: str, newest: int) -> None:
-        """What a Batch of the reader has taken of the feeder's `lineage`, whose newest Batch is `newest`."""
+    def count(self, taken: Taken, lineage: str, newest: int) -> list[int]:
+        """What a Batch of the reader has taken of the feeder's `lineage`, whose newest Batch is `newest`. Returns those of the feeder's
+        Batches that were compared before, whole as they were: there was more of them in the channel than was put in."""
         if NOT_WHOLE.lineage in taken:
             self.skip(newest)
-        for number, (rows, digest) in taken.get(lineage, {}).items():
-            if int(number) > self.begun:
-                before = self._found.get(int(number), (0, 0))
-                self._found[int(number)] = (before[0] + rows, (before[1] + digest) % DIGESTS)
+        late = []
+        for text, said in taken.get(lineage, {}).items():
+            number = int(text)
+            if number <= self.begun:
+                continue
+            if number <= self.through:
+                late.append(number)
+            else:
+                self._found[number] = added(self._found.get(number, (0, 0)), in_all(by_unit(said)))
+        return late
 
-    def compare(self, number: int, put: tuple[int, int] | None) -> tuple[int, int] | None:
-        """What was taken of Batch `number`, which is taken whole, where that is not what was put in; else None."""
+    def differs(self, number: int, put: Sums | None) -> bool:
+        """True where what was taken of Batch `number`, which is taken whole, is not what was put in. Asked in the order of the Batches."""
+        self.through = max(self.through, number)
         found = self._found.pop(number, (0, 0))
-        return found if put is not None and number > self.begun and found != put else None
+        return put is not None and number > self.begun and found != put

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from scribengin.connectors.group.contract import chooses
 from scribengin.core import faults
-from scribengin.core.errors import FencedError
-from scribengin.core.storage import names_in, remove_drafts
+from scribengin.core.errors import FencedError, Refused
+from scribengin.core.storage import explained, names_in, remove_drafts
 from scribengin.state.dead import purge_dead
 from scribengin.state.decisions import Decisions
 from scribengin.state.trails import forget_trails
@@ -24,7 +25,14 @@ def recover_query(query: QueryFolder, sinks: Mapping[str, Sink], *, lineage: str
     """Publish the newest decision at every sink, delete orphans of decided Batches; returns that decision.
 
     The sinks must be prepared. Every older decision was published before the next was made. May be killed at any point and done again.
+    Raises EnvironmentFault for what a person can mend about a disk, here or at a sink, and Refused where a sink went to a group, and does
+    not any more.
     """
+    with explained(f"query {query.path.name}: what its last run has left cannot be completed"):
+        return _recovered(query, sinks, lineage, lease)
+
+
+def _recovered(query: QueryFolder, sinks: Mapping[str, Sink], lineage: str, lease: Lease) -> Decision | None:
     lease.check()
     faults.reached("recovery.before")
     decisions = Decisions(query.decisions)
@@ -49,5 +57,21 @@ def recover_query(query: QueryFolder, sinks: Mapping[str, Sink], *, lineage: str
 def _recover_sinks(newest: Decision | None, sinks: Mapping[str, Sink], lineage: str) -> None:
     before = 0 if newest is None else newest.batch.number + 1
     for id_, sink in sinks.items():
+        _refuse_left_group(newest, id_, sink)
+    for id_, sink in sinks.items():
         sink.recover(None if newest is None else newest.of_sink(id_), lineage=lineage, before=before)
         faults.reached("recovery.mid")
+
+
+def _refuse_left_group(newest: Decision | None, id_: str, sink: Sink) -> None:
+    """What was decided for a member lies at its place, and is nothing to a sink that writes elsewhere."""
+    member = None if newest is None else newest.behind.get(id_, {}).get("member")
+    if newest is not None and member is not None and not chooses(sink):
+        raise Refused(
+            f'sink "{id_}": batch {newest.batch.number} was decided for member "{member}" of a group, and the sink does not go to a group '
+            f"any more; what stands at the members is not looked at from here",
+            remedy="write `to` at the sink again; or give the sink another id, under which it reads all again, and what the members hold "
+            "stays; or begin anew: scribengin reset FLOW",
+            code="group-changed",
+            node=id_,
+        )

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from scribengin.local.inspect import FlowAudit
     from scribengin.spec.model import Flow
     from scribengin.state.audit import AuditReport
+    from scribengin.state.channel_audit import ChannelAudit
 
 _LOSSES_SHOWN = 20
 
@@ -37,6 +38,7 @@ def command(*, flow: str, state: Path | None) -> Answer:
         "state": "running" if audit.running else "stopped",
         "folder": str(prepared.folder),
         "queries": [_query(report) for report in audit.reports],
+        "channels": [_channel(channel) for channel in audit.channels],
         "ledger": {"balanced": audit.balanced, "violations": violations},
     }
     return Answer(result, prepared.warnings, Exit.DONE if audit.balanced else Exit.FAILED, show=lambda: _show(audit, prepared.plan.flow))
@@ -69,6 +71,16 @@ def _query(report: AuditReport) -> dict[str, Any]:
     }
 
 
+def _channel(channel: ChannelAudit) -> dict[str, Any]:
+    return {
+        "channel": channel.channel,
+        "reader": str(channel.reading),
+        "compared": channel.compared,
+        "not_compared": channel.not_compared,
+        "mismatches": len(channel.mismatches) + channel.more,
+    }
+
+
 def _show(audit: FlowAudit, flow: Flow) -> None:
     from scribengin.cli.summary import ledger_table, show_losses, show_verdict
     from scribengin.cli.tables import open_console, print_table
@@ -97,6 +109,9 @@ def _show(audit: FlowAudit, flow: Flow) -> None:
         for sink, members in report.members.items():
             shares = ", ".join(f"{batches:,} to {member}" for member, batches in members.items())
             click.echo(f"sink {sink} goes to a group; of its Batches went {shares}")
+    for channel in audit.channels:
+        left = f"; {channel.not_compared:,} could not be" if channel.not_compared else ""
+        click.echo(f"channel {channel.channel} to {channel.reading}: {channel.compared:,} Batches compared at both ends{left}")
     console = open_console()
     console.print()
     console.print(ledger_table({_name(report): report.totals.nodes for report in audit.reports}))

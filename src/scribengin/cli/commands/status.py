@@ -49,15 +49,18 @@ def _show(found: dict[str, Any]) -> None:
             "in": query["rows_in"],
             "out": query["rows_out"],
             "dead": query["dead"],
+            "lag": _lag(query["lag"]),
             "at": query["decided_at"],
         }
         for tier in found["tiers"]
         for query in tier["queries"]
     ]
     headings = {"tier": "tier", "query": "Query", "state": "state", "batch": "Batch", "acknowledged": "acknowledged"}
-    print_table(queries, headings | {"in": "rows in", "out": "out", "dead": "dead", "at": "decided at"})
+    headings |= {"in": "rows in", "out": "out", "dead": "dead"} | ({"lag": "lag"} if found["edges"] else {})
+    print_table(queries, headings | {"at": "decided at"})
     if found["edges"]:
         click.echo()
+        grouped = any(edge["members"] for edge in found["edges"])
         print_table(
             [_edge(edge) for edge in found["edges"]],
             {
@@ -70,7 +73,8 @@ def _show(found: dict[str, Any]) -> None:
                 "committed": "committed",
                 "batch": "Batch",
                 "dropped": "dropped",
-            },
+            }
+            | ({"members": "newest Batches went to"} if grouped else {}),
         )
     click.echo()
     sources = [
@@ -99,7 +103,26 @@ def _edge(edge: dict[str, Any]) -> dict[str, Any]:
         "committed": edge["committed"]["rows"],
         "batch": _or_dash(edge["committed"]["batch"]),
         "dropped": edge["dropped_rows"],
+        "members": _members(edge["members"]),
     }
+
+
+def _members(members: list[dict[str, Any]]) -> str:
+    """`east 60, west 40, the last to west`."""
+    if not members:
+        return "-"
+    last = max(members, key=lambda member: member["last_batch"])["member"]
+    return ", ".join([*(f"{member['member']} {member['batches']:,}" for member in members), f"the last to {last}"])
+
+
+def _lag(lag: dict[str, Any] | None) -> str:
+    """As a run's display says it."""
+    from scribengin.cli.display import lag_text
+    from scribengin.local.contract import QueryView
+
+    if lag is None:
+        return "-"
+    return lag_text(QueryView("", "running", lag_rows=lag["rows"], lag_bytes=lag["bytes"], lag_s=lag["seconds"])) or "-"
 
 
 def _or_dash(number: int | None) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +17,7 @@ from scribengin.connectors.files.sink import INTERNAL, PublishedFiles
 from scribengin.connectors.files.source import FilesSource
 from scribengin.core import faults
 from scribengin.core.errors import Unreachable
-from scribengin.core.storage import SummedFile, explained, make_folder, read_or_none, sync_folder
+from scribengin.core.storage import SummedFile, explained, make_folder, names_in, read_or_none, remove_tree, sync_folder
 from scribengin.formats.contract import RecordPlace
 from scribengin.formats.origins import DIGESTS
 from scribengin.formats.pack_decoder import PackDecoder
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from scribengin.connectors.contract import BatchId, Place, SourceStream
+    from scribengin.connectors.contract import BatchId, Decided, Place, SourceStream
     from scribengin.connectors.files.pieces import Piece
     from scribengin.connectors.files.reader import FilesReader
     from scribengin.connectors.files.sink_stream import StagedPlace
@@ -41,17 +43,77 @@ _STREAM_BYTES = 32 * 2**20
 
 
 class FolderChannelSink(PublishedFiles):
-    """The writing end. Claimed, published, recovered and audited as any folder of files."""
+    """The writing end. Claimed, published, recovered and audited as any folder of files.
+
+    Where the edge does not hold its feeder, units are staged in the state folder (`<work>/<lineage>/staged/<number>/…`), since the channel
+    may be away, and are copied over when their Batch is published.
+    """
 
     format = "packs"
 
     def __init__(self, place: Place) -> None:
         super().__init__(place)
         self._wire = Wire(place)
+        self._work = None if place.options["durability"] == "end_to_end" else place.work
 
     def stream(self, batch: BatchId, unit: int, attempt: str, schema: Schema) -> PackFile:
         """See the contract."""
-        return PackFile(self._staged_place(batch, unit, attempt), self._wire.maker(schema, batch, most=_MOST_BYTES))
+        return PackFile(self._staged_place(batch, unit, attempt), self._wire.maker(schema, batch, unit, most=_MOST_BYTES))
+
+    def publish(self, decided: Decided) -> None:
+        """See the contract."""
+        self._copy_over(decided)
+        super().publish(decided)
+        if self._work is not None:
+            remove_tree(self._own_staged(self._work, decided.batch))
+
+    def recover(self, decided: Decided | None, *, lineage: str, before: int) -> None:
+        """See the contract."""
+        if self._work is not None:
+            if decided is not None:
+                self._copy_over(decided)
+            staged = self._work / lineage / "staged"
+            for name in names_in(staged):
+                if name.isdigit() and int(name) < before:
+                    remove_tree(staged / name)
+        super().recover(decided, lineage=lineage, before=before)
+
+    def discard(self, batch: BatchId) -> None:
+        """Delete what was staged of a Batch that is dropped."""
+        if self._work is not None:
+            remove_tree(self._own_staged(self._work, batch))
+
+    def newest_published(self, lineage: str) -> int:
+        """The newest Batch with a commit record, all older ones being through; -1: none."""
+        newest = self._of(lineage).commits.newest()
+        return -1 if newest is None else newest
+
+    def _staged_place(self, batch: BatchId, unit: int, attempt: str) -> StagedPlace:
+        place = super()._staged_place(batch, unit, attempt)
+        return place if self._work is None else replace(place, folder=self._own_staged(self._work, batch))
+
+    def _own_staged(self, work: Path, batch: BatchId) -> Path:
+        return work / batch.lineage / "staged" / f"{batch.number:010d}"
+
+    def _copy_over(self, decided: Decided) -> None:
+        """To where the channel stages, and renames from, what is not there yet, each file whole or not at all."""
+        batch, place = decided.batch, self._of(decided.batch.lineage)
+        if self._work is None or place.read_mark() >= batch.number:
+            return
+        own, there = self._own_staged(self._work, batch), place.staged / f"{batch.number:010d}"
+        for receipt in decided.receipts:
+            for segment in receipt.segments:
+                kept, copied = own / segment["staged"], there / segment["staged"]
+                if copied.exists() or not kept.exists() or (self.path / segment["name"]).exists():
+                    continue
+                make_folder(there)
+                draft = there / f".{copied.name}"
+                with explained(f"{copied} cannot be written"):
+                    shutil.copyfile(kept, draft)
+                    with draft.open("rb+") as file:
+                        os.fsync(file.fileno())
+                    draft.replace(copied)
+                    sync_folder(there)
 
 
 class PackFile:

@@ -18,6 +18,7 @@ from scribengin.connectors.kafka.partitioner import partitions_of
 from scribengin.connectors.kafka.sink import KafkaSink
 from scribengin.connectors.kafka.source import KafkaSource
 from scribengin.connectors.kafka.topics import TargetTopic, TopicBook
+from scribengin.core.storage import remove_tree
 from scribengin.formats.pack_decoder import PackDecoder
 
 if TYPE_CHECKING:
@@ -68,13 +69,22 @@ class KafkaChannelSink(KafkaSink):
         newest = self._published(lineage).newest()
         return {"units": 0, "after": {"0": OPENING if newest is None else newest}}
 
+    def discard(self, batch: BatchId) -> None:
+        """Delete what was staged of a Batch that is dropped."""
+        remove_tree(self._staged(batch.lineage) / f"{batch.number:010d}")
+
+    def newest_published(self, lineage: str) -> int:
+        """The newest Batch that is known to be handed over, without a look at the channel; -1: none."""
+        newest = self._published(lineage).newest()
+        return -1 if newest is None else newest
+
     def _maker(self, schema: Schema, batch: BatchId, unit: int) -> OriginMaker:
         name = self._options["topic"]
         if self._patient:  # what may wait is made without a look at the channel, which may be away
             topic = self._target or TargetTopic(name, "", self._options["partitions"], _MOST_BYTES, compacted=False)
         else:
             topic = self._topics.get(name)
-        packs = self._wire.maker(schema, batch, most=topic.max_bytes - _HEAD_BYTES)
+        packs = self._wire.maker(schema, batch, unit, most=topic.max_bytes - _HEAD_BYTES)
         return PackMessages(packs, topic, self._wire.options["key"], unit + batch.number)
 
     def _rows_in(self, message: Any) -> int:
@@ -127,6 +137,10 @@ class KafkaChannelSource(KafkaSource):
 
     handed_over = True
     messages_at_once = 16
+    loss_remedy = (
+        "what was not read of it is gone: begin anew with scribengin reset FLOW --outputs --yes; or go on without it: write durability: "
+        "best_effort at the edge, run once, and take it out again: what is lost is counted, and what stands there now is read"
+    )
 
     def __init__(self, place: Place) -> None:
         given = {name: place.options[name] for name in ("max_rows", "split")}

@@ -1,7 +1,9 @@
-"""Files of a channel that went before they were read: what the writing end has published says which there must be."""
+"""Files of a channel that went before they were read, or that nobody has handed over: what the writing end has published says which there
+must be, and which may."""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors.files.reader import FilesReader
@@ -11,6 +13,9 @@ from scribengin.core.errors import SourceError
 if TYPE_CHECKING:
     from scribengin.connectors.contract import Limits, SourceStream
     from scribengin.connectors.files.sink import LineageFolder
+
+_BATCH = re.compile(r"part-(\d{10})-")
+"""how names of a feeder's files begin: with their Batch"""
 
 
 class ChannelReader(FilesReader):
@@ -22,10 +27,13 @@ class ChannelReader(FilesReader):
         """lineage → up to which Batch its record was read"""
         self._awaited: dict[str, tuple[LineageFolder, int, int]] = {}
         """path → lineage, Batch, rows, of what was published and not taken yet"""
+        self._known: set[str] = set()
+        """paths that wait, and that a commit record names"""
         self.quiet = True
 
     def split(self, limits: Limits, *, final: bool = False) -> list[SourceStream]:
-        """As of any folder. Raises SourceError for a file that was published, not read, not released, and is not there."""
+        """As of any folder. Raises SourceError for a file that was published, not read, not released, and is not there; and, before any
+        is taken, for one that no commit record names: packs under another name would be read twice."""
         self._learn()
         streams = super().split(limits, final=final)
         gone = []
@@ -46,6 +54,29 @@ class ChannelReader(FilesReader):
                 remedy="restore it from a backup, under its name; nothing is read before that, so that no row is passed over",
             )
         return streams
+
+    def _look(self, now_s: float) -> None:
+        super()._look(now_s)
+        self._known &= self._waiting.keys()
+        foreign = [path for path in self._waiting if path not in self._known and not self._is_handed_over(path)]
+        if foreign:
+            more = f", and neither are {len(foreign) - 1} more files there" if len(foreign) > 1 else ""
+            raise SourceError(
+                f"{self._discovery.root / foreign[0]} is not of the tier that feeds this folder: no commit record names it{more}",
+                remedy="nothing of it was read; move it out of the folder, or give it its name back if it is one of the channel's that was "
+                "renamed; then run again",
+                code="channel-foreign",
+            )
+
+    def _is_handed_over(self, path: str) -> bool:
+        # a Batch's record is there before the first of its files
+        if path not in self._awaited:
+            named = _BATCH.match(path)
+            records = [lineage.commits.read(int(named[1])) for lineage in lineages_in(self._discovery.root)] if named else []
+            if not any(path == file["name"] for record in records if record is not None for file in record["files"]):
+                return False
+        self._known.add(path)
+        return True
 
     def _learn(self) -> None:
         for lineage in lineages_in(self._discovery.root):

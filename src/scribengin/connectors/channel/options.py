@@ -31,7 +31,7 @@ SOURCE = NodeType(
         Option("max_rows", "int", "Kafka: packs that one Batch takes at most", 256, pace=True),
         Option("split", "int", "Kafka: packs that one task reads", 32, pace=True),
         Option("max_bytes", "bytes", "a folder: how much one Batch takes at most", 2**30, pace=True),
-        Option("lossy", "bool", "go on without what is gone", False),
+        Option("lossy", "bool", "Kafka: go on without what is gone", False, pace=True),
     ),
     abilities=frozenset({"replayable", "bounded"}),
     internal=True,

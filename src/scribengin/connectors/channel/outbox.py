@@ -23,7 +23,7 @@ import msgspec
 from scribengin.connectors.abilities import is_chained
 from scribengin.connectors.contract import BatchId, Decided, Published, Receipt
 from scribengin.core import faults
-from scribengin.core.errors import EnvironmentFault, SinkError, Unreachable
+from scribengin.core.errors import EnvironmentFault, ScribenginError, SinkError, Unreachable
 from scribengin.core.numbered_log import NumberedLog
 from scribengin.core.storage import make_folder, names_in, put_if_absent, read_or_none, sync_folder
 from scribengin.core.units import show_bytes
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _BACK_OFF_S = (1.0, 2.0, 5.0, 10.0, 30.0)
 """before the channel is tried again after it failed"""
-_AWAY = (Unreachable, SinkError, EnvironmentFault)
+_AWAY = (Unreachable, SinkError, EnvironmentFault, OSError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,9 @@ class OutboxSink:
 
     def prepare(self, *, owner: str, lineage: str, adopt: bool = False) -> None:
         """Claim the channel, now or when it can be reached."""
-        self._claim = {"owner": owner, "lineage": lineage, "adopt": adopt}
+        claim = {"owner": owner, "lineage": lineage, "adopt": adopt}
+        self._claimed = self._claimed and claim == self._claim
+        self._claim = claim
         self._tried(lambda: None)
 
     def stream(self, batch: BatchId, unit: int, attempt: str, schema: Schema) -> SinkStream | OriginStream:
@@ -122,6 +124,8 @@ class OutboxSink:
         with self._lock:
             number = decided.batch.number
             if self._path(decided.batch).exists() or self._newest_dropped(decided.batch.lineage) == number:
+                return
+            if self._was_handed_over(decided):
                 return
             if self.most_bytes is None and not self._waiting() and (why := self.is_full() if self.is_full else ""):
                 self._drop(decided, why)
@@ -171,6 +175,11 @@ class OutboxSink:
         """What waits and what was dropped."""
         return Left() if self.work is None or "lineage" not in self._claim else read_left(self.work, self._claim["lineage"])
 
+    @property
+    def is_claimed(self) -> bool:
+        """False while the channel could not be reached."""
+        return self._claimed
+
     # --- handing over ---
 
     def _drain(self) -> bool:
@@ -188,7 +197,18 @@ class OutboxSink:
             )
         return True
 
+    def _was_handed_over(self, decided: Decided) -> bool:
+        """True where a newer Batch has gone over, and so has this one: they go in order. Then it waits by mistake: its removal did not
+        outlive the machine, or an older driver has kept what its successor had handed over."""
+        inner: Any = self.inner
+        try:
+            return bool(inner.newest_published(decided.batch.lineage) > decided.batch.number)
+        except _AWAY:
+            return False
+
     def _handed_over(self, decided: Decided) -> None:
+        if self._was_handed_over(decided):
+            return
         inner: Any = self.inner
         behind = inner.behind_published(decided.batch.lineage) if is_chained(self.inner) else {}
         self.inner.publish(replace(decided, behind=behind))
@@ -203,17 +223,19 @@ class OutboxSink:
                 self._claimed = True
             act()
         except _AWAY as error:
+            self._why = error.message if isinstance(error, ScribenginError) else str(error)
             if not self._failures:
                 goes = "rows are dropped" if self.most_bytes is None else "rows wait in the state folder"
-                self._notices.append(f"{self.node}: the channel is away, {goes} until it is back ({error.message})")
+                self._notices.append(f"{self.node}: the channel is away, {goes} until it is back ({self._why})")
             self._again_s = self.now() + _BACK_OFF_S[min(self._failures, len(_BACK_OFF_S) - 1)]
             self._failures += 1
-            self._why = error.message
             return False
         self._failures = 0
         return True
 
     def _keep(self, decided: Decided) -> None:
+        if self._was_handed_over(decided):  # by this driver's successor, in the meantime
+            return
         waiting = self._waiting()
         if self.most_bytes is None and waiting:
             self._drop(decided, self._why)
@@ -238,6 +260,8 @@ class OutboxSink:
         nth = newest + 1 if (newest := log.newest()) is not None else 0
         log.put(nth, {"number": decided.batch.number, "rows": rows, "bytes": size, "why": why})
         faults.reached("outbox.dropped")
+        inner: Any = self.inner
+        inner.discard(decided.batch)
         if log.wants_folding(nth):
             log.fold(_summed)
 

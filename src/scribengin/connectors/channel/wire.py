@@ -32,7 +32,7 @@ class Wire:
         self._member = place.member
         self._keyring = keyring_of(place)
 
-    def maker(self, schema: Schema, batch: BatchId, *, most: int) -> PackMaker:
+    def maker(self, schema: Schema, batch: BatchId, unit: int, *, most: int) -> PackMaker:
         """What makes the packs of one unit, none of more than `most` bytes."""
         options = self.options
         about: dict[str, str | int] = {
@@ -40,6 +40,7 @@ class Wire:
             "query": batch.query,
             "lineage": batch.lineage,
             "batch": batch.number,
+            "unit": unit,
             "host": socket.gethostname(),
             "time_ms": int(time.time() * 1000),
         } | ({"member": self._member} if self._member else {})
@@ -60,8 +61,8 @@ class Wire:
         for value, place in values:
             if beside and value is not None and (said := read_header(value)) is not None and said.sign in beside:
                 continue
-            # packs from before the edge was encrypted are taken too: to bury them would lose what was under way
-            pack = read_pack(value, self._keyring, place)
+            # an edge is encrypted, or is no more, only when all that it holds is read (`plan.flow_diff`): what is plain here is not ours
+            pack = read_pack(value, self._keyring, place, plain=self._keyring is None)
             if pack.header is None:
                 yield pack
             elif pack.header.sign != self.id:

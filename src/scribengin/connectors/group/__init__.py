@@ -6,8 +6,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from scribengin.core.errors import Refused
-
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -27,13 +25,6 @@ def make_sink(type_: str, place: Place, open_: Callable[[str, Place], Any]) -> S
     """The sink that gives each Batch to one member; `open_` opens that of one."""
     from scribengin.connectors.group.sink import GroupSink
 
-    if (durability := place.options.get("durability", "end_to_end")) != "end_to_end":
-        raise Refused(
-            f'channel "{place.node}" goes to a group with durability {durability}: what a group does not take waits for its member',
-            remedy="write durability: end_to_end at that edge, or give it one channel",
-            code="group-durability",
-            node=place.node,
-        )
     return GroupSink(place, {name: open_(type_, each) for name, each in _members(place)})
 
 

@@ -36,6 +36,9 @@ _REGISTRY_CONFIG = Option(
 )
 _TIMEOUT = Option("timeout", "duration", "how long brokers may be silent", 5.0, example="30s", low=0.1, pace=True)
 
+LOSS_REMEDY = "restore the records, or go on without them: on_data_loss: continue"
+"""of a source whose records are gone"""
+
 SOURCE = NodeType(
     type="kafka",
     role="source",

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from scribengin.connectors.contract import Backlog, SourceStream
 from scribengin.connectors.kafka.ages import Ages
 from scribengin.connectors.kafka.client import SILENT, Cluster, Partition, Topic, settings
+from scribengin.connectors.kafka.options import LOSS_REMEDY
 from scribengin.core.errors import ScribenginError, SourceError
 from scribengin.core.problems import did_you_mean
 
@@ -35,6 +36,7 @@ class KafkaReader:
 
     node: str
     options: Mapping[str, Any]
+    loss_remedy: str = LOSS_REMEDY
     _next: dict[Partition, int] = field(default_factory=dict)
     _ids: dict[str, str] = field(default_factory=dict)
     _counts: dict[str, int] = field(default_factory=dict)
@@ -276,7 +278,7 @@ class KafkaReader:
         if self.options["on_data_loss"] == "stop":
             raise SourceError(
                 f'source "{self.node}": {what}',
-                remedy="restore the records, or go on without them: on_data_loss: continue",
+                remedy=self.loss_remedy,
                 code="data-loss",
                 node=self.node,
             )

@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors.kafka.client import READER, SILENT, client, fault, passes, settings
-from scribengin.connectors.kafka.options import SOURCE
+from scribengin.connectors.kafka.options import LOSS_REMEDY, SOURCE
 from scribengin.core.errors import SourceError, Unreachable
 from scribengin.formats.messages import PARTS, MessageBlock, MessageDecoder
 
@@ -34,6 +34,8 @@ class KafkaSource:
 
     messages_at_once = 1024
     """a block: some 256 KiB of small messages, as much as stays in a core's cache"""
+    loss_remedy = LOSS_REMEDY
+    """what a person can do where records are gone that were not read"""
 
     def __init__(self, place: Place) -> None:
         self.schema: Schema | None = place.schema
@@ -61,7 +63,7 @@ class KafkaSource:
         """A fresh reader. Raises SourceError where a topic is missing, Unreachable where no broker answers."""
         from scribengin.connectors.kafka.reader import KafkaReader
 
-        reader = KafkaReader(self._node, self._options)
+        reader = KafkaReader(self._node, self._options, self.loss_remedy)
         reader.look()
         return reader
 
@@ -141,7 +143,7 @@ class KafkaSource:
             elif error.code() in (kafka.KafkaError._AUTO_OFFSET_RESET, kafka.KafkaError.OFFSET_OUT_OF_RANGE):
                 # with `continue` a start again is what helps: there KafkaReader.recheck counts them, and goes on without
                 kind, remedy = (
-                    (SourceError, "restore them, or go on without them: on_data_loss: continue")
+                    (SourceError, self.loss_remedy)
                     if self._options["on_data_loss"] == "stop"
                     else (Unreachable, "nothing: the Query starts again, counts them as lost, and goes on without them")
                 )

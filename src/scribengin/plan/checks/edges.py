@@ -7,6 +7,7 @@ from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any
 
 from scribengin.core.problems import did_you_mean
+from scribengin.formats.keyring import Keyring
 from scribengin.plan.channels import clusters, edge_properties
 from scribengin.plan.checks.folders import folder_of
 from scribengin.plan.checks.subject import Subject, called
@@ -155,6 +156,34 @@ def clusters_are_known(subject: Subject) -> Iterator[Problem]:
         broker = next(iter(sorted(known)), "broker1:9092")
         remedy = f'name the brokers: channel: {{type: kafka, bootstrap: "{broker}"}}' + ("" if known else ", or write channel: folder")
         yield subject.problem("channel-cluster", path, f'edge "{name}" lies in Kafka, and its brokers are not known: {what}', remedy)
+
+
+def keyrings_are_kept(subject: Subject) -> Iterator[Problem]:
+    """Where an edge's keyring lies on this machine: nobody but its owner reads it, and its last line is whole."""
+    told = set()
+    for channel in subject.channels:
+        ring = channel.edge.encryption.keyring if channel.edge.encryption is not None else None
+        if ring is None or ring in told:
+            continue
+        told.add(ring)
+        name = channel.names[0]
+        own = subject.flow.edges.get(name, Edge()).encryption is not None
+        path: Path = ("edges", name, "encryption") if own else ("defaults", "edge", "encryption")
+        for notice in Keyring(subject.flow.folder / ring).notices():
+            yield subject.problem("keyring", path, notice, severity="warning")
+
+
+def groups_wait_for_their_members(subject: Subject) -> Iterator[Problem]:
+    """What a group does not take waits for its member: an edge that goes there cannot drop or set aside."""
+    for channel in subject.channels:
+        if not channel.edge.to or channel.edge.durability == "end_to_end":
+            continue
+        name = channel.names[0]
+        own = subject.flow.edges.get(name, Edge())
+        path: Path = ("edges", name, "durability") if own.durability is not None else ("defaults", "edge", "durability")
+        message = f'edge "{name}" goes to group {channel.edge.to} with durability {channel.edge.durability}'
+        remedy = "write durability: end_to_end at that edge, or give it one channel: what a group does not take waits for its member"
+        yield subject.problem("group-durability", path, message, remedy)
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,7 @@ def state_is_left_on_one_way(subject: Subject) -> Iterator[Problem]:
     for name, sinks in query_sinks(subject.flow).items():
         members = subject.graph.upstream(sink.id for sink in sinks)
         stateful = [id_ for id_ in subject.graph.order if id_ in members and id_ in subject.resolved.stateful]
-        if not stateful or subject.graph.cycles:
+        if not stateful or subject.graph.cycles or members & subject.shaken:
             continue
         nodes = subject.graph.nodes
         stages = place_nodes(subject.graph, tuple(id_ for id_ in subject.graph.order if id_ in members), forms, stateful=True)

@@ -138,6 +138,22 @@ CATALOG: tuple[Entry, ...] = (
         slot="file",
     ),
     Entry(
+        "keyring",
+        "A keyring that others can read, or whose last line is not whole",
+        "Whoever has a key of it can read what goes over the edge, and write there. A line without a line feed is not used yet.",
+        "Let its owner alone read and write it (chmod 600), and end each line.",
+        "",
+        severity="warning",
+    ),
+    Entry(
+        "group-durability",
+        "An edge to a group that may drop rows, or set them aside",
+        "What a group does not take waits for the member that its Batch was decided for; nothing of it is dropped, or set aside elsewhere.",
+        "Write `durability: end_to_end` at that edge, or give it one channel.",
+        _CUT + 'edges:\n  "big -> mine": {to: hosts, durability: best_effort}\ngroups:\n  hosts: {members: [{at: a}, {at: b}]}\n',
+        slot="file",
+    ),
+    Entry(
         "channel-shared",
         "Two channels in one place",
         "A topic or folder holds what one node hands on, or what comes together in one union; else readers would take what is not theirs.",

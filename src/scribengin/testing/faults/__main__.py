@@ -16,7 +16,7 @@ import click
 
 from scribengin.testing.faults.archive import prepare_archive
 from scribengin.testing.faults.brokers import Brokers
-from scribengin.testing.faults.cells import Sample, count_open
+from scribengin.testing.faults.cells import STRIKES, Sample, count_open
 from scribengin.testing.faults.drivers import Ended
 from scribengin.testing.faults.lives import run_life
 from scribengin.testing.faults.report import append_outcome, line_of, read_outcomes, write_report
@@ -36,10 +36,13 @@ _LOOK_S = 0.2
 )
 @click.option("--seed", type=int, help="Live the life with this seed again; an unknown one begins a row of new lives.")
 @click.option("--lives", type=click.IntRange(1), default=1, show_default=True, help="How many at once.")
+@click.option(
+    "--strikes", type=click.IntRange(1), default=STRIKES, show_default=True, help="In one life, at most. Few: more flows in the same time."
+)
 @click.option("--limit", "limit_s", type=float, default=300.0, show_default=True, help="Seconds for each start of a run.")
 @click.option("--archive/--no-archive", default=True, help="First an archive of Spark's classes: a minute, once a folder; halves a start.")
 @click.option("--folder", type=click.Path(path_type=Path), default=Path(".scribengin-faults"), show_default=True)
-def main(*, minutes: float, only: str, seed: int | None, lives: int, limit_s: float, archive: bool, folder: Path) -> None:
+def main(*, minutes: float, only: str, seed: int | None, lives: int, strikes: int, limit_s: float, archive: bool, folder: Path) -> None:
     """Strike real runs at their crash points and check every record; goes on where the last call ended."""
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
@@ -50,7 +53,7 @@ def main(*, minutes: float, only: str, seed: int | None, lives: int, limit_s: fl
     except Ended:
         sys.exit(130)
     with Brokers(folder / "brokers") as brokers:
-        campaign = _Campaign(folder, only, limit_s, stop, made, brokers)
+        campaign = _Campaign(folder, only, limit_s, stop, made, brokers, strikes)
         again = [outcome.life for outcome in campaign.outcomes if outcome.seed == seed]
         first = seed if seed is not None else max((outcome.seed for outcome in campaign.outcomes), default=0) + 1
         if again:
@@ -66,13 +69,22 @@ def main(*, minutes: float, only: str, seed: int | None, lives: int, limit_s: fl
 
 
 class _Campaign:
-    def __init__(self, folder: Path, only: str, limit_s: float, stop: threading.Event, archive: Path | None, brokers: Brokers) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        only: str,
+        limit_s: float,
+        stop: threading.Event,
+        archive: Path | None,
+        brokers: Brokers,
+        strikes: int,
+    ) -> None:
         self.outcomes = read_outcomes(folder)
         self.new: list[Outcome] = []
         self._folder = folder
         self._limit_s = limit_s
         self._stop = stop
-        self._sample = Sample(self.outcomes, only)
+        self._sample = Sample(self.outcomes, only, strikes=strikes)
         self._archive = archive
         self._brokers = brokers
 

@@ -11,11 +11,11 @@ import itertools
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
-from scribengin.core.faults import POINTS, TRANSACTION_POINTS
+from scribengin.core.faults import MOVE_POINTS, OUTBOX_POINTS, POINTS, TRANSACTION_POINTS
 from scribengin.testing.faults.flows import DECISIVE, FORMATS, KINDS
 from scribengin.testing.faults.kafka_flows import BY_UNIT, KAFKA_DECISIVE, KAFKA_KINDS, ROUTES
 from scribengin.testing.faults.outcomes import Aim, Life
-from scribengin.testing.faults.tier_flows import TIER_KINDS, TIER_ROUTES
+from scribengin.testing.faults.tier_flows import RECUT_KINDS, TIER_KINDS, TIER_ROUTES, commits_by_unit, lives_on
 from scribengin.testing.faults.ways import SERIES, is_soft
 
 if TYPE_CHECKING:
@@ -75,19 +75,43 @@ PLACES_TIERS = {
     "zombie": ("source.logged", "stage.mid_write", "decide.before", *DECISIVE),
     "edit": PLACES["edit"],
 }
-"""… of a flow that is cut, all tiers in one driver: each point is passed by all of them."""
+"""… of a flow that is cut: each point is passed by all of its tiers."""
+PLACES_TIERS_FOLDER = PLACES_TIERS | {
+    "recut": MOVE_POINTS,
+    "gone": ("batch.entry", "stage.mid_write", "decide.before", *DECISIVE),
+}
+"""… with folders between them, all tiers in one driver."""
 PLACES_TIERS_KAFKA = {
-    way: (*points, *TRANSACTION_POINTS) if way in ("kill", "die", "two", "zombie") else points for way, points in PLACES_TIERS.items()
+    **{way: (*points, *TRANSACTION_POINTS) if way in ("kill", "die", "two", "zombie") else points for way, points in PLACES_TIERS.items()},
+    "recut": MOVE_POINTS,
+    "broker": ("source.logged", *_WRITING),
 }
 """… with topics between the tiers, and files at the end."""
+_BY_BATCH = tuple(point for point in TRANSACTION_POINTS if point != "marker.read")
+_DECIDED = ("decide.before", "decide.after", *_BY_BATCH, "publish.after", "commit.before")
+PLACES_TIERS_SPILL = {
+    "kill": (*_DECIDED, *_RECOVERY),
+    "two": _DECIDED,
+    "zombie": _DECIDED,
+    "recovery": (*_RECOVERY, *_BY_BATCH),
+    "broker": ("source.logged", "stage.mid_write", "decide.after", *_BY_BATCH),
+    "away": tuple(point for point in OUTBOX_POINTS if point != "outbox.dropped"),
+}
+"""… with topics that do not hold their feeder."""
+PLACES_TIERS_DROP = PLACES_TIERS_SPILL | {"away": OUTBOX_POINTS}
+"""… and drop what they do not take."""
 PLACES_OF = {
     **dict.fromkeys(FORMATS, PLACES),
     **{route: PLACES_KAFKA_SOURCE if route == "kafka-to-files" else PLACES_KAFKA_SINK for route in ROUTES},
-    **{route: PLACES_TIERS_KAFKA if route == "tiers-kafka" else PLACES_TIERS for route in TIER_ROUTES},
+    "tiers-folder": PLACES_TIERS_FOLDER,
+    "tiers-kafka": PLACES_TIERS_KAFKA,
+    "tiers-apart": PLACES_TIERS,
+    "tiers-spill": PLACES_TIERS_SPILL,
+    "tiers-drop": PLACES_TIERS_DROP,
 }
 """Format or route → way → where."""
 AIMS_OF = {format: tuple(Aim(way, point) for way, points in places.items() for point in points) for format, places in PLACES_OF.items()}
-_ALONE = frozenset({"full", "broker", "lost", "lineage", "slow", "speculation"})
+_ALONE = frozenset({"full", "broker", "lost", "lineage", "slow", "speculation", "away"})
 """Ways that need a ground of their own for the whole life: a small disk, brokers, short time-outs, workers."""
 STRIKES = 12
 """In one life, at most; the kills that `recovery` needs come on top."""
@@ -109,7 +133,7 @@ def wanted(aim: Aim, format: str) -> int:
 def all_cells(only: str = "") -> Iterator[tuple[Aim, Flow]]:
     """Every aim with every flow, where the text of both holds `only` (`publish`, `two@`, `kill@decide.after tail parquet`, …)."""
     flows = [*itertools.product(KINDS, FORMATS, (False, True)), *itertools.product(KAFKA_KINDS, ROUTES, (False,))]
-    flows += itertools.product(TIER_KINDS, TIER_ROUTES, (False,))
+    flows += [(kind, route, False) for kind, route in itertools.product(TIER_KINDS, TIER_ROUTES) if lives_on(kind, route)]
     for kind, format, partitioned in flows:
         for aim in AIMS_OF[format]:
             if _fits(aim, kind, format) and only in f"{aim} {kind} {format}{' partitioned' if partitioned else ''}":
@@ -118,6 +142,8 @@ def all_cells(only: str = "") -> Iterator[tuple[Aim, Flow]]:
 
 def _fits(aim: Aim, kind: str, format: str) -> bool:
     """False where a flow of that kind never comes by: units look at their markers, and their Batch has no record of its own."""
+    if aim.way in ("recut", "gone"):
+        return kind in RECUT_KINDS if aim.way == "recut" else kind == "group"
     if PLACES_OF[format] is not PLACES_KAFKA_SINK:
         return True
     if aim.way in ("lineage", "speculation") or aim.point == "marker.read":
@@ -157,7 +183,8 @@ def _targets() -> Iterator[Target]:
 class Sample:
     """What was tried so far, and what comes next."""
 
-    def __init__(self, outcomes: Iterable[Outcome], only: str = "") -> None:
+    def __init__(self, outcomes: Iterable[Outcome], only: str = "", *, strikes: int = STRIKES) -> None:
+        self._strikes = strikes
         self._flows: defaultdict[Flow, list[Aim]] = defaultdict(list)
         for aim, flow in all_cells(only):
             self._flows[flow].append(aim)
@@ -186,7 +213,7 @@ class Sample:
         need = self._needs()
         flow = max(self._flows, key=lambda flow: (self._gain(flow, need), -self._lives[flow], rng.random()))
         to_kafka = PLACES_OF[flow[1]] is PLACES_KAFKA_SINK
-        decisive, by_unit = (KAFKA_DECISIVE, flow[0] in BY_UNIT) if to_kafka else (DECISIVE, flow[1] == "tiers-kafka")
+        decisive, by_unit = (KAFKA_DECISIVE, flow[0] in BY_UNIT) if to_kafka else (DECISIVE, commits_by_unit(*flow[:2]))
         life = Life(*flow, tuple(_arranged(self._aims_of(flow, need, rng), rng, decisive, by_unit=by_unit)))
         self._note(life)
         self._running.append(life)
@@ -201,7 +228,7 @@ class Sample:
 
     def _gain(self, flow: Flow, need: Counter[Target]) -> int:
         """Open aims that a life of this flow can take."""
-        return min(STRIKES, sum(need[aim, flow[1]] > 0 for aim in self._flows[flow]))
+        return min(self._strikes, sum(need[aim, flow[1]] > 0 for aim in self._flows[flow]))
 
     def _aims_of(self, flow: Flow, need: Counter[Target], rng: random.Random) -> list[Aim]:
         kind, format, partitioned = flow
@@ -215,7 +242,7 @@ class Sample:
             return best[:1]
         best = [aim for aim in best if (aim.way == best[0].way if best[0].way in _ALONE else aim.way not in _ALONE)]
         still = [aim for aim in best if need[aim, format] > 0]
-        return (still or best)[:STRIKES]
+        return (still or best)[: self._strikes]
 
     def _note(self, life: Life) -> None:
         self._lives[life.kind, life.format, life.partitioned] += 1

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -190,19 +191,46 @@ def fault_variable(strikes: Sequence[Strike], work: Path) -> str:
     return ",".join([f"once={work}", *(f"{strike.point}@{strike.nth}:{_act(strike, work)}" for strike in strikes)])
 
 
+@dataclass(frozen=True, slots=True)
+class Audited:
+    """What `scribengin audit` said: its exit status, what is wrong, and the rows that it has found in each sink, over all Queries that ever
+    wrote there."""
+
+    status: int
+    wrong: list[str]
+    rows: Mapping[str, int]
+
+
 def run_audit(
     flow: Path, *, state: Path | None = None, wrap: Callable[[Sequence[str]], list[str]] = list, path: Sequence[str] = ()
-) -> tuple[int, list[str]]:
-    """(exit status of `scribengin audit`, what it found wrong)"""
+) -> Audited:
+    """Run it."""
     where = [] if state is None else ["--state", str(state)]
     command = wrap([sys.executable, "-m", "scribengin.cli", "audit", str(flow), "--json", *where])
     ended = subprocess.run(command, cwd=flow.parent, capture_output=True, env=plain_environment(path), check=False)
     try:
         said = msgspec.json.decode(ended.stdout)
     except msgspec.DecodeError:
-        return ended.returncode, [ended.stderr.decode(errors="replace")[-2000:]]
-    wrong = (said["result"] or {}).get("ledger", {}).get("violations", [])
-    return ended.returncode, [*wrong, *(problem["message"] for problem in said["problems"] if problem["severity"] == "error")]
+        return Audited(ended.returncode, [ended.stderr.decode(errors="replace")[-2000:]], {})
+    result = said["result"] or {}
+    wrong = result.get("ledger", {}).get("violations", [])
+    rows: Counter[str] = Counter()
+    for query in result.get("queries", ()):
+        rows.update({sink["sink"]: sink["found"] for sink in query["sinks"]})
+    return Audited(
+        ended.returncode, [*wrong, *(problem["message"] for problem in said["problems"] if problem["severity"] == "error")], rows
+    )
+
+
+def run_status(flow: Path, *, state: Path, path: Sequence[str] = ()) -> tuple[list[dict[str, Any]], str]:
+    """(the edges that `scribengin status` tells, why it tells none)"""
+    command = [sys.executable, "-m", "scribengin.cli", "status", str(flow), "--json", "--state", str(state)]
+    ended = subprocess.run(command, cwd=flow.parent, capture_output=True, env=plain_environment(path), check=False)
+    if ended.returncode:
+        said = (ended.stdout + ended.stderr).decode(errors="replace")
+        return [], f"status exits with {ended.returncode}: {said[-2000:]}"
+    edges: list[dict[str, Any]] = msgspec.json.decode(ended.stdout)["result"]["edges"]
+    return edges, ""
 
 
 def plain_environment(path: Sequence[str] = ()) -> dict[str, str]:

@@ -53,13 +53,13 @@ class FlowKind:
 
 
 _TEXT = "line STRING"
-_STATELESS = FlowKind(30, 2, "", "records", f"{SCHEMA}, ts TIMESTAMP")
+STATELESS = FlowKind(30, 2, "", "records", f"{SCHEMA}, ts TIMESTAMP")
 _BY_WINDOW = """SELECT unix_seconds(window(ts, '10 minutes').start) AS at, bucket, count(*) AS n, sum(seq) AS total
       FROM records GROUP BY window(ts, '10 minutes'), bucket"""
 _KINDS = {
-    "tail": _STATELESS,
-    "coins": _STATELESS,
-    "filter": replace(_STATELESS, steps="  some: {from: records, filter: seq % 3 <> 0}\n", last="some"),
+    "tail": STATELESS,
+    "coins": STATELESS,
+    "filter": replace(STATELESS, steps="  some: {from: records, filter: seq % 3 <> 0}\n", last="some"),
     "aggregate": FlowKind(
         30,
         1,
@@ -159,6 +159,11 @@ class FaultFlow:
         return ("heads", "tails") if self.kind == "coins" else ("kept",)
 
     @property
+    def places(self) -> tuple[str, ...]:
+        """The folders below `out` in which the output stands."""
+        return self.sinks
+
+    @property
     def by_unit(self) -> bool:
         """True where tasks commit by themselves, each its unit: never over files."""
         return False
@@ -230,15 +235,7 @@ class FaultFlow:
         out = out or self.out
         torn: list[str] = []
         found = self._found(out, torn)
-        if self.kind == "aggregate":
-            findings = compare_rows(self._windows(), [_window(each.row) for each in found])
-        else:
-            findings = check_records(self._keys(), found, ordered=self.ordered)
-            wrong = [
-                each.row for each in found if self.kind == "join" and each.row.get("label") != _label(each.row["part"], each.row["seq"])
-            ]
-            findings.invented += [Key(row["run"], int(row["part"]), int(row["seq"])) for row in wrong]
-            findings.reordered += self._out_of_order(found)
+        findings = self._compare(found)
         findings.torn += torn
         if ledger is not None:
             findings.imbalance += [
@@ -246,6 +243,16 @@ class FaultFlow:
                 for name, count in (("out", len(found)), ("late", self.late), ("dead", 0))
                 if ledger[name] != count
             ]
+        return findings
+
+    def _compare(self, found: list[Found]) -> Findings:
+        """The rows against what the input gives."""
+        if self.kind == "aggregate":
+            return compare_rows(self._windows(), [_window(each.row) for each in found])
+        findings = check_records(self._keys(), found, ordered=self.ordered)
+        wrong = [each.row for each in found if self.kind == "join" and each.row.get("label") != _label(each.row["part"], each.row["seq"])]
+        findings.invented += [Key(row["run"], int(row["part"]), int(row["seq"])) for row in wrong]
+        findings.reordered += self._out_of_order(found)
         return findings
 
     @property
@@ -273,7 +280,7 @@ class FaultFlow:
 
     def _found(self, out: Path, torn: list[str]) -> list[Found]:
         """Every row of every sink, in the order in which it is to be read."""
-        return [Found(f"{sink}/{each.group}", each.row) for sink in self.sinks for each in read_output(out / sink, self.format, torn=torn)]
+        return [Found(f"{at}/{each.group}", each.row) for at in self.places for each in read_output(out / at, self.format, torn=torn)]
 
     def _out_of_order(self, found: list[Found]) -> list[Key]:  # noqa: ARG002
         """Records that stand before those of an earlier part, where parts have an order: files have none."""

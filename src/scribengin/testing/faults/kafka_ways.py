@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from scribengin.testing.faults.outcomes import Aim
     from scribengin.testing.faults.running import RunningLife
 
-STRIKING_BROKERS = frozenset({"broker", "lost"})
+STRIKING_BROKERS = frozenset({"broker", "lost", "away"})
 """Ways that other lives would feel, if the brokers were theirs too."""
 
 _ANEW = ("--append-new-lineage",)
@@ -41,7 +41,7 @@ def strike_over_kafka(life: RunningLife, place: int, aim: Aim) -> None:
 
 def _broker(life: RunningLife, place: int, aim: Aim) -> None:
     """The only broker is killed while the driver is at the point, and started again before the driver goes on, or after."""
-    driver = _held(life, place, aim)
+    driver = hold_at(life, place, aim)
     if driver is None:
         return
     assert life.cluster is not None
@@ -56,7 +56,7 @@ def _broker(life: RunningLife, place: int, aim: Aim) -> None:
 
 def _lost(life: RunningLife, place: int, aim: Aim) -> None:
     """One of three brokers is away from here on until the run is through, which it must be."""
-    driver = _held(life, place, aim)
+    driver = hold_at(life, place, aim)
     if driver is None:
         return
     assert life.cluster is not None
@@ -73,7 +73,7 @@ def _lost(life: RunningLife, place: int, aim: Aim) -> None:
 def _lineage(life: RunningLife, place: int, aim: Aim) -> None:
     """The state is lost while the driver is a zombie, and a new lineage is begun, which reads all of the input again; then the zombie
     wakes, and must write nothing. The zombie's own state is away too, or it is still there: then only the sink can refuse it."""
-    driver = _held(life, place, aim)
+    driver = hold_at(life, place, aim)
     if driver is None:
         return
     assert isinstance(life.flow, KafkaFlow)
@@ -137,7 +137,7 @@ def _speculation(life: RunningLife, place: int, aim: Aim) -> None:
         life.outcome.wrong.append(f"a run with a second attempt of a task at {aim.point} ended with {status}: {driver.explain()}")
 
 
-def _held(life: RunningLife, place: int, aim: Aim) -> Driver | None:
+def hold_at(life: RunningLife, place: int, aim: Aim) -> Driver | None:
     """A driver that sleeps at the point; None where it came to its end without reaching it."""
     strike = Strike(aim.point, "hold", 1 if aim.point in IN_TASKS else life.random(place).randint(1, 2))
     driver = life.start([strike])

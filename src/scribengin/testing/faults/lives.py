@@ -19,7 +19,7 @@ from scribengin.testing.faults.kafka_flows import LONG_S, ROUTES, SHORT_S, Kafka
 from scribengin.testing.faults.kafka_ways import STRIKING_BROKERS
 from scribengin.testing.faults.outcomes import Life, Outcome
 from scribengin.testing.faults.running import RunningLife
-from scribengin.testing.faults.tier_flows import TIER_ROUTES, TierFlow
+from scribengin.testing.faults.tier_flows import OVER_KAFKA, TIER_ROUTES, TierFlow
 from scribengin.testing.faults.ways import strike_all
 from scribengin.testing.faults.workers import Workers
 
@@ -64,7 +64,7 @@ def run_life(
 
 def _on_its_ground(life: Life, folder: Path, brokers: Brokers | None, stack: ExitStack) -> tuple[FaultFlow, KafkaCluster | None]:
     if life.format in TIER_ROUTES:
-        return _cut(life, folder, brokers, stack), None
+        return _cut(life, folder, brokers, stack)
     if life.format not in ROUTES:
         return FaultFlow(folder, life.kind, life.format, life.partitioned), None
     ways = {aim.way for aim in life.aims}
@@ -90,12 +90,14 @@ def _on_its_ground(life: Life, folder: Path, brokers: Brokers | None, stack: Exi
     return flow, cluster
 
 
-def _cut(life: Life, folder: Path, brokers: Brokers | None, stack: ExitStack) -> TierFlow:
-    bootstrap = ""
-    if life.format == "tiers-kafka":
-        brokers = brokers or stack.enter_context(Brokers(folder / "brokers"))
-        bootstrap = brokers.cluster().bootstrap
-        stack.callback(brokers.mend)
-    flow = TierFlow(folder, life.kind, "json", life.partitioned, route=life.format, bootstrap=bootstrap)
+def _cut(life: Life, folder: Path, brokers: Brokers | None, stack: ExitStack) -> tuple[TierFlow, KafkaCluster | None]:
+    if life.format not in OVER_KAFKA:
+        return TierFlow(folder, life.kind, "json", life.partitioned, route=life.format), None
+    brokers = brokers or stack.enter_context(Brokers(folder / "brokers"))
+    if STRIKING_BROKERS & {aim.way for aim in life.aims}:
+        brokers = stack.enter_context(brokers.apart(1))
+    cluster = brokers.cluster()
+    flow = TierFlow(folder, life.kind, "json", life.partitioned, route=life.format, bootstrap=cluster.bootstrap)
     stack.callback(flow.remove)
-    return flow
+    stack.callback(brokers.mend)
+    return flow, cluster

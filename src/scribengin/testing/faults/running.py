@@ -6,10 +6,10 @@ import random
 import time
 from typing import TYPE_CHECKING, Any
 
-from scribengin.testing.faults.drivers import Driver, Strike, run_audit, start_run
+from scribengin.testing.faults.drivers import Driver, Strike, run_audit, run_status, start_run
 from scribengin.testing.faults.java import java_settings
 from scribengin.testing.faults.small_disk import SmallDisk, no_small_disk
-from scribengin.testing.faults.tier_flows import TierFlow
+from scribengin.testing.faults.tier_flows import CUTS, TierFlow
 
 if TYPE_CHECKING:
     import threading
@@ -55,7 +55,7 @@ class RunningLife:
         self._stop = stop
         self._drivers: list[Driver] = []
         self._path: list[str] = []
-        self._edited = False
+        self._edited = self._recut = False
 
     def run(self, strike_all: Callable[[RunningLife], None]) -> None:
         """The whole life; `strike_all` is what happens before its end."""
@@ -68,7 +68,7 @@ class RunningLife:
                 self.outcome.skipped = reason
                 return
             self.disk = self._stack.enter_context(SmallDisk(self._small_folder(aims[0]), "24k" if aims[0].point == "out" else "8k"))
-        readers = [self.flow.watch(self._seen(sink)) for sink in self.flow.sinks]
+        readers = [self.flow.watch(self._seen(sink)) for sink in self.flow.places]
         try:
             self.flow.grow(1)
             strike_all(self)
@@ -125,6 +125,14 @@ class RunningLife:
         self.note(f"tier {tiers[chosen]}")
         return tiers[chosen]
 
+    def start_to_end(self) -> None:
+        """An undisturbed start, which must come through."""
+        driver = self.start()
+        status = driver.wait()
+        self.note(f"exit {status}")
+        if status:
+            self.outcome.wrong.append(f"an undisturbed start ended with {status}: {driver.explain()}")
+
     def note(self, text: str) -> None:
         """Add to what the schedule says of the last start."""
         self.outcome.schedule[-1] += f" → {text}"
@@ -134,6 +142,16 @@ class RunningLife:
         self._edited = not self._edited
         self.flow.flow.write_text(self.flow.text(edited=self._edited))
         self.note("the flow is edited")
+
+    def recut(self, cut: int | None = None) -> int:
+        """The next way to cut the flow, or this one; returns which it was before."""
+        assert isinstance(self.flow, TierFlow)
+        self._recut = True
+        before = self.flow.cut
+        self.flow.cut = (before + 1) % CUTS if cut is None else cut
+        self.flow.flow.write_text(self.flow.text(edited=self._edited))
+        self.note(f"it is cut into {' '.join(self.flow.tiers)}")
+        return before
 
     @property
     def tier_folder(self) -> Path:
@@ -162,16 +180,24 @@ class RunningLife:
         return None
 
     def _judge(self, result: dict[str, Any]) -> None:
-        query = next(query for query in result["queries"] if {sink["sink"] for sink in query["sinks"]} == set(self.flow.sinks))
+        queries = [query for query in result["queries"] if {sink["sink"] for sink in query["sinks"]} <= set(self.flow.sinks)]
+        rows = {name: sum(query["rows"][name] for query in queries) for name in ("out", "late", "dead")}
+        audited = run_audit(self.flow.flow, state=self.state, wrap=self._wrap, path=self._path)
+        if isinstance(self.flow, TierFlow):
+            if self._recut:  # a Query that goes on in another tier counts from there
+                rows["out"] = sum(audited.rows.get(sink, 0) for sink in self.flow.sinks)
+            edges, why = run_status(self.flow.flow, state=self.state, path=self._path)
+            self.outcome.wrong += [why] if why else []
+            rows["dropped"] = sum(edge["dropped_rows"] for edge in edges)
+            self.outcome.wrong += [f"{edge['stored_rows']} rows still wait in {edge['channel']}" for edge in edges if edge["stored_rows"]]
         if not result["ledger"]["balanced"]:
             self.outcome.wrong += result["ledger"]["violations"]
-        findings: Findings = self.flow.judge(ledger=query["rows"], out=self._seen(""))
+        findings: Findings = self.flow.judge(ledger=rows, out=self._seen(""))
         if findings:
             self.outcome.wrong.append(str(findings))
-        self.outcome.rows = query["rows"]["out"]
-        status, wrong = run_audit(self.flow.flow, state=self.state, wrap=self._wrap, path=self._path)
-        if status:
-            self.outcome.wrong.append(f"audit exits with {status}: {wrong}")
+        self.outcome.rows = rows["out"]
+        if audited.status:
+            self.outcome.wrong.append(f"audit exits with {audited.status}: {audited.wrong}")
 
     def _end(self, readers: list[ReaderProcess]) -> None:
         for reader in readers:

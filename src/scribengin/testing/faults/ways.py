@@ -11,6 +11,7 @@ from scribengin.core.faults import TRANSACTION_POINTS
 from scribengin.testing.faults.drivers import IN_TASKS, Strike
 from scribengin.testing.faults.flows import STATEFUL
 from scribengin.testing.faults.kafka_ways import strike_over_kafka
+from scribengin.testing.faults.tier_ways import strike_between_tiers
 
 if TYPE_CHECKING:
     import random
@@ -80,6 +81,10 @@ class _Striker:
                 self._two(run)
             case "broker" | "lost" | "lineage" | "slow" | "speculation":
                 strike_over_kafka(self.life, place, aim)
+                self.pending = False
+            case "recut" | "away" | "gone":
+                strike_between_tiers(self.life, place, aim)
+                self.pending = False
             case "copy":
                 self._copy(place, aim)
             case "moved":

@@ -35,6 +35,8 @@ _CONF = {
     "spark.speculation.quantile": "0.3",
     "spark.speculation.multiplier": "1.1",
     "spark.speculation.minTaskRuntime": "500ms",
+    # small files are one task together, and one that is alone has no others that it could be slower than
+    "spark.speculation.task.duration.threshold": "3s",
 }
 
 

@@ -1,0 +1,92 @@
+"""One look at the state of a cut flow for all in this process who ask how much waits: gates, displays, releases and the lag of Queries.
+
+`status` looks in the same way. It does not matter in which process the other tiers run.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from scribengin.core.errors import ScribenginError
+from scribengin.state.ack_contract import NOTHING
+from scribengin.state.acks import Acks, Standing, Waiting
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scribengin.state.acks import Link, QueryKey, Reading, Topology
+    from scribengin.state.checksums import Mismatch
+
+LOOK_S = 0.25
+"""how long a look at the state is believed"""
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """How full a channel is. `put_rows` were ever put in, counted from anywhere; `decided` is the newest Batch of the feeder's `lineage`
+    that is counted."""
+
+    waiting: Waiting = NOTHING
+    put_rows: int = 0
+    lineage: str = ""
+    decided: int = -1
+
+
+class Levels:
+    """Thread-safe. A look is believed for a moment, so that it costs the same however many ask."""
+
+    def __init__(self, topology: Topology, now: Callable[[], float] = time.monotonic) -> None:
+        self.topology = topology
+        self._acks = Acks(topology)
+        self._now = now
+        self._lock = threading.Lock()
+        self._standing: Standing | None = None
+        self._looked_s = 0.0
+        self._mismatches: list[Mismatch] = []
+        self._links: dict[str, Link] = {link.channel: link for link in topology.links}
+
+    def look(self, *, fresh: bool = True) -> Standing:
+        """How the flow stands: now, or a moment ago. Raises what reading the state raises."""
+        with self._lock:
+            if fresh or self._standing is None or self._now() - self._looked_s >= LOOK_S:
+                self._looked_s = self._now()
+                self._standing = self._acks.look()
+                self._mismatches += self._standing.mismatches
+            return self._standing
+
+    def mismatches(self) -> list[Mismatch]:
+        """What was found since this was asked last."""
+        with self._lock:
+            found, self._mismatches = self._mismatches, []
+            return found
+
+    def keep(self, key: QueryKey) -> None:
+        """See `Acks.keep`."""
+        with self._lock:
+            self._acks.keep(key)
+
+    def level(self, channel: str) -> Level:
+        """How full a channel is; of several readers the one counts for which most waits."""
+        link, standing = self._links[channel], self._last()
+        if standing is None:
+            return Level()
+        slowest = max(standing.of(link), key=lambda each: each.waiting.rows, default=None)
+        put_rows = 0 if slowest is None else slowest.put_rows
+        at = standing.queries[link.writer]
+        return Level(standing.waiting(link), put_rows, at.lineage, at.decided)
+
+    def waiting_for(self, reading: Reading) -> Waiting:
+        """What a Query has before it in a channel."""
+        standing = self._last()
+        at = None if standing is None else next((each for (_, who), each in standing.links.items() if who == reading), None)
+        return Waiting() if at is None else at.waiting
+
+    def _last(self) -> Standing | None:
+        """The newest look that came through: what fails here fails for the releases too, which say so."""
+        try:
+            return self.look(fresh=False)
+        except (ScribenginError, OSError):
+            return self._standing

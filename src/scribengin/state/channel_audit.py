@@ -1,0 +1,177 @@
+"""Audit of channels: every Batch that a feeder has decided, and that a reader has taken whole, compared at both ends. Reads records only.
+
+Not compared are Batches of which the reader's earlier lineages have taken something, whose details are pruned at either end, that were
+dropped, or beside which something was passed over or was no whole pack; these are counted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from scribengin.core.errors import Refused
+from scribengin.core.numbered_log import NumberedLog
+from scribengin.state.ack_cursor import Publications, file_pieces
+from scribengin.state.ack_intake import Intake
+from scribengin.state.checksums import NAMED, Tally
+from scribengin.state.decisions import Decisions
+from scribengin.state.lineage import past_lineages, read_lineage
+from scribengin.state.mismatches import mismatch_of, put_by_unit
+from scribengin.state.source_log import SourceLog
+from scribengin.state.taken import NOT_WHOLE, in_all
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from scribengin.connectors.contract import SourceStream
+    from scribengin.state.ack_contract import Link, Reading, Topology
+    from scribengin.state.ack_intake import Piece
+    from scribengin.state.checksums import Mismatch
+    from scribengin.state.contract import Decision
+    from scribengin.state.folder import QueryFolder
+    from scribengin.state.taken import Sums
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelAudit:
+    """One reader of a channel: how many of the feeder's Batches it has taken whole that were compared, and that could not be; those that
+    differ (the first five explained, `more` others), and what is wrong in all."""
+
+    channel: str
+    reading: Reading
+    compared: int
+    not_compared: int
+    mismatches: tuple[Mismatch, ...]
+    more: int
+
+
+def audit_channels(topology: Topology) -> list[ChannelAudit]:
+    """Every channel with each of its readers, as far as both ever ran. Needs no lease; while a run goes on, what it has decided by now."""
+    return [found for link in topology.links for reading in link.readers if (found := _audit(topology, link, reading)) is not None]
+
+
+def _audit(topology: Topology, link: Link, reading: Reading) -> ChannelAudit | None:
+    writer, reader = topology.queries[link.writer], topology.queries[reading.query]
+    try:
+        feeding, lineage = read_lineage(writer), read_lineage(reader)
+    except Refused:  # a rewind is under way
+        return None
+    if feeding is None or lineage is None:
+        return None
+    compared = not_compared = 0
+    wrong: list[tuple[QueryFolder, str, int, bool]] = []
+    for part, each in [*past_lineages(writer), (writer, feeding)]:
+        walk = _Walk(link, reading, _Feeder(link, writer, part, each.id), reader)
+        walk.run()
+        compared, not_compared = compared + walk.compared, not_compared + walk.not_compared
+        wrong += [(part, each.id, number, number in walk.late) for number in sorted(walk.wrong | walk.late)]
+    explained = [mismatch_of(link, reading, writer, reader, id_, number, late=late, part=part) for part, id_, number, late in wrong[:NAMED]]
+    return ChannelAudit(link.channel, reading, compared, not_compared, tuple(explained), len(wrong) - len(explained))
+
+
+class _Feeder:
+    """What one lineage of the feeder has put into the channel, Batch by Batch, as it is asked for."""
+
+    def __init__(self, link: Link, writer: QueryFolder, part: QueryFolder, lineage: str) -> None:
+        work = writer.work(link.channel)
+        self._link, self.lineage, self._published = link, lineage, Publications(work, lineage)
+        decisions = Decisions(part.decisions)
+        self.first = decisions.pruned_mark() + 1
+        self._decisions: Iterator[Decision] = decisions.since()
+        self._dropped: set[int] = set()
+        if link.drops:
+            log = NumberedLog(work / lineage / "outbox" / "dropped", "dropped")
+            self._dropped = {body["number"] for _, body in log.since()}
+
+    def next(self) -> tuple[int, str, list[Piece], Sums | None] | None:
+        """Number, when it was decided, pieces and sums; None behind the last, or where it is not known yet what was put."""
+        decision = next(self._decisions, None)
+        if decision is None:
+            return None
+        number, link = decision.batch.number, self._link
+        if number in self._dropped:
+            return number, decision.decided_at, [], None
+        receipts = [receipt for receipt in decision.receipts if receipt.sink == link.channel]
+        if link.kind == "folder":
+            pieces: list[Piece] | None = file_pieces(receipts)
+        else:
+            member = str(decision.behind.get(link.channel, {}).get("member", ""))
+            amount = sum(receipt.rows for receipt in receipts), sum(receipt.bytes for receipt in receipts)
+            pieces = self._published.pieces(number, member, *amount)
+        if pieces is None:
+            self._decisions = iter(())
+            return None
+        units = put_by_unit(receipts)
+        return number, decision.decided_at, pieces, None if units is None else in_all(units)
+
+
+@dataclass
+class _Walk:
+    """One lineage of the feeder against the reader's present one. `wrong` and `late` are Batches of the feeder."""
+
+    link: Link
+    reading: Reading
+    feeder: _Feeder
+    reader: QueryFolder
+    compared: int = 0
+    not_compared: int = 0
+    wrong: set[int] = field(default_factory=set)
+    late: set[int] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self._intake = Intake(batch=self.feeder.first)
+        self._tally = Tally(self.feeder.first - 1)
+        self._put: dict[int, Sums | None] = {}
+        self._ended = False
+
+    def run(self) -> None:
+        """Compare."""
+        source = self.reading.source
+        log = SourceLog(self.reader.sources, source)
+        for decision in Decisions(self.reader.decisions).since():
+            ranges = next((each for each in decision.sources if each.source == source), None)
+            if ranges is None:
+                continue
+            if self._intake.entry < ranges.start:
+                # taken by another lineage, or by Batches whose details are pruned
+                self._take(log, ranges.start)
+                self._tally.skip(self._intake.reached)
+            passed_over = self._take(log, ranges.end)
+            self._count(decision, passed_over=passed_over)
+
+    def _take(self, log: SourceLog, end: int) -> bool:
+        """Take the entries up to `end`; True where any of it was passed over."""
+        passed_over = False
+        while self._intake.entry < end:
+            streams = log.read(self._intake.entry)
+            self._bring_up(streams)
+            self._intake.take(streams)
+            passed_over = passed_over or any(stream.skipped for stream in streams)
+        return passed_over
+
+    def _bring_up(self, streams: Sequence[SourceStream]) -> None:
+        """Let the intake meet all that the feeder has put up to there: a Batch's turn must have come before it is taken."""
+        while not self._ended and not self._intake.covers(streams):
+            given = self.feeder.next()
+            if given is None:
+                self._ended = True
+                return
+            number, decided_at, pieces, put = given
+            self._put[number] = put
+            self._intake.put(number, decided_at, pieces)
+
+    def _count(self, decision: Decision, *, passed_over: bool) -> None:
+        source = self.reading.source
+        said = decision.taken.get(source)
+        counts = decision.counts.get(source)
+        if passed_over or (said is None and counts is not None and counts.rows_in) or (said and NOT_WHOLE.lineage in said):
+            self._tally.skip(self._intake.reached)
+        if said:
+            late = self._tally.count(said, self.feeder.lineage, self._intake.reached)
+            self.late.update([] if self.link.drops else late)
+        for number in [number for number in sorted(self._put) if number <= self._intake.through]:
+            put = self._put.pop(number)
+            known = put is not None and number > self._tally.begun
+            self.compared, self.not_compared = self.compared + known, self.not_compared + (not known)
+            if self._tally.differs(number, put):
+                self.wrong.add(number)
