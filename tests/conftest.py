@@ -35,6 +35,7 @@ _LONGEST = (
     "kafka/test_spark_sink.py",
     "faults/test_kafka_faults.py",
     "kafka/test_demo.py",
+    "launch/test_standalone.py",
     "kafka/test_flows.py",
     "local/test_moves.py",
     "group/test_kafka.py",

@@ -13,6 +13,7 @@ from scribengin.launch.contract import Order
 from scribengin.launch.local import LocalLauncher
 from scribengin.launch.marks import marked_processes
 from scribengin.launch.memory import MemoryCluster, MemoryLauncher
+from scribengin.launch.standalone import Cluster, StandaloneLauncher
 from scribengin.testing.manual_clock import ManualClock
 
 if TYPE_CHECKING:
@@ -97,6 +98,17 @@ class ProcessBench:
             return not left and not any(keeper.alive() for keeper in keepers)
 
         assert within(WITHIN_S, gone)
+
+
+class StandaloneBench(ProcessBench):
+    """The same, with executors on a cluster; the programs of the contract's tests do without them."""
+
+    def __init__(self, folder: Path, cluster: Cluster) -> None:
+        super().__init__(folder)
+        self.cluster = cluster
+
+    def launcher(self) -> Launcher:
+        return StandaloneLauncher(self.home, self.cluster, orphan_grace_s=2.0)
 
 
 class MemoryBench:

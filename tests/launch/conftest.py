@@ -11,7 +11,10 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))  # benches, which the modules here use
 
-from benches import MemoryBench, ProcessBench
+from benches import MemoryBench, ProcessBench, StandaloneBench
+
+from scribengin.embedded.standalone import StandaloneCluster
+from scribengin.launch.standalone import Cluster
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,6 +23,20 @@ if TYPE_CHECKING:
 @pytest.fixture
 def local(tmp_path: Path) -> Iterator[ProcessBench]:
     bench = ProcessBench(tmp_path)
+    yield bench
+    bench.clear()
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandaloneCluster]:
+    """One for all tests of this folder: it takes half a minute to come up, and some 400 MB."""
+    with StandaloneCluster(tmp_path_factory.mktemp("cluster"), cores=2, memory_mib=1024) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def standalone(tmp_path: Path, cluster: StandaloneCluster) -> Iterator[StandaloneBench]:
+    bench = StandaloneBench(tmp_path, Cluster(cluster.address, cluster.web))
     yield bench
     bench.clear()
 

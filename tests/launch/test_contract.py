@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 W = "tweets.main-1"
 
 
-@pytest.fixture(params=["memory", "local"])
+@pytest.fixture(params=["memory", "local", "standalone"])
 def bench(request: pytest.FixtureRequest) -> Bench:
     found: Bench = request.getfixturevalue(request.param)
     return found

@@ -18,7 +18,7 @@ from benches import WITHIN_S, keeper_of, one, process_of
 from scribengin.core.errors import EnvironmentFault
 from scribengin.core.process import within
 from scribengin.core.secret import Secret
-from scribengin.launch import children, logs
+from scribengin.launch import children, logs, records
 from scribengin.launch.contract import Order
 from scribengin.launch.local import LocalLauncher
 from scribengin.launch.marks import marked_processes
@@ -60,7 +60,7 @@ from pathlib import Path
 from scribengin.launch.contract import Order
 from scribengin.launch.local import LocalLauncher
 
-def run(command, *, check, **more):
+def run(command, *, check, timeout, **more):
     subprocess.Popen(["/bin/sh", "-c", f"read -r word <{sys.argv[4]}; exec \\"$@\\"", "sh", *command], **more)
     os.kill(os.getpid(), 9)
 
@@ -160,6 +160,7 @@ def test_what_a_master_meant_to_start_when_it_was_killed_is_started_by_the_next(
     assert (seen := one(launcher, W)) is not None
     assert (seen.state, seen.status) == ("gone", None)
     assert "never came up" in seen.reason
+    launcher.kill(W)
     running(local, launcher)
     assert local.beginnings(W) == 1
 
@@ -170,14 +171,15 @@ def test_a_worker_whose_keeper_is_on_its_way_when_the_master_is_killed_is_starte
     gate = local.folder / "gate"
     os.mkfifo(gate)
     command = [sys.executable, "-c", _KILLED_WHILE_THE_KEEPER_STARTS, str(local.home), W, str(PROGRAM), str(gate)]
-    assert subprocess.run(command, check=False, stderr=subprocess.DEVNULL).returncode == -9
     launcher = local.launcher()
-    assert (seen := one(launcher, W)) is not None
-    assert seen.state == "starting"
-    thread = Thread(target=launcher.start, args=(local.order(W),))
-    thread.start()  # waits: somebody is about to start a worker
-    gate.write_text("go\n")
-    thread.join(WITHIN_S)
+    with os.fdopen(os.open(gate, os.O_RDWR), "wb", buffering=0) as opening:  # its end, too, lets the keeper go on
+        assert subprocess.run(command, check=False, stderr=subprocess.DEVNULL).returncode == -9
+        assert (seen := one(launcher, W)) is not None
+        assert seen.state == "starting"
+        thread = Thread(target=launcher.start, args=(local.order(W),))
+        thread.start()  # waits: somebody is about to start a worker
+        opening.write(b"go\n")
+        thread.join(WITHIN_S)
     local.until(launcher, W, lambda seen: seen.state == "running")
     assert local.beginnings(W) == 1
 
@@ -244,12 +246,15 @@ def test_what_a_worker_and_its_dead_keeper_left_behind_is_seen_and_removed(local
     assert [seen.is_over for seen in launcher.look()] == ([] if verb == "forget" else [True])
 
 
-def test_a_worker_whose_records_were_removed_is_seen_and_killed_by_its_mark(local: ProcessBench) -> None:
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_worker_whose_records_were_removed_is_seen_and_killed_by_its_mark(local: ProcessBench, kept: bool) -> None:
     launcher = local.launcher()
     seen = running(local, launcher)
     assert seen.pid is not None
-    worker = process_of(seen.pid)
-    kill_keeper(local)
+    worker, keeper = process_of(seen.pid), keeper_of(local.home / "workers" / W)
+    assert keeper is not None
+    if not kept:
+        kill_keeper(local)
     for path in (local.home / "workers" / W).iterdir():
         path.unlink()
     (local.home / "workers" / W).rmdir()
@@ -257,6 +262,7 @@ def test_a_worker_whose_records_were_removed_is_seen_and_killed_by_its_mark(loca
     assert (found.worker, found.state, found.order, found.strays) == (W, "gone", "", (worker.pid,))
     launcher.kill(W)
     assert worker.gone_within(WITHIN_S)
+    assert keeper.gone_within(WITHIN_S)
     assert within(WITHIN_S, lambda: launcher.look() == [])
 
 
@@ -326,11 +332,12 @@ def within_reach(path: Path) -> bool:
 
 def test_a_worker_gets_an_environment_a_folder_of_its_own_and_nothing_to_read(local: ProcessBench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OF_THE_MASTER", "1")
+    monkeypatch.setenv("OF_THE_MASTER_ALONE", "1")
     monkeypatch.setenv("SCRIBENGIN_LAUNCHED", "the mark of a worker that is a master")
     launcher = local.launcher()
     variables = "*(os.environ[name] for name in ('OF_THE_MASTER', 'X', 'SCRIBENGIN_SPARK_MASTER'))"
-    program = f"import os, sys; print({variables}, repr(sys.stdin.read()), os.getcwd())"
-    launcher.start(Order(W, (sys.executable, "-c", program), environment={"X": "2"}, cores=2))
+    program = f"import os, sys; assert 'OF_THE_MASTER_ALONE' not in os.environ; print({variables}, repr(sys.stdin.read()), os.getcwd())"
+    launcher.start(Order(W, (sys.executable, "-c", program), environment={"X": "2", "OF_THE_MASTER_ALONE": None}, cores=2))
     local.until(launcher, W, lambda seen: seen.is_over)
     (log,) = launcher.logs(W)
     assert Path(log).read_text() == f"1 2 local[2,3] '' {local.home / 'workers' / W}\n"
@@ -418,6 +425,29 @@ def test_torn_records_hide_no_process_and_harm_nobody(local: ProcessBench) -> No
     assert torn.state == "starting"  # its keeper is there
     launcher.kill(W)
     assert process_of(seen.pid).gone_within(WITHIN_S)
+
+
+def test_a_worker_is_ended_though_no_record_of_that_can_be_written(local: ProcessBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(path: Path, data: bytes) -> None:
+        raise EnvironmentFault(f"{path} cannot be written: No space left on device", remedy="make room there")
+
+    launcher = local.launcher()
+    running(local, launcher)
+    running(local, launcher, "tweets.main-2", "deaf", "child")
+    child = process_of(local.noted("tweets.main-2", "child"))
+    monkeypatch.setattr(records, "replace", full)
+    with pytest.raises(EnvironmentFault, match="No space left"):
+        launcher.stop(W, 60.0)
+    assert local.until(launcher, W, lambda seen: seen.is_over).status == 0
+    with pytest.raises(EnvironmentFault, match="No space left"):
+        launcher.kill("tweets.main-2")
+    assert local.until(launcher, "tweets.main-2", lambda seen: seen.is_over).status == -9
+    assert child.gone_within(WITHIN_S)
+    with pytest.raises(EnvironmentFault, match="No space left"):
+        launcher.start(local.order("tweets.main-3"))
+    assert one(launcher, "tweets.main-3") is None
+    monkeypatch.undo()
+    running(local, launcher, "tweets.main-3")
 
 
 def test_a_lock_that_is_held_for_ever_is_told(local: ProcessBench, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,13 +13,16 @@ import msgspec
 from scribengin.core.storage import explained, make_folder, read_or_none, replace
 from scribengin.embedded.jars import fetch
 from scribengin.embedded.kafka import JARS, KafkaCluster
+from scribengin.embedded.standalone import StandaloneCluster
 from scribengin.embedded.zookeeper import ZooKeeper
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-NAMES = ("kafka", "zookeeper")
+NAMES = ("kafka", "zookeeper", "spark")
+BY_DEFAULT = ("kafka", "zookeeper")
+"""What is started where no name is given."""
 
 State = Literal["running", "silent", "dead", "stopped"]
 
@@ -80,6 +83,11 @@ def stop(names: Sequence[str], folder: Path) -> list[Service]:
         return [_look(name, folder) for name in names]
 
 
+def known(folder: Path) -> list[str]:
+    """What is looked at, and stopped, where no name is given: those by default, and what was started once."""
+    return [name for name in NAMES if name in BY_DEFAULT or _read(_home(folder, name)) is not None]
+
+
 def status(names: Sequence[str], folder: Path) -> list[Service]:
     """Look, and change nothing."""
     return [_look(name, folder) for name in names]
@@ -98,11 +106,13 @@ def _look(name: str, folder: Path) -> Service:
     return Service(name, state, address, pid, str(log), record.since)
 
 
-def _open(name: str, home: Path) -> KafkaCluster | ZooKeeper:
+def _open(name: str, home: Path) -> KafkaCluster | StandaloneCluster | ZooKeeper:
+    if name == "spark":
+        return StandaloneCluster(home)
     return KafkaCluster(home) if name == "kafka" else ZooKeeper(home)
 
 
-def _facts(server: KafkaCluster | ZooKeeper) -> tuple[str, int | None, Path]:
+def _facts(server: KafkaCluster | StandaloneCluster | ZooKeeper) -> tuple[str, int | None, Path]:
     """Address, process where there is one, and log."""
     if isinstance(server, KafkaCluster):
         return server.bootstrap, server.brokers_up.get(1), server.log()

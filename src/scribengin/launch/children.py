@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 LOG_BYTES = 16 * 2**20
 ORPHAN_GRACE_S = 10.0
 _LOCKED_WITHIN_S = 60.0
+_BEGUN_WITHIN_S = 60.0
 _TOLD_WITHIN_S = 1.0
 _KILL_ROUNDS = 5
 _WORKER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
@@ -49,7 +50,7 @@ class Children:
     """
 
     def __init__(self, folder: Path, *, log_bytes: int = LOG_BYTES, orphan_grace_s: float = ORPHAN_GRACE_S) -> None:
-        self.folder = folder.absolute()
+        self.folder = folder.resolve()  # one spelling, of which the marks are made
         self._log_bytes = log_bytes
         self._orphan_grace_s = orphan_grace_s
         for part in (self.folder, self.folder / "workers", self.folder / "logs"):
@@ -95,11 +96,12 @@ class Children:
                     self._orphan_grace_s,
                 )
             )
+            records.remove_stopping()  # of a start that came to nothing
             write_spark_settings(records.folder, {**settings, **order.spark})
-            inherited = {name: value for name, value in os.environ.items() if name != VARIABLE}
             secrets = {name: secret.reveal() for name, secret in order.secrets.items()}
-            given = {**environment, **order.environment, **secrets, **spark_environment(records.folder, master)}
-            _start_keeper(order.worker, records.folder, lock, {**inherited, **given})
+            asked = {**environment, **order.environment, **secrets, **spark_environment(records.folder, master), VARIABLE: None}
+            given = {name: value for name, value in (os.environ | asked).items() if value is not None}
+            _start_keeper(order.worker, records.folder, lock, given)
 
     def stop(self, worker: str, grace_s: float) -> None:
         """As the contract says. The keeper does it; in its absence this process asks, and whoever looks later strikes."""
@@ -245,21 +247,28 @@ class Children:
 def _start_keeper(worker: str, folder: Path, lock: int, environment: Mapping[str, str]) -> None:
     """Returns when the keeper's record is there."""
     command = [sys.executable, "-I", "-S", keeper.__file__, str(folder), str(lock)]
-    begun = subprocess.run(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        env=environment,
-        pass_fds=(lock,),
-        start_new_session=True,  # a Ctrl-C for the launcher, or the end of its terminal, is none for the worker
-        check=False,
-    )
+    remedy = f"look whether {folder} can be written, and whether this user may start processes"
+    try:
+        begun = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            env=environment,
+            pass_fds=(lock,),
+            start_new_session=True,  # a Ctrl-C for the launcher, or the end of its terminal, is none for the worker
+            check=False,
+            timeout=_BEGUN_WITHIN_S,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise EnvironmentFault(
+            f"{worker} was not begun after {_BEGUN_WITHIN_S:g} s; it may still be", remedy=remedy, code="launcher-failed"
+        ) from error
     if begun.returncode != 0:
         said = begun.stderr.decode(errors="replace").strip().splitlines()
         raise EnvironmentFault(
             f"{worker} cannot be started: {said[-1] if said else f'status {begun.returncode}'}",
-            remedy=f"look whether {folder} can be written, and whether this user may start processes",
+            remedy=remedy,
             code="launcher-failed",
         )
 

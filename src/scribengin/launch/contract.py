@@ -50,14 +50,15 @@ class Order:
     """What shall be started.
 
     `worker` is `<flow>.<tier>-<n>`; `argv` is the command without secrets. The worker gets the environment of the launcher's process, with
-    `environment` and `secrets` over it, and starts in a folder of its own. Where the launcher has executors, `cores` and `memory_bytes` are
-    those of each of the `executors`; else those of the worker itself. 0 bytes leave it to Spark. `spark` are further Spark settings, which
-    win over what follows from the rest; what names Spark's master is the launcher's alone. Raises ValueError for what no launcher can do.
+    `environment` (None takes a variable away) and `secrets` over it, and starts in a folder of its own. Where the launcher has executors,
+    `cores` and `memory_bytes` are those of each of the `executors`; else those of the worker itself. 0 bytes leave it to Spark. `spark` are
+    further Spark settings, which win over what follows from the rest; what names Spark's master is the launcher's alone. Raises ValueError
+    for what no launcher can do.
     """
 
     worker: str
     argv: tuple[str, ...]
-    environment: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str | None] = field(default_factory=dict)
     secrets: Mapping[str, Secret] = field(default_factory=dict)
     cores: int = 1
     memory_bytes: int = 0

@@ -251,6 +251,8 @@ def _patiently(name: str, body: dict[str, Any]) -> None:
         try:
             write(name, body)
             return
+        except FileNotFoundError:  # the folder was removed: nobody asks any more
+            return
         except OSError:
             time.sleep(TICK_S)
 

@@ -14,7 +14,7 @@ import msgspec
 from scribengin.core.errors import StateError
 from scribengin.core.process import Process
 from scribengin.core.records import seal, unseal
-from scribengin.core.storage import read_or_none, replace
+from scribengin.core.storage import explained, read_or_none, replace
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -84,6 +84,11 @@ class WorkerRecords:
     def write_stopping(self, grace_s: float) -> None:
         """Ask for its end. Raises EnvironmentFault."""
         replace(self.folder / "stopping.json", msgspec.json.encode(Stopping(time.monotonic(), grace_s)))
+
+    def remove_stopping(self) -> None:
+        """Ask for its end no more. Raises EnvironmentFault."""
+        with explained(f"{self.folder} cannot be written"):
+            (self.folder / "stopping.json").unlink(missing_ok=True)
 
     def ordered(self) -> Ordered | None:
         """What was ordered; None also where it cannot be read."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import struct
 from typing import TYPE_CHECKING
 
 from scribengin.core.secret import Secret
@@ -29,7 +30,7 @@ def write_spark_settings(folder: Path, settings: Mapping[str, str | Secret]) -> 
         lines.append(f"{_escaped(name, ' :=#!')}={_escaped(text)}\n")
     with explained(f"{path} cannot be written"):
         path.unlink(missing_ok=True)
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
             file.write("".join(lines))
 
 
@@ -43,6 +44,10 @@ def spark_environment(folder: Path, master: str) -> dict[str, str]:
 
 
 def _escaped(text: str, further: str = "") -> str:
-    """As a properties file of Java has it."""
-    said = "".join(_ESCAPES.get(letter, f"\\{letter}" if letter in further else letter) for letter in text)
+    """As a properties file of Java has it, in ASCII: its readers do not agree on any other encoding."""
+    said = "".join(_ESCAPES.get(letter) or (f"\\{letter}" if letter in further else _in_ascii(letter)) for letter in text)
     return f"\\{said}" if said.startswith(" ") else said
+
+
+def _in_ascii(letter: str) -> str:
+    return letter if letter.isascii() else "".join(f"\\u{unit:04x}" for (unit,) in struct.iter_unpack(">H", letter.encode("utf-16-be")))

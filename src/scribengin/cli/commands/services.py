@@ -1,4 +1,4 @@
-"""`scribengin services start|stop|status [NAMES…]`: a Kafka and a ZooKeeper of this project, on this machine."""
+"""`scribengin services start|stop|status [NAMES…]`: a Kafka, a ZooKeeper and a Spark cluster of this project, on this machine."""
 
 from __future__ import annotations
 
@@ -38,32 +38,35 @@ def _which(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @click.group()
 def command() -> None:
-    """A Kafka broker and a ZooKeeper, for trying and testing: real ones, on 127.0.0.1. NAMES are kafka and zookeeper; both by default."""
+    """A Kafka broker, a ZooKeeper and a Spark standalone cluster, for trying and testing: real ones, on 127.0.0.1.
+
+    NAMES are kafka, zookeeper and spark. Without them start takes the first two, stop and status also spark where it was started once.
+    """
 
 
 @command.command(cls=AnsweringCommand)
 @_which
 def start(*, names: tuple[str, ...], folder: Path) -> Answer:
     """Start what is not up, and return when it answers. It lives on until it is stopped."""
-    return _answer(services.start(_chosen(names), folder, partial(click.echo, err=True)))
+    return _answer(services.start(_chosen(names, services.BY_DEFAULT), folder, partial(click.echo, err=True)))
 
 
 @command.command(cls=AnsweringCommand)
 @_which
 def stop(*, names: tuple[str, ...], folder: Path) -> Answer:
     """End what is up; its data stays."""
-    return _answer(services.stop(_chosen(names), folder))
+    return _answer(services.stop(_chosen(names, services.known(folder)), folder))
 
 
 @command.command(cls=AnsweringCommand)
 @_which
 def status(*, names: tuple[str, ...], folder: Path) -> Answer:
     """Say what is up, its address, process and log; exit status 1 where one is dead or does not answer."""
-    return _answer(services.status(_chosen(names), folder))
+    return _answer(services.status(_chosen(names, services.known(folder)), folder))
 
 
-def _chosen(names: tuple[str, ...]) -> Sequence[str]:
-    return [name for name in NAMES if name in names] or NAMES
+def _chosen(names: tuple[str, ...], otherwise: Sequence[str]) -> Sequence[str]:
+    return [name for name in NAMES if name in names] or otherwise
 
 
 def _answer(found: list[Service]) -> Answer:

@@ -1,0 +1,204 @@
+"""A real Spark standalone cluster: a master and its workers, on 127.0.0.1, from the jars that PySpark carries."""
+
+from __future__ import annotations
+
+import urllib.request
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from scribengin.core.errors import EnvironmentFault
+from scribengin.core.java import find_java
+from scribengin.core.storage import make_folder, put_if_absent, read_or_none, replace
+from scribengin.embedded.jars import pyspark_jars
+from scribengin.embedded.java_server import HOST, check_port, free_ports, java_command
+from scribengin.embedded.process import find_server, start_server
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+    from types import TracebackType
+
+    from scribengin.embedded.process import Server
+
+MASTER = "Spark master"
+_HEAP_MIB = 256
+_READY_WITHIN_S = 240.0
+_STOPPED_WITHIN_S = 20.0
+_ANSWER_S = 5.0
+_ANSWER_BYTES = 2**24
+_KEPT_APPLICATION_S = 3600
+
+
+class _Place(msgspec.Struct, frozen=True):
+    port: int
+    web_port: int
+
+
+class StandaloneCluster:
+    """A master, and workers that each offer `cores` and `memory_mib` to executors. Ports stay in `folder` over restarts.
+
+    As a context manager it is up inside the block, gone after it, and gone too when this process ends in any other way. Workers count
+    from 1. What executors say lies in `work/`, and is removed by Spark an hour after its application.
+    """
+
+    def __init__(self, folder: Path, *, workers: int = 1, cores: int = 2, memory_mib: int = 2048) -> None:
+        self.folder = folder.absolute()
+        self._place = _read_or_make(self.folder)
+        self._cores = cores
+        self._memory_mib = memory_mib
+        self._names = (MASTER, *(_worker(number) for number in range(1, workers + 1)))
+        self._servers: dict[str, Server] = {}
+        for name in self._names:
+            found = find_server(name, pid_file=self._pid_file(name), log=self._log(name))
+            if found is not None:
+                self._servers[name] = found
+
+    @property
+    def address(self) -> str:
+        """`spark://127.0.0.1:port`, for `spark.master`."""
+        return f"spark://{HOST}:{self._place.port}"
+
+    @property
+    def web(self) -> str:
+        """`http://127.0.0.1:port`: the master's page; under `/json/` its state as JSON."""
+        return f"http://{HOST}:{self._place.web_port}"
+
+    @property
+    def pid(self) -> int | None:
+        """The master's process, where it is there."""
+        server = self._servers.get(MASTER)
+        return server.process.pid if server is not None and server.alive() else None
+
+    @property
+    def log(self) -> Path:
+        """The master's log; those of the workers lie beside it."""
+        return self._log(MASTER)
+
+    def start(self) -> None:
+        """Start what is not up, and return when the master has all workers. Raises EnvironmentFault: no Java, its port taken, no answer."""
+        begun = [name for name in self._names if not self._alive(name)]
+        try:
+            for name in begun:
+                self._start(name)
+            for name in begun:
+                self._servers[name].wait_ready(partial(self._is_up, name), _READY_WITHIN_S)
+            self._servers[MASTER].wait_ready(self.answers, _READY_WITHIN_S)
+        except BaseException:
+            for name in begun:
+                if name in self._servers:
+                    self._servers[name].kill()
+            raise
+
+    def release(self) -> None:
+        """Let it live on when this process ends."""
+        for server in self._servers.values():
+            server.release()
+
+    def stop(self) -> None:
+        """End workers (with them their executors) and master in order; what does not end in time is killed. No error where none is up."""
+        for name in reversed(self._names):
+            server = self._servers.pop(name, None)
+            if server is not None:
+                server.stop(_STOPPED_WITHIN_S)
+
+    def kill(self, worker: int) -> None:
+        """End a worker as a crash does, and return when it is gone; its executors then leave. No error where it is not up."""
+        server = self._servers.pop(_worker(worker), None)
+        if server is not None:
+            server.kill()
+
+    def answers(self) -> bool:
+        """Whether the master answers, and has all workers."""
+        with suppress(OSError, ValueError):
+            state = self.read_state()
+            return bool(state["status"] == "ALIVE") and int(state["aliveworkers"]) >= len(self._names) - 1
+        return False
+
+    def read_state(self) -> Mapping[str, Any]:
+        """What the master says of workers and applications, as its `/json/`. Raises OSError where it does not answer."""
+        with urllib.request.urlopen(f"{self.web}/json/", timeout=_ANSWER_S) as answer:
+            state: Mapping[str, Any] = msgspec.json.decode(answer.read(_ANSWER_BYTES))
+            return state
+
+    def __enter__(self) -> StandaloneCluster:
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.stop()
+
+    def _alive(self, name: str) -> bool:
+        return name in self._servers and self._servers[name].alive()
+
+    def _is_up(self, name: str) -> bool:
+        """The master: it answers. A worker is up when the master has it, which is asked of all together."""
+        if name != MASTER:
+            return True
+        with suppress(OSError, ValueError):
+            return bool(self.read_state()["status"] == "ALIVE")
+        return False
+
+    def _start(self, name: str) -> None:
+        if name == MASTER:
+            for port in (self._place.port, self._place.web_port):
+                check_port(port, name)
+            main = "org.apache.spark.deploy.master.Master"
+            arguments = ["--host", HOST, "--port", self._place.port, "--webui-port", self._place.web_port]
+        else:
+            main = "org.apache.spark.deploy.worker.Worker"
+            arguments = ["--host", HOST, "--port", 0, "--webui-port", 0, "--cores", self._cores, "--memory", f"{self._memory_mib}m"]
+            arguments += ["--work-dir", self.folder / "work", self.address]
+        words = [str(word) for word in ["--properties-file", self._write_settings(), *arguments]]
+        jars = pyspark_jars("*.jar")
+        command = java_command(main, jars, words, heap_mib=_HEAP_MIB, folder=self.folder / "run")
+        (core,) = pyspark_jars("spark-core_*.jar")
+        environment = {
+            # where, and by what name, a worker finds what its executors are started with
+            "SPARK_HOME": str(core.parent.parent),
+            "SPARK_SCALA_VERSION": core.name.removeprefix("spark-core_").partition("-")[0],
+            "JAVA_HOME": str(find_java().home),
+            "SPARK_LOCAL_IP": HOST,
+        }
+        self._servers[name] = start_server(name, command, pid_file=self._pid_file(name), log=self._log(name), environment=environment)
+
+    def _write_settings(self) -> Path:
+        make_folder(self.folder / "work")
+        settings = {
+            # Spark's own door for submissions ran Python drivers on local[*], and left them behind when they were killed
+            "spark.master.rest.enabled": "false",
+            "spark.worker.cleanup.enabled": "true",
+            "spark.worker.cleanup.appDataTtl": _KEPT_APPLICATION_S,
+            "spark.local.dir": self.folder / "run" / "tmp",
+        }
+        path = self.folder / "run" / "spark.properties"
+        replace(path, "".join(f"{name}={value}\n" for name, value in settings.items()).encode())
+        return path
+
+    def _pid_file(self, name: str) -> Path:
+        return self.folder / "run" / f"{_file(name)}.pid.json"
+
+    def _log(self, name: str) -> Path:
+        return self.folder / "log" / f"{_file(name)}.log"
+
+
+def _worker(number: int) -> str:
+    return f"Spark worker {number}"
+
+
+def _file(name: str) -> str:
+    return name.lower().replace(" ", "-")
+
+
+def _read_or_make(folder: Path) -> _Place:
+    path = folder / "place.json"
+    data = read_or_none(path)
+    if data is None:
+        put_if_absent(path, msgspec.json.encode(_Place(*free_ports(2))) + b"\n")
+        data = path.read_bytes()
+    try:
+        return msgspec.json.decode(data, type=_Place)
+    except msgspec.DecodeError as error:
+        raise EnvironmentFault(f"{path} is not what was written there: {error}", remedy=f"remove {folder}", code="server-folder") from error

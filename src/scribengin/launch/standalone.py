@@ -1,0 +1,152 @@
+"""Workers whose executors run on a Spark standalone cluster, each submitted in client mode from this machine.
+
+Client mode, with Python as the first process, because
+- standalone refuses cluster mode for Python, and its REST door, which does not, ran Python drivers on `local[*]` without a word, and left
+  their Python behind, alive, when it killed them;
+- the worker is then the same process as without a cluster: it outlives its master, is adopted, and tells its own exit status and log;
+- Spark's JVM, which PySpark starts by `spark-submit`, hangs on a pipe of the Python process, and leaves when that has ended; the other way
+  round the worker's keeper sees to it. The executors leave when the JVM is gone.
+The cost: the workers of a machine end with it, and the driver takes its cores and memory; other machines take them over.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import urllib.request
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import msgspec
+
+from scribengin.core.errors import EnvironmentFault, Unreachable
+from scribengin.launch.children import LOG_BYTES, ORPHAN_GRACE_S, Children
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from scribengin.core.secret import Secret
+    from scribengin.launch.contract import Order, Seen
+
+_ANSWER_S = 5.0
+_ANSWER_BYTES = 2**24
+_MIB = 2**20
+_EXECUTOR_MIB = 1024
+"""Spark's own default."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Where a standalone cluster is: `master` is `spark://host:port`, with commas between several; `web` its pages, `http://host:port`."""
+
+    master: str
+    web: str
+
+
+class _Worker(msgspec.Struct, frozen=True):
+    state: str
+    cores: int
+    coresfree: int
+    memoryfree: int
+    """in MiB"""
+
+
+class _State(msgspec.Struct, frozen=True):
+    status: str
+    workers: tuple[_Worker, ...]
+
+
+class StandaloneLauncher:
+    """Each worker is a process of this machine, its executors are the cluster's. How it lives: `Children`.
+
+    A worker is refused where not one of its executors could be had now; the others come when there is room.
+    """
+
+    def __init__(self, folder: Path, cluster: Cluster, *, log_bytes: int = LOG_BYTES, orphan_grace_s: float = ORPHAN_GRACE_S) -> None:
+        self._children = Children(folder, log_bytes=log_bytes, orphan_grace_s=orphan_grace_s)
+        self._cluster = cluster
+
+    def start(self, order: Order) -> None:
+        """As the contract says. Asks the cluster's page what is free."""
+        memory_mib = max(1, order.memory_bytes // _MIB) if order.memory_bytes else _EXECUTOR_MIB
+        settings: dict[str, str | Secret] = {
+            "spark.executor.cores": str(order.cores),
+            "spark.cores.max": str(order.cores * order.executors),
+            "spark.executor.memory": f"{memory_mib}m",
+        }
+        environment = {}
+        if _is_loopback(self._cluster.master):
+            # a cluster that only this machine reaches: else the executors are told an address of it that may not answer
+            settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+            environment["SPARK_LOCAL_IP"] = "127.0.0.1"
+        self._children.start(
+            order,
+            master=self._cluster.master,
+            settings=settings,
+            environment=environment,
+            fits=lambda _others: self._check(order, memory_mib),
+        )
+
+    def stop(self, worker: str, grace_s: float) -> None:
+        """As the contract says."""
+        self._children.stop(worker, grace_s)
+
+    def kill(self, worker: str) -> None:
+        """As the contract says."""
+        self._children.kill(worker)
+
+    def look(self) -> list[Seen]:
+        """As the contract says; also while the cluster does not answer."""
+        return self._children.look()
+
+    def logs(self, worker: str) -> tuple[str, ...]:
+        """Paths on this machine. What executors say lies with the cluster's workers."""
+        return self._children.logs(worker)
+
+    def forget(self, worker: str) -> None:
+        """As the contract says."""
+        self._children.forget(worker)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def _check(self, order: Order, memory_mib: int) -> None:
+        alive = [worker for worker in self._read_state().workers if worker.state == "ALIVE"]
+        if any(worker.coresfree >= order.cores and worker.memoryfree >= memory_mib for worker in alive):
+            return
+        free = ", ".join(f"{worker.coresfree} cores and {worker.memoryfree} MiB" for worker in alive) or "nothing: it has no workers"
+        could = any(worker.cores >= order.cores for worker in alive)
+        raise EnvironmentFault(
+            f"{order.worker} needs an executor of {order.cores} cores and {memory_mib} MiB; {self._cluster.master} has free: {free}",
+            remedy="stop another worker, or give this one less" if could else "give it fewer cores, or the cluster larger workers",
+            code="launcher-full",
+        )
+
+    def _read_state(self) -> _State:
+        url = f"{self._cluster.web}/json/"
+        try:
+            with urllib.request.urlopen(url, timeout=_ANSWER_S) as answer:
+                state = msgspec.json.decode(answer.read(_ANSWER_BYTES), type=_State)
+        except (OSError, ValueError) as error:
+            raise Unreachable(
+                f"the Spark cluster {self._cluster.master} does not answer at {url}: {error}",
+                remedy="look whether its master runs, and whether this address is its page",
+                code="cluster-silent",
+            ) from error
+        if state.status != "ALIVE":
+            raise Unreachable(
+                f"the Spark master at {url} is {state.status}, not ALIVE", remedy="name the one that leads", code="cluster-silent"
+            )
+        return state
+
+
+def _is_loopback(master: str) -> bool:
+    for place in master.removeprefix("spark://").split(","):
+        host = urlsplit(f"//{place}").hostname or ""
+        try:
+            if not ipaddress.ip_address(host).is_loopback:
+                return False
+        except ValueError:
+            if host != "localhost":
+                return False
+    return True
