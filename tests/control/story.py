@@ -25,7 +25,8 @@ from pathlib import Path
 
 from scribengin.control.actions import Action, Forget, FreeLease, Kill, Note, Start, Tell, Want
 from scribengin.control.decide import decide
-from scribengin.control.world import FlowSeen, LeaseHolder, Node, Process, Report, RunId, TierSeen, Wish, World
+from scribengin.control.world import FlowSeen, LeaseHolder, Node, Process, RunId, TierSeen, Wish, World
+from scribengin.registry.tree import Report
 
 
 class Story:
@@ -122,7 +123,16 @@ class Story:
         permanent = more[:1] == ["permanent"]
         cause = "" if commits else " ".join(more[1:] if permanent else more)
         number = self._run(tier).number
-        report = Report(number, seen.wish.generation, seen.wish.version, state, commits, cause, permanent=permanent)  # type: ignore[arg-type]
+        wish = seen.wish
+        report = Report(
+            run=number,
+            generation=wish.generation,
+            version=wish.version,
+            state=state,  # type: ignore[arg-type]
+            commits=commits,
+            cause=cause,
+            permanent=permanent,
+        )
         self._set_tier(replace(seen, report=report))
 
     def _act(self, action: Action) -> None:
@@ -190,7 +200,7 @@ def _said(action: Action) -> str:
         case Forget(id_, node):
             return f"> forget {id_.tier}-{id_.number} on {node}"
         case Tell(name, status):
-            return f"= {name} is {status.state}" + "".join(f"; {text}" for text in (status.reason, status.next_action) if text)
+            return f"= {name} is {status.state}" + "".join(f"; {text}" for text in (status.reason, status.next) if text)
 
 
 if __name__ == "__main__":

@@ -8,17 +8,19 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
+from scribengin.control import admin
 from scribengin.control.master import Master
-from scribengin.control.paths import FlowPaths, TierPaths
-from scribengin.control.records import Spec, TierSpec, as_record, put, read_as
-from scribengin.control.world import FlowStatus, Run, RunId, Wish
+from scribengin.control.world import RunId
 from scribengin.core.errors import Exit, FencedError, Unreachable
 from scribengin.launch.contract import Order
 from scribengin.launch.memory import MemoryCluster, MemoryLauncher
 from scribengin.registry.lease import Lease
 from scribengin.registry.memory import MemoryStore
+from scribengin.registry.records import Stored, read_record
+from scribengin.registry.tree import DESIRED, LEASE, RUN, TierSpec
 from scribengin.worker.service import Outcome, Service, Standing
 from scribengin.worker.wanted import Wanted
 
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from scribengin.registry.memory import MemoryRegistry
+    from scribengin.registry.tree import Goal, Status
 
 WAIT_S = 20
 
@@ -50,7 +53,7 @@ class Worker:
     exit: list[Exit] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.lease = Lease(self.registry, TierPaths(self.id.flow, self.id.tier).lease, {"run": self.id.number})
+        self.lease = Lease(self.registry, LEASE(self.id.flow, self.id.tier).path, {"run": self.id.number})
         self.thread = threading.Thread(target=self._serve, daemon=True)
         self.thread.start()
 
@@ -90,21 +93,16 @@ class House:
     def _order(self, id_: RunId) -> Order:
         return Order(str(id_), ("true",))
 
-    def apply(self, flow: str, version: int, **tiers: tuple[str, ...]) -> None:
-        paths = FlowPaths(flow)
-        spec = Spec("0" * 64, "flow.yaml", "/base", "/state", {tier: TierSpec(feeders) for tier, feeders in tiers.items()})
-        self.person.commit(put(self.person, paths.spec(version), spec))
-        self.wish(flow, "running", version)
+    def apply(self, flow: str, package: str = "0", **tiers: tuple[str, ...]) -> admin.Applied:
+        specs = {tier: TierSpec(feeders=feeders) for tier, feeders in tiers.items()}
+        return admin.apply(self.person, admin.Submission(flow, package, "flow.yaml", "/base", specs), state=lambda _: "/state", by="me")
 
-    def wish(self, flow: str, goal: str, version: int = 1) -> None:
-        paths = FlowPaths(flow)
-        before = read_as(self.person.read(paths.desired), Wish)
-        generation = before.generation + 1 if isinstance(before, Wish) else 1
-        self.person.commit(put(self.person, paths.desired, Wish(version, goal, generation)))  # type: ignore[arg-type]
+    def wish(self, flow: str, goal: Goal) -> None:
+        admin.want(self.person, flow, goal, by="me")
 
-    def status(self, flow: str) -> FlowStatus:
-        status = read_as(self.person.read(FlowPaths(flow).status), FlowStatus)
-        assert isinstance(status, FlowStatus)
+    def status(self, flow: str) -> Status:
+        status = admin.read_flow(self.person, flow).status
+        assert status is not None
         return status
 
     def step(self, master: Master) -> None:
@@ -114,9 +112,8 @@ class House:
             id_ = RunId.parse(order.worker)
             assert id_ is not None
             if id_ not in self.workers:
-                wish = read_as(self.person.read(FlowPaths(id_.flow).desired), Wish)
-                assert isinstance(wish, Wish)
-                self.workers[id_] = Worker(id_, self.store.client(), wish.version)
+                version = admin.read_flow(self.person, id_.flow).desired.version
+                self.workers[id_] = Worker(id_, self.store.client(), version)
         for id_, worker in self.workers.items():
             if worker.exit and str(id_) in self.cluster.workers:
                 self.launcher.end(str(id_), worker.exit[0])
@@ -124,7 +121,8 @@ class House:
     def comes_to(self, flow: str, state: str, master: Master) -> None:
         def there() -> bool:
             self.step(master)
-            return self.status(flow).state == state
+            status = admin.read_flow(self.person, flow).status
+            return status is not None and status.state == state
 
         until(there, f"{flow} {state}")
 
@@ -142,7 +140,7 @@ def house() -> Iterator[House]:
 
 def test_a_flow_is_started_paused_resumed_drained_and_stays_so(house: House) -> None:
     master = house.master()
-    house.apply("tweets", 1, edge=(), core=("edge",))
+    house.apply("tweets", edge=(), core=("edge",))
     house.comes_to("tweets", "running", master)
     first = {id_: worker.runs for id_, worker in house.workers.items()}
     assert set(first) == {RunId("tweets", "edge", 1), RunId("tweets", "core", 1)}
@@ -159,7 +157,7 @@ def test_a_flow_is_started_paused_resumed_drained_and_stays_so(house: House) -> 
 
 def test_the_next_master_adopts_what_runs_and_starts_nothing_again(house: House) -> None:
     first = house.master()
-    house.apply("tweets", 1, main=())
+    house.apply("tweets", main=())
     house.comes_to("tweets", "running", first)
     orders = list(house.cluster.orders)
     house.store.expire(house.masters[0][1])
@@ -174,7 +172,7 @@ def test_the_next_master_adopts_what_runs_and_starts_nothing_again(house: House)
 
 def test_a_master_that_slept_writes_nothing(house: House) -> None:
     sleeper = house.master()
-    house.apply("tweets", 1, main=())
+    house.apply("tweets", main=())
     house.comes_to("tweets", "running", sleeper)
     registry = house.masters[0][1]
     registry.cut()
@@ -186,14 +184,13 @@ def test_a_master_that_slept_writes_nothing(house: House) -> None:
     before = house.store.revision
     with pytest.raises((FencedError, Unreachable)):
         sleeper.cycle()
-    assert read_as(house.person.read(FlowPaths("tweets").status), FlowStatus) == house.status("tweets")
     assert house.status("tweets").state == "stopped"
     assert house.store.revision - before <= 1  # its new session, at most
 
 
 def test_a_worker_whose_session_ends_takes_the_lease_again_and_is_not_started_again(house: House) -> None:
     master = house.master()
-    house.apply("tweets", 1, main=())
+    house.apply("tweets", main=())
     house.comes_to("tweets", "running", master)
     worker = house.workers[RunId("tweets", "main", 1)]
     before, runs = worker.lease.term.number, worker.runs
@@ -205,7 +202,7 @@ def test_a_worker_whose_session_ends_takes_the_lease_again_and_is_not_started_ag
 
 def test_a_permanent_failure_waits_and_a_passing_one_is_tried_again(house: House) -> None:
     master = house.master()
-    house.apply("tweets", 1, main=())
+    house.apply("tweets", main=())
     house.comes_to("tweets", "running", master)
     house.workers[RunId("tweets", "main", 1)].outcome = Outcome("failed", "the broker is away", "start it")
     until(lambda: house.step(master) or RunId("tweets", "main", 2) in house.workers, "a second worker")  # type: ignore[func-returns-value]
@@ -213,7 +210,7 @@ def test_a_permanent_failure_waits_and_a_passing_one_is_tried_again(house: House
     house.workers[RunId("tweets", "main", 2)].outcome = Outcome("failed", "the topic is another", "rewind it", permanent=True)
     house.comes_to("tweets", "failed", master)
     assert house.status("tweets").reason == "tier main: the topic is another"
-    assert house.status("tweets").next_action == "rewind it; then: scribengin resume tweets"
+    assert house.status("tweets").next == "rewind it; then: scribengin resume tweets"
     for _ in range(3):
         house.step(master)
     assert len(house.cluster.orders) == 2
@@ -224,31 +221,31 @@ def test_a_permanent_failure_waits_and_a_passing_one_is_tried_again(house: House
 
 def test_a_damaged_record_stops_nothing_and_unknown_keys_stay(house: House) -> None:
     master = house.master()
-    house.apply("tweets", 1, main=())
-    house.apply("other", 1, main=())
+    house.apply("tweets", main=())
+    house.apply("other", main=())
     house.comes_to("tweets", "running", master)
     house.comes_to("other", "running", master)
-    path = FlowPaths("tweets").desired
+    path = DESIRED("tweets").path
     house.store.write_raw(path, b'{"goal": "fast"}')
     for _ in range(3):
         house.step(master)
-    assert [str(problem.path) for problem in master.problems] == [path]
+    assert list(master.problems) == [path]
     assert all(not worker.exit for worker in house.workers.values())
     house.wish("other", "stopped")
     house.comes_to("other", "stopped", master)
-    there = house.person.read(TierPaths("other", "main").run)
-    kept = as_record(Run(9, "here", 0.0, 1), there) | {"colour": "blue"}
-    house.store.write_raw(TierPaths("other", "main").run, __import__("json").dumps(kept).encode())
+    run = read_record(house.person, RUN("other", "main"))
+    assert isinstance(run, Stored)
+    house.store.write_raw(RUN("other", "main").path, msgspec.json.encode(run.entry.value | {"colour": "blue"}))
     house.wish("other", "running")
     house.comes_to("other", "running", master)
-    again = house.person.read(TierPaths("other", "main").run)
-    assert again is not None
-    assert again.value["colour"] == "blue"  # type: ignore[union-attr]
+    again = read_record(house.person, RUN("other", "main"))
+    assert isinstance(again, Stored)
+    assert (again.record.number, again.entry.value["colour"]) == (run.record.number + 1, "blue")
 
 
 def test_a_cycle_in_which_nothing_has_changed_asks_the_registry_nothing(house: House) -> None:
     master = house.master()
-    house.apply("tweets", 1, main=())
+    house.apply("tweets", main=())
     house.comes_to("tweets", "running", master)
     house.step(master)
     house.masters[0][1].read = None  # type: ignore[method-assign,assignment]  # whoever calls it fails

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, Any, assert_never
 
 from scribengin.control.actions import Forget, FreeLease, Kill, Note, Start, Tell, Want
-from scribengin.control.paths import FlowPaths, TierPaths
-from scribengin.control.records import put
 from scribengin.control.world import RunId
 from scribengin.registry.contract import Delete, Entry
+from scribengin.registry.records import put
+from scribengin.registry.tree import LEASE, RUN, STATUS, WANTED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from scribengin.control.mirror import Mirror
     from scribengin.launch.contract import Launcher, Order
     from scribengin.registry.contract import Registry, Term
+    from scribengin.registry.records import Record, Spot
 
     Ordering = Callable[[RunId], Order]
 
@@ -35,13 +36,13 @@ class Actor:
         registry and launcher do; the next look decides again."""
         match action:
             case Want(flow, tier, wish):
-                self._write(TierPaths(flow, tier).wanted, wish, term)
+                self._write(WANTED(flow, tier), wish, term)
             case Start(flow, tier, run):
                 id_ = RunId(flow, tier, run.number)
-                self._write(TierPaths(flow, tier).run, run, term)
+                self._write(RUN(flow, tier), run, term)
                 self._launchers[run.node].start(self._order(id_))
             case Note(flow, tier, run):
-                self._write(TierPaths(flow, tier).run, run, term)
+                self._write(RUN(flow, tier), run, term)
             case FreeLease(id_):
                 self._free(id_, term)
             case Kill(id_, node):
@@ -49,16 +50,16 @@ class Actor:
             case Forget(id_, node):
                 self._launchers[node].forget(str(id_))
             case Tell(flow, status):
-                self._write(FlowPaths(flow).status, status, term)
+                self._write(STATUS(flow), status, term)
             case _:
                 assert_never(action)
 
-    def _write(self, path: str, value: object, term: Term) -> None:
-        self._registry.commit(put(self._registry, path, value), term=term)
-        self._mirror.forget(path)
+    def _write(self, spot: Spot[Any], record: Record, term: Term) -> None:
+        self._registry.commit(put(self._registry, spot, record), term=term)
+        self._mirror.forget(spot.path)
 
     def _free(self, id_: RunId, term: Term) -> None:
-        path = TierPaths(id_.flow, id_.tier).lease
+        path = LEASE(id_.flow, id_.tier).path
         there = self._registry.read(path)
         if isinstance(there, Entry) and there.value.get("run") == id_.number:
             self._registry.commit(Delete(path, there.version), term=term)

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from scribengin.control.world import FlowStatus, Run, RunId, TierWish
+    from scribengin.control.world import RunId
+    from scribengin.registry.tree import Run, Status, TierWish
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,7 @@ class Tell:
     """Write how a flow stands."""
 
     flow: str
-    status: FlowStatus
+    status: Status
 
 
 Action = Want | Start | Note | FreeLease | Kill | Forget | Tell

@@ -2,35 +2,36 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeVar
 
-from scribengin.control.paths import FLOWS, FlowPaths
-from scribengin.control.records import Spec, TierSpec, Unreadable, as_record, put, read_as
-from scribengin.control.world import FlowStatus, Wish
 from scribengin.core.errors import Refused, StateError
 from scribengin.core.problems import did_you_mean
-from scribengin.registry.contract import Conflict, Create, Require
+from scribengin.registry.contract import Conflict, Damaged, Require, shown
+from scribengin.registry.records import Newer, Record, Stored, names, put, read_record
+from scribengin.registry.tree import DESIRED, SPEC, STATUS, Desired, Spec, TierSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from scribengin.control.world import Goal
     from scribengin.plan.split import FlowPlan
     from scribengin.registry.contract import Registry
+    from scribengin.registry.records import Spot
+    from scribengin.registry.tree import Goal, Status
 
+R = TypeVar("R", bound=Record)
 T = TypeVar("T")
 _TRIES = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """A flow as it was packed and planned: what a version of it will be."""
+    """A flow as it was packed and planned: what a version of it will be. `package` is the sha256 of a package that masters and workers can
+    have, `path` that of the flow file inside."""
 
     flow: str
     package: str
-    """the sha256 of a package that masters and workers can have"""
     path: str
     base: str
     tiers: Mapping[str, TierSpec]
@@ -47,11 +48,11 @@ class Applied:
 
 @dataclass(frozen=True, slots=True)
 class FlowRow:
-    """A flow in a list: what is wanted, and how it stands; None where no master has looked at it yet."""
+    """A flow: what is wanted of it, and how it stands; None where no master has looked at it yet."""
 
     flow: str
-    wish: Wish
-    status: FlowStatus | None
+    desired: Desired
+    status: Status | None
 
 
 def tiers_of(plan: FlowPlan) -> dict[str, TierSpec]:
@@ -61,8 +62,8 @@ def tiers_of(plan: FlowPlan) -> dict[str, TierSpec]:
         declared = plan.flow.tiers.get(tier.tier)
         feeders = sorted({channel.feeding for channel in plan.channels if channel.reading == tier.tier})
         cores = 1 if declared is None else declared.resources.cores or 1
-        memory = 0 if declared is None else declared.resources.memory or 0
-        tiers[tier.tier] = TierSpec(tuple(feeders), cores, memory)
+        memory_bytes = 0 if declared is None else declared.resources.memory or 0
+        tiers[tier.tier] = TierSpec(feeders=tuple(feeders), cores=cores, memory_bytes=memory_bytes)
     return tiers
 
 
@@ -71,88 +72,91 @@ def apply(registry: Registry, submission: Submission, *, state: Callable[[str], 
 
     Both records are written, or none. Raises StateError where the flow's records are damaged, Unreachable.
     """
-    paths = FlowPaths(submission.flow)
+    flow = submission.flow
 
     def attempt() -> Applied:
-        wish = _known(registry, paths.desired, Wish)
-        versions = [int(name) for name in registry.children(paths.specs) if name.isdigit()]
+        desired = _known(registry, DESIRED(flow))
+        versions = [int(name) for name in names(registry, f"flows/{flow}/spec") if name.isdigit()]
         newest = max(versions, default=0)
-        before = _known(registry, paths.spec(newest), Spec) if newest else None
-        if before is not None and wish is not None and (wish.version, wish.goal) == (newest, "running") and _same(before, submission):
-            return Applied(submission.flow, newest, changed=False)
+        before = _known(registry, SPEC(flow, str(newest))) if newest else None
+        runs = desired is not None and (desired.state, desired.version) == ("running", newest)
+        if runs and before is not None and _same(before, submission):
+            return Applied(flow, newest, changed=False)
+        now = _now()
         spec = Spec(
-            submission.package,
-            submission.path,
-            submission.base,
-            before.state if before is not None else state(submission.flow),
-            dict(submission.tiers),
-            time.time(),
-            by,
+            package=submission.package,
+            path=submission.path,
+            base=submission.base,
+            state=before.state if before is not None else state(flow),
+            tiers=dict(submission.tiers),
+            by=by,
+            at=now,
         )
         version = newest + 1
-        wanted = Wish(version, "running", 1 if wish is None else wish.generation + 1)
-        registry.commit(Create(paths.spec(version), as_record(spec, None)), put(registry, paths.desired, wanted))
-        return Applied(submission.flow, version, changed=True)
+        wanted = Desired(state="running", version=version, by=by, at=now)
+        registry.commit(SPEC(flow, str(version)).create(spec), put(registry, DESIRED(flow), wanted))
+        return Applied(flow, version, changed=True)
 
     return _again(attempt)
 
 
-def want(registry: Registry, flow: str, goal: Goal) -> Wish:
-    """Say what is wanted of a flow now; asked again it is tried again, where a failure waits for a person. Raises Refused: no such flow."""
-    paths = FlowPaths(flow)
+def want(registry: Registry, flow: str, goal: Goal, *, by: str) -> int:
+    """Say what is wanted of a flow now; returns the revision, which a report that has reached it names as its generation. Asked again what
+    failed is tried again. Raises Refused where there is no such flow."""
 
-    def attempt() -> Wish:
-        wish = _known(registry, paths.desired, Wish)
-        if wish is None:
-            raise unknown_flow(flow, registry.children(FLOWS))
-        wanted = Wish(wish.version, goal, wish.generation + 1)
-        registry.commit(put(registry, paths.desired, wanted), Require(paths.spec(wish.version)))
-        return wanted
+    def attempt() -> int:
+        desired = _known(registry, DESIRED(flow))
+        if desired is None:
+            raise unknown_flow(flow, names(registry, "flows"))
+        wanted = Desired(state=goal, version=desired.version, by=by, at=_now())
+        return registry.commit(put(registry, DESIRED(flow), wanted), Require(SPEC(flow, str(desired.version)).path)).revision
 
     return _again(attempt)
 
 
 def read_flow(registry: Registry, flow: str) -> FlowRow:
     """Raises Refused where there is no such flow, StateError where its records are damaged."""
-    paths = FlowPaths(flow)
-    wish = _known(registry, paths.desired, Wish)
-    if wish is None:
-        raise unknown_flow(flow, registry.children(FLOWS))
-    return FlowRow(flow, wish, _known(registry, paths.status, FlowStatus))
+    desired = _known(registry, DESIRED(flow))
+    if desired is None:
+        raise unknown_flow(flow, names(registry, "flows"))
+    return FlowRow(flow, desired, _known(registry, STATUS(flow)))
 
 
 def read_flows(registry: Registry) -> tuple[FlowRow, ...]:
     """All flows, by name; damaged ones are left out (a master reports them)."""
     rows = []
-    for name in registry.children(FLOWS):
-        wish, status = read_as(registry.read(FlowPaths(name).desired), Wish), read_as(registry.read(FlowPaths(name).status), FlowStatus)
-        if isinstance(wish, Wish):
-            rows.append(FlowRow(name, wish, status if isinstance(status, FlowStatus) else None))
+    for name in names(registry, "flows"):
+        desired, status = read_record(registry, DESIRED(name)), read_record(registry, STATUS(name))
+        if isinstance(desired, Stored):
+            rows.append(FlowRow(name, desired.record, status.record if isinstance(status, Stored) else None))
     return tuple(rows)
 
 
-def unknown_flow(flow: str, names: Sequence[str]) -> Refused:
+def unknown_flow(flow: str, known: Sequence[str]) -> Refused:
     """The error for a name that nobody has submitted."""
-    near = did_you_mean(flow, names) or "submit it: scribengin apply FILE"
+    near = did_you_mean(flow, known) or "submit it: scribengin apply FILE"
     return Refused(f'there is no flow "{flow}"', remedy=near, code="flow-unknown")
 
 
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
 def _same(spec: Spec, submission: Submission) -> bool:
-    return (spec.package, spec.path, spec.base, spec.tiers) == (
-        submission.package,
-        submission.path,
-        submission.base,
-        dict(submission.tiers),
-    )
+    mine = (submission.package, submission.path, submission.base, dict(submission.tiers))
+    return (spec.package, spec.path, spec.base, dict(spec.tiers)) == mine
 
 
-def _known(registry: Registry, path: str, kind: type[T]) -> T | None:
-    value = read_as(registry.read(path), kind)
-    if isinstance(value, Unreadable):
-        raise StateError(
-            str(value), remedy="mend it with ZooKeeper's shell, or delete it and apply the flow again", code="registry-damaged"
-        )
-    return value
+def _known(registry: Registry, spot: Spot[R]) -> R | None:
+    """The record; None where there is none, or a folder only. Raises StateError where it says nothing."""
+    found = read_record(registry, spot)
+    if isinstance(found, Stored):
+        return found.record
+    if found is None or (isinstance(found, Damaged) and not found.raw.strip(b"{}")):
+        return None
+    why = "was written by a newer Scribengin" if isinstance(found, Newer) else found.why
+    remedy = "run the newer version" if isinstance(found, Newer) else "mend or delete it with ZooKeeper's shell, then apply the flow again"
+    raise StateError(f"{shown(spot.path)} {why}", remedy=remedy, code="registry-damaged")
 
 
 def _again(attempt: Callable[[], T]) -> T:

@@ -49,5 +49,5 @@ def _for_flow(world: World, flow: FlowSeen, load: Counter[str], left: Collection
                 tiers[name] = replace(tiers[name], run=action.run)
     # as it will stand when this cycle's actions are done: people need not wait for the next look
     status = standing(world, replace(flow, tiers=tiers))
-    if not status.same(flow.status):
+    if status != flow.status:
         yield Tell(flow.name, status)

@@ -14,14 +14,13 @@ from scribengin.control.decide import decide
 from scribengin.control.mirror import Mirror
 from scribengin.control.observe import Observer
 from scribengin.core.errors import FencedError, ScribenginError, Unreachable
-from scribengin.registry.contract import Conflict
+from scribengin.registry.contract import Conflict, shown
 from scribengin.registry.lease import Election
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from scribengin.control.act import Ordering
-    from scribengin.control.records import Unreadable
     from scribengin.control.world import World
     from scribengin.launch.contract import Launcher
     from scribengin.registry.contract import Registry
@@ -62,8 +61,8 @@ class Master:
         return self._election.held()
 
     @property
-    def problems(self) -> tuple[Unreadable, ...]:
-        """The records that said nothing at the last look."""
+    def problems(self) -> Mapping[str, str]:
+        """The records that said nothing at the last look, by path, and why."""
         return self._observer.problems
 
     def contend(self, wait_s: float = 0.0) -> bool:
@@ -91,7 +90,7 @@ class Master:
         """Look, decide, act: once. Raises FencedError where this one leads no more, Unreachable where the registry does not answer."""
         self._election.check()
         world = self._observer.look(self._clock())
-        self._say(f"{problem}" for problem in self._observer.problems)
+        self._say(f"{shown(path)} {why}" for path, why in self.problems.items())
         term = self._election.term
         for action in decide(world):
             self._election.check()

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from scribengin.control.actions import Forget, FreeLease, Kill, Note, Start
 from scribengin.control.places import choose_node
 from scribengin.control.wishes import has_drained
-from scribengin.control.world import Run, RunId
+from scribengin.control.world import RunId
+from scribengin.registry.tree import Run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from scribengin.control.actions import Action
-    from scribengin.control.world import Process, TierSeen, TierWish, World
+    from scribengin.control.world import Process, TierSeen, World
+    from scribengin.registry.tree import TierWish
 
 BACK_OFF_S = (0.0, 2.0, 10.0, 60.0)
 """How long after the first, second, … end in a row without progress the next start comes; the last holds for all further ones."""
@@ -95,7 +98,8 @@ def _start(world: World, flow: str, tier: TierSeen, load: Mapping[str, int]) -> 
     before = tier.run
     again = before is not None and before.generation == wish.generation
     number, failures = (0 if before is None else before.number) + 1, before.failures if before is not None and again else 0
-    yield Start(flow, tier.tier, Run(number, node, world.now, wish.generation, failures=failures))
+    run = Run(number=number, node=node, asked_at=world.now, generation=wish.generation, failures=failures)
+    yield Start(flow, tier.tier, run)
 
 
 def _end(world: World, id_: RunId, tier: TierSeen, run: Run, process: Process) -> Iterator[Action]:

@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from scribengin.control.places import choose_node
 from scribengin.control.runs import back_off_s, needs_worker
 from scribengin.control.wishes import at_rest
-from scribengin.control.world import FlowStatus
+from scribengin.registry.tree import Status
 
 if TYPE_CHECKING:
-    from scribengin.control.world import FlowSeen, FlowState, TierSeen, World
+    from scribengin.control.world import FlowSeen, TierSeen, World
+    from scribengin.registry.tree import FlowState
 
 _UNDER_WAY: dict[str, FlowState] = {"paused": "pausing", "drained": "draining", "stopped": "stopping"}
 
 
-def standing(world: World, flow: FlowSeen) -> FlowStatus:
-    """How the flow stands now. `since` is now where that is new, else as it was."""
+def standing(world: World, flow: FlowSeen) -> Status:
+    """How the flow stands now. `since` is now where its state is new, else as it was; what was refused stays."""
     state, reason, next_action = _state(world, flow)
-    status = FlowStatus(state, world.now, reason, next_action, flow.wish.version)
-    if flow.status is not None and flow.status.state == state:
-        status = FlowStatus(state, flow.status.since, reason, next_action, flow.wish.version)
-    return status
+    before = flow.status
+    since = before.since if before is not None and before.state == state else _iso(world.now)
+    refused = {} if before is None else before.refused
+    return Status(state=state, since=since, reason=reason, next=next_action, version=flow.wish.version, refused=refused)
+
+
+def _iso(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
 
 
 def _state(world: World, flow: FlowSeen) -> tuple[FlowState, str, str]:

@@ -7,12 +7,13 @@ another node is first wanted stopped.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from graphlib import TopologicalSorter
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from scribengin.control.places import has_to_move
-from scribengin.control.world import TierWish
+from scribengin.registry.tree import TierWish
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -57,7 +58,7 @@ def _tier_wish(flow: FlowSeen, tier: TierSeen, *, rolling: bool) -> TierWish | N
     if rolling or not wanted:
         if before is None or not all(at_rest(feeder) for feeder in feeders):
             return before
-        return TierWish(before.version, "stopped", wish.generation)
+        return TierWish(version=before.version, goal="stopped", generation=wish.generation)
     ready = (
         all(at_rest(feeder) for feeder in feeders)
         if wish.goal == "stopped"
@@ -65,7 +66,7 @@ def _tier_wish(flow: FlowSeen, tier: TierSeen, *, rolling: bool) -> TierWish | N
     )
     if not ready:
         return before
-    return TierWish(wish.version, wish.goal, wish.generation)
+    return TierWish(version=wish.version, goal=wish.goal, generation=wish.generation)
 
 
 def _other_version(flow: FlowSeen, name: str) -> bool:

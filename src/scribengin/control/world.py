@@ -7,23 +7,13 @@ tier and which worker is to serve it from the leading master, a *report* and the
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-Goal = Literal["running", "paused", "drained", "stopped"]
-"""`paused`: no new Batch, the process stays. `drained`: what was there when it was asked goes through all tiers, then the processes end.
-`stopped`: the Batches under way end, then the processes."""
-
-FlowState = Literal[
-    "created", "starting", "running", "degraded", "pausing", "paused", "draining", "stopping", "stopped", "failed", "recovering"
-]
-
-WorkerState = Literal["starting", "running", "degraded", "recovering", "paused", "drained", "stopped", "failed"]
-"""What a worker says of its tier. `recovering`: a Query of it failed for a passing reason and will start again by itself.
-`degraded`: a Query of it failed for good, the others go on."""
+    from scribengin.registry.tree import Goal, Report, Run, Status, TierWish
 
 ProcessState = Literal["starting", "running", "exited", "gone"]
 """What a launcher says. `gone`: there is no such process any more, and nobody knows how it ended."""
@@ -55,62 +45,12 @@ class RunId(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What is wanted of a flow: a person's word. `generation` rises with each change of it, also with one that asks for the same again."""
+    """What is wanted of a flow: a person's word, or a line in ZooKeeper's shell. `generation` is the revision that wrote it: it rises with
+    each write, also with one that asks for the same again."""
 
     version: int
     goal: Goal
     generation: int
-
-
-@dataclass(frozen=True, slots=True)
-class TierWish:
-    """What is wanted of a tier's worker now; it follows the flow's wish, in the order that loses nothing."""
-
-    version: int
-    goal: Goal
-    generation: int
-    """the flow's that it was made from: a worker says back which it has reached"""
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """Which worker is to serve a tier. Written before the worker is started, so that the next master knows of it."""
-
-    number: int
-    """rises by one with each start, over the whole life of the tier"""
-    node: str
-    asked_at: float
-    generation: int
-    """of the wish that it was started for"""
-    leased: bool = False
-    """it was seen to hold the lease"""
-    unleased_since: float | None = None
-    """since when it holds the lease no more"""
-    ended_at: float | None = None
-    """it is over: its process has ended, or was given up"""
-    failures: int = 0
-    """ends in a row without progress, of this run and those before it"""
-    cause: str = ""
-    """why it ended"""
-    remedy: str = ""
-    permanent: bool = False
-    """starting again would end the same way"""
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """What a worker says of itself, in the registry, at each change of its state."""
-
-    run: int
-    generation: int
-    """which wish it acts on"""
-    version: int
-    state: WorkerState
-    commits: int = 0
-    """Batches since it began, as of this report"""
-    cause: str = ""
-    remedy: str = ""
-    permanent: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,28 +76,13 @@ class TierSeen:
 
 
 @dataclass(frozen=True, slots=True)
-class FlowStatus:
-    """How a flow stands, for people: `flows/<flow>/status`, written by the leading master where it changes."""
-
-    state: FlowState
-    since: float
-    reason: str = ""
-    next_action: str = ""
-    version: int = 0
-
-    def same(self, other: FlowStatus | None) -> bool:
-        """True where both say the same, whenever it began."""
-        return other is not None and replace(self, since=other.since) == other
-
-
-@dataclass(frozen=True, slots=True)
 class FlowSeen:
     """One flow. `tiers` are those of all versions that have, or may still have, a worker."""
 
     name: str
     wish: Wish
     tiers: Mapping[str, TierSeen]
-    status: FlowStatus | None = None
+    status: Status | None = None
     wanted_tiers: frozenset[str] | None = None
     """those of the wanted version; None: all"""
 

@@ -78,9 +78,15 @@ class Newer:
 
 
 def read_record(registry: Registry, spot: Spot[R]) -> Stored[R] | Newer | Damaged | None:
-    """What is there. An object whose keys do not fit the kind is Damaged too, where its format is known: somebody wrote it by hand."""
+    """What is there; see `stored_as`."""
     found = registry.read(spot.path)
-    if not isinstance(found, Entry):
+    return None if found is None else stored_as(found, spot)
+
+
+def stored_as(found: Entry | Damaged, spot: Spot[R]) -> Stored[R] | Newer | Damaged:
+    """What was read, as its kind of record. An object whose keys do not fit the kind is Damaged too, where its format is known: somebody
+    wrote it by hand."""
+    if isinstance(found, Damaged):
         return found
     try:
         return Stored(spot.kind.parse(found.value), found)
@@ -89,6 +95,15 @@ def read_record(registry: Registry, spot: Spot[R]) -> Stored[R] | Newer | Damage
             return Newer(found)
         raw = msgspec.json.encode(found.value)
         return Damaged(found.path, raw, f"does not fit: {error}", found.version, found.changed, found.session)
+
+
+def put(registry: Registry, spot: Spot[R], record: R) -> Create | Replace:
+    """The write that makes `record` what is there, in place of what this client reads there now. A commit of it raises Conflict where
+    somebody else was faster; Refused is raised where what is there has a newer format."""
+    there = registry.read(spot.path)
+    if there is None:
+        return spot.create(record)
+    return Replace(there, record.dump(there.value if isinstance(there, Entry) else None))
 
 
 def set_aside(registry: Registry, damaged: Damaged, *, term: Term | None = None) -> str:

@@ -17,8 +17,15 @@ from scribengin.registry.records import Record, Spot
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-FlowState = Literal["created", "starting", "running", "degraded", "pausing", "paused", "draining", "stopped", "failed", "recovering"]
-Wanted = Literal["running", "paused", "drained", "stopped", "deleted"]
+FlowState = Literal[
+    "created", "starting", "running", "degraded", "pausing", "paused", "draining", "stopping", "stopped", "failed", "recovering"
+]
+Goal = Literal["running", "paused", "drained", "stopped"]
+"""`paused`: no new Batch, the process stays. `drained`: what was there when it was asked goes through all tiers, then the processes end.
+`stopped`: the Batches under way end, then the processes."""
+WorkerState = Literal["starting", "running", "degraded", "recovering", "paused", "drained", "stopped", "failed"]
+"""What a worker says of its tier. `recovering`: a Query of it failed for a passing reason and will start again by itself.
+`degraded`: a Query of it failed for good, the others go on."""
 
 
 class Holder(Record):
@@ -35,13 +42,28 @@ class Holder(Record):
     """tells its take of a right from all others"""
 
 
-class Spec(Record):
-    """One version of a flow's file, as it was applied; never changed."""
+class TierSpec(Record):
+    """A tier of a version, as far as masters must know it."""
 
-    text: str
-    hash: str
-    package: str = ""
-    """the hash of the package that the code came in"""
+    feeders: tuple[str, ...] = ()
+    """tiers of the same flow that write what it reads"""
+    cores: int = 1
+    memory_bytes: int = 0
+    """0: Spark's own default"""
+
+
+class Spec(Record):
+    """One version of a flow, as it was applied; never changed."""
+
+    package: str
+    """the sha256 of the package that it came in"""
+    path: str
+    """of the flow file, inside the package"""
+    base: str
+    """the folder where the flow's relative paths start; on every host the same"""
+    state: str
+    """the folder of the flow's state; on every host the same"""
+    tiers: Mapping[str, TierSpec]
     by: str = ""
     at: str = ""
 
@@ -49,7 +71,7 @@ class Spec(Record):
 class Desired(Record):
     """What is wanted of a flow."""
 
-    state: Wanted
+    state: Goal
     version: int
     """the number of its Spec"""
     by: str = ""
@@ -57,16 +79,66 @@ class Desired(Record):
 
 
 class Status(Record):
-    """What is: of a flow, or of a tier."""
+    """How a flow stands."""
 
     state: FlowState
     since: str = ""
+    """ISO 8601"""
     reason: str = ""
     next: str = ""
-    """what a person can do about it"""
+    """what comes next, or what a person can do about it"""
     version: int = 0
     refused: Mapping[str, Any] = {}
     """what was wanted by hand and is refused: `version` of the record, `why`"""
+
+
+class TierWish(Record):
+    """What is wanted of a tier's worker now; it follows what is wanted of the flow, in the order that loses nothing."""
+
+    version: int
+    goal: Goal
+    generation: int
+    """of the flow's wish that it was made from: a worker says back which it has reached"""
+
+
+class Run(Record):
+    """Which worker is to serve a tier; written before it is started, so that the next master knows of it. Times: seconds since 1970, by
+    the clock of the master that wrote it."""
+
+    number: int
+    """rises by one with each start, over the whole life of the tier"""
+    node: str
+    asked_at: float
+    generation: int
+    """of the wish that it was started for, or has reached since"""
+    leased: bool = False
+    """it was seen to hold the lease"""
+    unleased_since: float | None = None
+    """since when it holds the lease no more"""
+    ended_at: float | None = None
+    """it is over: its process has ended, or was given up"""
+    failures: int = 0
+    """ends in a row without progress, of this run and those before it"""
+    cause: str = ""
+    """why it ended"""
+    remedy: str = ""
+    permanent: bool = False
+    """starting again would end the same way"""
+
+
+class Report(Record):
+    """What a worker says of itself, at each change of its state."""
+
+    run: int
+    generation: int
+    """which wish it acts on"""
+    version: int
+    state: WorkerState
+    commits: int = 0
+    """Batches since it began, as of this report"""
+    cause: str = ""
+    remedy: str = ""
+    permanent: bool = False
 
 
 class Operation(Record):
@@ -224,9 +296,11 @@ SPEC = Branch("flows/<flow>/spec/<n>", Spec, _LED, "a version of the flow")
 DESIRED = Branch("flows/<flow>/desired", Desired, _BY_HAND, "what is wanted of it")
 STATUS = Branch("flows/<flow>/status", Status, _LED, "how it is, since when, why, and what next; what was refused")
 OPERATION = Branch("flows/<flow>/ops/<id>", Operation, _LED, "an operation that is under way, or was")
+WANTED = Branch("flows/<flow>/wanted/<tier>", TierWish, _LED, "what is wanted of a tier's worker")
+RUN = Branch("flows/<flow>/runs/<tier>", Run, _LED, "which worker is to serve a tier, and how the last one ended")
 LEASE = Branch("flows/<flow>/tiers/<tier>/lease", Holder, _WORK, "who runs the tier", Owner.WORKER, ephemeral=True)
 LEASE_TERM = Branch("flows/<flow>/tiers/<tier>/lease.term", Holder, _WORK, "who ran it last; its version fences all before", Owner.WORKER)
-TIER_STATUS = Branch("flows/<flow>/tiers/<tier>/status", Status, _WORK, "how the tier is", Owner.WORKER)
+REPORT = Branch("flows/<flow>/tiers/<tier>/status", Report, _WORK, "how its worker says that it is", Owner.WORKER)
 TASK = Branch("flows/<flow>/tiers/<tier>/tasks/<task>", Task, _WORK, "what a task reads and writes, and how far it is", Owner.WORKER)
 NODE_SOURCE = Branch("logicalnodes/<node>/source", Ends, _WORK, "where the tier begins in the flow", Owner.WORKER)
 NODE_SINK = Branch("logicalnodes/<node>/sink", Ends, _WORK, "where it ends", Owner.WORKER)
@@ -247,7 +321,8 @@ LOCK_TERM = Branch("locks/<lock>.term", Holder, (Writer.CANDIDATE,), "who had it
 TREE: tuple[Branch[Any], ...] = (
     *(LEADER, LEADER_TERM, MASTERS),
     *(SPEC, DESIRED, STATUS, OPERATION),
-    *(LEASE, LEASE_TERM, TIER_STATUS, TASK),
+    *(WANTED, RUN),
+    *(LEASE, LEASE_TERM, REPORT, TASK),
     *(NODE_SOURCE, NODE_SINK, NODE_STATE, NODE_GROUP, NODE_HTTP, NODE_JSON),
     *(HOST, MAPPED, HOST_HTTP, HOST_JSON),
     *(GROUP, ACK, LIMIT, LOCK, LOCK_TERM),

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from scribengin.control.records import Spec
     from scribengin.local.contract import QueryView, RunResult, RunView
     from scribengin.packages.store import PackageStore
+    from scribengin.registry.tree import Spec
     from scribengin.state.lease import Right
 
 

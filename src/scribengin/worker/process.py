@@ -14,14 +14,15 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scribengin.control.paths import FlowPaths, TierPaths
-from scribengin.control.records import Spec, Unreadable, read_as
-from scribengin.control.world import RunId, TierWish
+from scribengin.control.world import RunId
 from scribengin.core.errors import Exit, Refused
 from scribengin.core.secret import Secret
 from scribengin.packages.store import PackageStore
 from scribengin.registry.access import Address, DigestLogin
+from scribengin.registry.contract import Damaged, shown
 from scribengin.registry.lease import Lease
+from scribengin.registry.records import Stored, read_record
+from scribengin.registry.tree import LEASE, SPEC, WANTED
 from scribengin.registry.zookeeper import open_zookeeper
 from scribengin.worker.attempt import TierAttempt
 from scribengin.worker.service import Service
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from scribengin.registry.contract import Registry
+    from scribengin.registry.tree import Spec
 
 REGISTRY, LOGIN, HOME = "SCRIBENGIN_REGISTRY", "SCRIBENGIN_REGISTRY_LOGIN", "SCRIBENGIN_HOME"
 
@@ -52,7 +54,7 @@ def main(worker: str) -> Exit:
         registry = open_registry(os.environ)
         stack.callback(registry.close)
         version, spec = _read_spec(registry, id_)
-        lease = Lease(registry, TierPaths(id_.flow, id_.tier).lease, _about(id_))
+        lease = Lease(registry, LEASE(id_.flow, id_.tier).path, _about(id_))
         stack.callback(lease.close)
         wanted = Wanted(registry, id_)
         stack.callback(wanted.close)
@@ -70,12 +72,13 @@ def _about(id_: RunId) -> dict[str, Any]:
 
 def _read_spec(registry: Registry, id_: RunId) -> tuple[int, Spec]:
     """(version, what it is) that the tier is wanted in."""
-    wish = read_as(registry.read(TierPaths(id_.flow, id_.tier).wanted), TierWish)
-    if not isinstance(wish, TierWish):
-        why = str(wish) if isinstance(wish, Unreadable) else f"nobody wants a worker of {id_.flow}.{id_.tier}"
-        raise Refused(why, remedy=f"submit the flow: scribengin apply {id_.flow}.yaml", code="worker-unknown")
-    spec = read_as(registry.read(FlowPaths(id_.flow).spec(wish.version)), Spec)
-    if not isinstance(spec, Spec):
-        why = str(spec) if isinstance(spec, Unreadable) else f"version {wish.version} of {id_.flow} is not in the registry"
+    wish = read_record(registry, WANTED(id_.flow, id_.tier))
+    if not isinstance(wish, Stored):
+        why = f"{shown(wish.path)} {wish.why}" if isinstance(wish, Damaged) else f"nobody wants a worker of {id_.flow}.{id_.tier}"
+        raise Refused(why, remedy="submit the flow: scribengin apply FILE", code="worker-unknown")
+    version = wish.record.version
+    spec = read_record(registry, SPEC(id_.flow, str(version)))
+    if not isinstance(spec, Stored):
+        why = f"{shown(spec.path)} {spec.why}" if isinstance(spec, Damaged) else f"version {version} of {id_.flow} is not in the registry"
         raise Refused(why, remedy="apply it again", code="worker-unknown")
-    return wish.version, spec
+    return version, spec.record

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
-from scribengin.control.paths import TierPaths
-from scribengin.control.records import put
-from scribengin.control.world import Report
+import msgspec
+
 from scribengin.core.errors import Exit, FencedError, ScribenginError, Unreachable
 from scribengin.registry.contract import Conflict
+from scribengin.registry.records import put
+from scribengin.registry.tree import REPORT, Report
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from scribengin.control.world import RunId, TierWish, WorkerState
+    from scribengin.control.world import RunId
     from scribengin.registry.contract import Registry
     from scribengin.registry.lease import Lease
+    from scribengin.registry.tree import TierWish, WorkerState
     from scribengin.worker.wanted import Wanted
 
 _POLL_S = 0.5
@@ -63,8 +66,8 @@ class Service:
         self._wanted = wanted
         self._version = version
         self._attempt = attempt
-        self._path = TierPaths(id_.flow, id_.tier).status
-        self._report = Report(id_.number, 0, version, "starting")
+        self._spot = REPORT(id_.flow, id_.tier)
+        self._report = Report(run=id_.number, generation=0, version=version, state="starting")
         self._told: Report | None = None
         self._before = 0
         """Batches committed in earlier attempts of this process"""
@@ -126,7 +129,7 @@ class Service:
             if self._asked.is_set() or not self._lease.held() or _is_other(now, wish, standing):
                 stop.set()
             elif now is not None:
-                self._say(replace(standing, commits=self._before + standing.commits), now.generation)
+                self._say(dataclasses.replace(standing, commits=self._before + standing.commits), now.generation)
         self._before += standing.commits
         return outcomes[0] if outcomes else Outcome("failed", "the attempt has ended without an outcome")
 
@@ -141,7 +144,7 @@ class Service:
         commits = standing.commits if self._told is None or self._told.commits == 0 else self._told.commits
         if self._told is None or standing.state != self._told.state:
             commits = standing.commits
-        report = replace(
+        report = msgspec.structs.replace(
             self._report,
             generation=generation,
             state=standing.state,
@@ -154,7 +157,7 @@ class Service:
             return
         try:
             term = self._lease.term if self._lease.held() else None
-            self._registry.commit(put(self._registry, self._path, report), term=term)
+            self._registry.commit(put(self._registry, self._spot, report), term=term)
         except (Unreachable, Conflict):
             return  # said again at the next look
         except FencedError:

@@ -6,14 +6,15 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from scribengin.control.paths import TierPaths
-from scribengin.control.records import Unreadable, read_as
-from scribengin.control.world import Run, TierWish
 from scribengin.core.errors import Unreachable
+from scribengin.registry.contract import Damaged
+from scribengin.registry.records import Newer, Stored, read_record
+from scribengin.registry.tree import RUN, WANTED
 
 if TYPE_CHECKING:
     from scribengin.control.world import RunId
     from scribengin.registry.contract import Registry
+    from scribengin.registry.tree import TierWish
 
 _LOOK_S = 5.0
 """a watch is a hint: how long to wait for one before looking anyhow"""
@@ -30,13 +31,12 @@ class Wanted:
     """For one thread, beside the watch. A record that says nothing changes nothing: what was wanted before still is."""
 
     def __init__(self, registry: Registry, id_: RunId) -> None:
-        paths = TierPaths(id_.flow, id_.tier)
         self._registry = registry
         self._number = id_.number
-        self._paths = paths
+        self._run, self._wish = RUN(id_.flow, id_.tier), WANTED(id_.flow, id_.tier)
         self._changed = threading.Event()
         self._changed.set()
-        self._watches = [registry.watch(path, self._changed.set) for path in (paths.wanted, paths.run)]
+        self._watches = [registry.watch(path, self._changed.set) for path in (self._wish.path, self._run.path)]
         self._last: Orders | None = None
 
     def read(self) -> Orders:
@@ -62,9 +62,8 @@ class Wanted:
             watch.close()
 
     def _read(self) -> Orders:
-        run = read_as(self._registry.read(self._paths.run), Run)
-        wish = read_as(self._registry.read(self._paths.wanted), TierWish)
-        if self._last is not None and (isinstance(run, Unreadable) or isinstance(wish, Unreadable)):
+        run, wish = read_record(self._registry, self._run), read_record(self._registry, self._wish)
+        if self._last is not None and (isinstance(run, Damaged | Newer) or isinstance(wish, Damaged | Newer)):
             return self._last
-        served = isinstance(run, Run) and run.number == self._number and run.ended_at is None
-        return Orders(wish if served and isinstance(wish, TierWish) else None)
+        served = isinstance(run, Stored) and run.record.number == self._number and run.record.ended_at is None
+        return Orders(wish.record if served and isinstance(wish, Stored) else None)
