@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from scribengin.core.errors import Refused, StateError
 from scribengin.core.problems import did_you_mean
-from scribengin.registry.contract import Conflict, Damaged, Require, shown
+from scribengin.registry.contract import Conflict, Damaged, Entry, Require, shown
 from scribengin.registry.records import Newer, Record, Stored, names, put, read_record
-from scribengin.registry.tree import DESIRED, SPEC, STATUS, Desired, Spec, TierSpec
+from scribengin.registry.tree import DESIRED, LEASE, REPORT, RUN, SPEC, STATUS, Desired, Spec, TierSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -130,6 +130,35 @@ def read_flows(registry: Registry) -> tuple[FlowRow, ...]:
         if isinstance(desired, Stored):
             rows.append(FlowRow(name, desired.record, status.record if isinstance(status, Stored) else None))
     return tuple(rows)
+
+
+def describe(registry: Registry, flow: str) -> dict[str, Any]:
+    """All that the registry says of a flow and its tiers, as JSON: `status NAME --json`. Works with no master alive. Raises as `read_flow`."""
+    row = read_flow(registry, flow)
+    spec = _known(registry, SPEC(flow, str(row.desired.version)))
+    tiers = sorted({*names(registry, f"flows/{flow}/runs"), *(spec.tiers if spec is not None else ())})
+    return {
+        "flow": flow,
+        "wanted": {"state": row.desired.state, "version": row.desired.version, "by": row.desired.by, "at": row.desired.at},
+        "status": None if row.status is None else row.status.dump(),
+        "tiers": [_described_tier(registry, flow, tier) for tier in tiers],
+    }
+
+
+def _described_tier(registry: Registry, flow: str, tier: str) -> dict[str, Any]:
+    run, report, lease = _known(registry, RUN(flow, tier)), _known(registry, REPORT(flow, tier)), registry.read(LEASE(flow, tier).path)
+    mine = report if run is not None and report is not None and report.run == run.number else None
+    holder = lease.value if isinstance(lease, Entry) else {}
+    return {
+        "tier": tier,
+        "worker": None if run is None else f"{flow}.{tier}-{run.number}",
+        "node": None if run is None else run.node,
+        "state": "created" if run is None else "ended" if run.ended_at is not None else "starting" if mine is None else mine.state,
+        "process": {"pid": holder.get("pid"), "host": holder.get("host")} if holder else None,
+        "failures": 0 if run is None else run.failures,
+        "cause": (run.cause if run is not None else "") or (mine.cause if mine is not None else ""),
+        "remedy": (run.remedy if run is not None else "") or (mine.remedy if mine is not None else ""),
+    }
 
 
 def unknown_flow(flow: str, known: Sequence[str]) -> Refused:

@@ -23,7 +23,15 @@ def standing(world: World, flow: FlowSeen) -> Status:
     before = flow.status
     since = before.since if before is not None and before.state == state else _iso(world.now)
     refused = {} if before is None else before.refused
-    return Status(state=state, since=since, reason=reason, next=next_action, version=flow.wish.version, refused=refused)
+    return Status(
+        state=state,
+        since=since,
+        reason=reason,
+        next=next_action,
+        version=flow.wish.version,
+        generation=flow.wish.generation,
+        refused=refused,
+    )
 
 
 def _iso(seconds: float) -> str:

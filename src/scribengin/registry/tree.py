@@ -88,6 +88,8 @@ class Status(Record):
     next: str = ""
     """what comes next, or what a person can do about it"""
     version: int = 0
+    generation: int = 0
+    """the revision of `desired` that it speaks of"""
     refused: Mapping[str, Any] = {}
     """what was wanted by hand and is refused: `version` of the record, `why`"""
 

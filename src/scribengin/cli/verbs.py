@@ -1,0 +1,46 @@
+"""`pause`, `resume`, `drain`, `stop`: what is wanted of flows by name."""
+
+from __future__ import annotations
+
+import getpass
+from typing import TYPE_CHECKING
+
+import click
+
+from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.home_option import home_option
+from scribengin.cli.waiting import wait_for, wait_option
+
+if TYPE_CHECKING:
+    from scribengin.control.home import Home
+    from scribengin.registry.tree import Goal
+
+
+def verb(goal: Goal, states: tuple[str, ...], doc: str) -> click.Command:
+    """A command that says `goal` of the flows it is given; with --wait until they are one of `states`."""
+
+    @click.command(cls=AnsweringCommand, help=doc)
+    @click.argument("flows", nargs=-1, required=True, metavar="NAME...")
+    @wait_option
+    @home_option
+    def command(*, flows: tuple[str, ...], wait: float | None, home: Home) -> Answer:
+        from scribengin.control import admin
+
+        registry = home.open_registry()
+        try:
+            for flow in flows:
+                admin.read_flow(registry, flow)  # all of them are there, or nothing is done
+            for flow in flows:
+                admin.want(registry, flow, goal, by=getpass.getuser())
+            found = [{"flow": flow, "wanted": goal, "status": wait_for(registry, flow, states, wait)} for flow in flows]
+        finally:
+            registry.close()
+
+        def show() -> None:
+            for each in found:
+                now = each["status"]
+                click.echo(f"flow {each['flow']} " + (f"is {now['state']}" if isinstance(now, dict) else f"is wanted {goal}"))
+
+        return Answer(found, show=show)
+
+    return command

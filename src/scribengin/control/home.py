@@ -1,0 +1,120 @@
+"""The folder of a control plane on one machine: `scribengin up` makes it, and the other commands find it.
+
+up.json            where the registry is, and which process leads; there while it is up
+registry.login     user:password of the registry, for this user alone
+zookeeper/         the embedded registry: its data, port, log
+packages/          the packages of all versions
+workers/           the launcher's: records and logs of workers
+state/             the state of the flows
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import secrets
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from scribengin.core.errors import Refused
+from scribengin.core.secret import Secret
+from scribengin.core.storage import explained, make_folder, read_or_none, replace
+from scribengin.packages.store import PackageStore
+from scribengin.registry.access import Address, DigestLogin
+from scribengin.registry.zookeeper import open_zookeeper
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from scribengin.registry.zookeeper import ZooKeeperRegistry
+
+DEFAULT = Path("~/.scribengin")
+
+
+class _Up(msgspec.Struct, frozen=True):
+    registry: str
+    pid: int
+    since: str
+    format: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """One such folder; nothing is made before it is needed."""
+
+    folder: Path
+
+    @property
+    def zookeeper(self) -> Path:
+        """Of the embedded registry."""
+        return self.folder / "zookeeper"
+
+    @property
+    def packages(self) -> PackageStore:
+        """The packages of this host."""
+        return PackageStore(self.folder / "packages")
+
+    @property
+    def workers(self) -> Path:
+        """The local launcher's."""
+        return self.folder / "workers"
+
+    @property
+    def state(self) -> Path:
+        """Where flows keep their state that are submitted here."""
+        return self.folder / "state"
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """For one `up` at a time. Raises Refused where another one is there."""
+        make_folder(self.folder)
+        path = self.folder / "lock"
+        with explained(f"{path} cannot be written"), path.open("a") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                up = self._read()
+                who = "another process" if up is None else f"process {up.pid}, since {up.since}"
+                raise Refused(
+                    f"{self.folder} is up already: {who}", remedy="use it, or take another folder: --home DIR", code="already-up"
+                ) from None
+            yield
+
+    def login(self) -> DigestLogin:
+        """Of the embedded registry; made at the first call, for this user alone."""
+        path = self.folder / "registry.login"
+        if read_or_none(path) is None:
+            make_folder(self.folder)
+            with explained(f"{path} cannot be written"):
+                handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+                with os.fdopen(handle, "w") as file:
+                    file.write(f"scribengin:{secrets.token_urlsafe(32)}")
+        return DigestLogin(Secret((read_or_none(path) or b"").decode(), str(path)))
+
+    def announce(self, address: Address) -> None:
+        """Say that it is up."""
+        up = _Up(str(address), os.getpid(), datetime.now(UTC).isoformat(timespec="seconds"))
+        replace(self.folder / "up.json", msgspec.json.encode(up) + b"\n")
+
+    def withdraw(self) -> None:
+        """Say that it is up no more."""
+        (self.folder / "up.json").unlink(missing_ok=True)
+
+    def open_registry(self) -> ZooKeeperRegistry:
+        """A client of what is up here. Raises Refused where nothing is, Unreachable where it does not answer."""
+        up = self._read()
+        if up is None:
+            raise Refused(f"nothing is up in {self.folder}", remedy="start it: scribengin up", code="not-up")
+        return open_zookeeper(Address.parse(up.registry), login=self.login())
+
+    def _read(self) -> _Up | None:
+        data = read_or_none(self.folder / "up.json")
+        try:
+            return None if data is None else msgspec.json.decode(data, type=_Up)
+        except msgspec.DecodeError:
+            return None
