@@ -15,12 +15,17 @@ flow_argument = click.argument("flow", type=click.Path(), metavar="FLOW")
 """Gives a command the text `flow`; `flow_path` makes it a path."""
 
 
+def is_name(text: str) -> bool:
+    """True where it is the name of a flow in a registry, and no file."""
+    return not (text.endswith(_SUFFIXES) or "/" in text)
+
+
 def flow_path(text: str) -> Path:
     """The file of that name. Raises InputError where it is a registry's name, or where there is no such file."""
     path = Path(text)
-    if not (text.endswith(_SUFFIXES) or "/" in text):
+    if is_name(text):
         remedy = f"name a file: {text}.yaml" if Path(f"{text}.yaml").is_file() else "name a flow file, such as flow.yaml"
-        message = f'"{text}" is the name of a flow in a registry, and this release knows no registry yet'
+        message = f'"{text}" is the name of a flow in a registry, and this command takes a file'
         raise InputError([Problem("flow-name", Place(text), message, remedy)])
     if path.is_dir():
         inside = path / "flow.yaml"

@@ -133,7 +133,7 @@ def read_flows(registry: Registry) -> tuple[FlowRow, ...]:
 
 
 def describe(registry: Registry, flow: str) -> dict[str, Any]:
-    """All that the registry says of a flow and its tiers, as JSON: `status NAME --json`. Works with no master alive. Raises as `read_flow`."""
+    """All that the registry says of a flow and its tiers, as JSON. Works with no master alive. Raises as `read_flow`."""
     row = read_flow(registry, flow)
     spec = _known(registry, SPEC(flow, str(row.desired.version)))
     tiers = sorted({*names(registry, f"flows/{flow}/runs"), *(spec.tiers if spec is not None else ())})

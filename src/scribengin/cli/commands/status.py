@@ -7,28 +7,64 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from scribengin.cli.answer import Answer, AnsweringCommand
-from scribengin.cli.flow_argument import flow_argument
+from scribengin.cli.flow_argument import flow_argument, is_name
 from scribengin.cli.flow_state import prepared_flow
+from scribengin.cli.home_option import home_option
 from scribengin.cli.settings import setting_flags
 from scribengin.core.units import show_bytes, show_duration
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from scribengin.control.home import Home
+
 
 @click.command(cls=AnsweringCommand)
 @flow_argument
 @setting_flags("state")
-def command(*, flow: str, state: Path | None) -> Answer:
+@home_option
+def command(*, flow: str, state: Path | None, home: Home) -> Answer:
     """Show how far every tier is, what waits between two of them, and what is acknowledged: committed at the ends of the flow.
 
-    Works while the flow runs and while it does not; needs no Java.
+    Works while the flow runs and while it does not; needs no Java. Of the name of a flow that was submitted: what is wanted of it, how it
+    stands, and who serves its tiers; also where no master is alive.
     """
+    if is_name(flow):
+        return _of_name(flow, home)
     from scribengin.local.standing import read_standing
 
     prepared = prepared_flow(flow, state)
     found = read_standing(prepared)
     return Answer(found, show=lambda: _show(found))
+
+
+def _of_name(flow: str, home: Home) -> Answer:
+    from scribengin.control.admin import describe
+
+    registry = home.open_registry()
+    try:
+        found = describe(registry, flow)
+    finally:
+        registry.close()
+    return Answer(found, show=lambda: _show_named(found))
+
+
+def _show_named(found: dict[str, Any]) -> None:
+    from scribengin.cli.tables import print_table
+
+    wanted, now = found["wanted"], found["status"] or {"state": "created"}
+    click.echo(f"flow {found['flow']} is {now['state']}" + (f" since {now['since']}" if now.get("since") else ""))
+    for key, said in (("reason", "why"), ("next", "next")):
+        if now.get(key):
+            click.echo(f"  {said}: {now[key]}")
+    click.echo(f"wanted {wanted['state']}, version {wanted['version']}, by {wanted['by']} at {wanted['at']}")
+    click.echo()
+    rows = []
+    for tier in found["tiers"]:
+        process = tier["process"]
+        by = f"{process['pid']} on {process['host']}" if process else "–"
+        rows.append({**tier, "process": by, "worker": tier["worker"] or "–"})
+    print_table(rows, {name: name for name in ("tier", "state", "worker", "process", "failures", "cause")})
 
 
 def _show(found: dict[str, Any]) -> None:
