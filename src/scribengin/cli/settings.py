@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from scribengin.local.contract import RunSettings
 
 _PREFIX = "SCRIBENGIN_"
-_OTHER_VARIABLES = frozenset({f"{_PREFIX}{name}" for name in ("CACHE", "CONFIG", "FAULT", "IVY_SETTINGS", "MASTER")})
+_OTHER_VARIABLES = frozenset(
+    f"{_PREFIX}{name}" for name in ("CACHE", "CONFIG", "FAULT", "HOME", "IVY_SETTINGS", "LAUNCHED", "MASTER", "REGISTRY", "REGISTRY_LOGIN")
+)
 
 Kind = Literal["path", "port", "flag", "text", "memory", "choice", "map"]
 

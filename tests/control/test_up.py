@@ -1,0 +1,175 @@
+"""`scribengin up` as a person uses it: real processes, a real ZooKeeper, real Spark; killed where it hurts."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import psutil
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+FLOW = """\
+version: 1
+name: numbers
+sources: {numbers: {type: files, path: data, format: json, schema: "id BIGINT"}}
+steps: {odd: {from: numbers, python: "steps:odd"}}
+sinks: {kept: {from: odd, type: files, path: out, format: json}}
+"""
+STEPS = """\
+from scribengin import record
+
+
+@record
+def odd(row):
+    return row["id"] % 2 == 1
+"""
+
+
+@dataclass
+class Person:
+    """Somebody in a folder with a flow, and a home of his own."""
+
+    folder: Path
+    files: int = 0
+
+    def __post_init__(self) -> None:
+        (self.folder / "data").mkdir()
+        (self.folder / "flow.yaml").write_text(FLOW)
+        (self.folder / "steps.py").write_text(STEPS)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return os.environ | {"SCRIBENGIN_HOME": str(self.folder / "home")}
+
+    def says(self, *words: str, status: int = 0) -> Any:
+        """A command with --json: its result; of one that ends otherwise its problems."""
+        command = [sys.executable, "-m", "scribengin.cli", *words, "--json"]
+        ended = subprocess.run(command, cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=300, check=False)
+        assert ended.returncode == status, f"{words}: {ended.stdout} {ended.stderr}"
+        said = json.loads(ended.stdout)
+        return said["result"] if not status else said["problems"]
+
+    @contextmanager
+    def up(self) -> Iterator[subprocess.Popen[str]]:
+        """`scribengin up`, until it answers."""
+        log = (self.folder / "up.log").open("a")
+        command = [sys.executable, "-m", "scribengin.cli", "up"]
+        with log, subprocess.Popen(command, cwd=self.folder, env=self.environment, stdout=log, stderr=log, text=True) as process:
+            try:
+                until(lambda: (self.folder / "home/up.json").exists() or process.poll() is not None, "up", 120)
+                assert process.poll() is None, (self.folder / "up.log").read_text()
+                yield process
+            finally:
+                process.kill()
+
+    def adds(self, count: int = 100) -> None:
+        """A file of records comes."""
+        path = self.folder / "data" / f".{self.files}"
+        path.write_text("".join(f'{{"id": {self.files * count + n}}}\n' for n in range(count)))
+        path.rename(path.with_name(f"{self.files}.jsonl"))
+        self.files += 1
+
+    def finds(self) -> list[int]:
+        """What has come out."""
+        files = (self.folder / "out").glob("part-*")
+        return sorted(json.loads(line)["id"] for file in files for line in file.read_text().splitlines())
+
+    def worker(self) -> psutil.Process:
+        """The process that serves the flow."""
+        (tier,) = self.says("status", "numbers")["tiers"]
+        return psutil.Process(tier["process"]["pid"])
+
+    def clears(self) -> None:
+        """What a test has left is ended."""
+        home = str(self.folder / "home")
+        for process in psutil.process_iter():
+            try:
+                mine = process.environ().get("SCRIBENGIN_HOME") == home
+            except psutil.Error:
+                continue
+            if mine:
+                process.kill()
+
+
+@pytest.fixture
+def person(tmp_path: Path) -> Iterator[Person]:
+    person = Person(tmp_path)
+    yield person
+    person.clears()
+
+
+def until(what: Callable[[], Any], said: str, wait_s: float = 180) -> None:
+    deadline = time.monotonic() + wait_s
+    while not what():
+        assert time.monotonic() < deadline, f"never came: {said}"
+        time.sleep(0.2)
+
+
+@pytest.mark.timeout(900)
+def test_a_flow_is_submitted_and_outlives_its_worker_and_its_master(person: Person) -> None:
+    assert person.says("list", status=2)[0]["code"] == "not-up"
+    with person.up() as up:
+        person.adds()
+        assert person.says("apply", "flow.yaml", "--wait", "4m")["version"] == 1
+        assert person.says("apply", "flow.yaml")["changed"] is False
+        until(lambda: len(person.finds()) == 50, "the first file's records")
+
+        # a worker is killed: another takes its place, and nothing is lost or doubled
+        person.worker().kill()
+        person.adds()
+        until(lambda: len(person.finds()) == 100, "the second file's records, by the next worker")
+        (tier,) = person.says("status", "numbers")["tiers"]
+        assert (tier["worker"], tier["state"]) == ("numbers.main-2", "running")
+
+        # the master and its ZooKeeper are killed: the worker goes on, and the next master adopts it
+        worker = person.worker()
+        up.kill()
+        up.wait()
+        assert worker.is_running()
+    (person.folder / "home/up.json").unlink()
+    with person.up() as up:
+        person.adds()
+        until(lambda: len(person.finds()) == 150, "the third file's records")
+        until(lambda: person.says("list")[0]["state"] == "running", "running again")
+        assert person.worker() == worker, "adopted, not started again"
+
+        # paused, nothing is read; resumed, all of it
+        person.says("pause", "numbers", "--wait", "4m")
+        person.adds()
+        time.sleep(3)  # that nothing happens can only be waited for
+        assert len(person.finds()) == 150
+        person.says("resume", "numbers", "--wait", "4m")
+        until(lambda: len(person.finds()) == 200, "the fourth file's records")
+
+        # another version of the code takes over
+        (person.folder / "steps.py").write_text(STEPS.replace("== 1", "== 0"))
+        assert person.says("apply", "flow.yaml", "--wait", "4m")["version"] == 2
+        person.adds()
+        until(lambda: len(person.finds()) == 250, "the fifth file's records")
+        assert person.finds() == sorted([*range(1, 400, 2), *range(400, 500, 2)])
+
+        # Ctrl-C ends all of it in order
+        worker = person.worker()
+        up.send_signal(signal.SIGINT)
+        assert up.wait(120) == 0, (person.folder / "up.log").read_text()
+        assert not worker.is_running()
+    with person.up() as up:
+        person.adds()
+        until(lambda: len(person.finds()) == 300, "the sixth file's records, after a start as if nothing had been")
+        assert person.says("stop", "numbers", "--wait", "4m")[0]["status"]["state"] == "stopped"
+        up.send_signal(signal.SIGINT)
+        assert up.wait(120) == 0
+    home = person.environment["SCRIBENGIN_HOME"]
+    left = [each for each in psutil.process_iter(["environ"]) if (each.info["environ"] or {}).get("SCRIBENGIN_HOME") == home]
+    assert left == [], "nothing of it is left"
