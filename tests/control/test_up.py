@@ -44,13 +44,18 @@ class Person:
     files: int = 0
 
     def __post_init__(self) -> None:
+        self.folder.mkdir()
         (self.folder / "data").mkdir()
         (self.folder / "flow.yaml").write_text(FLOW)
         (self.folder / "steps.py").write_text(STEPS)
 
     @property
+    def home(self) -> Path:
+        return self.folder.with_name("home")
+
+    @property
     def environment(self) -> dict[str, str]:
-        return os.environ | {"SCRIBENGIN_HOME": str(self.folder / "home")}
+        return os.environ | {"SCRIBENGIN_HOME": str(self.home)}
 
     def says(self, *words: str, status: int = 0) -> Any:
         """A command with --json: its result; of one that ends otherwise its problems."""
@@ -67,7 +72,7 @@ class Person:
         command = [sys.executable, "-m", "scribengin.cli", "up"]
         with log, subprocess.Popen(command, cwd=self.folder, env=self.environment, stdout=log, stderr=log, text=True) as process:
             try:
-                until(lambda: (self.folder / "home/up.json").exists() or process.poll() is not None, "up", 120)
+                until(lambda: (self.home / "up.json").exists() or process.poll() is not None, "up", 120)
                 assert process.poll() is None, (self.folder / "up.log").read_text()
                 yield process
             finally:
@@ -92,7 +97,7 @@ class Person:
 
     def clears(self) -> None:
         """What a test has left is ended."""
-        home = str(self.folder / "home")
+        home = str(self.home)
         for process in psutil.process_iter():
             try:
                 mine = process.environ().get("SCRIBENGIN_HOME") == home
@@ -104,7 +109,7 @@ class Person:
 
 @pytest.fixture
 def person(tmp_path: Path) -> Iterator[Person]:
-    person = Person(tmp_path)
+    person = Person(tmp_path / "flow")
     yield person
     person.clears()
 
@@ -137,7 +142,7 @@ def test_a_flow_is_submitted_and_outlives_its_worker_and_its_master(person: Pers
         up.kill()
         up.wait()
         assert worker.is_running()
-    (person.folder / "home/up.json").unlink()
+    (person.home / "up.json").unlink()
     with person.up() as up:
         person.adds()
         until(lambda: len(person.finds()) == 150, "the third file's records")
