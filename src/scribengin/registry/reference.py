@@ -21,7 +21,8 @@ _HEAD = f"""\
 
 What masters, workers and people share: small records in ZooKeeper, below one path (`zk://a:2181,b:2181/path`; `/scribengin` where none is
 given). The tree is an interface: other programs may read it, and people may write what the table gives to them, with ZooKeeper's own shell.
-No command uses it yet. This page is made from `registry/tree.py`; what it says of records, rights and bounds is tested on a real server.
+[Flows that are managed](control.md) says what uses it today. This page is made from `registry/tree.py`; what it says of records, rights and
+bounds is tested on a real server.
 
 ## Records
 
