@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from contextlib import ExitStack
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
+import structlog
 
 from scribengin.control import admin
 from scribengin.control.master import Master
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from scribengin.registry.tree import Goal, Status
 
 WAIT_S = 20
+LOG = structlog.wrap_logger(None, wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
 
 
 def until(what: Callable[[], bool], said: str) -> None:
@@ -85,7 +88,7 @@ class House:
 
     def master(self) -> Master:
         registry = self.store.client()
-        master = Master(registry, {"here": self.launcher}, self._order, {"id": f"m{len(self.masters)}"})
+        master = Master(registry, {"here": self.launcher}, self._order, {"id": f"m{len(self.masters)}"}, log=LOG)
         assert master.contend()
         self.masters.append((master, registry))
         return master

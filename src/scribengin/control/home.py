@@ -13,11 +13,12 @@ from __future__ import annotations
 import fcntl
 import os
 import secrets
+import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 import msgspec
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from scribengin.registry.zookeeper import ZooKeeperRegistry
 
 DEFAULT = Path("~/.scribengin")
+_TRIES, _BETWEEN_S = 5, 0.05
 
 
 class _Up(msgspec.Struct, frozen=True):
@@ -65,6 +67,11 @@ class Home:
         return self.folder / "workers"
 
     @property
+    def log(self) -> Path:
+        """The master's."""
+        return self.folder / "master.log"
+
+    @property
     def state(self) -> Path:
         """Where flows keep their state that are submitted here."""
         return self.folder / "state"
@@ -75,14 +82,10 @@ class Home:
         make_folder(self.folder)
         path = self.folder / "lock"
         with explained(f"{path} cannot be written"), path.open("a") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
+            if not _locked(lock, fcntl.LOCK_EX):
                 up = self._read()
                 who = "another process" if up is None else f"process {up.pid}, since {up.since}"
-                raise Refused(
-                    f"{self.folder} is up already: {who}", remedy="use it, or take another folder: --home DIR", code="already-up"
-                ) from None
+                raise Refused(f"{self.folder} is up already: {who}", remedy="use it, or take another folder: --home DIR", code="already-up")
             yield
 
     def login(self) -> DigestLogin:
@@ -108,9 +111,17 @@ class Home:
     def open_registry(self) -> ZooKeeperRegistry:
         """A client of what is up here. Raises Refused where nothing is, Unreachable where it does not answer."""
         up = self._read()
-        if up is None:
-            raise Refused(f"nothing is up in {self.folder}", remedy="start it: scribengin up", code="not-up")
+        if up is None or not self._is_held():
+            gone = "" if up is None else f": process {up.pid} has ended without a word; its workers may go on"
+            raise Refused(f"nothing is up in {self.folder}{gone}", remedy="start it: scribengin up", code="not-up")
         return open_zookeeper(Address.parse(up.registry), login=self.login())
+
+    def _is_held(self) -> bool:
+        try:
+            with (self.folder / "lock").open() as lock:
+                return not _locked(lock, fcntl.LOCK_SH)
+        except FileNotFoundError:
+            return False
 
     def _read(self) -> _Up | None:
         data = read_or_none(self.folder / "up.json")
@@ -118,3 +129,15 @@ class Home:
             return None if data is None else msgspec.json.decode(data, type=_Up)
         except msgspec.DecodeError:
             return None
+
+
+def _locked(file: IO[str], how: int) -> bool:
+    """Whether the lock could be had. Tried for a moment: who only looks holds it too, as long as a look takes."""
+    for _ in range(_TRIES):
+        try:
+            fcntl.flock(file, how | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(_BETWEEN_S)
+        else:
+            return True
+    return False

@@ -13,6 +13,7 @@ from scribengin.core.secret import Secret
 from scribengin.embedded.zookeeper import ZooKeeper
 from scribengin.launch.contract import Order
 from scribengin.launch.local import LocalLauncher
+from scribengin.local.run_log import open_run_log
 from scribengin.registry.access import DEFAULT_ROOT, Address
 from scribengin.registry.records import Stored, read_record
 from scribengin.registry.tree import SPEC, WANTED, TierSpec
@@ -67,7 +68,8 @@ class House:
                     memory_bytes=spec.memory_bytes,
                 )
 
-            master = Master(registry, {NODE: launcher}, order, {"id": NODE})
+            log = stack.enter_context(open_run_log(self.home.log))
+            master = Master(registry, {NODE: launcher}, order, {"id": NODE}, log=log)
             thread = threading.Thread(target=master.run, name="master")
             stack.callback(self._end_workers, launcher)
             stack.callback(thread.join)

@@ -7,8 +7,6 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-import structlog
-
 from scribengin.control.act import Actor
 from scribengin.control.decide import decide
 from scribengin.control.mirror import Mirror
@@ -19,6 +17,8 @@ from scribengin.registry.lease import Election
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
+
+    from structlog.typing import FilteringBoundLogger
 
     from scribengin.control.act import Ordering
     from scribengin.control.world import World
@@ -31,8 +31,6 @@ _REMEMBERED = 1_000
 _WAIT_S = 5.0
 """for the lead, between two looks at whether to stop"""
 
-log = structlog.get_logger(__name__)
-
 
 class Master:
     """One master. `run` blocks; `stop` ends it from any thread. `about` is what the others and clients read of it (id, url)."""
@@ -44,9 +42,11 @@ class Master:
         order: Ordering,
         about: Mapping[str, str],
         *,
+        log: FilteringBoundLogger,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._registry = registry
+        self._log = log
         self._clock = clock
         self._election = Election(registry, about)
         self._mirror = Mirror(registry)
@@ -75,7 +75,7 @@ class Master:
             while not self._stopped.is_set():
                 with suppress(Unreachable):
                     if self.contend(_WAIT_S):
-                        log.info("leadership won", term=self._election.term.number)
+                        self._log.info("leadership won", term=self._election.term.number)
                         self._lead()
         finally:
             self._election.close()
@@ -110,7 +110,7 @@ class Master:
                 self.cycle()
                 self._mirror.changed.wait(_LOOK_S)
         except FencedError as error:
-            log.warning("leadership lost", message=error.message)
+            self._log.warning("leadership lost", message=error.message)
 
     def _say(self, texts: Iterable[str]) -> None:
         """Each once; after a thousand they may come again."""
@@ -119,4 +119,4 @@ class Master:
         for text in texts:
             if text not in self._said:
                 self._said.add(text)
-                log.warning("control", message=text)
+                self._log.warning("control", message=text)
