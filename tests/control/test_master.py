@@ -16,7 +16,7 @@ import structlog
 from scribengin.control import admin
 from scribengin.control.master import Master
 from scribengin.control.world import RunId
-from scribengin.core.errors import Exit, FencedError, Unreachable
+from scribengin.core.errors import Exit, FencedError, Refused, Unreachable
 from scribengin.launch.contract import Order
 from scribengin.launch.memory import MemoryCluster, MemoryLauncher
 from scribengin.registry.lease import Lease
@@ -244,6 +244,39 @@ def test_a_damaged_record_stops_nothing_and_unknown_keys_stay(house: House) -> N
     again = read_record(house.person, RUN("other", "main"))
     assert isinstance(again, Stored)
     assert (again.record.number, again.entry.value["colour"]) == (run.record.number + 1, "blue")
+
+
+def test_a_version_is_gone_back_to_and_a_flow_is_forgotten_but_not_its_numbers(house: House) -> None:
+    master = house.master()
+    house.apply("tweets", "a", main=())
+    house.comes_to("tweets", "running", master)
+    assert house.apply("tweets", "a", main=()) == admin.Applied("tweets", 1, changed=False)
+    assert house.apply("tweets", "b", main=()).version == 2
+    house.comes_to("tweets", "running", master)
+    assert [(each["version"], each["wanted"], each["package"]) for each in admin.history(house.person, "tweets")] == [
+        (2, True, "b"),
+        (1, False, "a"),
+    ]
+    for version, code in ((2, "version-same"), (7, "version-unknown")):
+        with pytest.raises(Refused) as refused:
+            admin.rollback(house.person, "tweets", version, by="me")
+        assert refused.value.code == code
+    admin.rollback(house.person, "tweets", 1, by="me")
+    house.comes_to("tweets", "running", master)
+    assert house.status("tweets").version == 1
+    with pytest.raises(Refused, match="not stopped"):
+        admin.delete(house.person, "tweets")
+    house.wish("tweets", "stopped")
+    house.comes_to("tweets", "stopped", master)
+    admin.delete(house.person, "tweets")
+    assert admin.read_flows(house.person) == ()
+    with pytest.raises(Refused, match='no flow "tweets"'):
+        house.wish("tweets", "running")
+    house.step(master)
+    started = len(house.cluster.orders)
+    assert house.apply("tweets", "c", main=()).version == 1
+    house.comes_to("tweets", "running", master)
+    assert [order.worker for order in house.cluster.orders[started:]] == [f"tweets.main-{started + 1}"]
 
 
 def test_a_cycle_in_which_nothing_has_changed_asks_the_registry_nothing(house: House) -> None:

@@ -26,15 +26,12 @@ def verb(goal: Goal, states: tuple[str, ...], doc: str) -> click.Command:
     def command(*, flows: tuple[str, ...], wait: float | None, home: Home) -> Answer:
         from scribengin.control import admin
 
-        registry = home.open_registry()
-        try:
+        with home.registry() as registry:
             for flow in flows:
                 admin.read_flow(registry, flow)  # all of them are there, or nothing is done
             for flow in flows:
                 admin.want(registry, flow, goal, by=getpass.getuser())
             found = [{"flow": flow, "wanted": goal, "status": wait_for(registry, flow, states, wait)} for flow in flows]
-        finally:
-            registry.close()
 
         def show() -> None:
             for each in found:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from scribengin.core.errors import Refused, StateError
 from scribengin.core.problems import did_you_mean
-from scribengin.registry.contract import Conflict, Damaged, Entry, Require, shown
+from scribengin.registry.contract import Conflict, Damaged, Delete, Entry, Require, shown
 from scribengin.registry.records import Newer, Record, Stored, names, put, read_record
-from scribengin.registry.tree import DESIRED, LEASE, REPORT, RUN, SPEC, STATUS, Desired, Spec, TierSpec
+from scribengin.registry.tree import DESIRED, LEASE, REPORT, RUN, SPEC, STATUS, WANTED, Desired, Spec, TierSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -76,8 +76,7 @@ def apply(registry: Registry, submission: Submission, *, state: Callable[[str], 
 
     def attempt() -> Applied:
         desired = _known(registry, DESIRED(flow))
-        versions = [int(name) for name in names(registry, f"flows/{flow}/spec") if name.isdigit()]
-        newest = max(versions, default=0)
+        newest = max(versions_of(registry, flow), default=0)
         before = _known(registry, SPEC(flow, str(newest))) if newest else None
         runs = desired is not None and (desired.state, desired.version) == ("running", newest)
         if runs and before is not None and _same(before, submission):
@@ -112,6 +111,74 @@ def want(registry: Registry, flow: str, goal: Goal, *, by: str) -> int:
         return registry.commit(put(registry, DESIRED(flow), wanted), Require(SPEC(flow, str(desired.version)).path)).revision
 
     return _again(attempt)
+
+
+def rollback(registry: Registry, flow: str, version: int, *, by: str) -> int:
+    """Want another version that there was, code and flow together, in the state that is wanted now; returns the revision.
+
+    Raises Refused where there is no such flow or version, or it is wanted already.
+    """
+
+    def attempt() -> int:
+        desired = read_flow(registry, flow).desired
+        there = versions_of(registry, flow)
+        if version not in there:
+            known = ", ".join(str(number) for number in there)
+            raise Refused(
+                f"flow {flow} has no version {version}", remedy=f"it has {known}: scribengin history {flow}", code="version-unknown"
+            )
+        if version == desired.version:
+            raise Refused(
+                f"version {version} of flow {flow} is wanted already", remedy=f"see: scribengin history {flow}", code="version-same"
+            )
+        wanted = Desired(state=desired.state, version=version, by=by, at=_now())
+        return registry.commit(put(registry, DESIRED(flow), wanted), Require(SPEC(flow, str(version)).path)).revision
+
+    return _again(attempt)
+
+
+def delete(registry: Registry, flow: str) -> None:
+    """Forget a flow that is stopped: its versions, what is wanted, how it stood. The numbers of its runs and the Terms of its leases stay,
+    so that a flow that gets its name later never gives one out twice. Its state and its packages stay too.
+
+    Raises Refused where there is no such flow, or it is not stopped.
+    """
+
+    def attempt() -> None:
+        desired, status = registry.read(DESIRED(flow).path), read_flow(registry, flow).status
+        at_rest = status is not None and status.state == "stopped" and isinstance(desired, Entry) and status.generation == desired.changed
+        if not at_rest or not isinstance(desired, Entry):
+            now = "not looked at yet" if status is None else status.state
+            raise Refused(f"flow {flow} is {now}, not stopped", remedy=f"scribengin stop {flow} --wait", code="flow-not-stopped")
+        gone = [*(SPEC(flow, str(version)).path for version in versions_of(registry, flow)), STATUS(flow).path]
+        gone += [WANTED(flow, tier).path for tier in names(registry, f"flows/{flow}/wanted")]
+        gone += [path for tier in names(registry, f"flows/{flow}/tiers") if registry.read(path := REPORT(flow, tier).path) is not None]
+        registry.commit(Delete(DESIRED(flow).path, desired.version), *map(Delete, gone))
+
+    _again(attempt)
+
+
+def versions_of(registry: Registry, flow: str) -> list[int]:
+    """The numbers of its versions, the oldest first."""
+    return sorted(int(name) for name in names(registry, f"flows/{flow}/spec") if name.isdigit())
+
+
+def history(registry: Registry, flow: str) -> list[dict[str, Any]]:
+    """The versions of a flow, the newest first, as JSON. Raises as `read_flow`."""
+    desired = read_flow(registry, flow).desired
+    found = []
+    for version in reversed(versions_of(registry, flow)):
+        spec = _known(registry, SPEC(flow, str(version)))
+        if spec is not None:
+            about = {"package": spec.package, "tiers": sorted(spec.tiers), "by": spec.by, "at": spec.at}
+            found.append({"version": version, "wanted": version == desired.version, **about})
+    return found
+
+
+def state_of(registry: Registry, flow: str) -> str:
+    """The folder in which the flow's state lies. Raises as `read_flow`."""
+    spec = _known(registry, SPEC(flow, str(read_flow(registry, flow).desired.version)))
+    return "" if spec is None else spec.state
 
 
 def read_flow(registry: Registry, flow: str) -> FlowRow:

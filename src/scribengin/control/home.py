@@ -108,13 +108,18 @@ class Home:
         """Say that it is up no more."""
         (self.folder / "up.json").unlink(missing_ok=True)
 
-    def open_registry(self) -> ZooKeeperRegistry:
+    @contextmanager
+    def registry(self) -> Iterator[ZooKeeperRegistry]:
         """A client of what is up here. Raises Refused where nothing is, Unreachable where it does not answer."""
         up = self._read()
         if up is None or not self._is_held():
             gone = "" if up is None else f": process {up.pid} has ended without a word; its workers may go on"
             raise Refused(f"nothing is up in {self.folder}{gone}", remedy="start it: scribengin up", code="not-up")
-        return open_zookeeper(Address.parse(up.registry), login=self.login())
+        registry = open_zookeeper(Address.parse(up.registry), login=self.login())
+        try:
+            yield registry
+        finally:
+            registry.close()
 
     def _is_held(self) -> bool:
         try:

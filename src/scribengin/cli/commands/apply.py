@@ -29,13 +29,10 @@ def command(*, file: str, wait: float | None, home: Home) -> Answer:
     from scribengin.control.submit import submission
 
     path = flow_path(file)
-    registry = home.open_registry()
-    try:
+    with home.registry() as registry:
         submitted, warnings = submission(path, home.packages, home.state)
         applied = admin.apply(registry, submitted, state=lambda _flow: str(home.state.absolute()), by=getpass.getuser())
         row = wait_for(registry, applied.flow, ("running",), wait)
-    finally:
-        registry.close()
 
     def show() -> None:
         what = "submitted" if applied.changed else "nothing to do: it is just this that runs as"

@@ -20,11 +20,8 @@ def command(*, home: Home) -> Answer:
     """Show the flows that were submitted: what is wanted of each, how it stands, since when, and why."""
     from scribengin.control import admin
 
-    registry = home.open_registry()
-    try:
+    with home.registry() as registry:
         rows = admin.read_flows(registry)
-    finally:
-        registry.close()
     found = [
         {
             "flow": row.flow,

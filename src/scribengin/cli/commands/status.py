@@ -41,11 +41,8 @@ def command(*, flow: str, state: Path | None, home: Home) -> Answer:
 def _of_name(flow: str, home: Home) -> Answer:
     from scribengin.control.admin import describe
 
-    registry = home.open_registry()
-    try:
+    with home.registry() as registry:
         found = describe(registry, flow)
-    finally:
-        registry.close()
     return Answer(found, show=lambda: _show_named(found))
 
 
