@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))  # benches, which the modules here use
+sys.path.insert(0, str(Path(__file__).parent))  # launch_benches, which the modules here use
 
-from benches import MemoryBench, ProcessBench, StandaloneBench
+from launch_benches import MemoryBench, ProcessBench, StandaloneBench
 
 from scribengin.embedded.standalone import StandaloneCluster
 from scribengin.launch.standalone import Cluster

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from benches import one
+from launch_benches import one
 
 from scribengin.core.secret import Secret
 from scribengin.launch.contract import Order
 
 if TYPE_CHECKING:
-    from benches import Bench
+    from launch_benches import Bench
 
 W = "tweets.main-1"
 

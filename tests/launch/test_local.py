@@ -13,7 +13,7 @@ from threading import Thread
 from typing import TYPE_CHECKING
 
 import pytest
-from benches import WITHIN_S, keeper_of, one, process_of
+from launch_benches import WITHIN_S, keeper_of, one, process_of
 
 from scribengin.core.errors import EnvironmentFault
 from scribengin.core.process import within
@@ -24,7 +24,7 @@ from scribengin.launch.local import LocalLauncher
 from scribengin.launch.marks import marked_processes
 
 if TYPE_CHECKING:
-    from benches import ProcessBench
+    from launch_benches import ProcessBench
 
     from scribengin.launch.contract import Launcher, Seen
 
@@ -84,7 +84,7 @@ def kill_keeper(bench: ProcessBench, worker: str = W) -> None:
 
 def master(bench: ProcessBench, workers: str, *words: str) -> subprocess.Popen[str]:
     """A process that starts these workers, and asks those to end that it is told to: `worker grace_s`."""
-    from benches import PROGRAM
+    from launch_benches import PROGRAM
 
     command = [sys.executable, "-c", _MASTER, str(bench.home), str(PROGRAM), workers, *words]
     child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -166,7 +166,7 @@ def test_what_a_master_meant_to_start_when_it_was_killed_is_started_by_the_next(
 
 
 def test_a_worker_whose_keeper_is_on_its_way_when_the_master_is_killed_is_started_once(local: ProcessBench) -> None:
-    from benches import PROGRAM
+    from launch_benches import PROGRAM
 
     gate = local.folder / "gate"
     os.mkfifo(gate)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from benches import one
+from launch_benches import one
 
 from scribengin.core.errors import EnvironmentFault, Unreachable
 from scribengin.launch.contract import Order

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from benches import StandaloneBench, keeper_of, one, process_of
+from launch_benches import StandaloneBench, keeper_of, one, process_of
 
 from scribengin.core.errors import EnvironmentFault, Unreachable
 from scribengin.core.process import Process, within

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))  # benches, which the modules here use
+sys.path.insert(0, str(Path(__file__).parent))  # registry_benches, which the modules here use
 
-from benches import Bench, MemoryBench, ZooKeeperBench
+from registry_benches import Bench, MemoryBench, ZooKeeperBench
 
 from scribengin.embedded.zookeeper import ZooKeeper
 

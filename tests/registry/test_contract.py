@@ -7,7 +7,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
-from benches import DEADLINE_S, LOGIN, STRANGER, WORKER, until
+from registry_benches import DEADLINE_S, LOGIN, STRANGER, WORKER, until
 
 from scribengin.core.errors import FencedError, Refused, Unreachable
 from scribengin.registry.contract import (
@@ -29,7 +29,7 @@ from scribengin.registry.contract import (
 )
 
 if TYPE_CHECKING:
-    from benches import Bench
+    from registry_benches import Bench
 
     from scribengin.registry.contract import Registry
 

@@ -6,14 +6,14 @@ import threading
 from typing import TYPE_CHECKING
 
 import pytest
-from benches import DEADLINE_S, until
+from registry_benches import DEADLINE_S, until
 
 from scribengin.core.errors import FencedError, Unreachable
 from scribengin.registry.contract import Create, Delete, Entry, Unsettled, fence_of
 from scribengin.registry.lease import Election, Lease
 
 if TYPE_CHECKING:
-    from benches import Bench
+    from registry_benches import Bench
 
 LEASE = "flows/tweets/tiers/edge/lease"
 

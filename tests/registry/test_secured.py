@@ -10,7 +10,7 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
 import pytest
-from benches import DEADLINE_S, LOGIN
+from registry_benches import DEADLINE_S, LOGIN
 
 from scribengin.core.errors import Unreachable
 from scribengin.core.secret import Secret

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
-from benches import STRANGER, WORKER
+from registry_benches import STRANGER, WORKER
 
 from scribengin.core.errors import Refused
 from scribengin.registry.contract import Conflict, Create, Damaged, Entry, Forbidden, Replace, fence_of, parent_of
@@ -34,7 +34,7 @@ from scribengin.registry.tree import (
 )
 
 if TYPE_CHECKING:
-    from benches import Bench
+    from registry_benches import Bench
 
     from scribengin.registry.records import Record
     from scribengin.registry.tree import Branch

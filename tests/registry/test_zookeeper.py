@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from benches import DEADLINE_S, LOGIN, READABLE, SHORT_S, STRANGER, Wire, until
+from registry_benches import DEADLINE_S, LOGIN, READABLE, SHORT_S, STRANGER, Wire, until
 
 from scribengin.core.errors import Refused, Unreachable
 from scribengin.core.java import find_java
