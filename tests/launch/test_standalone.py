@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import signal
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from scribengin.core.errors import EnvironmentFault, Unreachable
 from scribengin.core.process import Process, within
 from scribengin.embedded.java_server import free_ports
 from scribengin.launch.contract import Order
+from scribengin.launch.keeper import TICK_S
 from scribengin.launch.marks import marked_processes
 from scribengin.launch.standalone import Cluster, StandaloneLauncher
 
@@ -109,6 +111,7 @@ def test_when_one_half_of_a_worker_is_killed_the_other_does_not_stay(
     python, application = int(told(standalone, "up")), told(standalone, "application")
     jvm = process_of(int(told(standalone, "jvm")))
     if struck == "jvm":
+        time.sleep(TICK_S + 1)  # one that ends before its keeper has found it is the worker's own to notice
         jvm.send(signal.SIGKILL)
     else:
         jvm.send(signal.SIGSTOP)  # else it would leave by itself

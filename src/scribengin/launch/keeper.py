@@ -26,7 +26,6 @@ if TYPE_CHECKING:  # even `typing` would cost
     from typing import Any
 
 TICK_S = 5.0
-LONGEST_JVM_SEARCH_S = 60.0
 CANNOT_START = 127
 _SUBREAPER = 36  # prctl's PR_SET_CHILD_SUBREAPER
 _JVM = b"org.apache.spark.deploy.SparkSubmit"
@@ -91,7 +90,6 @@ class Keeper:
         self.jvm = 0
         self.jvm_handle: int | None = None
         self.next_search_s = 0.0
-        self.search_every_s = TICK_S
 
     def start(self) -> str:
         """Start the worker, and return when its program has begun; else why it could not."""
@@ -203,9 +201,8 @@ class Keeper:
                         self.dies_at_s = float("inf")  # another one in its place
                     self.jvm = child
                     return
-        # a worker without Spark is not searched for ever
-        self.search_every_s = TICK_S if self.jvm else min(self.search_every_s * 1.2, LONGEST_JVM_SEARCH_S)
-        self.next_search_s = now_s + self.search_every_s
+        # a JVM that ends before it was found is missed by nobody but the worker itself: not too seldom
+        self.next_search_s = now_s + TICK_S
 
     def _wait(self, timeout_s: float) -> None:
         """Until a signal comes, the JVM ends, or time is over."""
