@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
+from scribengin.connectors.channel.outbox import dropped_log
 from scribengin.core.errors import StateError
 from scribengin.core.numbered_log import NumberedLog
 from scribengin.core.records import seal, unseal
@@ -145,7 +146,7 @@ class DecisionCursor:
 
     def _look_at_dropped(self) -> None:
         for channel, numbers in self._dropped.items():
-            log = NumberedLog(self.folder.work(channel) / self.lineage / "outbox" / "dropped", "dropped")
+            log = dropped_log(self.folder.work(channel), self.lineage)
             for nth, body in log.since(self._dropped_next[channel]):
                 numbers.add(body["number"])
                 self._dropped_next[channel] = nth + 1
