@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 from scribengin.connectors.channel.outbox import dropped_log
 from scribengin.core.errors import Refused
-from scribengin.state.ack_cursor import Publications, file_pieces
 from scribengin.state.ack_intake import Intake
 from scribengin.state.checksums import NAMED, Tally
 from scribengin.state.decisions import Decisions
 from scribengin.state.lineage import past_lineages, read_lineage
 from scribengin.state.mismatches import mismatch_of, put_by_unit
+from scribengin.state.publications import Publications, file_pieces
 from scribengin.state.source_log import SourceLog
 from scribengin.state.taken import NOT_WHOLE, in_all
 
