@@ -15,6 +15,7 @@ from scribengin.state.checksums import NAMED, named
 from scribengin.state.decisions import Decisions
 from scribengin.state.folder import StateFolder
 from scribengin.state.source_log import SourceLog
+from scribengin.state.taken import added
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -71,8 +72,7 @@ class _Found:
         handed = block.handed
         assert handed is not None
         self.units.setdefault(handed.unit, _Unit()).packs.append((block.first_row, handed.rows, _place(block)))
-        self.rows += handed.rows
-        self.digest = (self.digest + handed.digest) % (1 << 64)
+        self.rows, self.digest = added((self.rows, self.digest), (handed.rows, handed.digest))
         if not handed.rows:
             return
         self.first = self.first or block.origins(range(1)).ids()[0]

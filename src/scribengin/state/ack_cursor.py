@@ -6,21 +6,22 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
+from scribengin.connectors.channel.outbox import dropped_log
 from scribengin.core.errors import StateError
-from scribengin.core.numbered_log import NumberedLog
 from scribengin.core.records import seal, unseal
 from scribengin.core.storage import read_or_none, replace
-from scribengin.state.ack_intake import Piece
 from scribengin.state.decisions import Decisions
 from scribengin.state.mismatches import put_by_unit
+from scribengin.state.publications import Publications, file_pieces
 from scribengin.state.taken import in_all
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from scribengin.connectors.contract import Receipt
     from scribengin.state.ack_contract import Link
+    from scribengin.state.ack_intake import Piece
     from scribengin.state.contract import Decision
     from scribengin.state.folder import QueryFolder
     from scribengin.state.taken import Sums, Taken
@@ -145,7 +146,7 @@ class DecisionCursor:
 
     def _look_at_dropped(self) -> None:
         for channel, numbers in self._dropped.items():
-            log = NumberedLog(self.folder.work(channel) / self.lineage / "outbox" / "dropped", "dropped")
+            log = dropped_log(self.folder.work(channel), self.lineage)
             for nth, body in log.since(self._dropped_next[channel]):
                 numbers.add(body["number"])
                 self._dropped_next[channel] = nth + 1
@@ -197,36 +198,6 @@ class DecisionCursor:
         if link.channel not in self._published:
             self._published[link.channel] = Publications(self.folder.work(link.channel), self.lineage)
         return self._published[link.channel].pieces(number, batch.members.get(link.channel, ""), *batch.rows[link.channel])
-
-
-def file_pieces(receipts: Iterable[Receipt]) -> list[Piece]:
-    """What a Batch's receipts say of a channel in a folder."""
-    segments = [segment for receipt in receipts for segment in receipt.segments]
-    return [Piece(segment["name"], 0, segment["rows"], segment["bytes"]) for segment in segments]
-
-
-class Publications:
-    """What the sink of a channel in a topic has noted of a lineage's Batches. To be kept by who asks for many: it remembers folded ones."""
-
-    def __init__(self, work: Path, lineage: str) -> None:
-        self._work = work
-        self._lineage = lineage
-        self._logs: dict[str, NumberedLog] = {}
-
-    def pieces(self, number: int, member: str, rows: int, bytes: int) -> list[Piece] | None:
-        """Of a Batch of so many rows and bytes; `member` is where it went, empty without a group. None where it is not published yet."""
-        if not rows:
-            return []
-        if member not in self._logs:
-            self._logs[member] = NumberedLog(self._work / member / self._lineage / "published", "publication")
-        said = self._logs[member].read(number)
-        if said is None:
-            return None
-        at = f"{member}:" if member else ""
-        return [
-            Piece(f"{at}{each['topic']}-{each['partition']}", each["last"], each["rows"], bytes * each["rows"] // rows)
-            for each in said["messages"]
-        ]
 
 
 def _sums(receipts: list[Receipt]) -> Sums | None:

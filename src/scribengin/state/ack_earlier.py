@@ -10,7 +10,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from scribengin.core.storage import names_in
+from scribengin.connectors.channel.outbox import waiting_numbers
 from scribengin.state.ack_contract import Waiting
 from scribengin.state.ack_cursor import DecisionCursor, read_record
 from scribengin.state.ack_intake import taken_of
@@ -159,8 +159,7 @@ def _pieces_of(earlier: Earlier, link: Link, first: int) -> Iterator[LeftPiece]:
     cursor.look(jump=False)
     cursor.acknowledged = cursor.newest  # all is published before a lineage is left
     # a Batch that the channel never took is not in it
-    kept = earlier.query.work(link.channel) / lineage / "outbox" / "waiting"
-    never = {int(name[:10]) for name in names_in(kept) if name[:10].isdigit()}
+    never = waiting_numbers(earlier.query.work(link.channel), lineage)
     for number, batch in cursor.batches.items():
         for piece in (cursor.pieces(number, link) or ()) if number not in never else ():
             yield LeftPiece(piece.key, piece.last, piece.rows, piece.bytes, f"{lineage}/{number}", batch.decided_at)

@@ -9,14 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from scribengin.connectors.channel.outbox import dropped_log
 from scribengin.core.errors import Refused
-from scribengin.core.numbered_log import NumberedLog
-from scribengin.state.ack_cursor import Publications, file_pieces
 from scribengin.state.ack_intake import Intake
 from scribengin.state.checksums import NAMED, Tally
 from scribengin.state.decisions import Decisions
 from scribengin.state.lineage import past_lineages, read_lineage
 from scribengin.state.mismatches import mismatch_of, put_by_unit
+from scribengin.state.publications import Publications, file_pieces
 from scribengin.state.source_log import SourceLog
 from scribengin.state.taken import NOT_WHOLE, in_all
 
@@ -80,8 +80,7 @@ class _Feeder:
         self._decisions: Iterator[Decision] = decisions.since()
         self._dropped: set[int] = set()
         if link.drops:
-            log = NumberedLog(work / lineage / "outbox" / "dropped", "dropped")
-            self._dropped = {body["number"] for _, body in log.since()}
+            self._dropped = {body["number"] for _, body in dropped_log(work, lineage).since()}
 
     def next(self) -> tuple[int, str, list[Piece], Sums | None] | None:
         """Number, when it was decided, pieces and sums; None behind the last, or where it is not known yet what was put."""

@@ -6,9 +6,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from scribengin.core.errors import StateError
-from scribengin.core.numbered_log import NumberedLog
 from scribengin.state.checksums import Mismatch, UnitSums
 from scribengin.state.decisions import Decisions
+from scribengin.state.publications import Publications
 from scribengin.state.taken import added, by_unit, in_all
 
 if TYPE_CHECKING:
@@ -84,10 +84,9 @@ def _places(link: Link, writer: QueryFolder, lineage: str, decision: Decision) -
             elif "messages" in segment:
                 places[receipt.unit] = (*places.get(receipt.unit, ()), *_offsets(at, segment["messages"]))
     if link.kind == "kafka" and not places:
-        work = writer.work(link.channel)
-        said = NumberedLog(work / member / lineage / "published", "publication").read(decision.batch.number)
-        if said is not None:
-            places[-1] = _offsets(at, said["messages"])
+        messages = Publications(writer.work(link.channel), lineage).messages(decision.batch.number, member)
+        if messages is not None:
+            places[-1] = _offsets(at, messages)
     return places
 
 

@@ -51,11 +51,21 @@ class Left:
     dropped_batches: int = 0
 
 
+def dropped_log(work: Path, lineage: str) -> NumberedLog:
+    """What was dropped: records with `number` (of the Batch), `rows`, `bytes`, `why`. `work` is the sink's folder in the state."""
+    return NumberedLog(_outbox(work, lineage) / "dropped", "dropped")
+
+
+def waiting_numbers(work: Path, lineage: str) -> set[int]:
+    """The Batches that wait."""
+    return {int(name[:10]) for name in names_in(_waiting_folder(work, lineage)) if name[:10].isdigit()}
+
+
 def read_left(work: Path, lineage: str) -> Left:
     """From a sink's folder in the state; needs no lease."""
-    folder = work / lineage / "outbox"
-    waiting = [found for name in names_in(folder / "waiting") if (found := _read(folder / "waiting" / name)) is not None]
-    high, summary = (log := NumberedLog(folder / "dropped", "dropped")).summary()
+    folder = _waiting_folder(work, lineage)
+    waiting = [found for name in names_in(folder) if (found := _read(folder / name)) is not None]
+    high, summary = (log := dropped_log(work, lineage)).summary()
     dropped = _summed(summary, (body for _, body in log.since(high + 1)))
     return Left(
         sum(receipt.rows for each in waiting for receipt in each.receipts),
@@ -267,24 +277,32 @@ class OutboxSink:
 
     # --- the folder ---
 
-    def _folder(self, lineage: str) -> Path:
+    def _own_work(self) -> Path:
         assert self.work is not None, "opened without the state folder, a sink can neither write nor tell what it has written"
-        return self.work / lineage / "outbox"
+        return self.work
 
     def _path(self, batch: BatchId) -> Path:
-        return self._folder(batch.lineage) / "waiting" / f"{batch.number:010d}.json"
+        return _waiting_folder(self._own_work(), batch.lineage) / f"{batch.number:010d}.json"
 
     def _waiting(self, lineage: str = "") -> list[Decided]:
-        folder = self._folder(lineage or self._claim["lineage"]) / "waiting"
+        folder = _waiting_folder(self._own_work(), lineage or self._claim["lineage"])
         return [found for name in sorted(names_in(folder)) if (found := _read(folder / name)) is not None]
 
     def _dropped(self, lineage: str) -> NumberedLog:
-        return NumberedLog(self._folder(lineage) / "dropped", "dropped")
+        return dropped_log(self._own_work(), lineage)
 
     def _newest_dropped(self, lineage: str) -> int | None:
         log = self._dropped(lineage)
         newest = log.newest()
         return None if newest is None else log.read(newest)["number"]  # type: ignore[index]
+
+
+def _outbox(work: Path, lineage: str) -> Path:
+    return work / lineage / "outbox"
+
+
+def _waiting_folder(work: Path, lineage: str) -> Path:
+    return _outbox(work, lineage) / "waiting"
 
 
 def _encoded(decided: Decided) -> bytes:

@@ -15,6 +15,7 @@ from scribengin.connectors.kafka.client import Cluster
 from scribengin.connectors.kafka.markers import OPENING, SLOTS, Marker, MarkerTopic
 from scribengin.connectors.kafka.options import SINK
 from scribengin.connectors.kafka.outgoing import MessageMaker
+from scribengin.connectors.kafka.publications import published_log
 from scribengin.connectors.kafka.sink_audit import TopicsAudit
 from scribengin.connectors.kafka.sink_stream import StagedMessages, staged_messages
 from scribengin.connectors.kafka.sink_unit import UnitMessages, UnitPlace
@@ -22,7 +23,6 @@ from scribengin.connectors.kafka.topics import TopicBook
 from scribengin.connectors.kafka.transaction import Superseded, Transaction
 from scribengin.core import faults
 from scribengin.core.errors import FencedError, Refused, StateError, Unreachable
-from scribengin.core.numbered_log import NumberedLog
 from scribengin.core.storage import names_in, remove_tree
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from scribengin.connectors.contract import BatchId, Decided, Place, Published
     from scribengin.connectors.kafka.message_stream import OriginMaker, RowMaker
+    from scribengin.core.numbered_log import NumberedLog
     from scribengin.core.types import Schema
 
 _OPENING_TRIES = 5
@@ -282,7 +283,7 @@ class KafkaSink:
     def audit(self, *, lineage: str, decided: Iterable[Decided], since: int | None = None) -> Iterator[Published]:  # noqa: ARG002
         """Count the messages again; see `sink_audit`. What was published is asked of what was decided alone: `since` says nothing new."""
         works = dict.fromkeys((*self._earlier, self._folder))
-        logs = {name: _published(work, name) for work in works for name in names_in(work) if (work / name).is_dir()}
+        logs = {name: published_log(work, name) for work in works for name in names_in(work) if (work / name).is_dir()}
         flow = f"{self._flow}@" if self._options["record_id"] == "header" else None
         return TopicsAudit(self.node, self._options, flow, logs, self._rows_in).run(lineage, decided)
 
@@ -329,7 +330,7 @@ class KafkaSink:
 
     def _published(self, lineage: str) -> NumberedLog:
         """Where each Batch's messages stand: the topic of markers keeps the newest only."""
-        return _published(self._folder, lineage)
+        return published_log(self._folder, lineage)
 
     def _foreign(self, newest: Marker) -> Refused:
         return Refused(
@@ -362,7 +363,3 @@ def _summarize(summary: Any | None, records: Iterable[Any]) -> dict[str, int]:
 
 def _whose(marker: Marker) -> str:
     return f'the flow "{marker.flow}" (sink "{marker.sink}", lineage {marker.lineage})'
-
-
-def _published(work: Path, lineage: str) -> NumberedLog:
-    return NumberedLog(work / lineage / "published", "publication")

@@ -17,9 +17,9 @@ from scribengin.connectors.kafka.java_client import java_settings
 from scribengin.connectors.kafka.message_stream import MessageStream
 from scribengin.connectors.kafka.options import SINK
 from scribengin.connectors.kafka.outgoing import MessageMaker
+from scribengin.connectors.kafka.publications import published_log
 from scribengin.connectors.kafka.topics import TopicBook
 from scribengin.core.errors import Refused, SinkError, Unreachable
-from scribengin.core.numbered_log import NumberedLog
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -100,7 +100,7 @@ class SparkKafkaSink:
         has published yet."""
         if not decided.behind:
             return
-        log = None if self._work is None else NumberedLog(self._work / decided.batch.lineage / "published", "publication")
+        log = None if self._work is None else published_log(self._work, decided.batch.lineage)
         if log is None or log.read(decided.batch.number) is None:
             raise Refused(
                 f'sink "{self.node}": batch {decided.batch.number} was decided with delivery: exactly_once, and is not published yet',
