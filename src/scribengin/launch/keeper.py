@@ -129,6 +129,7 @@ class Keeper:
             self.reap()
             with suppress(OSError):  # a full disk; the next tick tries again
                 self._bound_log()
+        self._heed_stop()  # asked for just now: who asks for a kill also strikes himself
 
     def clear(self) -> None:
         """Until nothing of the worker is left: what has not left by itself in time is killed. Orphans are the keeper's children."""
@@ -159,7 +160,7 @@ class Keeper:
     def reason(self) -> str:
         """Why the worker is not there any more; empty for one that ended by itself with 0."""
         assert self.ended is not None
-        if self.ended == -signal.SIGKILL and self.why:
+        if self.ended == -signal.SIGKILL and time.monotonic() >= self.dies_at_s:
             return self.why
         if self.ended < 0:
             return f"ended by signal {-self.ended} ({signal.strsignal(-self.ended)})"
