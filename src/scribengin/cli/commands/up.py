@@ -25,7 +25,7 @@ def command(*, home: Home) -> Answer:
     Ctrl-C ends the workers after the Batches under way. Started again, it goes on with every flow. Flows are submitted with
     `scribengin apply`.
     """
-    from scribengin.control.house import House
+    from scribengin.hosts.up import House
 
     asked = threading.Event()
 
