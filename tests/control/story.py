@@ -9,6 +9,8 @@
     process core exited 1          also `running`, `gone`
     lease core                     the newest process holds it; `lease core lost`; `lease core by 3`
     report core running commits 5  also `failed permanent CAUSE`, `recovering CAUSE`, `drained`
+    max_delay 300                  seconds, of the flow
+    delay 400 CAUSE                the age of the oldest thing that waits, and what holds it up; `delay unknown`
     unreadable tweets              its records are damaged
     the launcher loses what is asked next
     wait 15                        seconds
@@ -25,8 +27,8 @@ from pathlib import Path
 
 from scribengin.control.actions import Action, Forget, FreeLease, Kill, Note, Start, Tell, Want
 from scribengin.control.decide import decide
-from scribengin.control.world import FlowSeen, LeaseHolder, Node, Process, RunId, TierSeen, Wish, World
-from scribengin.registry.tree import Report
+from scribengin.control.world import Delay, FlowSeen, LeaseHolder, Node, Process, RunId, TierSeen, Wish, World
+from scribengin.registry.tree import Report, Watched
 
 
 class Story:
@@ -95,6 +97,13 @@ class Story:
                 self._set_tier(replace(self._tier(tier), lease=LeaseHolder(number, self.term)))
             case ["report", tier, *rest]:
                 self._report(tier, rest)
+            case ["max_delay", seconds]:
+                flow = self.world.flows[self.flow]
+                self._set_flow(replace(flow, watched=Watched(max_delay_s=float(seconds))))
+            case ["delay", "unknown"]:
+                self.world = replace(self.world, delays={})
+            case ["delay", seconds, *cause]:
+                self.world = replace(self.world, delays={self.flow: Delay(float(seconds), " ".join(cause))})
             case ["unreadable", name]:
                 flows = {key: flow for key, flow in self.world.flows.items() if key != name}
                 self.world = replace(self.world, unreadable=frozenset({name}), flows=flows)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from scribengin.control.act import Actor
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
     from scribengin.control.act import Ordering
+    from scribengin.control.watch import Watch
     from scribengin.control.world import World
     from scribengin.launch.contract import Launcher
     from scribengin.registry.contract import Registry
@@ -44,10 +46,12 @@ class Master:
         *,
         log: FilteringBoundLogger,
         clock: Callable[[], float] = time.time,
+        watch: Watch | None = None,
     ) -> None:
         self._registry = registry
         self._log = log
         self._clock = clock
+        self._watch = watch
         self._election = Election(registry, about)
         self._mirror = Mirror(registry)
         self._observer = Observer(self._mirror, launchers)
@@ -92,6 +96,9 @@ class Master:
         world = self._observer.look(self._clock())
         self._say(f"{shown(path)} {why}" for path, why in self.problems.items())
         term = self._election.term
+        if self._watch is not None:
+            self._watch.seen(world)
+            world = replace(world, delays=self._watch.delays())
         for action in decide(world):
             self._election.check()
             try:

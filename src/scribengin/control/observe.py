@@ -76,7 +76,8 @@ class Observer:
             for tier in sorted(there | spec.record.tiers.keys())
             if not tier.startswith(".")
         }
-        return FlowSeen(name, wish, tiers, None if status is None else status.record, frozenset(spec.record.tiers))
+        now = None if status is None else status.record
+        return FlowSeen(name, wish, tiers, now, frozenset(spec.record.tiers), spec.record.watched)
 
     def _tier(self, flow: str, tier: str, spec: Spec, node: str) -> TierSeen:
         wish, run, report = self._stored(WANTED(flow, tier)), self._stored(RUN(flow, tier)), self._stored(REPORT(flow, tier))

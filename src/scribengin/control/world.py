@@ -10,10 +10,14 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from scribengin.registry.tree import Watched
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from scribengin.registry.tree import Goal, Report, Run, Status, TierWish
+
+NOT_WATCHED = Watched()
 
 ProcessState = Literal["starting", "running", "exited", "gone"]
 """What a launcher says. `gone`: there is no such process any more, and nobody knows how it ended."""
@@ -75,6 +79,13 @@ class TierSeen:
     lease: LeaseHolder | None = None
 
 
+class Delay(NamedTuple):
+    """How old the oldest thing is that waits in a flow, and what holds it up, in words."""
+
+    seconds: float
+    cause: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class FlowSeen:
     """One flow. `tiers` are those of all versions that have, or may still have, a worker."""
@@ -85,6 +96,8 @@ class FlowSeen:
     status: Status | None = None
     wanted_tiers: frozenset[str] | None = None
     """those of the wanted version; None: all"""
+    watched: Watched = NOT_WATCHED
+    """what its wanted version says of delay and alerts"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,3 +134,5 @@ class World:
     """those that answer now"""
     unreadable: frozenset[str] = frozenset()
     """flows whose records are damaged: of these nothing is known, so that nothing of theirs is touched"""
+    delays: Mapping[str, Delay] = field(default_factory=dict)
+    """flow → what its workers say; those of which nobody has said anything yet are not in it"""

@@ -9,8 +9,10 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Self
 
 from scribengin.control.master import Master
+from scribengin.control.watch import Watch
 from scribengin.core.secret import Secret
 from scribengin.embedded.zookeeper import ZooKeeper
+from scribengin.hosts.pages import address_of, open_port, served
 from scribengin.launch.contract import Order
 from scribengin.launch.local import LocalLauncher
 from scribengin.local.run_log import open_run_log
@@ -18,6 +20,7 @@ from scribengin.registry.access import DEFAULT_ROOT, Address
 from scribengin.registry.records import Stored, read_record
 from scribengin.registry.tree import SPEC, WANTED, TierSpec
 from scribengin.registry.zookeeper import open_zookeeper
+from scribengin.watching.board import Board
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,11 +72,15 @@ class House:
                 )
 
             log = stack.enter_context(open_run_log(self.home.log))
-            master = Master(registry, {NODE: launcher}, order, {"id": NODE}, log=log)
+            listener = stack.enter_context(open_port())
+            watch = Watch(registry, Board(), lambda: master.leads)
+            about = {"id": NODE, "http": address_of(listener)}
+            master = Master(registry, {NODE: launcher}, order, about, log=log, watch=watch)
             thread = threading.Thread(target=master.run, name="master")
             stack.callback(self._end_workers, launcher)
             stack.callback(thread.join)
             stack.callback(master.stop)
+            stack.enter_context(served(watch, listener))
             thread.start()
             self.home.announce(self.address)
             stack.callback(self.home.withdraw)

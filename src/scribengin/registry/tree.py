@@ -52,6 +52,22 @@ class TierSpec(Record):
     """0: Spark's own default"""
 
 
+class AlertSpec(Record):
+    """An alert of a version: what is told to whom. The master's log hears of all."""
+
+    when: str
+    """as the flow file writes it"""
+    webhook: str = ""
+    command: tuple[str, ...] = ()
+
+
+class Watched(Record):
+    """What a version says of how it is watched."""
+
+    max_delay_s: float | None = None
+    alerts: Mapping[str, AlertSpec] = {}
+
+
 class Spec(Record):
     """One version of a flow, as it was applied; never changed."""
 
@@ -66,6 +82,7 @@ class Spec(Record):
     tiers: Mapping[str, TierSpec]
     by: str = ""
     at: str = ""
+    watched: Watched = Watched()
 
 
 class Desired(Record):
@@ -234,6 +251,22 @@ class Limit(Record):
     """edge → `rows_per_s`, `bytes_per_s`"""
 
 
+class AlertRecord(Record):
+    """An alert that fires, or has fired."""
+
+    firing: bool
+    since: str = ""
+    """ISO 8601: of the change"""
+    value: str = ""
+    """what was seen then, in words"""
+
+
+class Alerts(Record):
+    """The alerts of a flow that are, or were, more than quiet: name → its standing. It is written once everybody was told."""
+
+    alerts: Mapping[str, AlertRecord] = {}
+
+
 class Writer(Enum):
     """Who writes a record."""
 
@@ -319,6 +352,7 @@ ACK = Branch("acks/<flow>/<tier>", Ack, _WORK, "how far what the tier put out is
 LIMIT = Branch("limits/<flow>", Limit, _BY_HAND, "how fast a flow, its sources and edges may go")
 LOCK = Branch("locks/<lock>", Holder, (Writer.CANDIDATE,), "a right of one process at a time: upkeep of a folder, a claim", ephemeral=True)
 LOCK_TERM = Branch("locks/<lock>.term", Holder, (Writer.CANDIDATE,), "who had it last; its version fences all before")
+ALERTS = Branch("flows/<flow>/alerts", Alerts, _LED, "which alerts fire, and were told")
 
 TREE: tuple[Branch[Any], ...] = (
     *(LEADER, LEADER_TERM, MASTERS),
@@ -328,6 +362,7 @@ TREE: tuple[Branch[Any], ...] = (
     *(NODE_SOURCE, NODE_SINK, NODE_STATE, NODE_GROUP, NODE_HTTP, NODE_JSON),
     *(HOST, MAPPED, HOST_HTTP, HOST_JSON),
     *(GROUP, ACK, LIMIT, LOCK, LOCK_TERM),
+    *(ALERTS,),
 )
 
 OWN_FOLDERS: Mapping[Owner, tuple[str, ...]] = {

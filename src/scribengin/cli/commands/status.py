@@ -150,8 +150,8 @@ def _members(members: list[dict[str, Any]]) -> str:
 
 def _lag(lag: dict[str, Any] | None) -> str:
     """As a run's display says it."""
-    from scribengin.cli.display import lag_text
     from scribengin.local.contract import QueryView
+    from scribengin.watching.words import lag_text
 
     if lag is None:
         return "-"
