@@ -28,7 +28,8 @@ from pathlib import Path
 from scribengin.control.actions import Action, Forget, FreeLease, Kill, Note, Start, Tell, Want
 from scribengin.control.decide import decide
 from scribengin.control.world import Delay, FlowSeen, LeaseHolder, Node, Process, RunId, TierSeen, Wish, World
-from scribengin.registry.tree import Report, Watched
+from scribengin.registry.tree import Report
+from scribengin.registry.watched import Watched
 
 
 class Story:

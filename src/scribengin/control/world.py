@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from scribengin.registry.tree import Watched
+from scribengin.registry.watched import Watched
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

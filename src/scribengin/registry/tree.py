@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from scribengin.registry.contract import Create, Grant, May, fence_of
 from scribengin.registry.records import Record, Spot
+from scribengin.registry.watched import Alerts, Watched
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -50,22 +51,6 @@ class TierSpec(Record):
     cores: int = 1
     memory_bytes: int = 0
     """0: Spark's own default"""
-
-
-class AlertSpec(Record):
-    """An alert of a version: what is told to whom. The master's log hears of all."""
-
-    when: str
-    """as the flow file writes it"""
-    webhook: str = ""
-    command: tuple[str, ...] = ()
-
-
-class Watched(Record):
-    """What a version says of how it is watched."""
-
-    max_delay_s: float | None = None
-    alerts: Mapping[str, AlertSpec] = {}
 
 
 class Spec(Record):
@@ -249,22 +234,6 @@ class Limit(Record):
     """source → `rows_per_s`, `bytes_per_s`"""
     edges: Mapping[str, Mapping[str, float]] = {}
     """edge → `rows_per_s`, `bytes_per_s`"""
-
-
-class AlertRecord(Record):
-    """An alert that fires, or has fired."""
-
-    firing: bool
-    since: str = ""
-    """ISO 8601: of the change"""
-    value: str = ""
-    """what was seen then, in words"""
-
-
-class Alerts(Record):
-    """The alerts of a flow that are, or were, more than quiet: name → its standing. It is written once everybody was told."""
-
-    alerts: Mapping[str, AlertRecord] = {}
 
 
 class Writer(Enum):

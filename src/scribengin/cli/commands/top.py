@@ -38,7 +38,7 @@ def command(*, flows: tuple[str, ...], once: bool, home: Home) -> Answer:
         asking = Asking(registry)
         found = _found(asking, flows)
         # with --json stdout is somebody else's
-        if not once and sys.stdout is sys.__stdout__ and sys.stdout.isatty():
+        if not once and sys.stdout.isatty() and sys.stdout is sys.__stdout__:
             _live(asking, flows)
             found = _found(asking, flows)
     result = {"master": asking.address, "flows": found}
