@@ -1,5 +1,8 @@
 """How flows go: what workers tell the leading master, and what it says of it. A standby sends who asks to the leader."""
 
+from collections.abc import Sequence
+from typing import Any
+
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, RedirectResponse, Response
 
@@ -10,12 +13,13 @@ from scribengin.watching.progress import MOST_BYTES
 _TEXT = "text/plain; version=0.0.4; charset=utf-8"
 
 
-def router(watch: Watch) -> APIRouter:
+def router(watch: Watch, viewer: Sequence[Any] = (), operator: Sequence[Any] = ()) -> APIRouter:
     """The routes; `watch` is this master's. Errors are ScribenginErrors, for the app's own handler.
 
-    A worker's POST names the claim of its lease in place of a token: `Authorization: Claim HEX`. All others are reads of a viewer.
+    A worker's POST names the claim of its lease in place of a token: `Authorization: Claim HEX`. `viewer` and `operator` are dependencies
+    (`Depends(…)`) of all that look, and of what does something; `/metrics` takes neither.
     """
-    routes = APIRouter()
+    routes = APIRouter(tags=["watching"])
 
     def elsewhere(request: Request) -> Response | None:
         """Where this master does not lead: the way to the one that does."""
@@ -42,12 +46,12 @@ def router(watch: Watch) -> APIRouter:
         await run_in_threadpool(watch.take, flow, tier, claim.strip() if kind == "Claim" else "", bytes(data))
         return Response(status_code=204)
 
-    @routes.get("/v1/flows/{flow}/metrics", summary="How a flow goes now, and went")
+    @routes.get("/v1/flows/{flow}/metrics", dependencies=viewer, summary="How a flow goes now, and went")
     def metrics(flow: str, request: Request, since: float | None = None, step: int = 1) -> Response:
         """`since`: seconds since 1970, the last ten minutes by default; `step`: how long a sample is at least, in seconds."""
         return elsewhere(request) or JSONResponse(watch.metrics(flow, since, step))
 
-    @routes.get("/v1/flows/{flow}/intake", summary="Whether producers may go on")
+    @routes.get("/v1/flows/{flow}/intake", dependencies=viewer, summary="Whether producers may go on")
     def intake(flow: str, request: Request) -> Response:
         """`open`, `slow` or `refusing`, with the delay and the time to catch up; `Retry-After` where it is not open."""
         if (moved := elsewhere(request)) is not None:
@@ -56,7 +60,16 @@ def router(watch: Watch) -> APIRouter:
         headers = {"Retry-After": str(round(answer.retry_s) or 1)} if answer.intake != "open" else {}
         return JSONResponse(answer.as_json(), headers=headers)
 
-    @routes.get("/v1/metrics", summary="How all flows go now")
+    @routes.get("/v1/flows/{flow}/alerts", dependencies=viewer, summary="Its alerts, and how each stands")
+    def alerts(flow: str, request: Request) -> Response:
+        return elsewhere(request) or JSONResponse(watch.alerts(flow))
+
+    @routes.post("/v1/flows/{flow}/alerts/test", dependencies=operator, summary="Send a test through the targets of its alerts")
+    def test_alerts(flow: str, request: Request, alert: str | None = None) -> Response:
+        """Of all, or of one; it answers when all of them did, or their time is over."""
+        return elsewhere(request) or JSONResponse(watch.test_alerts(flow, alert))
+
+    @routes.get("/v1/metrics", dependencies=viewer, summary="How all flows go now")
     def overview(request: Request) -> Response:
         return elsewhere(request) or JSONResponse(watch.overview())
 

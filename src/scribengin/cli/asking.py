@@ -25,16 +25,16 @@ class Asking:
         """The JSON at a path."""
         return self._ask("GET", path)
 
-    def post(self, path: str) -> Any:
+    def post(self, path: str, timeout_s: float = _TIMEOUT_S) -> Any:
         """The same, of something to be done."""
-        return self._ask("POST", path)
+        return self._ask("POST", path, timeout_s)
 
-    def _ask(self, method: str, path: str) -> Any:
+    def _ask(self, method: str, path: str, timeout_s: float = _TIMEOUT_S) -> Any:
         import httpx2
 
         self.address = self._leader()
         try:
-            answer = httpx2.request(method, f"{self.address}{path}", timeout=_TIMEOUT_S, trust_env=False, follow_redirects=True)
+            answer = httpx2.request(method, f"{self.address}{path}", timeout=timeout_s, trust_env=False, follow_redirects=True)
         except (httpx2.HTTPError, OSError) as error:
             raise Unreachable(f"the master at {self.address} does not answer: {error}", remedy="ask again in a moment") from error
         if answer.is_success:

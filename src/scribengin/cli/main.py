@@ -30,6 +30,7 @@ _COMMANDS = {
     "delete": "Forget flows that are stopped.",
     "logs": "Show what a flow's workers have printed.",
     "top": "Show how all flows go: rates, what waits, what holds them up.",
+    "alerts": "Show the alerts of a flow, and which fire; send a test.",
     "audit": "Read outputs, dead letters and ledger again: does everything balance?",
     "status": "Show how far each tier is, what waits between them, what is acknowledged.",
     "trace": "Show the way of single records: tiers, Batches, times, sinks.",

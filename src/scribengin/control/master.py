@@ -97,7 +97,7 @@ class Master:
         self._say(f"{shown(path)} {why}" for path, why in self.problems.items())
         term = self._election.term
         if self._watch is not None:
-            self._watch.seen(world)
+            self._watch.seen(world, term)
             world = replace(world, delays=self._watch.delays())
         for action in decide(world):
             self._election.check()

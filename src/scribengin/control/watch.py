@@ -26,8 +26,9 @@ from scribengin.watching.progress import decode
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from scribengin.control.bell import Bell
     from scribengin.control.world import FlowSeen, World
-    from scribengin.registry.contract import Registry
+    from scribengin.registry.contract import Registry, Term
     from scribengin.watching.board import Board
     from scribengin.watching.intake import Intake
 
@@ -37,10 +38,11 @@ _MOST_SAMPLES = 5_000
 
 
 class Watch:
-    """`leads` says whether this master leads now."""
+    """`leads` says whether this master leads now; `bell` rings where an alert fires."""
 
-    def __init__(self, registry: Registry, board: Board, leads: Callable[[], bool] = lambda: True) -> None:
+    def __init__(self, registry: Registry, board: Board, bell: Bell, leads: Callable[[], bool] = lambda: True) -> None:
         self.board = board
+        self._bell = bell
         self.leads = leads
         self._registry = registry
         self._flows: Mapping[str, FlowSeen] = {}
@@ -49,10 +51,11 @@ class Watch:
 
     # --- for the master's own thread ---
 
-    def seen(self, world: World) -> None:
-        """The leading master has looked."""
+    def seen(self, world: World, term: Term) -> None:
+        """The leading master has looked. Raises FencedError, Unreachable."""
         self._flows = world.flows
         self.board.retain(world.flows.keys() | world.unreadable)
+        self._bell.look(world.flows, term)
 
     def delays(self) -> dict[str, Delay]:
         """Flow → how old the oldest thing is that waits in it; flows of which no worker has said anything are not in it."""
@@ -97,6 +100,16 @@ class Watch:
         """What the flow says to who produces for it. Raises Refused where there is no such flow."""
         return self._intake(flow, self._flow(flow))
 
+    def alerts(self, flow: str) -> list[dict[str, Any]]:
+        """Its alerts, and how each stands. Raises Refused where there is no such flow."""
+        self._flow(flow)
+        return self._bell.standing(flow)
+
+    def test_alerts(self, flow: str, alert: str | None = None) -> list[dict[str, Any]]:
+        """See `Bell.test`; takes as long as its targets do. Raises Refused where there is no such flow or alert."""
+        self._flow(flow)
+        return self._bell.test(flow, alert)
+
     def overview(self) -> list[dict[str, Any]]:
         """Every flow in a line: what `top` shows."""
         now = self.board.now()
@@ -105,15 +118,16 @@ class Watch:
             figures = figures_of(name, self.board.tiers(name), now)
             status = flow.status
             state = {"state": "created", "reason": ""} if status is None else {"state": status.state, "reason": status.reason}
-            rows.append({"flow": name, **state, "now": None if figures is None else figures.as_json()})
+            firing = [alert for alert, fires in self._bell.firing(name) if fires]
+            rows.append({"flow": name, **state, "now": None if figures is None else figures.as_json(), "alerts": firing})
         return rows
 
     def exposition(self) -> bytes:
         """What Prometheus reads."""
-        states = {
-            name: FlowState("created" if flow.status is None else flow.status.state, self._intake(name, flow).intake)
-            for name, flow in self._flows.items()
-        }
+        states = {}
+        for name, flow in self._flows.items():
+            state = "created" if flow.status is None else flow.status.state
+            states[name] = FlowState(state, self._intake(name, flow).intake, self._bell.firing(name))
         return expose(self.board, states, leads=self.leads())
 
     def _intake(self, name: str, flow: FlowSeen) -> Intake:

@@ -8,6 +8,7 @@ import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Self
 
+from scribengin.control.bell import Bell
 from scribengin.control.master import Master
 from scribengin.control.watch import Watch
 from scribengin.core.secret import Secret
@@ -73,7 +74,10 @@ class House:
 
             log = stack.enter_context(open_run_log(self.home.log))
             listener = stack.enter_context(open_port())
-            watch = Watch(registry, Board(), lambda: master.leads)
+            board = Board()
+            bell = Bell(registry, board, log)
+            stack.callback(bell.close)
+            watch = Watch(registry, board, bell, lambda: master.leads)
             about = {"id": NODE, "http": address_of(listener)}
             master = Master(registry, {NODE: launcher}, order, about, log=log, watch=watch)
             thread = threading.Thread(target=master.run, name="master")

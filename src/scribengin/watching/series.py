@@ -72,16 +72,16 @@ class _Ring:
     def add(self, since: float, at: float, moved: np.ndarray) -> None:
         last = int(at // self.step_s)
         first = min(last, int(max(since, at - _SPREAD_S) // self.step_s) + 1)
-        count = last - first + 1
-        for slot in range(first, last + 1):
-            here = slot % self._size
-            if self._slots[here] != slot:
-                self._slots[here] = slot
-                self._values[here, :_SUMS] = 0.0
-                self._values[here, _SUMS:] = nan
-            self._values[here, :_SUMS] += moved[:_SUMS] / count
-            if slot == last:
-                self._values[here, _SUMS:] = np.fmax(self._values[here, _SUMS:], moved[_SUMS:])
+        slots = np.arange(first, last + 1)
+        here = slots % self._size
+        stale = self._slots[here] != slots
+        old = here[stale]
+        self._slots[old] = slots[stale]
+        self._values[old, :_SUMS] = 0.0
+        self._values[old, _SUMS:] = nan
+        self._values[here, :_SUMS] += moved[:_SUMS] / len(slots)
+        newest = here[-1]
+        self._values[newest, _SUMS:] = np.fmax(self._values[newest, _SUMS:], moved[_SUMS:])
 
     def between(self, since: float, until: float) -> Iterator[tuple[float, np.ndarray]]:
         """(beginning, values) of those that begin in there, in order."""

@@ -105,8 +105,9 @@ def _figures(now: dict[str, Any] | None) -> list[str]:
 
 def _why(row: dict[str, Any]) -> str:
     now = row["now"]
+    firing = f"alert: {', '.join(row['alerts'])}" if row["alerts"] else ""
     if now is None:
-        return str(row["reason"])
+        return "; ".join(filter(None, [firing, row["reason"]]))
     names = " and ".join(now["silent"])
     silent = f"nothing was heard of {names} for {show_duration(now['heard_s'])}" if names else ""
-    return "; ".join(filter(None, [row["reason"], now["bottleneck"], silent]))
+    return "; ".join(filter(None, [firing, row["reason"], now["bottleneck"], silent]))
