@@ -71,7 +71,9 @@ def next_state(before: AlertState, when: str, seen: Watched, now: float) -> Aler
     since, value = holds
     if since is None:
         return before if before.standing == "quiet" else AlertState("quiet", now, value)
-    if before.standing == "firing":
+    if before.standing == "firing" and condition.measure == "progress" and not seen.expected <= seen.tiers.keys():
+        return before  # a master that has taken over has not heard of all of it yet
+    if before.standing == "firing" and (condition.measure != "progress" or now - since >= condition.span_s):
         return before
     span_s = condition.span_s if condition.measure in ("progress", "lag_rows", "lag_s") else 0.0
     begun = before.since if before.standing == "pending" and condition.measure != "progress" else since

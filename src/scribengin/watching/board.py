@@ -88,8 +88,9 @@ class Board:
             tiers = self._flows.setdefault(progress.flow, {})
             there = tiers.get(progress.tier)
             if there is None:
-                there = tiers[progress.tier] = Watched(progress, now, progressed=now)
-                # what its process did before this master watched is none of this board's
+                # what its process did before this master watched is none of this board's, but for how long it has stood still
+                still_s = max((query.still_s for query in progress.queries), default=0.0)
+                there = tiers[progress.tier] = Watched(progress, now, progressed=now - still_s)
                 before = progress
             elif progress.run < there.progress.run:
                 return
