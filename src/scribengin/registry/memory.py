@@ -29,6 +29,7 @@ from scribengin.registry.contract import (
     check_path,
     distinct,
     fence_of,
+    is_below,
     parent_of,
     refusal,
     shown,
@@ -36,7 +37,7 @@ from scribengin.registry.contract import (
 from scribengin.registry.values import data_of, decode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from scribengin.registry.contract import Term, Write
 
@@ -135,6 +136,16 @@ class _MemoryWatch:
         self.client.watches.discard(self)
 
 
+@dataclass(eq=False, slots=True)
+class _MemoryWatchBelow:
+    client: MemoryRegistry
+    path: str
+    wake: Callable[[str | None], None]
+
+    def close(self) -> None:
+        self.client.watches_below.discard(self)
+
+
 @dataclass(eq=False)
 class MemoryRegistry:
     """A client of a MemoryStore: `registry.contract.Registry`, and what a test does to it."""
@@ -142,6 +153,7 @@ class MemoryRegistry:
     store: MemoryStore
     who: frozenset[str]
     watches: set[_MemoryWatch] = field(default_factory=set)
+    watches_below: set[_MemoryWatchBelow] = field(default_factory=set)
     _cut: bool = False
     _mute: bool = False
     _lag: bool = False
@@ -192,6 +204,14 @@ class MemoryRegistry:
                 return Damaged(path, node.data, value, node.version, node.changed, node.session)
             return Entry(path, value, node.version, node.made, node.changed, node.session, self._revision)
 
+    def read_many(self, paths: Sequence[str]) -> list[Entry | Damaged | None]:
+        """See the contract."""
+        return [self.read(path) for path in paths]
+
+    def children_many(self, paths: Sequence[str]) -> list[tuple[str, ...]]:
+        """See the contract."""
+        return [self.children(path) for path in paths]
+
     def children(self, path: str) -> tuple[str, ...]:
         """See the contract."""
         check_path(path)
@@ -241,6 +261,13 @@ class MemoryRegistry:
         self.watches.add(watch)
         return watch
 
+    def watch_below(self, path: str, wake: Callable[[str | None], None]) -> _MemoryWatchBelow:
+        """See the contract."""
+        check_path(path)
+        watch = _MemoryWatchBelow(self, path, wake)
+        self.watches_below.add(watch)
+        return watch
+
     def session(self) -> Session:
         """See the contract."""
         if self._closed or not self._id:
@@ -272,6 +299,12 @@ class MemoryRegistry:
         for watch in tuple(self.watches):
             if paths is None or watch.path in paths:
                 watch.wake()
+        for below in tuple(self.watches_below):
+            if paths is None:
+                below.wake(None)
+            for path in sorted(paths or ()):
+                if is_below(path, below.path):
+                    below.wake(path)
 
     def _begin(self) -> None:
         self._id, self._over, self._contact_s = self.store.join(self), False, self.store.now_s
