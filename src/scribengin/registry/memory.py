@@ -98,13 +98,14 @@ class MemoryStore:
 
     def apply(self, nodes: Mapping[str, _Node], changed: Iterable[str]) -> None:
         """Make `nodes` the state, under the next revision, and wake who watches one of the changed paths."""
+        paths = frozenset(changed)
         with self.lock:
+            records = frozenset(path for path in paths if self.nodes.get(path) is not nodes.get(path))
             self.nodes = nodes
             self.revision += 1
             clients = tuple(self._clients)
-        paths = frozenset(changed)
         for client in clients:
-            client.wake(paths)
+            client.wake(paths, records)
 
     def join(self, client: MemoryRegistry) -> int:
         """A new session's id."""
@@ -294,15 +295,15 @@ class MemoryRegistry:
         if not self._cut:
             self.mend()
 
-    def wake(self, paths: frozenset[str] | None = None) -> None:
-        """Wake the watches of the paths; all without any."""
+    def wake(self, paths: frozenset[str] | None = None, records: Iterable[str] = ()) -> None:
+        """Wake the watches of the paths, and those below which one of the records lies; all without any."""
         for watch in tuple(self.watches):
             if paths is None or watch.path in paths:
                 watch.wake()
         for below in tuple(self.watches_below):
             if paths is None:
                 below.wake(None)
-            for path in sorted(paths or ()):
+            for path in sorted(records):
                 if is_below(path, below.path):
                     below.wake(path)
 
