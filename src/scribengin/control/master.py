@@ -5,10 +5,11 @@ from __future__ import annotations
 import threading
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from scribengin.control.act import Actor
 from scribengin.control.decide import decide
+from scribengin.control.fleet import Fleet
 from scribengin.control.mirror import Mirror
 from scribengin.control.observe import Observer
 from scribengin.core.errors import FencedError, ScribenginError, Unreachable
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from structlog.typing import FilteringBoundLogger
 
-    from scribengin.control.act import Ordering
+    from scribengin.control.act import Ordering, WorkerLogin
     from scribengin.control.world import World
     from scribengin.launch.contract import Launcher
     from scribengin.registry.contract import Registry
@@ -40,18 +41,22 @@ class Master:
         registry: Registry,
         launchers: Mapping[str, Launcher],
         order: Ordering,
-        about: Mapping[str, str],
+        about: Mapping[str, Any],
         *,
         log: FilteringBoundLogger,
         clock: Callable[[], float] = time.time,
+        worker_login: WorkerLogin = lambda _flow, _tier: None,
     ) -> None:
+        """`launchers` are this process' own; those of the hosts that have registered come by themselves. `worker_login`: as whom a tier's
+        workers enter, None where there are no logins."""
         self._registry = registry
         self._log = log
         self._clock = clock
         self._election = Election(registry, about)
         self._mirror = Mirror(registry)
-        self._observer = Observer(self._mirror, launchers)
-        self._actor = Actor(registry, self._mirror, launchers, order)
+        fleet = Fleet(registry, self._mirror, lambda: self._election.term, launchers)
+        self._observer = Observer(self._mirror, fleet)
+        self._actor = Actor(registry, self._mirror, fleet, order, worker_login)
         self._stopped = threading.Event()
         self._said: set[str] = set()
 
