@@ -117,22 +117,17 @@ class HostLauncher:
 
     def _look_at(self, worker: str) -> Seen | None:
         order, seen = self._order(worker), self._seen_record(worker)
-        digest = order.digest if order is not None else ""
-        stopping = order is not None and order.ask != "run"
-        if seen is None:
-            return None if order is None else Seen(worker, "starting", digest, stopping=stopping)
-        return Seen(
-            worker,
-            seen.state,
-            digest,
-            seen.since_s,
-            seen.process,
-            seen.pid,
-            seen.status,
-            seen.reason,
-            seen.stopping or (stopping and seen.state in ("starting", "running")),
-            seen.strays,
-        )
+        if order is None:
+            # one that is over, and of which nothing is asked, is forgotten, or about to be
+            return None if seen is None or seen.state in ("exited", "gone") else _seen(worker, "", seen, stopping=False)
+        stopping = order.ask != "run"
+        if seen is None or seen.order not in (0, self._made(worker)):
+            return Seen(worker, "starting", order.digest, stopping=stopping)
+        return _seen(worker, order.digest, seen, stopping=stopping)
+
+    def _made(self, worker: str) -> int:
+        there = self._mirror.read(WORKER_ORDER(self._name, worker).path)
+        return there.made if isinstance(there, Entry) else 0
 
     def _order(self, worker: str) -> WorkerOrder | None:
         """None also where it says nothing: then it is written anew."""
@@ -155,6 +150,12 @@ class HostLauncher:
     def _forget(self, path: str) -> None:
         self._mirror.forget(path)
         self._mirror.forget(self._orders)
+
+
+def _seen(worker: str, digest: str, seen: WorkerSeen, *, stopping: bool) -> Seen:
+    ends = stopping and seen.state in ("starting", "running")
+    facts = (seen.since_s, seen.process, seen.pid, seen.status, seen.reason, seen.stopping or ends, seen.strays)
+    return Seen(worker, seen.state, digest, *facts)
 
 
 class Fleet(Mapping[str, Launcher]):

@@ -67,6 +67,8 @@ class Agent:
         self._told: dict[str, WorkerSeen] = {}
         """as it stands in the registry"""
         self._known: set[str] = set()
+        self._made: dict[str, int] = {}
+        """the revision that made the order of each worker"""
         self._asked: dict[str, WorkerOrder] = {}
         """the last stop that was handed on, of each worker"""
         self._stopped = threading.Event()
@@ -131,7 +133,9 @@ class Agent:
             if before is not None and before.state in ("exited", "gone"):
                 found[worker] = before
             elif worker in refused or before is not None or orders[worker].ask != "run":
-                found[worker] = WorkerSeen(state="gone", reason=refused.get(worker, "no record of it is left on this host"))
+                found[worker] = WorkerSeen(
+                    state="gone", order=self._made[worker], reason=refused.get(worker, "no record of it is left on this host")
+                )
         self._tell(found)
 
     # --- pieces ---
@@ -155,6 +159,7 @@ class Agent:
         for gone in self._known - {*workers}:
             self._mirror.drop(WORKER_ORDER(self._name, gone).path)
             self._asked.pop(gone, None)
+            self._made.pop(gone, None)
         self._known = {*workers}
         for worker in workers:
             spot = WORKER_ORDER(self._name, worker)
@@ -162,6 +167,7 @@ class Agent:
             if there is None:
                 continue
             order = stored_as(there, spot) if isinstance(there, Entry) else there
+            self._made[worker] = there.made if isinstance(there, Entry) else 0
             if isinstance(order, Stored):
                 found[worker] = order.record
             else:
@@ -171,6 +177,11 @@ class Agent:
 
     def _follow(self, worker: str, order: WorkerOrder, seen: Seen | None) -> str | None:
         """Do it; or why it cannot be started, for good: who orders it tries again under another number."""
+        told = self._told.get(worker)
+        if told is not None and (seen is None or seen.is_over) and told.order not in (0, self._made[worker]):
+            self._launcher.forget(worker)  # it was forgotten, and is ordered anew
+            del self._told[worker]
+            seen = None
         match order.ask:
             case "run" if seen is None and worker not in self._told and order.digest != "?":
                 try:
@@ -194,6 +205,7 @@ class Agent:
         known = before is not None and (before.state, before.logs != ()) == (seen.state, True)
         return WorkerSeen(
             state=seen.state,
+            order=self._made.get(worker, 0),
             since_s=since_s,
             process=seen.process,
             pid=seen.pid,
@@ -221,7 +233,7 @@ class Agent:
                 if worker in found:
                     self._told[worker] = found[worker]
                 else:
-                    del self._told[worker]
+                    self._told.pop(worker, None)
 
     def _say(self, text: str) -> None:
         """Once, until a thousand others were said."""

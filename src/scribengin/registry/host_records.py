@@ -37,6 +37,8 @@ class WorkerSeen(Record):
     """A worker, as its host's launcher sees it (`launch.contract.Seen`)."""
 
     state: ProcessState
+    order: int = 0
+    """the revision that made the order it was started by; 0: none is known"""
     since_s: float = 0.0
     process: str = ""
     pid: int | None = None
