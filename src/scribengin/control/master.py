@@ -59,6 +59,10 @@ class Master:
         self._actor = Actor(registry, self._mirror, fleet, order, worker_login)
         self._stopped = threading.Event()
         self._said: set[str] = set()
+        self._led: int | None = None
+        """the Term under which it led last, until it has told that it does no more"""
+        self._is_warm = False
+        """it has read, standing by, what a leader needs"""
 
     @property
     def leads(self) -> bool:
@@ -79,9 +83,12 @@ class Master:
         try:
             while not self._stopped.is_set():
                 with suppress(Unreachable):
-                    if self.contend(_WAIT_S):
-                        self._log.info("leadership won", term=self._election.term.number)
+                    leads = self.contend(_WAIT_S if self._is_warm else 0.0)
+                    self._tell_lead(self._election.term.number if leads else None)
+                    if leads:
                         self._lead()
+                    else:
+                        self._stand_by()
         finally:
             self._election.close()
             self._mirror.close()
@@ -110,12 +117,23 @@ class Master:
         return world
 
     def _lead(self) -> None:
-        try:
+        with suppress(FencedError):
             while not self._stopped.is_set():
                 self.cycle()
                 self._mirror.changed.wait(_LOOK_S)
-        except FencedError as error:
-            self._log.warning("leadership lost", message=error.message)
+
+    def _stand_by(self) -> None:
+        """Look, and do nothing: what has been read need not be read when this one comes to lead."""
+        self._observer.look(self._clock())
+        self._is_warm = True
+
+    def _tell_lead(self, term: int | None) -> None:
+        if term != self._led:
+            if self._led is not None:
+                self._log.warning("leadership lost", term=self._led)
+            if term is not None:
+                self._log.info("leadership won", term=term)
+            self._led = term
 
     def _say(self, texts: Iterable[str]) -> None:
         """Each once; after a thousand they may come again."""
