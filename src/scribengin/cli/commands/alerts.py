@@ -7,19 +7,18 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from scribengin.cli.answer import Answer, AnsweringCommand
-from scribengin.cli.asking import Asking, segment
-from scribengin.cli.home_option import home_option
+from scribengin.cli.plane_option import masters_option
 from scribengin.core.errors import Exit
 from scribengin.core.problems import Place, Problem
 
 if TYPE_CHECKING:
-    from scribengin.control.home import Home
+    from scribengin.cli.plane_option import Masters
 
 
 @click.command(cls=AnsweringCommand)
 @click.argument("words", nargs=-1, required=True, metavar="[test] NAME [ALERT]")
-@home_option
-def command(*, words: tuple[str, ...], home: Home) -> Answer:
+@masters_option
+def command(*, words: tuple[str, ...], masters: Masters) -> Answer:
     """Show the alerts of a flow: quiet, pending (it holds, not for so long yet) or firing, since when, and what was seen.
 
     `alerts test NAME` sends a test through each target of its alerts, `alerts test NAME ALERT` of one of them; the leading master sends it,
@@ -30,13 +29,11 @@ def command(*, words: tuple[str, ...], home: Home) -> Answer:
         named = words[1:]
     if len(named) > (2 if tests else 1):
         raise click.UsageError("write: alerts NAME, or alerts test NAME [ALERT]")
-    with home.registry() as registry:
-        asking = Asking(registry)
+    with masters.client() as client:
         if not tests:
-            found = asking.get(f"/v1/flows/{segment(named[0])}/alerts")
+            found = client.alerts(named[0])
             return Answer(found, show=lambda: _show(found))
-        query = f"?alert={segment(named[1])}" if len(named) > 1 else ""
-        sent = asking.post(f"/v1/flows/{segment(named[0])}/alerts/test{query}", timeout_s=120.0)
+        sent = client.test_alerts(named[0], named[1] if len(named) > 1 else None)
     failed = [
         Problem("alert-target", Place(""), f"{each['alert']}, {each['target']}: {each['message']}") for each in sent if not each["ok"]
     ]

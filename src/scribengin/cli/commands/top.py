@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from scribengin.cli.answer import Answer, AnsweringCommand
-from scribengin.cli.asking import Asking
-from scribengin.cli.home_option import home_option
+from scribengin.cli.plane_option import masters_option
 from scribengin.core.errors import Unreachable
 from scribengin.core.units import show_bytes, show_duration
 
@@ -19,7 +18,8 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
-    from scribengin.control.home import Home
+    from scribengin.cli.plane_option import Masters
+    from scribengin.client.client import Client
 
 _EVERY_S = 1.0
 _STYLE = {"running": "green", "failed": "red", "degraded": "red", "recovering": "yellow", "starting": "yellow"}
@@ -28,29 +28,26 @@ _STYLE = {"running": "green", "failed": "red", "degraded": "red", "recovering": 
 @click.command(cls=AnsweringCommand)
 @click.argument("flows", nargs=-1, metavar="[NAME]...")
 @click.option("--once", is_flag=True, help="Print it once, as it is now; so does --json.")
-@home_option
-def command(*, flows: tuple[str, ...], once: bool, home: Home) -> Answer:
+@masters_option
+def command(*, flows: tuple[str, ...], once: bool, masters: Masters) -> Answer:
     """Show how flows go: state, rows/s in and out, what waits and how old it is, starts after failures, what holds them up.
 
     The leading master knows it from its workers, ten seconds after it has come to lead at the latest. Ctrl-C ends it.
     """
-    with home.registry() as registry:
-        asking = Asking(registry)
-        found = _found(asking, flows)
+    with masters.client() as client:
+        found = _found(client, flows)
         # with --json stdout is somebody else's
         if not once and sys.stdout.isatty() and sys.stdout is sys.__stdout__:
-            _live(asking, flows)
-            found = _found(asking, flows)
-    result = {"master": asking.address, "flows": found}
-    return Answer(result, show=lambda: _print(found))
+            _live(client, flows)
+            found = _found(client, flows)
+    return Answer(found, show=lambda: _print(found))
 
 
-def _found(asking: Asking, flows: Collection[str]) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = asking.get("/v1/metrics")
-    return [row for row in rows if not flows or row["flow"] in flows]
+def _found(client: Client, flows: Collection[str]) -> list[dict[str, Any]]:
+    return [row for row in client.overview() if not flows or row["flow"] in flows]
 
 
-def _live(asking: Asking, flows: Collection[str]) -> None:
+def _live(client: Client, flows: Collection[str]) -> None:
     """Until Ctrl-C."""
     from rich.live import Live
     from rich.text import Text
@@ -59,7 +56,7 @@ def _live(asking: Asking, flows: Collection[str]) -> None:
         try:
             while True:
                 try:
-                    screen.update(table(_found(asking, flows)), refresh=True)
+                    screen.update(table(_found(client, flows)), refresh=True)
                 except Unreachable as error:  # a take-over
                     screen.update(Text(error.message, style="yellow"), refresh=True)
                 time.sleep(_EVERY_S)
