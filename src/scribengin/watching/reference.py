@@ -63,7 +63,8 @@ is `open` for as long as the flow has not stopped or failed.
 ## Alerts
 
 `alerts` in the [flow file](flow-file.md#delay-and-alerts). The leading master looks every two seconds, while the flow is wanted running.
-An alert is `quiet`, `pending` (it holds, not yet for so long; of progress, for half of it) or `firing`; when it begins to fire and when it ends each target is told:
+An alert is `quiet`, `pending` (it holds, not yet for so long; of progress, for half of it) or `firing`; when it begins to fire and when
+it ends each target is told:
 
 - the master's log, always;
 - `webhook`: POST of `{{"flow", "alert", "state", "when", "value", "at"}}`, `state` being `firing`, `resolved` or `test`; 10 s for an
