@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, TypeVar
 
 from scribengin.control.world import FlowSeen, LeaseHolder, Node, Process, RunId, TierSeen, Wish, World
 from scribengin.core.errors import Unreachable
 from scribengin.registry.contract import Damaged, Entry
 from scribengin.registry.records import Newer, Record, Stored, stored_as
-from scribengin.registry.tree import DECOMMISSIONED, DESIRED, LEASE, REPORT, RUN, SPEC, STATUS, WANTED
+from scribengin.registry.tree import DECOMMISSIONED, DESIRED, HOST, LEASE, REPORT, RUN, SPEC, STATUS, WANTED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,7 +52,7 @@ class Observer:
                 unreadable.add(name)
             elif flow is not None:
                 flows[name] = flow
-        processes, nodes = self._launched()
+        processes, nodes = self._launched(flows)
         return World(now, flows, processes, nodes, frozenset(unreadable))
 
     def _bound(self) -> dict[str, str]:
@@ -87,6 +88,7 @@ class Observer:
             tier,
             feeders,
             node,
+            *((spec.tiers[tier].cores, spec.tiers[tier].memory_bytes) if tier in spec.tiers else (1, 0)),
             None if wish is None else wish.record,
             None if run is None else run.record,
             None if report is None else report.record,
@@ -118,9 +120,21 @@ class Observer:
             self.problems[spot.path] = "was written by a newer Scribengin"
         return found if isinstance(found, Stored) else None
 
-    def _launched(self) -> tuple[dict[RunId, Process], dict[str, Node]]:
+    def _node(self, name: str, cores: int, memory_bytes: int) -> Node:
+        """What it has left is what it has registered without what its workers were given."""
+        host = self._stored(HOST(name))
+        limit = (0, 0) if host is None else (host.record.cores, host.record.memory_bytes)
+        free = (most - used if most else None for most, used in zip(limit, (cores, memory_bytes), strict=True))
+        return Node(self._stored(DECOMMISSIONED(name)) is not None, *free)
+
+    def _launched(self, flows: Mapping[str, FlowSeen]) -> tuple[dict[RunId, Process], dict[str, Node]]:
         processes: dict[RunId, Process] = {}
         nodes: dict[str, Node] = {}
+        cores, memory_bytes = Counter[str](), Counter[str]()
+        for tier in (tier for flow in flows.values() for tier in flow.tiers.values()):
+            if tier.run is not None and tier.run.ended_at is None:
+                cores[tier.run.node] += tier.cores
+                memory_bytes[tier.run.node] += tier.memory_bytes
         self.missing = {}
         for name, launcher in self._launchers.items():
             try:
@@ -128,7 +142,7 @@ class Observer:
             except Unreachable as error:
                 self.missing[name] = error
                 continue
-            nodes[name] = Node(decommissioned=self._stored(DECOMMISSIONED(name)) is not None)
+            nodes[name] = self._node(name, cores[name], memory_bytes[name])
             for each in seen:
                 if (id_ := RunId.parse(each.worker)) is not None:
                     # what is left of a worker is none that serves, and none that is over
