@@ -6,6 +6,7 @@ import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Self
 
+from scribengin.api.serving import Listen
 from scribengin.control.home import LOCAL
 from scribengin.embedded.zookeeper import ZooKeeper
 from scribengin.hosts.master import MasterHost
@@ -27,9 +28,13 @@ class House:
     """Up inside the `with` block. At its end the workers are asked to end after the Batches under way; what is wanted stays, so that the
     next one goes on with every flow. Where this process is killed the workers go on, and the next one adopts them."""
 
-    def __init__(self, home: Home, *, grace_s: float = 300.0, tell: Callable[[str], None] = lambda _line: None) -> None:
-        """`grace_s`: how long workers may take to end. `tell` hears what takes a while."""
+    def __init__(
+        self, home: Home, *, listen: Listen | None = None, grace_s: float = 300.0, tell: Callable[[str], None] = lambda _line: None
+    ) -> None:
+        """`listen`: where the API answers, a free port of the loopback by default. `grace_s`: how long workers may take to end. `tell`
+        hears what takes a while."""
         self.home = home
+        self._listen = listen or Listen()
         self._grace_s = grace_s
         self._tell = tell
         self._stack = ExitStack()
@@ -44,8 +49,10 @@ class House:
             entrance = Entrance(self.address, self.home.login())
             stack.callback(self._end_workers)
             stack.enter_context(Node(self.home, LOCAL, entrance))
-            stack.enter_context(MasterHost(self.home, LOCAL, entrance))
-            self.home.announce(self.address)
+            logs = LocalLauncher(self.home.workers).logs
+            master = stack.enter_context(MasterHost(self.home, LOCAL, entrance, listen=self._listen, logs=logs))
+            self.url = master.url
+            self.home.announce(self.address, self.url)
             stack.callback(self.home.withdraw)
             self._is_up = True
             self._stack = stack.pop_all()
