@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, TypeVar
 
 from scribengin.control.world import FlowSeen, LeaseHolder, Node, Process, RunId, TierSeen, Wish, World
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 R = TypeVar("R", bound=Record)
 _FLOWS, _HOSTS = "flows", "physicalnodes"
-_BINDINGS = "/bindings"
+_BINDINGS, _LAUNCHED = "/bindings", "/launched"
 """who reads what of which all flows know a part; no flow is called so"""
 
 
@@ -67,8 +68,8 @@ class Observer:
             if self._found:
                 self._ill[name] = self._found
         self._dirty.clear()
-        processes, nodes = self._launched()
         flows = {name: flow for name, flow in sorted(self._flows.items()) if flow is not None}
+        processes, nodes = self._launched(flows)
         return World(now, flows, processes, nodes, frozenset(self._ill))
 
     def _look_at_bindings(self) -> None:
@@ -123,6 +124,7 @@ class Observer:
             tier,
             feeders,
             node,
+            *((spec.tiers[tier].cores, spec.tiers[tier].memory_bytes) if tier in spec.tiers else (1, 0)),
             None if wish is None else wish.record,
             None if run is None else run.record,
             None if report is None else report.record,
@@ -154,19 +156,35 @@ class Observer:
             self._found[spot.path] = "was written by a newer Scribengin"
         return found if isinstance(found, Stored) else None
 
-    def _launched(self) -> tuple[dict[RunId, Process], dict[str, Node]]:
+    def _node(self, name: str, cores: int, memory_bytes: int) -> Node:
+        """What it has left is what it has registered without what its workers were given."""
+        host = self._stored(HOST(name))
+        limit = (0, 0) if host is None else (host.record.cores, host.record.memory_bytes)
+        free = (most - used if most else None for most, used in zip(limit, (cores, memory_bytes), strict=True))
+        return Node(self._stored(DECOMMISSIONED(name)) is not None, *free)
+
+    def _launched(self, flows: Mapping[str, FlowSeen]) -> tuple[dict[RunId, Process], dict[str, Node]]:
         processes: dict[RunId, Process] = {}
         nodes: dict[str, Node] = {}
+        cores, memory_bytes = Counter[str](), Counter[str]()
+        for tier in (tier for flow in flows.values() for tier in flow.tiers.values()):
+            if tier.run is not None and tier.run.ended_at is None:
+                cores[tier.run.node] += tier.cores
+                memory_bytes[tier.run.node] += tier.memory_bytes
         self.missing = {}
+        self._found = {}
         for name, launcher in self._launchers.items():
             try:
                 seen = launcher.look()
             except Unreachable as error:
                 self.missing[name] = error
                 continue
-            nodes[name] = Node(decommissioned=self._stored(DECOMMISSIONED(name)) is not None)
+            nodes[name] = self._node(name, cores[name], memory_bytes[name])
             for each in seen:
                 if (id_ := RunId.parse(each.worker)) is not None:
                     # what is left of a worker is none that serves, and none that is over
                     processes[id_] = Process(name, "running" if each.strays and not each.is_over else each.state, each.status, each.reason)
+        self._ill.pop(_LAUNCHED, None)
+        if self._found:
+            self._ill[_LAUNCHED] = self._found
         return processes, nodes

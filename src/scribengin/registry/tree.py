@@ -199,7 +199,9 @@ class Host(Record):
 
     host: str
     cores: int = 0
+    """what its workers together may have; 0: no limit"""
     memory_bytes: int = 0
+    """the same"""
     since: str = ""
     home: str = ""
     """its folder there: workers' logs, packages"""

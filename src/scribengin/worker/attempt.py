@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from scribengin.local.contract import QueryView, RunResult, RunView
-    from scribengin.packages.store import PackageStore
+    from scribengin.packages.fetch import FetchedPackages
     from scribengin.registry.tree import Spec
     from scribengin.state.lease import Right
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 class TierAttempt:
     """Runs a tier of a version. `right` is what its lease is taken by; `close` stops Spark."""
 
-    def __init__(self, spec: Spec, tier: str, packages: PackageStore, right: Right) -> None:
+    def __init__(self, spec: Spec, tier: str, packages: FetchedPackages, right: Right) -> None:
         self._spec = spec
         self._tier = tier
         self._packages = packages
