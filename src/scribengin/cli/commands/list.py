@@ -31,6 +31,7 @@ def command(*, home: Home) -> Answer:
             "since": row.desired.at if row.status is None else row.status.since,
             "reason": "" if row.status is None else row.status.reason,
             "next": "" if row.status is None else row.status.next,
+            "refused": {} if row.status is None else dict(row.status.refused),
         }
         for row in rows
     ]
@@ -40,5 +41,8 @@ def command(*, home: Home) -> Answer:
             click.echo("no flow was submitted yet: scribengin apply FILE")
             return
         print_table(found, {name: name for name in ("flow", "version", "wanted", "state", "since", "reason", "next")})
+        for row in rows:
+            for path, said in (row.status.refused if row.status is not None else {}).items():
+                click.echo(f"refused: {path} {said['why']}; {said['remedy']}")
 
     return Answer(found, show=show)
