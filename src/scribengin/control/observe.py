@@ -10,7 +10,7 @@ from scribengin.control.world import FlowSeen, Held, LeaseHolder, Node, Process,
 from scribengin.core.errors import Unreachable
 from scribengin.registry.contract import Damaged, Entry
 from scribengin.registry.records import Newer, Record, Stored
-from scribengin.registry.tree import DESIRED, GROUP, LEASE, LEASE_TERM, LIMIT, MAPPED, REPORT, RUN, SPEC, STATUS, WANTED
+from scribengin.registry.tree import DECOMMISSIONED, DESIRED, GROUP, LEASE, LEASE_TERM, LIMIT, MAPPED, REPORT, RUN, SPEC, STATUS, WANTED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -173,11 +173,11 @@ class Observer:
             except Unreachable as error:
                 self.missing[name] = error
                 continue
-            nodes[name] = Node()
+            nodes[name] = Node(decommissioned=isinstance(self._mirror.stored(DECOMMISSIONED(name)), Stored))
             for each in seen:
                 if (id_ := RunId.parse(each.worker)) is not None:
                     # what is left of a worker is none that serves, and none that is over
-                    processes[id_] = Process(name, "running" if each.strays and not each.is_over else each.state, each.status)
+                    processes[id_] = Process(name, "running" if each.strays and not each.is_over else each.state, each.status, each.reason)
         return processes, nodes
 
 
