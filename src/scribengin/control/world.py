@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from scribengin.registry.records import Spot
     from scribengin.registry.tree import Goal, Report, Run, Status, TierWish
 
 ProcessState = Literal["starting", "running", "exited", "gone"]
@@ -76,6 +77,8 @@ class TierSeen:
     run: Run | None = None
     report: Report | None = None
     lease: LeaseHolder | None = None
+    leased_before: int = 0
+    """the run that took its lease last; only where no run is noted"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +91,21 @@ class FlowSeen:
     status: Status | None = None
     wanted_tiers: frozenset[str] | None = None
     """those of the wanted version; None: all"""
+    refused: Mapping[str, Any] = field(default_factory=dict)
+    """what of it people have written by hand and cannot be (`control.refusals`)"""
+    damaged: tuple[Spot[Any], ...] = ()
+    """records that masters or workers make anew, once they are out of the way; till then nothing is decided about the flow"""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A flow of which nobody can know what is to be done: nothing of it is touched, its workers go on. `why` ends a sentence."""
+
+    status: Status | None
+    why: str
+    next: str
+    refused: Mapping[str, Any] = field(default_factory=dict)
+    damaged: tuple[Spot[Any], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,5 +145,5 @@ class World:
     processes: Mapping[RunId, Process] = field(default_factory=dict)
     nodes: Mapping[str, Node] = field(default_factory=dict)
     """those that answer now"""
-    unreadable: frozenset[str] = frozenset()
-    """flows whose records are damaged: of these nothing is known, so that nothing of theirs is touched"""
+    held: Mapping[str, Held] = field(default_factory=dict)
+    """flows that are in none of `flows`, because their records say nothing"""
