@@ -15,6 +15,7 @@ from scribengin.api.flows import flow_routes
 from scribengin.api.health import health_routes
 from scribengin.api.packages import package_routes
 from scribengin.api.plane import Asked, Plane
+from scribengin.api.progress import router
 from scribengin.client.client import REVISION, USER
 from scribengin.client.problems import CODE, MEDIA_TYPE, Fault, PointedError, ProblemDetails, encode, to_problem
 from scribengin.core.errors import Refused, ScribenginError
@@ -40,6 +41,8 @@ def make_app(plane: Plane) -> FastAPI:
     app.include_router(flow_routes(may))
     app.include_router(package_routes(may))
     app.include_router(health_routes(plane, may))
+    if plane.watch is not None:
+        app.include_router(router(plane.watch, [may(Role.VIEWER)], [may(Role.OPERATOR)]))
     for kind in (ScribenginError, HTTPException, RequestValidationError, Exception):
         app.add_exception_handler(kind, _Told(plane))
     return app

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from scribengin.api.access import Who
     from scribengin.api.planning import Planner
+    from scribengin.control.watch import Watch
     from scribengin.packages.store import PackageStore
     from scribengin.registry.contract import Registry
 
@@ -37,6 +38,8 @@ class Plane:
     state: str
     leads: Callable[[], bool]
     logs: Callable[[str], Sequence[str]] = field(default=lambda _worker: ())
+    watch: Watch | None = None
+    """what it was told of how flows go; None: nothing is asked of it"""
 
     def revision(self) -> int:
         """Of what this master's client has seen; 0 where the registry does not answer now."""

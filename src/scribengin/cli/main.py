@@ -36,6 +36,8 @@ _COMMANDS = {
     "spawn": "Start a tier on one node.",
     "decommission": "Give a node no new workers; those it has go elsewhere.",
     "logs": "Show what a flow's workers have printed.",
+    "top": "Show how all flows go: rates, what waits, what holds them up.",
+    "alerts": "Show the alerts of a flow, and which fire; send a test.",
     "shell": "Type commands with completion and history, or run a script of them.",
     "audit": "Read outputs, dead letters and ledger again: does everything balance?",
     "status": "Show how far each tier is, what waits between them, what is acknowledged.",

@@ -10,7 +10,9 @@ from scribengin.core.errors import Refused, StateError
 from scribengin.core.problems import did_you_mean
 from scribengin.registry.contract import Conflict, Damaged, Delete, Entry, Require, shown
 from scribengin.registry.records import DAMAGED, Newer, Record, Stored, names, put, read_record, read_records
-from scribengin.registry.tree import DESIRED, LEASE, REPORT, RUN, SPEC, STATUS, WANTED, Desired, Spec, TierSpec
+from scribengin.registry.tree import ALERTS, DESIRED, LEASE, REPORT, RUN, SPEC, STATUS, WANTED, Desired, Spec, TierSpec
+from scribengin.registry.watched import AlertSpec, Watched
+from scribengin.spec.alerts import show_condition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -19,10 +21,12 @@ if TYPE_CHECKING:
     from scribengin.registry.contract import Registry
     from scribengin.registry.records import Spot
     from scribengin.registry.tree import Goal, Status
+    from scribengin.spec.model import Flow
 
 R = TypeVar("R", bound=Record)
 T = TypeVar("T")
 _TRIES = 10
+NOT_WATCHED = Watched()
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +39,7 @@ class Submission:
     path: str
     base: str
     tiers: Mapping[str, TierSpec]
+    watched: Watched = NOT_WATCHED
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +72,14 @@ def tiers_of(plan: FlowPlan) -> dict[str, TierSpec]:
     return tiers
 
 
+def watched_of(flow: Flow) -> Watched:
+    """What masters must know of the flow's delay and alerts."""
+    alerts = {
+        alert.id: AlertSpec(when=show_condition(alert.when), webhook=alert.webhook, command=alert.command) for alert in flow.alerts.values()
+    }
+    return Watched(max_delay_s=flow.max_delay_s, alerts=alerts)
+
+
 def apply(registry: Registry, submission: Submission, *, state: Callable[[str], str], by: str) -> Applied:
     """Make it the flow's next version, and want it to run; the same again changes nothing. `state`: flow → folder of its state.
 
@@ -90,6 +103,7 @@ def apply(registry: Registry, submission: Submission, *, state: Callable[[str], 
             tiers=dict(submission.tiers),
             by=by,
             at=now,
+            watched=submission.watched,
         )
         version = newest + 1
         wanted = Desired(state="running", version=version, by=by, at=now)
@@ -150,6 +164,7 @@ def delete(registry: Registry, flow: str) -> None:
             raise Refused(f"flow {flow} is {now}, not stopped", remedy=f"scribengin stop {flow} --wait", code="flow-not-stopped")
         gone = [*(SPEC(flow, str(version)).path for version in versions_of(registry, flow)), STATUS(flow).path]
         gone += [WANTED(flow, tier).path for tier in names(registry, f"flows/{flow}/wanted")]
+        gone += [path for path in (ALERTS(flow).path,) if registry.read(path) is not None]
         gone += [path for tier in names(registry, f"flows/{flow}/tiers") if registry.read(path := REPORT(flow, tier).path) is not None]
         registry.commit(Delete(DESIRED(flow).path, desired.version), *map(Delete, gone))
 

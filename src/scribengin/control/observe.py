@@ -145,7 +145,7 @@ class Observer:
         tiers = {tier: self._tier(name, tier, spec, bound.get(tier, "")) for tier in names}
         for path, why in self._newer.items():
             return Held(status, f"{path} {why}", "run the newer version", refused, tuple(self._damaged))
-        return FlowSeen(name, wish, tiers, status, frozenset(spec.tiers), refused, tuple(self._damaged))
+        return FlowSeen(name, wish, tiers, status, frozenset(spec.tiers), refused, tuple(self._damaged), spec.watched)
 
     def _tier(self, flow: str, tier: str, spec: Spec, node: str) -> TierSeen:
         wish, run, report = self._made(WANTED(flow, tier)), self._made(RUN(flow, tier)), self._made(REPORT(flow, tier))

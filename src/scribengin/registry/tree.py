@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 from scribengin.registry.contract import Create, Grant, May, fence_of
 from scribengin.registry.host_records import Decommissioned, WorkerOrder, WorkerSeen
 from scribengin.registry.records import Record, Spot
+from scribengin.registry.watched import Alerts, Watched
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -68,6 +69,7 @@ class Spec(Record):
     tiers: Mapping[str, TierSpec]
     by: str = ""
     at: str = ""
+    watched: Watched = Watched()
 
 
 class Desired(Record):
@@ -348,6 +350,7 @@ ACK = Branch("acks/<flow>/<tier>", Ack, _WORK, "how far what the tier put out is
 LIMIT = Branch("limits/<flow>", Limit, _BY_HAND, "how fast a flow, its sources and edges may go")
 LOCK = Branch("locks/<lock>", Holder, (Writer.CANDIDATE,), "a right of one process at a time: upkeep of a folder, a claim", ephemeral=True)
 LOCK_TERM = Branch("locks/<lock>.term", Holder, (Writer.CANDIDATE,), "who had it last; its version fences all before")
+ALERTS = Branch("flows/<flow>/alerts", Alerts, _LED, "which alerts fire, and were told")
 
 TREE: tuple[Branch[Any], ...] = (
     *(LEADER, LEADER_TERM, MASTERS),
@@ -357,6 +360,7 @@ TREE: tuple[Branch[Any], ...] = (
     *(NODE_SOURCE, NODE_SINK, NODE_STATE, NODE_GROUP, NODE_HTTP, NODE_JSON),
     *(HOST, MAPPED, HOST_HTTP, HOST_JSON),
     *(GROUP, ACK, LIMIT, LOCK, LOCK_TERM),
+    *(ALERTS,),
     *(HOST_UP, HOST_UP_TERM, DECOMMISSIONED, WORKER_ORDER, WORKER_SEEN),
 )
 

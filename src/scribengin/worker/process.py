@@ -24,8 +24,10 @@ from scribengin.registry.contract import Damaged, shown
 from scribengin.registry.entrance import Entrance
 from scribengin.registry.lease import Lease
 from scribengin.registry.records import Stored, read_record
-from scribengin.registry.tree import LEASE, SPEC, WANTED
+from scribengin.registry.tree import LEADER, LEASE, SPEC, WANTED
+from scribengin.watching.progress import Teller
 from scribengin.worker.attempt import TierAttempt
+from scribengin.worker.progress import Reporter
 from scribengin.worker.service import Service
 from scribengin.worker.wanted import Wanted
 
@@ -50,7 +52,10 @@ def main(worker: str) -> Exit:
         stack.callback(lease.close)
         wanted = Wanted(registry, id_)
         stack.callback(wanted.close)
-        attempt = TierAttempt(spec, id_.tier, _packages(registry), lease)
+        teller = Teller(id_.flow, id_.tier, id_.number, version)
+        reporter = Reporter(teller, lambda: _leader(registry), lambda: lease.claim)
+        stack.callback(reporter.close)
+        attempt = TierAttempt(spec, id_.tier, _packages(registry), lease, reporter.show)
         stack.callback(attempt.close)
         service = Service(registry, id_, lease, wanted, version, attempt)
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -71,6 +76,12 @@ def _packages(registry: Registry) -> FetchedPackages:
 
 def _about(id_: RunId) -> dict[str, Any]:
     return {"run": id_.number, "pid": os.getpid(), "host": socket.gethostname()}
+
+
+def _leader(registry: Registry) -> str:
+    """Where the leading master answers; empty where none does. Raises Unreachable."""
+    found = read_record(registry, LEADER())
+    return found.record.http if isinstance(found, Stored) else ""
 
 
 def _read_spec(registry: Registry, id_: RunId) -> tuple[int, Spec]:
