@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Self
 from scribengin.control.master import Master
 from scribengin.core.secret import Secret
 from scribengin.embedded.zookeeper import ZooKeeper
+from scribengin.hosts.kept_up import kept_up
 from scribengin.launch.contract import Order
 from scribengin.launch.local import LocalLauncher
 from scribengin.local.run_log import open_run_log
@@ -50,6 +51,7 @@ class House:
             stack.enter_context(self.home.held())
             self._tell("starting ZooKeeper")
             server = stack.enter_context(ZooKeeper(self.home.zookeeper))
+            stack.enter_context(kept_up(server, "ZooKeeper", self._tell))
             self.address = Address((server.address,), DEFAULT_ROOT)
             login = self.home.login()
             registry = open_zookeeper(self.address, login=login)
