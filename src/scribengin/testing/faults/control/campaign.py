@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 import time
 from collections import Counter
 from typing import TYPE_CHECKING
@@ -66,6 +67,8 @@ def run_control_campaign(
         lives.append(told)
         failed += told.verdict == "failed"
         append_life(folder, told)
+        for path in () if told.wrong else (work, work.with_name(f"{work.name}-logs")):
+            shutil.rmtree(path, ignore_errors=True)
         click.echo(line_of_life(told))
         for strike in told.strikes:
             click.echo(f"    {strike}")

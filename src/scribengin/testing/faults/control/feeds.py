@@ -44,6 +44,10 @@ class Feed(Protocol):
     def name(self) -> str:
         """The flow's."""
 
+    @property
+    def label(self) -> str:
+        """What reports call it: the same in all lives."""
+
     def edit(self, version: int) -> None:
         """Other code of the same effect."""
 
@@ -71,6 +75,11 @@ class FileFeed:
     rows: int = 20
     parts: int = 0
     version: int = 1
+
+    @property
+    def label(self) -> str:
+        """See `Feed`."""
+        return "filed"
 
     def write(self) -> None:
         """See `Feed`."""
@@ -132,7 +141,12 @@ class TopicFeed:
     @property
     def name(self) -> str:
         """See `Feed`."""
-        return f"chained_{self.life}"
+        return f"{self.label}_{self.life}"
+
+    @property
+    def label(self) -> str:
+        """See `Feed`."""
+        return "chained"
 
     @property
     def _prefix(self) -> str:

@@ -128,7 +128,7 @@ class Household:
         except msgspec.DecodeError:
             said = {"result": None, "problems": [{"code": "", "message": (ended.stdout + ended.stderr).decode(errors="replace")[-2000:]}]}
         if ended.returncode:
-            told = "; ".join(problem["message"] for problem in said["problems"])
+            told = "; ".join(problem["message"] for problem in said["problems"]) or str(said["result"])[:1000]
             raise Refusal(words, ended.returncode, told, tuple(problem["code"] for problem in said["problems"]))
         return said["result"]
 

@@ -15,7 +15,7 @@ from scribengin.state.decisions import Decisions
 from scribengin.testing.faults.control.feeds import FileFeed, Load, TopicFeed
 from scribengin.testing.faults.control.household import Household, Refusal
 from scribengin.testing.faults.control.strikes import LifeTold, Struck
-from scribengin.testing.faults.drivers import Hung, run_audit
+from scribengin.testing.faults.drivers import Hung
 
 if TYPE_CHECKING:
     import threading
@@ -77,7 +77,7 @@ class ControlLife:
         finally:
             for feed in self.feeds:
                 at = self._load.first_after(feed, self._struck_s)
-                strike.commit_s[feed.name] = None if at is None else round(at - self._struck_s, 2)
+                strike.commit_s[feed.label] = None if at is None else round(at - self._struck_s, 2)
         strike.running_s = round(self.since_s(), 2)
 
     def _settle(self, strike: Struck) -> None:
@@ -187,9 +187,10 @@ def _end(house: Household, feeds: Sequence[Feed], told: LifeTold) -> None:
         if findings:
             told.wrong.append(f"{feed.name}: {findings}")
         state = house.home / "state"
-        audited = run_audit(feed.folder / "flow.yaml", state=state, wrap=house.wrapped)
-        if audited.status or audited.wrong:
-            told.wrong.append(f"{feed.name}: audit {audited.status}: {audited.wrong}")
+        try:
+            house.says("audit", str(feed.folder / "flow.yaml"), "--state", str(state))
+        except Refusal as error:
+            told.wrong.append(f"{feed.name}: {error}")
         told.wrong += terms_out_of_order(house.seen(state / feed.name))
     assert house.up is not None
     house.up.send_signal(signal.SIGINT)

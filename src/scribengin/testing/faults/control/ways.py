@@ -138,7 +138,7 @@ def disk_full(life: ControlLife, rng: random.Random) -> str:
     house = life.house
     life.forgives = True
     ballast = house.seen(house.folder / "ballast")
-    life.struck()
+    before = {part.process for part in _of(life, "zookeeper")}
     with ballast.open("wb") as file:
         try:
             while True:
@@ -146,6 +146,7 @@ def disk_full(life: ControlLife, rng: random.Random) -> str:
                 file.flush()
         except OSError:
             pass
+    life.struck()
     full_s = rng.uniform(5.0, 30.0)
     house.pause(full_s)
     ballast.unlink()
@@ -154,7 +155,8 @@ def disk_full(life: ControlLife, rng: random.Random) -> str:
     if died:
         life.told.wrong.append(f"up ended with {house.up.poll() if house.up else None} over a full disk")
         house.start()
-    return f"{full_s:.0f} s"
+    ended = before - {part.process for part in _of(life, "zookeeper")}
+    return f"{full_s:.0f} s; ZooKeeper {'ended' if ended else 'lived on'}"
 
 
 WAYS: dict[str, Way] = {
