@@ -29,6 +29,7 @@ _COMMANDS = {
     "rollback": "Go to another version of a flow that there was.",
     "delete": "Forget flows that are stopped.",
     "logs": "Show what a flow's workers have printed.",
+    "shell": "Type commands with completion and history, or run a script of them.",
     "audit": "Read outputs, dead letters and ledger again: does everything balance?",
     "status": "Show how far each tier is, what waits between them, what is acknowledged.",
     "trace": "Show the way of single records: tiers, Batches, times, sinks.",

@@ -4,22 +4,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, assert_never
 
-from scribengin.control.actions import Forget, FreeLease, Kill, Note, Start, Tell, Want
+from scribengin.control.actions import Forget, FreeLease, Kill, Note, Start, Tell, Want, flow_of
 from scribengin.control.world import RunId
-from scribengin.registry.contract import Delete, Entry
-from scribengin.registry.records import put
+from scribengin.core.errors import FencedError, Refused, ScribenginError
+from scribengin.registry.contract import Conflict, Delete, Entry
 from scribengin.registry.tree import LEASE, RUN, STATUS, WANTED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from scribengin.control.actions import Action
     from scribengin.control.mirror import Mirror
     from scribengin.launch.contract import Launcher, Order
-    from scribengin.registry.contract import Registry, Term
+    from scribengin.registry.contract import Registry, Term, Write
     from scribengin.registry.records import Record, Spot
 
     Ordering = Callable[[RunId], Order]
+    _Group = tuple[list[Write], list[Action]]
+    """of one flow: what is written, and those actions of which more is to be done"""
+
+_WRITES = 250
+"""in one commit, or a few more: ZooKeeper answers others meanwhile"""
 
 
 class Actor:
@@ -35,28 +40,87 @@ class Actor:
         """Raises FencedError where the Term is over, Conflict where somebody else was faster, Unreachable and EnvironmentFault as
         registry and launcher do; the next look decides again."""
         match action:
-            case Want(flow, tier, wish):
-                self._write(WANTED(flow, tier), wish, term)
-            case Start(flow, tier, run):
-                id_ = RunId(flow, tier, run.number)
-                self._write(RUN(flow, tier), run, term)
-                self._launchers[run.node].start(self._order(id_))
-            case Note(flow, tier, run):
-                self._write(RUN(flow, tier), run, term)
+            case Want() | Note() | Tell():
+                self._write(*_written(action), term)
+            case Start():
+                self._write(*_written(action), term)
+                self._launch(action)
             case FreeLease(id_):
                 self._free(id_, term)
             case Kill(id_, node):
                 self._launchers[node].kill(str(id_))
             case Forget(id_, node):
                 self._launchers[node].forget(str(id_))
-            case Tell(flow, status):
-                self._write(STATUS(flow), status, term)
             case _:
                 assert_never(action)
 
+    def perform_all(self, actions: Sequence[Action], term: Term, check: Callable[[], None]) -> Iterator[ScribenginError]:
+        """All that was decided, in few commits: of each flow first what is to be written, in one step; where somebody else was faster,
+        nothing is done for that flow. `check` raises where this master leads no more.
+
+        Gives what failed for one flow or worker. Raises FencedError, and Unreachable where the registry does not answer.
+        """
+        groups: dict[str, list[Action]] = {}
+        for action in actions:
+            groups.setdefault(flow_of(action), []).append(action)
+        ready: list[_Group] = []
+        for group in groups.values():
+            try:
+                ready.append(self._prepared(group))
+            except Refused as error:
+                yield error
+                continue
+            if sum(len(writes) for writes, _ in ready) >= _WRITES:
+                yield from self._perform(ready, term, check)
+                ready = []
+        yield from self._perform(ready, term, check)
+
+    def _prepared(self, actions: Sequence[Action]) -> _Group:
+        writes: dict[str, Write] = {}
+        for action in actions:
+            if isinstance(action, Want | Start | Note | Tell):
+                spot, record = _written(action)
+                writes[spot.path] = self._mirror.put(spot, record)
+        return list(writes.values()), [action for action in actions if not isinstance(action, Want | Note | Tell)]
+
+    def _perform(self, groups: Sequence[_Group], term: Term, check: Callable[[], None]) -> Iterator[ScribenginError]:
+        check()
+        try:
+            self._commit([write for writes, _ in groups for write in writes], term)
+        except (Conflict, Refused) as error:
+            if len(groups) == 1:
+                yield error
+                return
+            for group in groups:
+                yield from self._perform([group], term, check)
+            return
+        for _, actions in groups:
+            for action in actions:
+                check()
+                try:
+                    if isinstance(action, Start):
+                        self._launch(action)
+                    else:
+                        self.perform(action, term)
+                except FencedError:
+                    raise
+                except ScribenginError as error:  # one launcher that does not answer is not all of them
+                    yield error
+
+    def _commit(self, writes: Sequence[Write], term: Term) -> None:
+        if not writes:
+            return
+        try:
+            self._registry.commit(*writes, term=term)
+        finally:
+            for write in writes:
+                self._mirror.forget(write.path)
+
+    def _launch(self, action: Start) -> None:
+        self._launchers[action.run.node].start(self._order(RunId(action.flow, action.tier, action.run.number)))
+
     def _write(self, spot: Spot[Any], record: Record, term: Term) -> None:
-        self._registry.commit(put(self._registry, spot, record), term=term)
-        self._mirror.forget(spot.path)
+        self._commit([self._mirror.put(spot, record)], term)
 
     def _free(self, id_: RunId, term: Term) -> None:
         path = LEASE(id_.flow, id_.tier).path
@@ -64,3 +128,13 @@ class Actor:
         if isinstance(there, Entry) and there.value.get("run") == id_.number:
             self._registry.commit(Delete(path, there.version), term=term)
         self._mirror.forget(path)
+
+
+def _written(action: Want | Start | Note | Tell) -> tuple[Spot[Any], Record]:
+    match action:
+        case Want(flow, tier, wish):
+            return WANTED(flow, tier), wish
+        case Start(flow, tier, run) | Note(flow, tier, run):
+            return RUN(flow, tier), run
+        case Tell(flow, status):
+            return STATUS(flow), status

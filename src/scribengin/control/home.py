@@ -1,6 +1,6 @@
 """The folder of a control plane on one machine: `scribengin up` makes it, and the other commands find it.
 
-up.json            where the registry is, and which process leads; there while it is up
+up.json            where the registry and the API are, and which process leads; there while it is up
 registry.login     user:password of the registry, for this user alone
 zookeeper/         the embedded registry: its data, port, log
 packages/          the packages of all versions
@@ -42,6 +42,7 @@ class _Up(msgspec.Struct, frozen=True):
     registry: str
     pid: int
     since: str
+    http: str = ""
     format: int = 1
 
 
@@ -99,27 +100,37 @@ class Home:
                     file.write(f"scribengin:{secrets.token_urlsafe(32)}")
         return DigestLogin(Secret((read_or_none(path) or b"").decode(), str(path)))
 
-    def announce(self, address: Address) -> None:
-        """Say that it is up."""
-        up = _Up(str(address), os.getpid(), datetime.now(UTC).isoformat(timespec="seconds"))
+    def announce(self, address: Address, http: str = "") -> None:
+        """Say that it is up, and where its API answers."""
+        up = _Up(str(address), os.getpid(), datetime.now(UTC).isoformat(timespec="seconds"), http)
         replace(self.folder / "up.json", msgspec.json.encode(up) + b"\n")
 
     def withdraw(self) -> None:
         """Say that it is up no more."""
         (self.folder / "up.json").unlink(missing_ok=True)
 
+    def master(self) -> str:
+        """Where the API of what is up here answers; empty where nothing is up, or it has none."""
+        up = self._read()
+        return up.http if up is not None and self._is_held() else ""
+
     @contextmanager
     def registry(self) -> Iterator[ZooKeeperRegistry]:
         """A client of what is up here. Raises Refused where nothing is, Unreachable where it does not answer."""
         up = self._read()
         if up is None or not self._is_held():
-            gone = "" if up is None else f": process {up.pid} has ended without a word; its workers may go on"
-            raise Refused(f"nothing is up in {self.folder}{gone}", remedy="start it: scribengin up", code="not-up")
+            raise self.not_up()
         registry = open_zookeeper(Address.parse(up.registry), login=self.login())
         try:
             yield registry
         finally:
             registry.close()
+
+    def not_up(self) -> Refused:
+        """The error where nothing is up here."""
+        up = self._read()
+        gone = "" if up is None else f": process {up.pid} has ended without a word; its workers may go on"
+        return Refused(f"nothing is up in {self.folder}{gone}", remedy="start it: scribengin up", code="not-up")
 
     def _is_held(self) -> bool:
         try:

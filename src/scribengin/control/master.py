@@ -8,10 +8,11 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from scribengin.control.act import Actor
+from scribengin.control.attention import Attention
 from scribengin.control.decide import decide
 from scribengin.control.mirror import Mirror
 from scribengin.control.observe import Observer
-from scribengin.core.errors import FencedError, ScribenginError, Unreachable
+from scribengin.core.errors import FencedError, Unreachable
 from scribengin.registry.contract import Conflict, shown
 from scribengin.registry.lease import Election
 
@@ -51,6 +52,7 @@ class Master:
         self._election = Election(registry, about)
         self._mirror = Mirror(registry)
         self._observer = Observer(self._mirror, launchers)
+        self._attention = Attention()
         self._actor = Actor(registry, self._mirror, launchers, order)
         self._stopped = threading.Event()
         self._said: set[str] = set()
@@ -91,17 +93,14 @@ class Master:
         self._election.check()
         world = self._observer.look(self._clock())
         self._say(f"{shown(path)} {why}" for path, why in self.problems.items())
-        term = self._election.term
-        for action in decide(world):
-            self._election.check()
-            try:
-                self._actor.perform(action, term)
-            except Conflict:
+        selected = self._attention.select(world)
+        actions = decide(world, selected)
+        self._attention.note(world, selected, actions)
+        for error in self._actor.perform_all(actions, self._election.term, self._election.check):
+            if isinstance(error, Conflict):
                 self._mirror.changed.set()  # somebody has changed it meanwhile: look again
-            except (FencedError, Unreachable):
-                raise
-            except ScribenginError as error:
-                self._say([f"{type(action).__name__.lower()}: {error.message}"])
+            else:
+                self._say([error.message])
         return world
 
     def _lead(self) -> None:

@@ -88,6 +88,14 @@ def next_start_at(tier: TierSeen, wish: TierWish) -> float | None:
     return None if run.permanent else run.ended_at + back_off_s(run.failures)
 
 
+def waits(tier: TierSeen) -> bool:
+    """True where time alone may change what is to be done: a worker that has not shown itself, has lost its lease, or is to be started."""
+    run = tier.run
+    if run is None or run.ended_at is not None:
+        return needs_worker(tier)
+    return not run.leased or run.unleased_since is not None
+
+
 def _start(world: World, flow: str, tier: TierSeen, load: Mapping[str, int]) -> Iterator[Action]:
     wish = tier.wish
     if wish is None or not needs_worker(tier):

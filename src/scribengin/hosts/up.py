@@ -8,6 +8,10 @@ import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Self
 
+from scribengin.api.app import make_app
+from scribengin.api.plane import Plane
+from scribengin.api.planning import Planner
+from scribengin.api.serving import Listen, open_door
 from scribengin.control.master import Master
 from scribengin.core.secret import Secret
 from scribengin.embedded.zookeeper import ZooKeeper
@@ -39,9 +43,13 @@ class House:
     """Up inside the `with` block. At its end the workers are asked to end after the Batches under way; what is wanted stays, so that the
     next one goes on with every flow. Where this process is killed the workers go on, and the next one adopts them."""
 
-    def __init__(self, home: Home, *, grace_s: float = 300.0, tell: Callable[[str], None] = lambda _line: None) -> None:
-        """`grace_s`: how long workers may take to end. `tell` hears what takes a while."""
+    def __init__(
+        self, home: Home, *, listen: Listen | None = None, grace_s: float = 300.0, tell: Callable[[str], None] = lambda _line: None
+    ) -> None:
+        """`listen`: where the API answers, a free port of the loopback by default. `grace_s`: how long workers may take to end. `tell`
+        hears what takes a while."""
         self.home = home
+        self._listen = listen or Listen()
         self._grace_s = grace_s
         self._tell = tell
         self._stack = ExitStack()
@@ -49,6 +57,8 @@ class House:
     def __enter__(self) -> Self:
         with ExitStack() as stack:
             stack.enter_context(self.home.held())
+            door = stack.enter_context(open_door(self._listen))
+            self.url = door.url
             self._tell("starting ZooKeeper")
             server = stack.enter_context(ZooKeeper(self.home.zookeeper))
             stack.enter_context(kept_up(server, "ZooKeeper", self._tell))
@@ -71,13 +81,22 @@ class House:
                 )
 
             log = stack.enter_context(open_run_log(self.home.log))
-            master = Master(registry, {NODE: launcher}, order, {"id": NODE}, log=log)
+            master = Master(registry, {NODE: launcher}, order, {"id": NODE, "http": self.url}, log=log)
             thread = threading.Thread(target=master.run, name="master")
             stack.callback(self._end_workers, launcher)
             stack.callback(thread.join)
             stack.callback(master.stop)
             thread.start()
-            self.home.announce(self.address)
+            plane = Plane(
+                registry,
+                self.home.packages,
+                Planner(self.home.packages.folder, self.home.state),
+                str(self.home.state.absolute()),
+                leads=lambda: master.leads,
+                logs=launcher.logs,
+            )
+            stack.enter_context(door.serve(make_app(plane)))
+            self.home.announce(self.address, self.url)
             stack.callback(self.home.withdraw)
             self._stack = stack.pop_all()
         return self

@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping  # noqa: TC003  msgspec looks at the annotations of records
 from dataclasses import dataclass
 from enum import Enum
+from functools import cache
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from scribengin.registry.contract import Create, Grant, May, fence_of
@@ -265,6 +266,7 @@ _NAMES = {
     "lock": r"[A-Za-z0-9_][A-Za-z0-9._:-]{0,126}",
 }
 """placeholder → what may stand for it"""
+_PATTERNS = {placeholder: re.compile(pattern) for placeholder, pattern in _NAMES.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,11 +282,14 @@ class Branch(Generic[K]):
 
     def __call__(self, *names: str) -> Spot[K]:
         """Raises ValueError for a name that cannot stand there."""
-        wanted = re.findall("<([a-z]+)>", self.path)
-        for placeholder, name in zip(wanted, names, strict=True):
-            if not re.fullmatch(_NAMES[placeholder], name):
+        for placeholder, name in zip(_placeholders(self.path), names, strict=True):
+            if not _PATTERNS[placeholder].fullmatch(name):
                 raise ValueError(f"{name!r} is no {placeholder} of {self.path}")
         return Spot(_filled(self.path, names), self.kind)
+
+    def fits(self, *names: str) -> bool:
+        """Whether these names can stand there; others are somebody else's, and left alone."""
+        return all(_PATTERNS[placeholder].fullmatch(name) for placeholder, name in zip(_placeholders(self.path), names, strict=True))
 
 
 _LED = (Writer.MASTER,)
@@ -357,6 +362,11 @@ def right_of_tier(flow: str, tier: str) -> str:
 
 def _named(path: str, names: Mapping[str, str]) -> str:
     return re.sub("<([a-z]+)>", lambda found: names[found[1]], path)
+
+
+@cache
+def _placeholders(path: str) -> tuple[str, ...]:
+    return tuple(re.findall("<([a-z]+)>", path))
 
 
 def _filled(path: str, names: Iterable[str]) -> str:

@@ -18,13 +18,17 @@ if TYPE_CHECKING:
 
 
 @click.command(cls=AnsweringCommand)
+@click.option(
+    "--port", type=click.IntRange(0, 65_535), default=0, help="Where the API answers, on this machine only; a free port by default."
+)
 @home_option
-def command(*, home: Home) -> Answer:
+def command(*, port: int, home: Home) -> Answer:
     """Start a ZooKeeper and a master on this machine, all of it in one folder, and manage flows until Ctrl-C.
 
     Ctrl-C ends the workers after the Batches under way. Started again, it goes on with every flow. Flows are submitted with
     `scribengin apply`.
     """
+    from scribengin.api.serving import Listen
     from scribengin.hosts.up import House
 
     asked = threading.Event()
@@ -37,12 +41,12 @@ def command(*, home: Home) -> Answer:
 
     before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        with House(home, tell=lambda line: click.echo(line, err=True)) as house:
-            click.echo(f"up: registry {house.address}, all of it in {home.folder}", err=True)
+        with House(home, listen=Listen(port=port), tell=lambda line: click.echo(line, err=True)) as house:
+            click.echo(f"up: API {house.url}, registry {house.address}, all of it in {home.folder}", err=True)
             click.echo("submit a flow: scribengin apply FILE; Ctrl-C ends it", err=True)
             asked.wait()
             click.echo("stopping; Ctrl-C again leaves at once, and the workers go on", err=True)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-    return Answer({"home": str(home.folder), "registry": str(house.address)})
+    return Answer({"home": str(home.folder), "registry": str(house.address), "http": house.url})
