@@ -17,7 +17,7 @@ from scribengin.testing.faults.control.life import Ground, in_order, run_control
 from scribengin.testing.faults.control.report import append_life, line_of_life, read_lives, write_control_report
 from scribengin.testing.faults.control.soak import Sampler, trends
 from scribengin.testing.faults.control.strikes import LifeTold
-from scribengin.testing.faults.control.ways import WAYS
+from scribengin.testing.faults.control.ways import OF_HOSTS, WAYS
 from scribengin.testing.faults.java import java_settings
 from scribengin.testing.faults.small_disk import SmallDisk, no_small_disk
 
@@ -62,7 +62,7 @@ def run_control_campaign(
             told = LifeTold(chosen, number, skipped=reason)
         else:
             disk = SmallDisk(work.absolute(), _DISK) if _ON_SMALL_DISK in chosen else None
-            ground = Ground(work, java, stop, brokers.cluster().bootstrap if kafka else "", disk)
+            ground = Ground(work, java, stop, brokers.cluster().bootstrap if kafka else "", disk, hosts=2 if OF_HOSTS & {*chosen} else 1)
             told = _soak(chosen, number, ground, minutes) if kind == "control-soak" else _life(chosen, number, ground)
         lives.append(told)
         failed += told.verdict == "failed"

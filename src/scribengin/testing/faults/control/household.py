@@ -25,12 +25,15 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from scribengin.core.process import Process
+    from scribengin.testing.faults.control.processes import Found
     from scribengin.testing.faults.small_disk import SmallDisk
 
 UP_WITHIN_S = 240.0
 _COMMAND_S = 300.0
 _POLL_S = 0.2
 _UP = "scribengin.testing.faults.control.up_behind"
+_MARK = "FAULTS_HOUSEHOLD"
+"""in the environment of all that is started here, and of all that it starts"""
 
 
 class Refusal(Exception):
@@ -43,12 +46,13 @@ class Refusal(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A process of the household. `role` is `up`, `zookeeper`, `keeper`, `python` (a worker's own process), `jvm` (its Spark), `task` (what
-    Spark has started), or `other`; `worker` names the worker that it belongs to."""
+    """A process of the household. `role` is `up`, `node` (a further host's agent), `zookeeper`, `keeper`, `python` (a worker's own),
+    `jvm` (its Spark), `task` (what Spark has started), or `other`; `worker` names the worker that it belongs to, `host` a further host."""
 
     process: Process
     role: str
     worker: str = ""
+    host: str = ""
 
 
 @dataclass
@@ -63,6 +67,8 @@ class Household:
     """what `folder` lies on, as the processes see it"""
     up: subprocess.Popen[bytes] | None = None
     starts: int = 0
+    nodes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    """further hosts' agents, by the host's name"""
     wire: Wire = field(init=False)
 
     def __post_init__(self) -> None:
@@ -85,7 +91,7 @@ class Household:
     @property
     def environment(self) -> dict[str, str]:
         """What its processes find, and what they are known by."""
-        return plain_environment() | dict(self.java) | {"SCRIBENGIN_HOME": str(self.home)}
+        return plain_environment() | dict(self.java) | {"SCRIBENGIN_HOME": str(self.home), _MARK: str(self.folder)}
 
     def start(self) -> None:
         """`scribengin up`, until it says that it is. Raises Hung where it does not."""
@@ -115,6 +121,32 @@ class Household:
             return False
 
         self.wait_for(is_up, "up", UP_WITHIN_S, lambda: f"up did not come up: {self._up_said()}")
+
+    def start_node(self, name: str) -> None:
+        """A further host, with a folder of its own; what flows read, write and remember is shared. Raises Hung."""
+        folder = self._host_folder(name)
+        self.seen(folder).mkdir(exist_ok=True)
+        registry = msgspec.json.decode(self.seen(self.home / "up.json").read_bytes())["registry"]
+        command = ["node", "--name", name, "--home", str(folder), "--registry", registry, "--login-file", str(self.home / "registry.login")]
+        path = self.logs / f"node-{name}.log"
+        with path.open("ab") as log:
+            node = self.nodes[name] = subprocess.Popen(
+                self.wrapped([sys.executable, "-m", "scribengin.cli", *command]),
+                cwd=self.logs,
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        before = path.stat().st_size
+
+        def is_up() -> bool:
+            if (status := node.poll()) is not None:
+                raise Hung(f"node {name} has ended with {status}: {path.read_text(errors='replace')[-1000:]}")
+            return b" is up: " in path.read_bytes()[before:]
+
+        self.wait_for(is_up, f"node {name}", UP_WITHIN_S)
 
     def says(self, *words: str) -> Any:
         """The result of a command. Raises Refusal."""
@@ -169,14 +201,23 @@ class Household:
                 break
             self.strike(signal.SIGKILL, parts)
             time.sleep(_POLL_S)
-        if self.up is not None:
-            self.up.wait()
+        for process in (self.up, *self.nodes.values()):
+            if process is not None:
+                process.wait()
         return [f"{role} {worker} ({pid})" for pid, role, worker in left]
 
     def _parts(self) -> Iterator[Part]:
-        for found in processes_with("SCRIBENGIN_HOME", str(self.home)):
-            if "scribengin.cli" not in found.words:
-                yield Part(found.process, *_role(found.words, found.environment.get(VARIABLE, "").partition(":")[2]))
+        for found in processes_with(_MARK, str(self.folder)):
+            if "scribengin.cli" not in found.words or "node" in found.words:
+                role, worker = _role(found.words, found.environment.get(VARIABLE, "").partition(":")[2])
+                yield Part(found.process, role, worker, self._host_of(found))
+
+    def _host_folder(self, name: str) -> Path:
+        return self.folder / f"host-{name}"
+
+    def _host_of(self, found: Found) -> str:
+        homes = (found.environment.get("SCRIBENGIN_HOME"), *found.words)
+        return next((name for name in self.nodes if str(self._host_folder(name)) in homes), "")
 
     def wrapped(self, command: Sequence[str]) -> list[str]:
         """The command that runs it where the household's disk is seen."""
@@ -201,6 +242,8 @@ def _role(words: list[str], worker: str) -> tuple[str, str]:
     """(role, worker)"""
     if _UP in words:
         return "up", ""
+    if "scribengin.cli" in words:
+        return "node", ""
     if any(word.endswith(("ZooKeeperServerMain", "QuorumPeerMain")) for word in words) and words[0].endswith("java"):
         return "zookeeper", ""
     keeper = next((place for place, word in enumerate(words[:-1]) if word.endswith("keeper.py")), None)

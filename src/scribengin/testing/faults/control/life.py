@@ -115,13 +115,15 @@ class ControlLife:
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """What a life stands on. `bootstrap`: a chain over Kafka lives beside the file flow, on that broker. `disk`: all of it lies there."""
+    """What a life stands on. `bootstrap`: a chain over Kafka lives beside the file flow, on that broker. `disk`: all of it lies there.
+    `hosts`: so many take workers, the first is that of the master."""
 
     folder: Path
     java: Mapping[str, str]
     stop: threading.Event
     bootstrap: str = ""
     disk: SmallDisk | None = None
+    hosts: int = 1
     limit_s: float = 400.0
     """for each recovery"""
 
@@ -160,6 +162,8 @@ def _live(house: Household, schedule: Schedule, told: LifeTold, stack: ExitStack
         stack.callback(chain.remove)
         feeds.append(chain)
     house.start()
+    for nth in range(1, ground.hosts):
+        house.start_node(f"host{nth + 1}")
     for feed in feeds:
         feed.write()
         feed.grow()
@@ -192,14 +196,15 @@ def _end(house: Household, feeds: Sequence[Feed], told: LifeTold) -> None:
         except Refusal as error:
             told.wrong.append(f"{feed.name}: {error}")
         told.wrong += terms_out_of_order(house.seen(state / feed.name))
-    assert house.up is not None
-    house.up.send_signal(signal.SIGINT)
-    try:
-        status = house.up.wait(_ENDED_WITHIN_S)
-    except subprocess.TimeoutExpired:
-        raise Hung(f"up did not end in {_ENDED_WITHIN_S:g} s after SIGINT") from None
-    if status:
-        told.wrong.append(f"up ended with {status}")
+    for name, process in (*house.nodes.items(), ("up", house.up)):
+        assert process is not None
+        process.send_signal(signal.SIGINT)
+        try:
+            status = process.wait(_ENDED_WITHIN_S)
+        except subprocess.TimeoutExpired:
+            raise Hung(f"{name} did not end in {_ENDED_WITHIN_S:g} s after SIGINT") from None
+        if status:
+            told.wrong.append(f"{name} ended with {status}")
     house.wait_for(
         lambda: not house.parts(),
         "the end of all processes",

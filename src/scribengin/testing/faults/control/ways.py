@@ -59,6 +59,8 @@ def all_killed(life: ControlLife, rng: random.Random) -> str:
     house.strike(signal.SIGKILL, parts)
     house.wait_for(lambda: not _struck_again(life), "the end of all", _GONE_WITHIN_S)
     house.start()
+    for host in house.nodes:
+        house.start_node(host)
     life.mended()
     return f"{len(parts)} processes"
 
@@ -107,6 +109,36 @@ def master_stopped_a_minute(life: ControlLife, rng: random.Random) -> str:  # no
     house.strike(signal.SIGCONT, parts)
     life.mended()
     return f"{_MINUTE_S:.0f} s"
+
+
+def host_stopped_a_minute(life: ControlLife, rng: random.Random) -> str:  # noqa: ARG001
+    """SIGSTOP for a further host: its agent and its workers, for a minute. Nobody can kill them meanwhile: when they wake, others have
+    their tiers."""
+    house = life.house
+    host = next(iter(house.nodes))
+    parts = [part for part in house.parts() if part.host == host]
+    workers = sum(part.role == "python" for part in parts)
+    life.struck()
+    house.strike(signal.SIGSTOP, parts)
+    house.pause(_MINUTE_S)
+    life.mended()
+    house.strike(signal.SIGCONT, parts)
+    return f"{len(parts)} processes, {workers} workers"
+
+
+def host_killed(life: ControlLife, rng: random.Random) -> str:
+    """A further host with all of it; later it is there again. Or its agent alone: its workers go on."""
+    house, alone = life.house, rng.random() < 0.5
+    host = next(iter(house.nodes))
+    parts = [part for part in house.parts() if part.host == host and (part.role == "node" or not alone)]
+    life.struck()
+    house.strike(signal.SIGKILL, parts)
+    house.nodes[host].wait()
+    away_s = rng.uniform(0.0, 40.0)
+    house.pause(away_s)
+    house.start_node(host)
+    life.mended()
+    return f"{'its agent' if alone else f'{len(parts)} processes'}, away for {away_s:.0f} s"
 
 
 def version_applied(life: ControlLife, rng: random.Random) -> str:
@@ -169,11 +201,15 @@ WAYS: dict[str, Way] = {
     "worker-stopped-a-minute": worker_stopped_a_minute,
     "master-stopped-a-minute": master_stopped_a_minute,
     "network-cut": network_cut,
+    "host-stopped-a-minute": host_stopped_a_minute,
+    "host-killed": host_killed,
     "version-applied": version_applied,
     "paused-and-resumed": paused_and_resumed,
     "disk-full": disk_full,
 }
 """By the names that reports and `ONLY=control:…` use."""
+OF_HOSTS = frozenset({"host-stopped-a-minute", "host-killed"})
+"""those that need a further host"""
 
 
 def _of(life: ControlLife, *roles: str) -> list[Part]:
