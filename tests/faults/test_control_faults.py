@@ -34,7 +34,7 @@ def test_a_file_flow_under_load_outlives_its_worker_and_then_everything(tmp_path
     told = run_control_life(ways, 3, ground, in_order([(way, WAYS[way]) for way in ways]))
     assert told.verdict == "passed", (told.wrong, [str(strike) for strike in told.strikes])
     assert [strike.way for strike in told.strikes] == [*ways]
-    assert all(took is not None for strike in told.strikes for took in strike.commit_s.values())
+    assert all(strike.running_s is not None for strike in told.strikes)
     assert told.rows > 0
 
 
@@ -167,6 +167,14 @@ def test_a_load_notes_when_the_output_grew_and_its_judge_sees_what_is_lost(tmp_p
     assert not feed.judge()
     (out / "part-00001.jsonl").unlink()
     assert len(feed.judge().lost) == 3
+
+
+def test_the_longest_silence_is_that_of_an_outage_not_of_a_commit_just_before_or_after(tmp_path: Path) -> None:
+    feed = FileFeed(tmp_path)
+    load = Load([feed], 1.0, time.monotonic)
+    load.grown[feed.name] = [(at, 0) for at in (9.0, 10.2, 31.0, 32.0)]
+    assert load.longest_silence_s(feed, 10.0, 33.0) == pytest.approx(20.8)
+    assert load.longest_silence_s(feed, 40.0, 100.0) == 60.0
 
 
 def test_lives_are_remembered_and_told_with_their_recoveries(tmp_path: Path) -> None:

@@ -56,8 +56,8 @@ class Stubborn:
             raise EnvironmentFault("no room", remedy="make some", code="disk-full")
         self.pid = 1
 
-    def kill(self) -> None:
-        self.pid = None
+    def clear(self) -> None:
+        assert self.pid is None
 
 
 def test_a_server_that_does_not_come_up_is_tried_until_it_does_and_told_once() -> None:

@@ -24,8 +24,8 @@ class Keepable(Protocol):
     def start(self) -> None:
         """Raises ScribenginError."""
 
-    def kill(self) -> None:
-        """Also clears away what is left of one that has ended."""
+    def clear(self) -> None:
+        """Clear away what is left of one that has ended."""
 
 
 @contextmanager
@@ -42,7 +42,7 @@ def kept_up(server: Keepable, name: str, tell: Callable[[str], None], *, look_s:
             if not why:
                 tell(f"{name} has ended; it is started again")
             try:
-                server.kill()
+                server.clear()
                 server.start()
             except (ScribenginError, OSError) as error:
                 if str(error) != why:

@@ -17,7 +17,7 @@ from scribengin.testing.faults.control.life import Ground, in_order, run_control
 from scribengin.testing.faults.control.report import append_life, line_of_life, read_lives, write_control_report
 from scribengin.testing.faults.control.soak import Sampler, trends
 from scribengin.testing.faults.control.strikes import LifeTold
-from scribengin.testing.faults.control.ways import OF_HOSTS, WAYS
+from scribengin.testing.faults.control.ways import OF_ENSEMBLE, OF_HOSTS, OF_WIRE, ON_SMALL_DISK, WAYS
 from scribengin.testing.faults.java import java_settings
 from scribengin.testing.faults.small_disk import SmallDisk, no_small_disk
 
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 STRIKES = 5
 """in one life"""
 _DISK = "256m"
-_ON_SMALL_DISK = "disk-full"
 CALM = ("worker-killed", "session-expired", "network-cut", "worker-stopped", "master-stopped-a-minute", "paused-and-resumed")
 """Ways that leave master and ZooKeeper alive: two thirds of a soak, so that one process is looked at for long."""
 
@@ -56,13 +55,20 @@ def run_control_campaign(
         work = folder / "work" / f"control-{number}"
         kafka, chosen = (again.kafka, again.ways) if again is not None else _choose(rng, ways, lives)
         if kind == "control-soak":
-            kafka, chosen = True, tuple(way for way in ways if way != _ON_SMALL_DISK)
+            kafka, chosen = True, tuple(way for way in ways if way not in ON_SMALL_DISK | OF_ENSEMBLE)
         click.echo(f"  seed {number}  {LifeTold(chosen, number, kafka)} …", err=True)
-        if _ON_SMALL_DISK in chosen and (reason := no_small_disk()):
+        if ON_SMALL_DISK & {*chosen} and (reason := no_small_disk()):
             told = LifeTold(chosen, number, skipped=reason)
         else:
-            disk = SmallDisk(work.absolute(), _DISK) if _ON_SMALL_DISK in chosen else None
-            ground = Ground(work, java, stop, brokers.cluster().bootstrap if kafka else "", disk, hosts=2 if OF_HOSTS & {*chosen} else 1)
+            ground = Ground(
+                work,
+                java,
+                stop,
+                brokers.cluster().bootstrap if kafka else "",
+                SmallDisk(work.absolute(), _DISK) if ON_SMALL_DISK & {*chosen} else None,
+                hosts=2 if OF_HOSTS & {*chosen} else 1,
+                voting=3 if OF_ENSEMBLE & {*chosen} else 1,
+            )
             told = _soak(chosen, number, ground, minutes) if kind == "control-soak" else _life(chosen, number, ground)
         lives.append(told)
         failed += told.verdict == "failed"
@@ -109,11 +115,12 @@ def _soak(ways: tuple[str, ...], seed: int, ground: Ground, minutes: float) -> L
 
 
 def _choose(rng: random.Random, ways: tuple[str, ...], lives: list[LifeTold]) -> tuple[bool, tuple[str, ...]]:
-    """Whether with a chain over Kafka, and the ways: those that were met least come first. A small disk is for a life of its own."""
+    """Whether with a chain over Kafka, and the ways: those that were met least come first, of those that stand on the same ground."""
     met = Counter((strike.way, life.kafka) for life in lives for strike in life.strikes)
     kafka = sum(life.kafka for life in lives) * 2 < len(lives)
-    order = sorted(ways, key=lambda way: (met[way, kafka], rng.random()))
-    others = tuple(way for way in order if way != _ON_SMALL_DISK)[:STRIKES]
-    if not others or (order[0] == _ON_SMALL_DISK and not met[_ON_SMALL_DISK, False]):
-        return False, (_ON_SMALL_DISK, _ON_SMALL_DISK)
-    return kafka, others
+    first, *others = sorted(ways, key=lambda way: (met[way, kafka], rng.random()))
+    if first in ON_SMALL_DISK and not met[first, False]:
+        return False, (first, first)
+    apart = ON_SMALL_DISK | (OF_WIRE if first in OF_ENSEMBLE else OF_ENSEMBLE)
+    found = tuple(way for way in (first, *others) if way not in apart)[:STRIKES]
+    return (kafka, found) if found else (False, (first, first))

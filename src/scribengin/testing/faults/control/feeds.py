@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
@@ -224,6 +225,11 @@ class Load:
     def first_after(self, feed: Feed, moment: float) -> float | None:
         """When its output first grew after that moment."""
         return next((at for at, _ in self.grown[feed.name] if at > moment), None)
+
+    def longest_silence_s(self, feed: Feed, since: float, until: float) -> float:
+        """The longest time between the two moments in which nothing new came out."""
+        moments = [since, *(at for at, _ in self.grown[feed.name] if since < at < until), until]
+        return max(later - earlier for earlier, later in pairwise(moments))
 
     def stop_feeding(self) -> None:
         """No part more; what goes on is looked at further."""

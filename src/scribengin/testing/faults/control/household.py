@@ -67,6 +67,8 @@ class Household:
     """what `folder` lies on, as the processes see it"""
     up: subprocess.Popen[bytes] | None = None
     starts: int = 0
+    voting: int = 1
+    """servers of its ZooKeeper; with several there is no wire before them"""
     nodes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     """further hosts' agents, by the host's name"""
     wire: Wire = field(init=False)
@@ -102,7 +104,8 @@ class Household:
         """`scribengin up`, which may take a while."""
         self.starts += 1
         self.logs.mkdir(exist_ok=True)
-        command = self.wrapped([sys.executable, "-m", _UP, str(self.wire.port)])
+        voting = [str(self.voting)] if self.voting > 1 else []
+        command = self.wrapped([sys.executable, "-m", _UP, str(self.wire.port), *voting])
         with (self.logs / f"up-{self.starts}.log").open("wb") as log:
             self.up = subprocess.Popen(
                 command, cwd=self.logs, env=self.environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
@@ -189,7 +192,11 @@ class Household:
     def zookeeper_port(self) -> int | None:
         """The server's own, behind the wire; None where it has none yet."""
         with suppress(OSError, msgspec.DecodeError):
-            return int(msgspec.json.decode(self.seen(self.home / "zookeeper" / "place.json").read_bytes())["port"])
+            return int(
+                msgspec.json.decode(self.seen(self.home / "zookeeper" / ("1" if self.voting > 1 else "") / "place.json").read_bytes())[
+                    "port"
+                ]
+            )
         return None
 
     def sweep(self) -> list[str]:

@@ -76,8 +76,8 @@ class ControlLife:
             self._settle(strike)
         finally:
             for feed in self.feeds:
-                at = self._load.first_after(feed, self._struck_s)
-                strike.commit_s[feed.label] = None if at is None else round(at - self._struck_s, 2)
+                silent_s = self._load.longest_silence_s(feed, self._struck_s, time.monotonic())
+                strike.silent_s[feed.label] = round(silent_s, 2)
         strike.running_s = round(self.since_s(), 2)
 
     def _settle(self, strike: Struck) -> None:
@@ -116,7 +116,7 @@ class ControlLife:
 @dataclass(frozen=True, slots=True)
 class Ground:
     """What a life stands on. `bootstrap`: a chain over Kafka lives beside the file flow, on that broker. `disk`: all of it lies there.
-    `hosts`: so many take workers, the first is that of the master."""
+    `hosts`: so many take workers, the first is that of the master. `voting`: servers of its ZooKeeper."""
 
     folder: Path
     java: Mapping[str, str]
@@ -124,6 +124,7 @@ class Ground:
     bootstrap: str = ""
     disk: SmallDisk | None = None
     hosts: int = 1
+    voting: int = 1
     limit_s: float = 400.0
     """for each recovery"""
 
@@ -140,7 +141,7 @@ def run_control_life(ways: Sequence[str], seed: int, ground: Ground, schedule: S
     with ExitStack() as stack:
         if ground.disk is not None:
             stack.enter_context(ground.disk)
-        house = stack.enter_context(Household(ground.folder.absolute(), ground.stop, ground.java, ground.disk))
+        house = stack.enter_context(Household(ground.folder.absolute(), ground.stop, ground.java, ground.disk, voting=ground.voting))
         try:
             _live(house, schedule, told, stack, ground, beside)
         except (Hung, Refusal) as error:

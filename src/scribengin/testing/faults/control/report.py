@@ -64,14 +64,22 @@ def _summary(lives: Sequence[LifeTold]) -> list[str]:
 
 
 def _recoveries(lives: Sequence[LifeTold]) -> list[str]:
-    lines = ["## Recovery", "", "Seconds from the strike: until a flow's next rows could be seen, and until all was said to run."]
-    lines += ["", "| strike | times | rows again: median | worst | all runs: median | worst | resumed by hand |", f"|{'---|' * 7}"]
+    lines = [
+        "## Recovery",
+        "",
+        "Seconds: the longest in which nothing new of a flow could be seen; from the strike until all was said to run.",
+    ]
+    lines += [
+        "",
+        "| strike | times | a flow is silent: median | worst | all runs after: median | worst | resumed by hand |",
+        f"|{'---|' * 7}",
+    ]
     for way in WAYS:
         struck = [strike for life in lives for strike in life.strikes if strike.way == way]
-        commits = sorted(took for strike in struck for took in strike.commit_s.values() if took is not None)
+        silent = sorted(took for strike in struck for took in strike.silent_s.values())
         running = sorted(strike.running_s for strike in struck if strike.running_s is not None)
         persons = sum(bool(strike.person) for strike in struck)
-        lines.append(f"| {way} | {len(struck)} | {_middle_and_worst(commits)} | {_middle_and_worst(running)} | {persons or ''} |")
+        lines.append(f"| {way} | {len(struck)} | {_middle_and_worst(silent)} | {_middle_and_worst(running)} | {persons or ''} |")
     return [*lines, ""]
 
 

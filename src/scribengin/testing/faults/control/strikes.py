@@ -7,23 +7,23 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class Struck:
-    """One strike. Times are in seconds from it; None where that never came."""
+    """One strike."""
 
     way: str
     about: str = ""
     """how just this one was done"""
-    commit_s: dict[str, float | None] = field(default_factory=dict)
-    """flow → until something new of it could be seen"""
+    silent_s: dict[str, float] = field(default_factory=dict)
+    """flow → the longest time, from the strike until all ran again, in which nothing new of it could be seen"""
     running_s: float | None = None
-    """until the control plane said of all flows that they run, and all had committed after what was done was mended"""
+    """from the strike until the control plane said of all flows that they run, and all had committed after what was done was mended; None where that never came"""
     person: list[str] = field(default_factory=list)
     """flows that waited for a person, and why"""
 
     def __str__(self) -> str:
-        commits = ", ".join(f"{flow} {'never' if took is None else f'{took:.1f} s'}" for flow, took in self.commit_s.items())
+        silent = ", ".join(f"{flow} {took:.1f} s" for flow, took in self.silent_s.items())
         running = "never" if self.running_s is None else f"{self.running_s:.1f} s"
         needed = f"; resumed: {'; '.join(self.person)}" if self.person else ""
-        return f"{self.way} ({self.about}): committed after {commits}; running after {running}{needed}"
+        return f"{self.way} ({self.about}): silent: {silent}; all runs after {running}{needed}"
 
 
 @dataclass(slots=True)

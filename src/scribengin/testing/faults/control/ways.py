@@ -77,6 +77,19 @@ def zookeeper_restarted(life: ControlLife, rng: random.Random) -> str:
     return number.name
 
 
+def zookeeper_lost(life: ControlLife, rng: random.Random) -> str:
+    """One of three ZooKeepers: killed, and started again by its `up`; or asleep for longer than a session."""
+    hit, sleeps = rng.choice(_of(life, "zookeeper")), rng.random() < 0.5
+    house = life.house
+    life.struck()
+    house.strike(signal.SIGSTOP if sleeps else signal.SIGKILL, [hit])
+    house.pause(2 * SESSION_S)
+    house.strike(signal.SIGCONT, [hit])
+    house.wait_for(lambda: len(_of(life, "zookeeper")) == house.voting, "the third ZooKeeper", _GONE_WITHIN_S)
+    life.mended()
+    return "asleep" if sleeps else "killed"
+
+
 def session_expired(life: ControlLife, rng: random.Random) -> str:
     """The master, or one worker, is cut off from ZooKeeper past its session; then it comes back."""
     who = rng.choice(("up", "python"))
@@ -196,6 +209,7 @@ WAYS: dict[str, Way] = {
     "worker-killed": worker_killed,
     "all-killed": all_killed,
     "zookeeper-restarted": zookeeper_restarted,
+    "zookeeper-lost": zookeeper_lost,
     "session-expired": session_expired,
     "worker-stopped": worker_stopped,
     "worker-stopped-a-minute": worker_stopped_a_minute,
@@ -210,6 +224,10 @@ WAYS: dict[str, Way] = {
 """By the names that reports and `ONLY=control:…` use."""
 OF_HOSTS = frozenset({"host-stopped-a-minute", "host-killed"})
 """those that need a further host"""
+OF_ENSEMBLE = frozenset({"zookeeper-lost"})
+"""those that need several ZooKeepers, before which there is no wire to cut"""
+ON_SMALL_DISK = frozenset({"disk-full"})
+OF_WIRE = frozenset({"session-expired", "network-cut"})
 
 
 def _of(life: ControlLife, *roles: str) -> list[Part]:
