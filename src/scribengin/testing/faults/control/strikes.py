@@ -15,7 +15,8 @@ class Struck:
     silent_s: dict[str, float] = field(default_factory=dict)
     """flow → the longest time, from the strike until all ran again, in which nothing new of it could be seen"""
     running_s: float | None = None
-    """from the strike until the control plane said of all flows that they run, and all had committed after what was done was mended; None where that never came"""
+    """from the strike until the control plane said of all flows that they run, and all had committed after what was done was mended; None
+    where that never came"""
     person: list[str] = field(default_factory=list)
     """flows that waited for a person, and why"""
 
