@@ -19,6 +19,8 @@ _COMMANDS = {
     "run": "Run a flow here, until Ctrl-C or (--once) until all that is there is read.",
     "package": "Make one file of flows with their code, known by its hash; look into one.",
     "up": "Start a registry, a master and its workers on this machine, until Ctrl-C.",
+    "master": "Be one of the masters of a registry, until Ctrl-C.",
+    "node": "Make this machine a host of workers, until Ctrl-C.",
     "apply": "Submit a flow to the control plane, or its next version.",
     "list": "Show the flows of the control plane, and how they stand.",
     "pause": "Let flows make no new Batch; their processes stay.",

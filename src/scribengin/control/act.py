@@ -8,7 +8,7 @@ from scribengin.control.actions import Forget, FreeLease, Kill, Note, Start, Tel
 from scribengin.control.world import RunId
 from scribengin.core.errors import FencedError, Refused, ScribenginError
 from scribengin.registry.contract import Conflict, Delete, Entry
-from scribengin.registry.tree import LEASE, RUN, STATUS, WANTED
+from scribengin.registry.tree import LEASE, RUN, STATUS, WANTED, own_folders_of_worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,10 +16,12 @@ if TYPE_CHECKING:
     from scribengin.control.actions import Action
     from scribengin.control.mirror import Mirror
     from scribengin.launch.contract import Launcher, Order
+    from scribengin.registry.access import DigestLogin
     from scribengin.registry.contract import Registry, Term, Write
     from scribengin.registry.records import Record, Spot
 
     Ordering = Callable[[RunId], Order]
+    WorkerLogin = Callable[[str, str], DigestLogin | None]
     _Group = tuple[list[Write], list[Action]]
     """of one flow: what is written, and those actions of which more is to be done"""
 
@@ -30,7 +32,9 @@ _WRITES = 250
 class Actor:
     """The hands of the leading master. `order` makes what a launcher is told of a run."""
 
-    def __init__(self, registry: Registry, mirror: Mirror, launchers: Mapping[str, Launcher], order: Ordering) -> None:
+    def __init__(self, registry: Registry, mirror: Mirror, launchers: Mapping[str, Launcher], order: Ordering, login: WorkerLogin) -> None:
+        self._login = login
+        self._owned: set[tuple[str, str]] = set()
         self._registry = registry
         self._mirror = mirror
         self._launchers = launchers
@@ -44,7 +48,7 @@ class Actor:
                 self._write(*_written(action), term)
             case Start():
                 self._write(*_written(action), term)
-                self._launch(action)
+                self._launch(action, term)
             case FreeLease(id_):
                 self._free(id_, term)
             case Kill(id_, node):
@@ -99,7 +103,7 @@ class Actor:
                 check()
                 try:
                     if isinstance(action, Start):
-                        self._launch(action)
+                        self._launch(action, term)
                     else:
                         self.perform(action, term)
                 except FencedError:
@@ -116,8 +120,18 @@ class Actor:
             for write in writes:
                 self._mirror.forget(write.path)
 
-    def _launch(self, action: Start) -> None:
+    def _launch(self, action: Start, term: Term) -> None:
+        self._give_folders(action.flow, action.tier, term)
         self._launchers[action.run.node].start(self._order(RunId(action.flow, action.tier, action.run.number)))
+
+    def _give_folders(self, flow: str, tier: str, term: Term) -> None:
+        """Make the folders that the tier's workers write in, theirs from the start, before the first of them comes."""
+        login = None if (flow, tier) in self._owned else self._login(flow, tier)
+        if login is not None:
+            folders = own_folders_of_worker(flow, tier, login.who)
+            if lacking := [folder for folder in folders if self._registry.read(folder.path) is None]:
+                self._registry.commit(*lacking, term=term)
+        self._owned.add((flow, tier))
 
     def _write(self, spot: Spot[Any], record: Record, term: Term) -> None:
         self._commit([self._mirror.put(spot, record)], term)

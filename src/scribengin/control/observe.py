@@ -8,7 +8,7 @@ from scribengin.control.world import FlowSeen, LeaseHolder, Node, Process, RunId
 from scribengin.core.errors import Unreachable
 from scribengin.registry.contract import Damaged, Entry
 from scribengin.registry.records import Newer, Record, Stored
-from scribengin.registry.tree import DESIRED, HOST, LEASE, REPORT, RUN, SPEC, STATUS, WANTED
+from scribengin.registry.tree import DECOMMISSIONED, DESIRED, HOST, LEASE, REPORT, RUN, SPEC, STATUS, WANTED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -164,9 +164,9 @@ class Observer:
             except Unreachable as error:
                 self.missing[name] = error
                 continue
-            nodes[name] = Node()
+            nodes[name] = Node(decommissioned=self._stored(DECOMMISSIONED(name)) is not None)
             for each in seen:
                 if (id_ := RunId.parse(each.worker)) is not None:
                     # what is left of a worker is none that serves, and none that is over
-                    processes[id_] = Process(name, "running" if each.strays and not each.is_over else each.state, each.status)
+                    processes[id_] = Process(name, "running" if each.strays and not each.is_over else each.state, each.status, each.reason)
         return processes, nodes

@@ -95,6 +95,8 @@ class Process:
     state: ProcessState
     status: int | None = None
     """exit status; None where it has not ended or nobody knows"""
+    reason: str = ""
+    """why it is not there, in the launcher's words"""
 
     @property
     def ended(self) -> bool:

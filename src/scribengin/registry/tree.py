@@ -13,6 +13,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from scribengin.registry.contract import Create, Grant, May, fence_of
+from scribengin.registry.host_records import Decommissioned, WorkerOrder, WorkerSeen
 from scribengin.registry.records import Record, Spot
 
 if TYPE_CHECKING:
@@ -200,6 +201,8 @@ class Host(Record):
     cores: int = 0
     memory_bytes: int = 0
     since: str = ""
+    home: str = ""
+    """its folder there: workers' logs, packages"""
 
 
 class Mapped(Record):
@@ -264,6 +267,7 @@ _NAMES = {
     "host": r"[A-Za-z0-9_][A-Za-z0-9._:-]{0,126}",
     "group": r"[a-z][a-z0-9_]{0,62}",
     "lock": r"[A-Za-z0-9_][A-Za-z0-9._:-]{0,126}",
+    "worker": r"[A-Za-z0-9][A-Za-z0-9_.-]{0,199}",
 }
 """placeholder → what may stand for it"""
 _PATTERNS = {placeholder: re.compile(pattern) for placeholder, pattern in _NAMES.items()}
@@ -319,6 +323,22 @@ HOST = Branch("physicalnodes/<host>/host", Host, (Writer.HOST,), "a machine that
 MAPPED = Branch("physicalnodes/<host>/lns/<node>", Mapped, _BY_HAND, "a tier that is to run there", Owner.HOST)
 HOST_HTTP = Branch("physicalnodes/<host>/http", Link, (Writer.HOST,), "its page", Owner.HOST)
 HOST_JSON = Branch("physicalnodes/<host>/json", Link, (Writer.HOST,), "the same as JSON", Owner.HOST)
+HOST_UP = Branch(
+    "physicalnodes/<host>/up",
+    Holder,
+    (Writer.HOST,),
+    "its agent, while that is there: a right, one agent a host",
+    Owner.HOST,
+    ephemeral=True,
+)
+HOST_UP_TERM = Branch(
+    "physicalnodes/<host>/up.term", Holder, (Writer.HOST,), "who was there last; its version fences all before", Owner.HOST
+)
+DECOMMISSIONED = Branch(
+    "physicalnodes/<host>/decommissioned", Decommissioned, _BY_HAND, "it gets no new workers, and gives away those it has", Owner.HOST
+)
+WORKER_ORDER = Branch("physicalnodes/<host>/orders/<worker>", WorkerOrder, _LED, "what is asked of it about a worker", Owner.HOST)
+WORKER_SEEN = Branch("physicalnodes/<host>/seen/<worker>", WorkerSeen, (Writer.HOST,), "a worker there, as it is", Owner.HOST)
 GROUP = Branch("groups/<group>", Group, _BY_HAND, "a group's members and their costs")
 ACK = Branch("acks/<flow>/<tier>", Ack, _WORK, "how far what the tier put out is acknowledged", Owner.WORKER)
 LIMIT = Branch("limits/<flow>", Limit, _BY_HAND, "how fast a flow, its sources and edges may go")
@@ -333,6 +353,7 @@ TREE: tuple[Branch[Any], ...] = (
     *(NODE_SOURCE, NODE_SINK, NODE_STATE, NODE_GROUP, NODE_HTTP, NODE_JSON),
     *(HOST, MAPPED, HOST_HTTP, HOST_JSON),
     *(GROUP, ACK, LIMIT, LOCK, LOCK_TERM),
+    *(HOST_UP, HOST_UP_TERM, DECOMMISSIONED, WORKER_ORDER, WORKER_SEEN),
 )
 
 OWN_FOLDERS: Mapping[Owner, tuple[str, ...]] = {

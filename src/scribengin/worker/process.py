@@ -1,8 +1,7 @@
 """The worker as a process: `python -m scribengin.worker WORKER`, with all else from its environment and the registry.
 
-SCRIBENGIN_REGISTRY         zk://HOST:PORT/path
-SCRIBENGIN_REGISTRY_LOGIN   user:password, where the registry asks for a login
-SCRIBENGIN_HOME             this host's folder: packages
+SCRIBENGIN_HOME   this host's folder: packages
+SCRIBENGIN_…      the way into the registry: `registry.entrance`
 """
 
 from __future__ import annotations
@@ -16,42 +15,30 @@ from typing import TYPE_CHECKING, Any
 
 from scribengin.control.world import RunId
 from scribengin.core.errors import Exit, Refused
-from scribengin.core.secret import Secret
 from scribengin.packages.store import PackageStore
-from scribengin.registry.access import Address, DigestLogin
 from scribengin.registry.contract import Damaged, shown
+from scribengin.registry.entrance import Entrance
 from scribengin.registry.lease import Lease
 from scribengin.registry.records import Stored, read_record
 from scribengin.registry.tree import LEASE, SPEC, WANTED
-from scribengin.registry.zookeeper import open_zookeeper
 from scribengin.worker.attempt import TierAttempt
 from scribengin.worker.service import Service
 from scribengin.worker.wanted import Wanted
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from scribengin.registry.contract import Registry
     from scribengin.registry.tree import Spec
 
-REGISTRY, LOGIN, HOME = "SCRIBENGIN_REGISTRY", "SCRIBENGIN_REGISTRY_LOGIN", "SCRIBENGIN_HOME"
-
-
-def open_registry(environment: Mapping[str, str]) -> Registry:
-    """The registry that the environment names. Raises as `open_zookeeper`, Refused where it names none."""
-    if REGISTRY not in environment:
-        raise Refused(f"{REGISTRY} is not set", remedy="a launcher sets it; by hand: zk://HOST:PORT/path", code="registry-address")
-    login = DigestLogin(Secret(environment[LOGIN], f"${{{LOGIN}}}")) if environment.get(LOGIN) else None
-    return open_zookeeper(Address.parse(environment[REGISTRY]), login=login, insecure=login is None)
+HOME = "SCRIBENGIN_HOME"
 
 
 def main(worker: str) -> Exit:
-    """Serve until it is wanted no more. Raises Refused for what is no worker, or one that nobody wants; as `open_registry`."""
+    """Serve until it is wanted no more. Raises Refused for what is no worker, or one that nobody wants; as `Entrance.open`."""
     id_ = RunId.parse(worker)
     if id_ is None:
         raise Refused(f'"{worker}" is no worker', remedy="write FLOW.TIER-NUMBER", code="worker-unknown")
     with ExitStack() as stack:
-        registry = open_registry(os.environ)
+        registry = Entrance.of_environment(os.environ).open()
         stack.callback(registry.close)
         version, spec = _read_spec(registry, id_)
         lease = Lease(registry, LEASE(id_.flow, id_.tier).path, _about(id_))
