@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, assert_never
 
-from scribengin.control.actions import Forget, FreeLease, Kill, Note, Start, Tell, Want, flow_of
+from scribengin.control.actions import Forget, FreeLease, Kill, Note, SetAside, Start, Tell, Want, flow_of
 from scribengin.control.world import RunId
 from scribengin.core.errors import FencedError, Refused, ScribenginError
-from scribengin.registry.contract import Conflict, Delete, Entry
+from scribengin.registry.contract import Conflict, Damaged, Delete, Entry
+from scribengin.registry.records import read_record, set_aside
 from scribengin.registry.tree import LEASE, RUN, STATUS, WANTED, own_folders_of_worker
 
 if TYPE_CHECKING:
@@ -55,6 +56,8 @@ class Actor:
                 self._launchers[node].kill(str(id_))
             case Forget(id_, node):
                 self._launchers[node].forget(str(id_))
+            case SetAside(_, spot):
+                self._set_aside(spot, term)
             case _:
                 assert_never(action)
 
@@ -135,6 +138,12 @@ class Actor:
 
     def _write(self, spot: Spot[Any], record: Record, term: Term) -> None:
         self._commit([self._mirror.put(spot, record)], term)
+
+    def _set_aside(self, spot: Spot[Any], term: Term) -> None:
+        found = read_record(self._registry, spot)
+        self._mirror.forget(spot.path)
+        if isinstance(found, Damaged):
+            set_aside(self._registry, found, term=term)
 
     def _free(self, id_: RunId, term: Term) -> None:
         path = LEASE(id_.flow, id_.tier).path

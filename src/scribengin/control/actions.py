@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from scribengin.control.world import RunId
+    from scribengin.registry.records import Spot
     from scribengin.registry.tree import Run, Status, TierWish
 
 
@@ -69,7 +70,15 @@ class Tell:
     status: Status
 
 
-Action = Want | Start | Note | FreeLease | Kill | Forget | Tell
+@dataclass(frozen=True, slots=True)
+class SetAside:
+    """Move a damaged record out of the way, with its bytes: it is made anew from what is seen."""
+
+    flow: str
+    spot: Spot[Any]
+
+
+Action = Want | Start | Note | FreeLease | Kill | Forget | Tell | SetAside
 
 
 def flow_of(action: Action) -> str:

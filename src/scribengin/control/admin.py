@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from scribengin.core.errors import Refused, StateError
 from scribengin.core.problems import did_you_mean
 from scribengin.registry.contract import Conflict, Damaged, Delete, Entry, Require, shown
-from scribengin.registry.records import Newer, Record, Stored, names, put, read_record, read_records
+from scribengin.registry.records import DAMAGED, Newer, Record, Stored, names, put, read_record, read_records
 from scribengin.registry.tree import ALERTS, DESIRED, LEASE, REPORT, RUN, SPEC, STATUS, WANTED, Desired, Spec, TierSpec
 from scribengin.registry.watched import AlertSpec, Watched
 from scribengin.spec.alerts import show_condition
@@ -118,9 +118,7 @@ def want(registry: Registry, flow: str, goal: Goal, *, by: str) -> int:
     failed is tried again. Raises Refused where there is no such flow."""
 
     def attempt() -> int:
-        desired = _known(registry, DESIRED(flow))
-        if desired is None:
-            raise unknown_flow(flow, names(registry, "flows"))
+        desired = read_flow(registry, flow).desired
         wanted = Desired(state=goal, version=desired.version, by=by, at=_now())
         return registry.commit(put(registry, DESIRED(flow), wanted), Require(SPEC(flow, str(desired.version)).path)).revision
 
@@ -197,39 +195,49 @@ def state_of(registry: Registry, flow: str) -> str:
 
 
 def read_flow(registry: Registry, flow: str) -> FlowRow:
-    """Raises Refused where there is no such flow, StateError where its records are damaged."""
-    desired = _known(registry, DESIRED(flow))
+    """Where what is wanted is damaged, it is what was wanted before, and the status says why. Raises Refused where there is no such flow,
+    StateError where not even that is known."""
+    found, status = read_record(registry, DESIRED(flow)), _record(read_record(registry, STATUS(flow)))
+    desired = _last_wish(found, status)
+    if desired is None:
+        desired = _known(registry, DESIRED(flow))
     if desired is None:
         raise unknown_flow(flow, names(registry, "flows"))
-    return FlowRow(flow, desired, _known(registry, STATUS(flow)))
+    return FlowRow(flow, desired, status)
 
 
 def read_flows(registry: Registry) -> tuple[FlowRow, ...]:
-    """All flows, by name; damaged ones are left out (a master reports them)."""
+    """All flows, by name. Where what is wanted is damaged it is what was wanted before; a flow of which not even that is known is left out
+    (a master reports it)."""
     rows = []
     flows = [name for name in names(registry, "flows") if DESIRED.fits(name)]
     wanted = read_records(registry, [DESIRED(name) for name in flows])
     for name, desired, status in zip(flows, wanted, read_records(registry, [STATUS(name) for name in flows]), strict=True):
-        if isinstance(desired, Stored):
-            rows.append(FlowRow(name, desired.record, status.record if isinstance(status, Stored) else None))
+        now = _record(status)
+        wish = desired.record if isinstance(desired, Stored) else _last_wish(desired, now)
+        if wish is not None:
+            rows.append(FlowRow(name, wish, now))
     return tuple(rows)
 
 
 def describe(registry: Registry, flow: str) -> dict[str, Any]:
     """All that the registry says of a flow and its tiers, as JSON. Works with no master alive. Raises as `read_flow`."""
     row = read_flow(registry, flow)
-    spec = _known(registry, SPEC(flow, str(row.desired.version)))
-    tiers = sorted({*names(registry, f"flows/{flow}/runs"), *(spec.tiers if spec is not None else ())})
+    spec = _record(read_record(registry, SPEC(flow, str(row.desired.version))))
+    found = {*names(registry, f"flows/{flow}/runs"), *(spec.tiers if spec is not None else ())}
+    tiers = sorted(tier for tier in found if RUN.fits(flow, tier))
     return {
         "flow": flow,
         "wanted": {"state": row.desired.state, "version": row.desired.version, "by": row.desired.by, "at": row.desired.at},
         "status": None if row.status is None else row.status.dump(),
         "tiers": [_described_tier(registry, flow, tier) for tier in tiers],
+        "set_aside": read_set_aside(registry, flow),
     }
 
 
 def _described_tier(registry: Registry, flow: str, tier: str) -> dict[str, Any]:
-    run, report, lease = _known(registry, RUN(flow, tier)), _known(registry, REPORT(flow, tier)), registry.read(LEASE(flow, tier).path)
+    run, report = _record(read_record(registry, RUN(flow, tier))), _record(read_record(registry, REPORT(flow, tier)))
+    lease = registry.read(LEASE(flow, tier).path)
     mine = report if run is not None and report is not None and report.run == run.number else None
     holder = lease.value if isinstance(lease, Entry) else {}
     return {
@@ -242,6 +250,31 @@ def _described_tier(registry: Registry, flow: str, tier: str) -> dict[str, Any]:
         "cause": (run.cause if run is not None else "") or (mine.cause if mine is not None else ""),
         "remedy": (run.remedy if run is not None else "") or (mine.remedy if mine is not None else ""),
     }
+
+
+def read_set_aside(registry: Registry, flow: str) -> list[dict[str, Any]]:
+    """What was damaged among the flow's records and moved out of the way: `path`, `why`, and where it is `kept`."""
+    root = f"flows/{flow}"
+    folders = [root, f"{root}/wanted", f"{root}/runs", *(f"{root}/tiers/{tier}" for tier in names(registry, f"{root}/tiers"))]
+    aside = [f"{folder}/{DAMAGED}" for folder in folders]
+    paths = [f"{folder}/{name}" for folder, found in zip(aside, registry.children_many(aside), strict=True) for name in found]
+    kept = [entry for entry in registry.read_many(paths) if isinstance(entry, Entry)]
+    return [{"path": entry.value.get("path", ""), "why": entry.value.get("why", ""), "kept": entry.path} for entry in kept]
+
+
+def _record(found: Stored[R] | Newer | Damaged | None) -> R | None:
+    return found.record if isinstance(found, Stored) else None
+
+
+def _last_wish(found: Stored[Desired] | Newer | Damaged | None, status: Status | None) -> Desired | None:
+    """What a master goes on with where what is wanted of a flow is damaged or was removed, or cannot be."""
+    if status is None or status.goal is None:
+        return found.record if isinstance(found, Stored) else None
+    if isinstance(found, Stored):
+        said = status.refused.get(found.entry.path)
+        if said is None or said.get("version") != found.entry.version:
+            return found.record
+    return Desired(state=status.goal, version=status.version)
 
 
 def unknown_flow(flow: str, known: Sequence[str]) -> Refused:

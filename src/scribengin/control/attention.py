@@ -31,7 +31,7 @@ class Attention:
     def select(self, world: World) -> set[str]:
         """The flows of this world that need it."""
         last = self._last
-        if last is None or last.nodes != world.nodes:
+        if last is None or _takers(last) != _takers(world):
             return set(world.flows)
         changed = {name for name, flow in world.flows.items() if last.flows.get(name) is not flow}
         turn = set[str]()
@@ -46,6 +46,12 @@ class Attention:
         self._last = world
         self._busy = {flow_of(action) for action in actions}
         self._busy |= {name for name in selected if _time_matters(world.flows[name])}
+
+
+def _takers(world: World) -> dict[str, bool]:
+    """The nodes, and whether they take workers. What room they have changes with each start, and matters to those who wait for a place:
+    they are looked at anyway."""
+    return {name: node.decommissioned for name, node in world.nodes.items()}
 
 
 def _time_matters(flow: FlowSeen) -> bool:

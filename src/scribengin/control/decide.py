@@ -6,16 +6,16 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from scribengin.control.actions import Kill, Note, Start, Tell, Want
+from scribengin.control.actions import Kill, Note, SetAside, Start, Tell, Want
 from scribengin.control.runs import orphans, tend
-from scribengin.control.standing import standing
+from scribengin.control.standing import held_standing, standing
 from scribengin.control.wishes import tier_wishes
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
     from scribengin.control.actions import Action
-    from scribengin.control.world import FlowSeen, World
+    from scribengin.control.world import FlowSeen, Held, World
 
 
 def decide(world: World, only: Collection[str] | None = None) -> list[Action]:
@@ -29,10 +29,22 @@ def decide(world: World, only: Collection[str] | None = None) -> list[Action]:
             actions.append(action)
             if isinstance(action, Start):
                 load[action.run.node] += 1
+    for name, held in sorted(world.held.items()):
+        actions += _for_held(world, name, held)
     return actions
 
 
+def _for_held(world: World, name: str, held: Held) -> Iterator[Action]:
+    if held.damaged:
+        yield from (SetAside(name, spot) for spot in held.damaged)
+    elif (status := held_standing(world, held)) != held.status:
+        yield Tell(name, status)
+
+
 def _for_flow(world: World, flow: FlowSeen, load: Counter[str], left: Collection[tuple[str, str]]) -> Iterator[Action]:
+    if flow.damaged:  # what it said is found out again when it is out of the way
+        yield from (SetAside(flow.name, spot) for spot in flow.damaged)
+        return
     wishes = tier_wishes(flow, world.nodes)
     tiers = dict(flow.tiers)
     for name, wish in wishes.items():

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from scribengin.control.act import Actor
+from scribengin.control.actions import SetAside
 from scribengin.control.attention import Attention
 from scribengin.control.decide import decide
 from scribengin.control.fleet import Fleet
@@ -115,6 +116,7 @@ class Master:
         selected = self._attention.select(world)
         actions = decide(world, selected)
         self._attention.note(world, selected, actions)
+        self._say(f"{shown(action.spot.path)} is set aside" for action in actions if isinstance(action, SetAside))
         for error in self._actor.perform_all(actions, self._election.term, self._election.check):
             if isinstance(error, Conflict):
                 self._mirror.changed.set()  # somebody has changed it meanwhile: look again

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from scribengin.control.actions import Forget, FreeLease, Kill, Note, Start
 from scribengin.control.places import choose_node
+from scribengin.control.rebuilt import lost_run
 from scribengin.control.wishes import has_drained
 from scribengin.control.world import RunId
 from scribengin.registry.tree import Run
@@ -38,6 +39,9 @@ def back_off_s(failures: int) -> float:
 def tend(world: World, flow: str, tier: TierSeen, load: Mapping[str, int]) -> Iterator[Action]:
     """What to do for the tier's worker now. `load` is how many workers each node has, for choosing."""
     run = tier.run
+    if run is None and (lost := lost_run(world, flow, tier)) is not None:
+        yield Note(flow, tier.tier, lost)
+        return
     if run is None or run.ended_at is not None:
         yield from _start(world, flow, tier, load)
         return
@@ -45,6 +49,8 @@ def tend(world: World, flow: str, tier: TierSeen, load: Mapping[str, int]) -> It
     process, node = world.processes.get(id_), world.nodes.get(run.node)
     if process is not None and process.ended:
         yield from _end(world, id_, tier, run, process)
+    elif process is not None and not run.node:
+        yield Note(flow, tier.tier, replace(run, node=process.node))
     elif tier.lease is not None and tier.lease.run == run.number:
         if not run.leased or run.unleased_since is not None:
             yield Note(flow, tier.tier, replace(run, leased=True, unleased_since=None))
@@ -64,11 +70,13 @@ def tend(world: World, flow: str, tier: TierSeen, load: Mapping[str, int]) -> It
 def orphans(world: World) -> Iterator[Action]:
     """What to do about processes that no run stands for any more."""
     for id_, process in world.processes.items():
-        if id_.flow in world.unreadable:
-            continue
         flow = world.flows.get(id_.flow)
+        if id_.flow in world.held or (flow is not None and flow.damaged):
+            continue
         tier = flow.tiers.get(id_.tier) if flow is not None else None
         run = tier.run if tier is not None else None
+        if tier is not None and run is None:
+            continue  # it is noted first, and then served or not
         if run is not None and run.number <= id_.number and (run.number < id_.number or run.ended_at is None):
             continue  # it is served, or its number comes from a newer look than ours
         if process.ended:
@@ -136,7 +144,7 @@ def _end(world: World, id_: RunId, tier: TierSeen, run: Run, process: Process) -
 def _give_up(world: World, id_: RunId, run: Run, process: Process | None, why: str) -> Iterator[Action]:
     """It does not answer. Killed where that can be done; where its node is away too, its Term alone holds it back."""
     if process is not None:
-        yield Kill(id_, run.node, why)
+        yield Kill(id_, process.node, why)
     elif run.node not in world.nodes:
         cause = f"{why}, and node {run.node} does not answer"
         yield Note(id_.flow, id_.tier, replace(run, ended_at=world.now, unleased_since=None, failures=run.failures + 1, cause=cause))

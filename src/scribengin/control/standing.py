@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from scribengin.control.places import choose_node
 from scribengin.control.runs import back_off_s, needs_worker
 from scribengin.control.wishes import at_rest
@@ -13,7 +15,7 @@ from scribengin.registry.tree import Status
 from scribengin.watching.intake import BEHIND
 
 if TYPE_CHECKING:
-    from scribengin.control.world import FlowSeen, TierSeen, World
+    from scribengin.control.world import FlowSeen, Held, TierSeen, World
     from scribengin.registry.tree import FlowState
 
 CAUGHT_UP_SHARE = 0.9
@@ -22,11 +24,10 @@ _UNDER_WAY: dict[str, FlowState] = {"paused": "pausing", "drained": "draining", 
 
 
 def standing(world: World, flow: FlowSeen) -> Status:
-    """How the flow stands now. `since` is now where its state is new, else as it was; what was refused stays."""
+    """How the flow stands now. `since` is now where its state is new, else as it was."""
     state, reason, next_action = _state(world, flow)
     before = flow.status
     since = before.since if before is not None and before.state == state else _iso(world.now)
-    refused = {} if before is None else before.refused
     return Status(
         state=state,
         since=since,
@@ -34,8 +35,17 @@ def standing(world: World, flow: FlowSeen) -> Status:
         next=next_action,
         version=flow.wish.version,
         generation=flow.wish.generation,
-        refused=refused,
+        goal=flow.wish.goal,
+        refused=flow.refused,
     )
+
+
+def held_standing(world: World, held: Held) -> Status:
+    """How a flow stands of which nobody can know what is to be done. What was wanted last stays."""
+    before = held.status or Status(state="created")
+    since = before.since if before.state == "degraded" else _iso(world.now)
+    reason = f"it is left as it is: {held.why}"
+    return replace(before, state="degraded", since=since, reason=reason, next=held.next, refused=held.refused)
 
 
 def _iso(seconds: float) -> str:
@@ -70,7 +80,7 @@ def _running(world: World, flow: FlowSeen, tiers: list[TierSeen]) -> tuple[FlowS
     if coming:
         homeless = [tier.tier for tier in coming if _is_down(tier) and choose_node(world.nodes, tier, {}) is None]
         if homeless:
-            return "starting", f"no node answers that can take {', '.join(homeless)}", "start one: scribengin node"
+            return "starting", f"no node answers that has room for {', '.join(homeless)}", "start one: scribengin node"
         again = flow.status is not None and flow.status.state in ("recovering", "degraded")
         names = " and ".join(tier.tier for tier in coming)
         return ("recovering" if again else "starting"), f"{names} {'is' if len(coming) == 1 else 'are'} starting", ""

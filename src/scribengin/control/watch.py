@@ -54,7 +54,7 @@ class Watch:
     def seen(self, world: World, term: Term) -> None:
         """The leading master has looked. Raises FencedError, Unreachable."""
         self._flows = world.flows
-        self.board.retain(world.flows.keys() | world.unreadable)
+        self.board.retain(world.flows.keys() | world.held.keys())
         self._bell.look(world.flows, term)
 
     def delays(self) -> dict[str, Delay]:

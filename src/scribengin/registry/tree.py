@@ -94,8 +94,10 @@ class Status(Record):
     version: int = 0
     generation: int = 0
     """the revision of `desired` that it speaks of"""
+    goal: Goal | None = None
+    """what was wanted then: with `version` and `generation` the last wish that could be taken up"""
     refused: Mapping[str, Any] = {}
-    """what was wanted by hand and is refused: `version` of the record, `why`"""
+    """what stands in records of people and cannot be: path → `version` of the record, `why`, `remedy`"""
 
 
 class TierWish(Record):
@@ -201,7 +203,9 @@ class Host(Record):
 
     host: str
     cores: int = 0
+    """what its workers together may have; 0: no limit"""
     memory_bytes: int = 0
+    """the same"""
     since: str = ""
     home: str = ""
     """its folder there: workers' logs, packages"""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from scribengin.local.contract import QueryView, RunResult, RunView
-    from scribengin.packages.store import PackageStore
+    from scribengin.packages.fetch import FetchedPackages
     from scribengin.registry.tree import Spec
     from scribengin.state.lease import Right
 
@@ -29,7 +29,7 @@ class TierAttempt:
     """Runs a tier of a version. `right` is what its lease is taken by; `show` is called with each view; `close` stops Spark."""
 
     def __init__(
-        self, spec: Spec, tier: str, packages: PackageStore, right: Right, show: Callable[[RunView], None] = lambda _view: None
+        self, spec: Spec, tier: str, packages: FetchedPackages, right: Right, show: Callable[[RunView], None] = lambda _view: None
     ) -> None:
         self._spec = spec
         self._tier = tier

@@ -1,6 +1,7 @@
 """The worker as a process: `python -m scribengin.worker WORKER`, with all else from its environment and the registry.
 
 SCRIBENGIN_HOME   this host's folder: packages
+SCRIBENGIN_TOKEN, SCRIBENGIN_CERTIFICATES   what masters ask of who fetches packages
 SCRIBENGIN_…      the way into the registry: `registry.entrance`
 """
 
@@ -13,8 +14,11 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from scribengin.control.masters import addresses
 from scribengin.control.world import RunId
 from scribengin.core.errors import Exit, Refused
+from scribengin.core.secret import Secret
+from scribengin.packages.fetch import FetchedPackages
 from scribengin.packages.store import PackageStore
 from scribengin.registry.contract import Damaged, shown
 from scribengin.registry.entrance import Entrance
@@ -32,6 +36,7 @@ if TYPE_CHECKING:
     from scribengin.registry.tree import Spec
 
 HOME = "SCRIBENGIN_HOME"
+TOKEN, CERTIFICATES = "SCRIBENGIN_TOKEN", "SCRIBENGIN_CERTIFICATES"
 
 
 def main(worker: str) -> Exit:
@@ -50,12 +55,23 @@ def main(worker: str) -> Exit:
         teller = Teller(id_.flow, id_.tier, id_.number, version)
         reporter = Reporter(teller, lambda: _leader(registry), lambda: lease.claim)
         stack.callback(reporter.close)
-        attempt = TierAttempt(spec, id_.tier, PackageStore(Path(os.environ[HOME]) / "packages"), lease, reporter.show)
+        attempt = TierAttempt(spec, id_.tier, _packages(registry), lease, reporter.show)
         stack.callback(attempt.close)
         service = Service(registry, id_, lease, wanted, version, attempt)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: service.stop())
         return service.serve()
+
+
+def _packages(registry: Registry) -> FetchedPackages:
+    """This host's, and what masters have."""
+    token, certificates = os.environ.get(TOKEN), os.environ.get(CERTIFICATES)
+    return FetchedPackages(
+        PackageStore(Path(os.environ[HOME]) / "packages"),
+        lambda: addresses(registry),
+        token=Secret(token, f"${{{TOKEN}}}") if token else None,
+        certificates=Path(certificates) if certificates else None,
+    )
 
 
 def _about(id_: RunId) -> dict[str, Any]:

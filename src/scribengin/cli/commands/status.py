@@ -62,6 +62,10 @@ def _show_named(found: dict[str, Any]) -> None:
     for key, said in (("reason", "why"), ("next", "next")):
         if now.get(key):
             click.echo(f"  {said}: {now[key]}")
+    for path, said in now.get("refused", {}).items():
+        click.echo(f"  refused: {path} {said['why']}\n    {said['remedy']}")
+    for each in found["set_aside"]:
+        click.echo(f"  set aside: {each['path']} {each['why']}; it is kept in {each['kept']}")
     if found["now"] is not None:
         click.echo(f"  goes: {_going(found['now'])}")
     click.echo(f"wanted {wanted['state']}, version {wanted['version']}, by {wanted['by']} at {wanted['at']}")
