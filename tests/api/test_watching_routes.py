@@ -1,21 +1,22 @@
 """The routes of progress, metrics, intake and alerts, asked without a network."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from typing import Any
 
 import httpx2
 import structlog
-from fastapi import FastAPI
-from fastapi.responses import JSONResponse
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse, RedirectResponse
 
 from scribengin.api.progress import router
+from scribengin.api.serving import Listen, open_door
+from scribengin.client.client import Client
 from scribengin.control.bell import Bell
 from scribengin.control.watch import Watch
 from scribengin.control.world import FlowSeen, TierSeen, Wish, World
 from scribengin.core.errors import ScribenginError
+from scribengin.core.secret import Secret
 from scribengin.local.contract import EndView, QueryView, RunView
 from scribengin.registry.lease import Election, Lease
 from scribengin.registry.memory import MemoryStore
@@ -124,3 +125,23 @@ def test_nonsense_is_refused_and_never_a_mistake_of_ours() -> None:
         answer = asked("POST", f"/v1/flows/{flow}/tiers/main/progress", content=body, headers=headers)
         assert answer.status_code in (404, 409)
         assert code is None or answer.json()["code"] == code
+
+
+def test_the_client_asks_the_leader_that_a_standby_names_with_its_own_token() -> None:
+    tokens = []
+    leader, standby = FastAPI(), FastAPI()
+
+    @leader.get("/v1/metrics")
+    def overview(request: Request) -> JSONResponse:
+        tokens.append(request.headers["authorization"])
+        return JSONResponse([{"flow": "tweets"}])
+
+    with open_door(Listen()) as first, open_door(Listen()) as second:
+
+        @standby.get("/v1/metrics")
+        def moved() -> RedirectResponse:
+            return RedirectResponse(f"{first.url}/v1/metrics", status_code=307)
+
+        with first.serve(leader), second.serve(standby), Client([second.url], token=Secret("t0ken", "test")) as client:
+            assert client.overview() == [{"flow": "tweets"}]
+    assert tokens == ["Bearer t0ken"]

@@ -119,6 +119,7 @@ def test_rates_lag_and_attempts_of_a_flow_are_seen_over_http_also_when_its_worke
     psutil.Process(tier["process"]["pid"]).kill()
     found = until(lambda: moves("endless.main-2"), "the next worker's rates")
     assert [attempt["worker"] for attempt in found["tiers"][0]["attempts"]] == ["endless.main-2", "endless.main-1"]
+    assert found["tiers"][0]["attempts"][1]["cause"]
     assert found["now"]["restarts"] == 1
     samples = found["series"]["main"]
     assert sum(sample["restarts"] for sample in samples) == 1

@@ -54,6 +54,15 @@ def test_a_failure_between_two_reports_is_told_once_with_the_users_line() -> Non
     assert "steps.py:12" in told.failures[0].cause
 
 
+def test_a_run_that_has_ended_moves_no_more_and_what_waited_waits_on() -> None:
+    end = EndView(5, 100.0, 7, None, None, 3.0)
+    query = QueryView("kept", "stopped", rows_per_s=100.0, lag_s=3.0, still_s=2.0, sources={"a": end}, sinks={"kept": end})
+    told = Teller("tweets", "main", 1, 1).tell(RunView("tweets", "ended", 9.0, (query,)), 50.0, 40.0)
+    (rested,) = told.queries
+    assert (rested.rows_per_s, rested.lag_s, rested.still_s) == (0.0, 43.0, 0.0)
+    assert (rested.sources["a"].rows_per_s, rested.sources["a"].lag_s, rested.sinks["kept"].rows_per_s) == (0.0, 43.0, 0.0)
+
+
 def test_counts_go_on_over_a_worker_that_was_replaced_and_its_start_is_one() -> None:
     tier = a_tier()
     tier.tells()
@@ -64,6 +73,21 @@ def test_counts_go_on_over_a_worker_that_was_replaced_and_its_start_is_one() -> 
     assert seen.totals == {"rows_in": 150.0, "rows_out": 148.0, "dead": 2.0, "batches": 2.0, "restarts": 1.0}
     assert [attempt.worker for attempt in seen.attempts] == ["tweets.main-1", "tweets.main-2"]
     assert figures(tier).restarts == 1
+
+
+def test_an_attempt_says_why_its_process_ended_also_of_one_that_never_spoke() -> None:
+    tier = a_tier()
+    tier.tells()
+    for _ in range(2):
+        tier.board.end("tweets", "main", "tweets.main-1", 9.0, "steps.py:12: KeyError: 'id'", "mend it")
+    tier.board.end("tweets", "main", "tweets.main-2", 10.0, "killed", "")
+    tier.board.end("tweets", "other", "tweets.other-1", 10.0, "killed", "")
+    told = flow_as_json("tweets", tier.board.tiers("tweets"), tier.clock())["tiers"]
+    assert [(each["worker"], each["cause"]) for each in told[0]["attempts"]] == [
+        ("tweets.main-2", "killed"),
+        ("tweets.main-1", "steps.py:12: KeyError: 'id'"),
+    ]
+    assert len(told) == 1
 
 
 def test_a_board_that_is_new_counts_nothing_that_was_before_it() -> None:

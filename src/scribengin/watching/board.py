@@ -39,6 +39,10 @@ class Attempt:
     restarts: int = 0
     """of Queries inside of it"""
     failures: tuple[Failure, ...] = ()
+    ended: float | None = None
+    cause: str = ""
+    """why it ended, in the master's words; down to the line where a person's code did it"""
+    remedy: str = ""
 
 
 @dataclass(slots=True)
@@ -98,6 +102,18 @@ class Board:
                 before = there.progress
             self._note(there, before, progress, now)
 
+    def end(self, flow: str, tier: str, worker: str, ended: float, cause: str, remedy: str) -> None:
+        """The process has ended, as the master sees it. Saying so again changes nothing."""
+        with self.reading:
+            there = self._flows.get(flow, {}).get(tier)
+            if there is None:
+                return
+            attempt = next((each for each in there.attempts if each.worker == worker), None)
+            if attempt is None:
+                attempt = Attempt(worker, ended, ended)
+                there.attempts.append(attempt)
+            attempt.ended, attempt.cause, attempt.remedy = ended, cause, remedy
+
     def retain(self, flows: Collection[str]) -> None:
         """Forget all others: they are gone from the registry."""
         with self.reading:
@@ -116,7 +132,7 @@ class Board:
                 name: TierSeen(
                     there.progress,
                     there.heard,
-                    tuple(there.attempts),
+                    tuple(map(replace, there.attempts)),
                     there.progressed,
                     dict(there.totals),
                     there.waits,

@@ -150,6 +150,9 @@ def _attempt(attempt: Attempt) -> dict[str, Any]:
         "rows_in": attempt.rows_in,
         "restarts": attempt.restarts,
         "failures": [msgspec.to_builtins(failure) for failure in attempt.failures],
+        "ended": attempt.ended,
+        "cause": attempt.cause,
+        "remedy": attempt.remedy,
     }
 
 

@@ -7,6 +7,7 @@ versions understand each other.
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -93,17 +94,28 @@ class Teller:
                 failure = Failure(at=at, query=query.name, cause=query.message, permanent=query.state == "failed")
                 self._failures.append(failure)
 
-    def tell(self, view: RunView, at: float) -> TierProgress:
-        """What the tier's worker says at `at`."""
+    def tell(self, view: RunView, at: float, age_s: float = 0.0) -> TierProgress:
+        """What the tier's worker says at `at`, of a view that is so old."""
         return TierProgress(
             **self._who,  # type: ignore[arg-type]
             at=at,
             phase=view.phase,
             seconds=round(view.seconds, 3),
-            queries=view.queries,
+            queries=tuple(_rested(query, age_s) for query in view.queries) if view.phase == "ended" else view.queries,
             gates=tuple(gate for gate in view.gates if gate.feeding == self._who["tier"]),
             failures=tuple(self._failures),
         )
+
+
+def _rested(query: QueryView, age_s: float) -> QueryView:
+    """Of a run that has ended, as of a flow that is paused: nothing moves, and what waited waits on."""
+    sources = {source: replace(end, rows_per_s=0.0, lag_s=_older(end.lag_s, age_s)) for source, end in query.sources.items()}
+    sinks = {sink: replace(end, rows_per_s=0.0) for sink, end in query.sinks.items()}
+    return replace(query, rows_per_s=0.0, still_s=0.0, tasks=None, lag_s=_older(query.lag_s, age_s), sources=sources, sinks=sinks)
+
+
+def _older(lag_s: float | None, age_s: float) -> float | None:
+    return None if lag_s is None else lag_s + age_s
 
 
 def is_news(before: TierProgress | None, now: TierProgress) -> bool:

@@ -40,6 +40,7 @@ class Reporter:
         self._clock = clock
         self._lock = threading.Lock()
         self._newest: RunView | None = None
+        self._shown_at = 0.0
         self._awake = threading.Event()
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name="progress", daemon=True)
@@ -49,7 +50,7 @@ class Reporter:
         """The tier as it is now; what was not told yet is replaced."""
         with self._lock:
             self._teller.note(view, self._clock())
-            self._newest = view
+            self._newest, self._shown_at = view, time.monotonic()
         self._awake.set()
 
     def close(self) -> None:
@@ -81,7 +82,9 @@ class Reporter:
 
     def _progress(self) -> TierProgress | None:
         with self._lock:
-            return None if self._newest is None else self._teller.tell(self._newest, self._clock())
+            if self._newest is None:
+                return None
+            return self._teller.tell(self._newest, self._clock(), time.monotonic() - self._shown_at)
 
     def _found(self) -> str:
         try:
