@@ -50,6 +50,8 @@ HAPPENINGS = st.one_of(
     st.builds("report {} {}".format, st.sampled_from(TIERS), st.sampled_from(["running commits 3", "recovering x", "failed permanent x"])),
 )
 
+DELAYS = st.sampled_from(["max_delay 300", "delay 400 x", "delay 301", "delay 280", "delay 200", "delay unknown"])
+
 
 def _possible(story: Story, words: list[str]) -> bool:
     """False for what cannot happen: a process says or becomes something that is not there, or has ended."""
@@ -96,7 +98,7 @@ def test_a_run_is_started_only_where_no_earlier_one_can_still_be_at_work(happeni
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.lists(HAPPENINGS, max_size=40))
+@given(st.lists(HAPPENINGS | DELAYS, max_size=40))
 def test_a_flow_without_attention_is_one_about_which_there_is_nothing_to_decide(happenings: list[str]) -> None:
     story = Story()
     story.retell("nodes a b\nflow f: edge -> core -> store\nwish running\n")
