@@ -115,6 +115,20 @@ def test_a_flow_without_attention_is_one_about_which_there_is_nothing_to_decide(
         story.retell(happening)
 
 
+def test_a_delay_needs_attention_where_it_crosses_what_is_allowed_and_only_there() -> None:
+    story, attention = Story(), Attention(rounds=0)
+    story.retell("nodes a b\nflow f: edge\nmax_delay 300\nwish running\nlook\nup edge\ndelay 5\nlook\n")
+    for delay, needs in ((5, True), (200, False), (301, True), (301, True), (400, False), (280, True), (275, False), (260, True)):
+        story.retell(f"delay {delay}\n")
+        selected = attention.select(story.world)
+        assert bool(selected) == needs, delay
+        decided = decide(story.world, selected)
+        assert decided == decide(story.world)
+        attention.note(story.world, selected, decided)
+        story.retell("look")
+    assert story.world.flows["f"].status.state == "running"  # type: ignore[union-attr]
+
+
 def test_what_stands_as_it_stood_needs_no_attention_and_still_has_its_turn() -> None:
     story = Story()
     story.retell("nodes a b\nflow f: edge -> core\nwish running\nlook\nup core\nup edge\nlook\n")
