@@ -28,6 +28,7 @@ _COMMANDS = {
     "history": "Show the versions of a flow.",
     "rollback": "Go to another version of a flow that there was.",
     "delete": "Forget flows that are stopped.",
+    "token": "Make, list and remove tokens for the API.",
     "logs": "Show what a flow's workers have printed.",
     "audit": "Read outputs, dead letters and ledger again: does everything balance?",
     "status": "Show how far each tier is, what waits between them, what is acknowledged.",

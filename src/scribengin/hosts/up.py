@@ -9,9 +9,11 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Self
 
 from scribengin.api.app import make_app
+from scribengin.api.audit import AuditLog
 from scribengin.api.plane import Plane
 from scribengin.api.planning import Planner
 from scribengin.api.serving import Listen, open_door
+from scribengin.api.tokens import TokenFile
 from scribengin.control.master import Master
 from scribengin.core.secret import Secret
 from scribengin.embedded.zookeeper import ZooKeeper
@@ -56,6 +58,8 @@ class House:
     def __enter__(self) -> Self:
         with ExitStack() as stack:
             stack.enter_context(self.home.held())
+            tokens = TokenFile(self.home.tokens)
+            self._listen.check(tokens)
             door = stack.enter_context(open_door(self._listen))
             self.url = door.url
             self._tell("starting ZooKeeper")
@@ -90,6 +94,8 @@ class House:
                 self.home.packages,
                 Planner(self.home.packages.folder, self.home.state),
                 str(self.home.state.absolute()),
+                self._listen.gate(tokens),
+                audit=AuditLog(self.home.folder / "audit.log", log),
                 leads=lambda: master.leads,
                 logs=launcher.logs,
             )

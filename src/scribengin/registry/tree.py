@@ -234,6 +234,19 @@ class Limit(Record):
     """edge → `rows_per_s`, `bytes_per_s`"""
 
 
+class Request(Record):
+    """A write that was asked of the API under an idempotency key, and its answer."""
+
+    asked: str
+    """SHA-256 of method, path and body"""
+    at: float
+    """seconds since 1970, by the clock of the master that was asked"""
+    status: int = 0
+    """of the answer; 0 while the write is under way"""
+    body: str = ""
+    """of the answer"""
+
+
 class Writer(Enum):
     """Who writes a record."""
 
@@ -263,6 +276,7 @@ _NAMES = {
     "host": r"[A-Za-z0-9_][A-Za-z0-9._:-]{0,126}",
     "group": r"[a-z][a-z0-9_]{0,62}",
     "lock": r"[A-Za-z0-9_][A-Za-z0-9._:-]{0,126}",
+    "request": r"[0-9a-f]{32}",
 }
 """placeholder → what may stand for it"""
 
@@ -285,6 +299,12 @@ class Branch(Generic[K]):
             if not re.fullmatch(_NAMES[placeholder], name):
                 raise ValueError(f"{name!r} is no {placeholder} of {self.path}")
         return Spot(_filled(self.path, names), self.kind)
+
+    def matches(self, path: str) -> bool:
+        """Whether a path is one of these places."""
+        parts = re.split("<([a-z]+)>", self.path)
+        pattern = "".join(f"(?:{_NAMES[part]})" if number % 2 else re.escape(part) for number, part in enumerate(parts))
+        return re.fullmatch(pattern, path) is not None
 
 
 _LED = (Writer.MASTER,)
@@ -319,6 +339,7 @@ ACK = Branch("acks/<flow>/<tier>", Ack, _WORK, "how far what the tier put out is
 LIMIT = Branch("limits/<flow>", Limit, _BY_HAND, "how fast a flow, its sources and edges may go")
 LOCK = Branch("locks/<lock>", Holder, (Writer.CANDIDATE,), "a right of one process at a time: upkeep of a folder, a claim", ephemeral=True)
 LOCK_TERM = Branch("locks/<lock>.term", Holder, (Writer.CANDIDATE,), "who had it last; its version fences all before")
+REQUEST = Branch("requests/<request>", Request, (Writer.CANDIDATE,), "the answer to a write that was asked for under an idempotency key")
 
 TREE: tuple[Branch[Any], ...] = (
     *(LEADER, LEADER_TERM, MASTERS),
@@ -328,6 +349,7 @@ TREE: tuple[Branch[Any], ...] = (
     *(NODE_SOURCE, NODE_SINK, NODE_STATE, NODE_GROUP, NODE_HTTP, NODE_JSON),
     *(HOST, MAPPED, HOST_HTTP, HOST_JSON),
     *(GROUP, ACK, LIMIT, LOCK, LOCK_TERM),
+    REQUEST,
 )
 
 OWN_FOLDERS: Mapping[Owner, tuple[str, ...]] = {
@@ -335,6 +357,12 @@ OWN_FOLDERS: Mapping[Owner, tuple[str, ...]] = {
     Owner.HOST: ("physicalnodes/<host>",),
 }
 """whose login has all rights on which folder, and on what is below it; for a tier `<node>` is `<flow>.<tier>`"""
+
+
+def branch_of(path: str) -> Branch[Any] | None:
+    """The kind of place that a path is; None of one that the tree does not have."""
+    fitting = [branch for branch in TREE if branch.matches(path)]
+    return max(fitting, key=lambda branch: len(_filled(branch.path, [""] * branch.path.count("<"))), default=None)
 
 
 def own_folders_of_worker(flow: str, tier: str, who: str) -> list[Create]:
