@@ -244,6 +244,19 @@ class Limit(Record):
     """edge → `rows_per_s`, `bytes_per_s`"""
 
 
+class Request(Record):
+    """A write that was asked of the API under an idempotency key, and its answer."""
+
+    asked: str
+    """SHA-256 of method, path and body"""
+    at: float
+    """seconds since 1970, by the clock of the master that was asked"""
+    status: int = 0
+    """of the answer; 0 while the write is under way"""
+    body: str = ""
+    """of the answer"""
+
+
 class Writer(Enum):
     """Who writes a record."""
 
@@ -274,6 +287,7 @@ _NAMES = {
     "group": r"[a-z][a-z0-9_]{0,62}",
     "lock": r"[A-Za-z0-9_][A-Za-z0-9._:-]{0,126}",
     "worker": r"[A-Za-z0-9][A-Za-z0-9_.-]{0,199}",
+    "request": r"[0-9a-f]{32}",
 }
 """placeholder → what may stand for it"""
 _PATTERNS = {placeholder: re.compile(pattern) for placeholder, pattern in _NAMES.items()}
@@ -300,6 +314,12 @@ class Branch(Generic[K]):
     def fits(self, *names: str) -> bool:
         """Whether these names can stand there; others are somebody else's, and left alone."""
         return all(_PATTERNS[placeholder].fullmatch(name) for placeholder, name in zip(_placeholders(self.path), names, strict=True))
+
+    def matches(self, path: str) -> bool:
+        """Whether a path is one of these places."""
+        parts = re.split("<([a-z]+)>", self.path)
+        pattern = "".join(f"(?:{_NAMES[part]})" if number % 2 else re.escape(part) for number, part in enumerate(parts))
+        return re.fullmatch(pattern, path) is not None
 
 
 _LED = (Writer.MASTER,)
@@ -351,6 +371,7 @@ LIMIT = Branch("limits/<flow>", Limit, _BY_HAND, "how fast a flow, its sources a
 LOCK = Branch("locks/<lock>", Holder, (Writer.CANDIDATE,), "a right of one process at a time: upkeep of a folder, a claim", ephemeral=True)
 LOCK_TERM = Branch("locks/<lock>.term", Holder, (Writer.CANDIDATE,), "who had it last; its version fences all before")
 ALERTS = Branch("flows/<flow>/alerts", Alerts, _LED, "which alerts fire, and were told")
+REQUEST = Branch("requests/<request>", Request, (Writer.CANDIDATE,), "the answer to a write that was asked for under an idempotency key")
 
 TREE: tuple[Branch[Any], ...] = (
     *(LEADER, LEADER_TERM, MASTERS),
@@ -362,6 +383,7 @@ TREE: tuple[Branch[Any], ...] = (
     *(GROUP, ACK, LIMIT, LOCK, LOCK_TERM),
     *(ALERTS,),
     *(HOST_UP, HOST_UP_TERM, DECOMMISSIONED, WORKER_ORDER, WORKER_SEEN),
+    REQUEST,
 )
 
 OWN_FOLDERS: Mapping[Owner, tuple[str, ...]] = {
@@ -369,6 +391,12 @@ OWN_FOLDERS: Mapping[Owner, tuple[str, ...]] = {
     Owner.HOST: ("physicalnodes/<host>",),
 }
 """whose login has all rights on which folder, and on what is below it; for a tier `<node>` is `<flow>.<tier>`"""
+
+
+def branch_of(path: str) -> Branch[Any] | None:
+    """The kind of place that a path is; None of one that the tree does not have."""
+    fitting = [branch for branch in TREE if branch.matches(path)]
+    return max(fitting, key=lambda branch: len(_filled(branch.path, [""] * branch.path.count("<"))), default=None)
 
 
 def own_folders_of_worker(flow: str, tier: str, who: str) -> list[Create]:
