@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Literal, Protocol
 import msgspec
 
 from scribengin.core.errors import Exit, FencedError, ScribenginError, Unreachable
-from scribengin.registry.contract import Conflict
-from scribengin.registry.records import put
-from scribengin.registry.tree import REPORT, Report
+from scribengin.registry.contract import Conflict, Require
+from scribengin.registry.records import Stored, put, read_record
+from scribengin.registry.tree import REPORT, RUN, Report
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from scribengin.control.world import RunId
-    from scribengin.registry.contract import Registry
+    from scribengin.registry.contract import Entry, Registry
     from scribengin.registry.lease import Lease
     from scribengin.registry.tree import TierWish, WorkerState
     from scribengin.worker.wanted import Wanted
@@ -66,7 +66,7 @@ class Service:
         self._wanted = wanted
         self._version = version
         self._attempt = attempt
-        self._spot = REPORT(id_.flow, id_.tier)
+        self._spot, self._run_spot = REPORT(id_.flow, id_.tier), RUN(id_.flow, id_.tier)
         self._report = Report(run=id_.number, generation=0, version=version, state="starting")
         self._told: Report | None = None
         self._before = 0
@@ -156,13 +156,23 @@ class Service:
         if report == self._told:
             return
         try:
-            term = self._lease.term if self._lease.held() else None
-            self._registry.commit(put(self._registry, self._spot, report), term=term)
+            if self._lease.held():
+                self._registry.commit(put(self._registry, self._spot, report), term=self._lease.term)
+            elif (run := self._served()) is not None:  # no Term yet, or none any more: then only as long as it is the one that is wanted
+                self._registry.commit(put(self._registry, self._spot, report), Require(run.path, run.version))
+            else:
+                return  # another one speaks for the tier now
         except (Unreachable, Conflict):
             return  # said again at the next look
         except FencedError:
-            return  # another one speaks for the tier now
+            return
         self._told = report
+
+    def _served(self) -> Entry | None:
+        """The record that says that this worker is to serve the tier; None where it says so no more."""
+        there = read_record(self._registry, self._run_spot)
+        mine = isinstance(there, Stored) and there.record.number == self._report.run and there.record.ended_at is None
+        return there.entry if isinstance(there, Stored) and mine else None
 
 
 def _is_other(now: TierWish | None, wish: TierWish, standing: Standing) -> bool:
