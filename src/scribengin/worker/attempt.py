@@ -12,6 +12,7 @@ from scribengin.local.prepare import prepare
 from scribengin.local.run import run_flow
 from scribengin.local.session import start
 from scribengin.worker.service import Outcome, Standing, outcome_of
+from scribengin.worker.timeline import LAST
 
 if TYPE_CHECKING:
     import threading
@@ -23,16 +24,20 @@ if TYPE_CHECKING:
     from scribengin.packages.store import PackageStore
     from scribengin.registry.tree import Spec
     from scribengin.state.lease import Right
+    from scribengin.worker.timeline import Timeline
+
+_MILESTONES = {"checking with spark": "recovering", "running": "running"}
 
 
 class TierAttempt:
     """Runs a tier of a version. `right` is what its lease is taken by; `close` stops Spark."""
 
-    def __init__(self, spec: Spec, tier: str, packages: PackageStore, right: Right) -> None:
+    def __init__(self, spec: Spec, tier: str, packages: PackageStore, right: Right, timeline: Timeline) -> None:
         self._spec = spec
         self._tier = tier
         self._packages = packages
         self._right = right
+        self._timeline = timeline
         self._spark: SparkSession | None = None
 
     def __call__(self, *, once: bool, stop: threading.Event, tell: Callable[[Standing], None]) -> Outcome:
@@ -51,6 +56,7 @@ class TierAttempt:
 
     def _run(self, *, once: bool, stop: threading.Event, tell: Callable[[Standing], None]) -> RunResult:
         spec = self._spec
+        self._timeline.mark("leased")
         path = self._packages.get(spec.package) / spec.path
         settings = RunSettings(
             once=once,
@@ -64,9 +70,15 @@ class TierAttempt:
         )
         if self._spark is None:
             prepared = prepare(path, state=settings.state, tier=settings.tier, base=settings.base)
+            self._timeline.mark("planned")
             self._spark = start([prepared], settings, lambda _line: None)
+            self._timeline.mark("spark")
 
         def watch(view: RunView) -> None:
+            if view.phase in _MILESTONES:
+                self._timeline.mark(_MILESTONES[view.phase])
+            if any(query.batches for query in view.queries):
+                self._timeline.mark(LAST)
             if (standing := standing_of(view)) is not None:
                 tell(standing)
 

@@ -26,6 +26,7 @@ from scribengin.registry.tree import LEASE, SPEC, WANTED
 from scribengin.registry.zookeeper import open_zookeeper
 from scribengin.worker.attempt import TierAttempt
 from scribengin.worker.service import Service
+from scribengin.worker.timeline import Timeline
 from scribengin.worker.wanted import Wanted
 
 if TYPE_CHECKING:
@@ -50,15 +51,18 @@ def main(worker: str) -> Exit:
     id_ = RunId.parse(worker)
     if id_ is None:
         raise Refused(f'"{worker}" is no worker', remedy="write FLOW.TIER-NUMBER", code="worker-unknown")
+    timeline = Timeline()
+    timeline.mark("loaded")
     with ExitStack() as stack:
         registry = open_registry(os.environ)
         stack.callback(registry.close)
         version, spec = _read_spec(registry, id_)
+        timeline.mark("connected")
         lease = Lease(registry, LEASE(id_.flow, id_.tier).path, _about(id_))
         stack.callback(lease.close)
         wanted = Wanted(registry, id_)
         stack.callback(wanted.close)
-        attempt = TierAttempt(spec, id_.tier, PackageStore(Path(os.environ[HOME]) / "packages"), lease)
+        attempt = TierAttempt(spec, id_.tier, PackageStore(Path(os.environ[HOME]) / "packages"), lease, timeline)
         stack.callback(attempt.close)
         service = Service(registry, id_, lease, wanted, version, attempt)
         for number in (signal.SIGTERM, signal.SIGINT):
