@@ -27,10 +27,12 @@ from typing import TYPE_CHECKING
 from scribengin.control import admin
 from scribengin.control.home import Home
 from scribengin.control.world import RunId
+from scribengin.core.java import find_java
 from scribengin.core.process import within
 from scribengin.launch.marks import marked_processes
 from scribengin.registry.records import Stored, read_record
 from scribengin.registry.tree import RUN
+from scribengin.spark.class_archive import archive_path
 from scribengin.testing.tweets import write_tweets
 from scribengin.worker.timeline import read_timelines
 
@@ -74,7 +76,7 @@ tiers:
 EVERY_S = 0.5
 """a file of ROWS comes"""
 ROWS = 2_000
-WITHIN_S = 180.0
+WITHIN_S = 300.0
 PHASES = {
     "noticed": "the master has noted the end",
     "born": "its successor's process begins",
@@ -102,6 +104,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--standby", action="store_true", help="with a warm standby")
+    parser.add_argument("--no-archive", action="store_true", help="without the archive of Spark's classes")
     parser.add_argument("--keep", action="store_true", help="leave the folder")
     parser.add_argument("--seed", type=int, default=1)
     asked = parser.parse_args()
@@ -109,9 +112,14 @@ def main() -> None:
     trials: list[Trial] = []
     try:
         with ExitStack() as stack:
+            if asked.no_archive:
+                os.environ["SCRIBENGIN_CLASS_ARCHIVE"] = "no"
             bench = Bench(folder, standby=asked.standby)
             stack.enter_context(bench.up())
             stack.enter_context(bench.load())
+            if not asked.no_archive and not archive_path(find_java()).exists():
+                print("the worker makes the archive of Spark's classes, once on a machine: a minute and a half", flush=True)
+                _until(lambda: archive_path(find_java()).exists(), "the archive")
             chance = random.Random(asked.seed)
             for number in range(asked.kills):
                 bench.settle(commits=3)
@@ -201,7 +209,9 @@ class Bench:
         after = self.newest() + commits
         _until(lambda: self.newest() >= after, "further Batches")
         if self.standby:
-            _until(lambda: admin.describe(self.registry, "recovery")["tiers"][0].get("standby", {}).get("state") == "standby", "the standby")
+            _until(
+                lambda: admin.describe(self.registry, "recovery")["tiers"][0].get("standby", {}).get("state") == "standby", "the standby"
+            )
 
     def kill(self) -> Trial:
         """Kill all of the worker, and wait for its successor's first commit."""
@@ -234,13 +244,24 @@ class Bench:
 
     def check(self) -> None:
         """Nothing lost, nothing doubled."""
-        command = [sys.executable, "-m", "scribengin.cli", "audit", str(self.place / "flow.yaml"), "--state", str(self.home.state), "--json"]
+        command = [
+            sys.executable,
+            "-m",
+            "scribengin.cli",
+            "audit",
+            str(self.place / "flow.yaml"),
+            "--state",
+            str(self.home.state),
+            "--json",
+        ]
         ended = subprocess.run(command, capture_output=True, text=True, check=False)
         said = json.loads(ended.stdout)
         print(f"audit: {'balanced' if said['result']['ledger']['balanced'] else said['result']['ledger']['violations']}")
 
     def _path(self, number: int) -> Path:
-        return next(path for path in self.place.glob("out/_scribengin/*/batches/*.json") if path.stem.isdigit() and int(path.stem) == number)
+        return next(
+            path for path in self.place.glob("out/_scribengin/*/batches/*.json") if path.stem.isdigit() and int(path.stem) == number
+        )
 
     def _processes(self, worker: str) -> list[Process]:
         return marked_processes(self.home.workers.resolve()).get(worker, [])

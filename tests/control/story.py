@@ -9,6 +9,9 @@
     process core exited 1          also `running`, `gone`
     lease core                     the newest process holds it; `lease core lost`; `lease core by 3`
     report core running commits 5  also `failed permanent CAUSE`, `recovering CAUSE`, `drained`
+    standby core                   a spare is wanted for it; `standby core none`
+    spare core running             the spare's newest process; also `exited 1`, `gone`
+    spare core says standby        also `starting`, `failed permanent CAUSE`, `stopped`
     unreadable tweets              its records are damaged
     the launcher loses what is asked next
     wait 15                        seconds
@@ -26,7 +29,7 @@ from pathlib import Path
 from scribengin.control.actions import Action, Forget, FreeLease, Kill, Note, Start, Tell, Want
 from scribengin.control.decide import decide
 from scribengin.control.world import FlowSeen, LeaseHolder, Node, Process, RunId, TierSeen, Wish, World
-from scribengin.registry.tree import Report
+from scribengin.registry.tree import Report, Run
 
 
 class Story:
@@ -87,6 +90,13 @@ class Story:
                 ended = {"status": int(status[0])} if status else {}
                 node = self._tier(tier).run.node  # type: ignore[union-attr]
                 self._set_process(id_, Process(node, state, **ended))  # type: ignore[arg-type]
+            case ["standby", tier, *how]:
+                self._set_tier(replace(self._tier(tier), standby=how != ["none"]))
+            case ["spare", tier, "says", *rest]:
+                self._report(tier, rest, spare=True)
+            case ["spare", tier, state, *status]:
+                id_ = self._run(tier, spare=True)
+                self._set_process(id_, Process(self._node(tier, spare=True), state, int(status[0]) if status else None))  # type: ignore[arg-type]
             case ["lease", tier, "lost"]:
                 self._set_tier(replace(self._tier(tier), lease=None))
             case ["lease", tier, *by]:
@@ -115,14 +125,14 @@ class Story:
         wish = Wish(version, goal, flow.wish.generation + 1)  # type: ignore[arg-type]
         self._set_flow(replace(flow, wish=wish, wanted_tiers=wanted))
 
-    def _report(self, tier: str, rest: list[str]) -> None:
+    def _report(self, tier: str, rest: list[str], *, spare: bool = False) -> None:
         seen = self._tier(tier)
         assert seen.wish is not None
         state, *more = rest
         commits = int(more[1]) if more[:1] == ["commits"] else 0
         permanent = more[:1] == ["permanent"]
         cause = "" if commits else " ".join(more[1:] if permanent else more)
-        number = self._run(tier).number
+        number = self._run(tier, spare=spare).number
         wish = seen.wish
         report = Report(
             run=number,
@@ -133,18 +143,18 @@ class Story:
             cause=cause,
             permanent=permanent,
         )
-        self._set_tier(replace(seen, report=report))
+        self._set_tier(replace(seen, spare_report=report) if spare else replace(seen, report=report))
 
     def _act(self, action: Action) -> None:
         match action:
             case Want(_, tier, wish):
                 self._set_tier(replace(self._tier(tier), wish=wish))
-            case Start(_, tier, run):
-                self._set_tier(replace(self._tier(tier), run=run))
+            case Start(_, tier, run, spare):
+                self._set_run(tier, run, spare=spare)
                 if not self.loses:
-                    self._set_process(self._run(tier), Process(run.node, "starting"))
-            case Note(_, tier, run):
-                self._set_tier(replace(self._tier(tier), run=run))
+                    self._set_process(self._run(tier, spare=spare), Process(run.node, "starting"))
+            case Note(_, tier, run, spare):
+                self._set_run(tier, run, spare=spare)
             case FreeLease(id_):
                 self._set_tier(replace(self._tier(id_.tier), lease=None))
             case Kill(id_, node):
@@ -157,10 +167,18 @@ class Story:
     def _tier(self, name: str) -> TierSeen:
         return self.world.flows[self.flow].tiers[name]
 
-    def _run(self, tier: str) -> RunId:
-        run = self._tier(tier).run
+    def _run(self, tier: str, *, spare: bool = False) -> RunId:
+        run = self._tier(tier).spare if spare else self._tier(tier).run
         assert run is not None
         return RunId(self.flow, tier, run.number)
+
+    def _node(self, tier: str, *, spare: bool) -> str:
+        run = self._tier(tier).spare if spare else self._tier(tier).run
+        assert run is not None
+        return run.node
+
+    def _set_run(self, tier: str, run: Run, *, spare: bool) -> None:
+        self._set_tier(replace(self._tier(tier), spare=run) if spare else replace(self._tier(tier), run=run))
 
     def _set_flow(self, flow: FlowSeen) -> None:
         self.world = replace(self.world, flows={**self.world.flows, flow.name: flow})
@@ -187,12 +205,13 @@ def _said(action: Action) -> str:
     match action:
         case Want(_, tier, wish):
             return f"> {tier} is wanted {wish.goal}, version {wish.version}, generation {wish.generation}"
-        case Start(_, tier, run):
-            return f"> start {tier}-{run.number} on {run.node}"
+        case Start(_, tier, run, spare):
+            return f"> start {tier}-{run.number} on {run.node}" + (", to wait" if spare else "")
         case Note(_, tier, run) if run.ended_at is not None:
             return f"> note {tier}-{run.number} has ended, failures {run.failures}" + (f": {run.cause}" if run.cause else "")
         case Note(_, tier, run):
-            return f"> note {tier}-{run.number} " + ("has lost its lease" if run.unleased_since is not None else "holds the lease")
+            what = "has lost its lease" if run.unleased_since is not None else "holds the lease" if run.leased else "takes over"
+            return f"> note {tier}-{run.number} {what}"
         case FreeLease(id_):
             return f"> free the lease of {id_.tier}-{id_.number}"
         case Kill(id_, node, why):

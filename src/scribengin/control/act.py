@@ -8,7 +8,7 @@ from scribengin.control.actions import Forget, FreeLease, Kill, Note, Start, Tel
 from scribengin.control.world import RunId
 from scribengin.registry.contract import Delete, Entry
 from scribengin.registry.records import put
-from scribengin.registry.tree import LEASE, RUN, STATUS, WANTED
+from scribengin.registry.tree import LEASE, RUN, SPARE, STATUS, WANTED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -37,12 +37,12 @@ class Actor:
         match action:
             case Want(flow, tier, wish):
                 self._write(WANTED(flow, tier), wish, term)
-            case Start(flow, tier, run):
+            case Start(flow, tier, run, spare):
                 id_ = RunId(flow, tier, run.number)
-                self._write(RUN(flow, tier), run, term)
+                self._write((SPARE if spare else RUN)(flow, tier), run, term)
                 self._launchers[run.node].start(self._order(id_))
-            case Note(flow, tier, run):
-                self._write(RUN(flow, tier), run, term)
+            case Note(flow, tier, run, spare):
+                self._write((SPARE if spare else RUN)(flow, tier), run, term)
             case FreeLease(id_):
                 self._free(id_, term)
             case Kill(id_, node):

@@ -26,6 +26,8 @@ class Start:
     flow: str
     tier: str
     run: Run
+    spare: bool = False
+    """it is to wait until it is needed"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,7 @@ class Note:
     flow: str
     tier: str
     run: Run
+    spare: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from scribengin.control.decide import decide
 from scribengin.control.mirror import Mirror
 from scribengin.control.observe import Observer
 from scribengin.core.errors import FencedError, ScribenginError, Unreachable
+from scribengin.launch.contract import TellsEnds
 from scribengin.registry.contract import Conflict, shown
 from scribengin.registry.lease import Election
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from scribengin.registry.contract import Registry
 
 _LOOK_S = 1.0
-"""between two looks where no watch says that something is new: launchers have none"""
+"""between two looks where no watch says that something is new, and no launcher that a worker has ended"""
 _REMEMBERED = 1_000
 _WAIT_S = 5.0
 """for the lead, between two looks at whether to stop"""
@@ -54,6 +55,9 @@ class Master:
         self._actor = Actor(registry, self._mirror, launchers, order)
         self._stopped = threading.Event()
         self._said: set[str] = set()
+        for launcher in launchers.values():
+            if isinstance(launcher, TellsEnds):
+                launcher.on_end(self._mirror.changed.set)
 
     @property
     def leads(self) -> bool:

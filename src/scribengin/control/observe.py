@@ -8,7 +8,7 @@ from scribengin.control.world import FlowSeen, LeaseHolder, Node, Process, RunId
 from scribengin.core.errors import Unreachable
 from scribengin.registry.contract import Damaged, Entry
 from scribengin.registry.records import Newer, Record, Stored, stored_as
-from scribengin.registry.tree import DESIRED, LEASE, REPORT, RUN, SPEC, STATUS, WANTED
+from scribengin.registry.tree import DESIRED, LEASE, REPORT, RUN, SPARE, SPARE_REPORT, SPEC, STATUS, WANTED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -80,6 +80,7 @@ class Observer:
 
     def _tier(self, flow: str, tier: str, spec: Spec, node: str) -> TierSeen:
         wish, run, report = self._stored(WANTED(flow, tier)), self._stored(RUN(flow, tier)), self._stored(REPORT(flow, tier))
+        spare, waits = self._stored(SPARE(flow, tier)), self._stored(SPARE_REPORT(flow, tier))
         feeders = frozenset(
             spec.tiers[tier].feeders if tier in spec.tiers else self._old_feeders(flow, tier, None if wish is None else wish.record)
         )
@@ -91,6 +92,9 @@ class Observer:
             None if run is None else run.record,
             None if report is None else report.record,
             self._lease(LEASE(flow, tier).path),
+            tier in spec.tiers and spec.tiers[tier].standby == "warm",
+            None if spare is None else spare.record,
+            None if waits is None else waits.record,
         )
 
     def _old_feeders(self, flow: str, tier: str, wish: TierWish | None) -> tuple[str, ...]:

@@ -73,6 +73,10 @@ class TierSeen:
     run: Run | None = None
     report: Report | None = None
     lease: LeaseHolder | None = None
+    standby: bool = False
+    """a spare is wanted"""
+    spare: Run | None = None
+    spare_report: Report | None = None
 
 
 @dataclass(frozen=True, slots=True)

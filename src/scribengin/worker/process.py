@@ -64,7 +64,7 @@ def main(worker: str) -> Exit:
         stack.callback(wanted.close)
         attempt = TierAttempt(spec, id_.tier, PackageStore(Path(os.environ[HOME]) / "packages"), lease, timeline)
         stack.callback(attempt.close)
-        service = Service(registry, id_, lease, wanted, version, attempt)
+        service = Service(registry, id_, lease, wanted, version, attempt, attempt.warm)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: service.stop())
         return service.serve()
