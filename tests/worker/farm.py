@@ -179,6 +179,10 @@ class Farm:
         """What `status numbers` says."""
         return admin.describe(self.registry, "numbers")
 
+    def standby(self) -> Any:
+        """What `status numbers` says of the spare of its tier."""
+        return self.describes()["tiers"][0]["standby"]
+
     def wishes(self, goal: Any) -> None:
         """A person's word."""
         admin.want(self.registry, "numbers", goal, by="me")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import time
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Self
 from scribengin.control.master import Master
 from scribengin.core.secret import Secret
 from scribengin.embedded.zookeeper import ZooKeeper
+from scribengin.hosts.worker_environment import not_its_own
 from scribengin.launch.contract import Order
 from scribengin.launch.local import LocalLauncher
 from scribengin.local.run_log import open_run_log
@@ -62,7 +64,7 @@ class House:
                 return Order(
                     str(id_),
                     (sys.executable, "-m", "scribengin.worker", str(id_)),
-                    {REGISTRY: str(self.address), HOME: str(self.home.folder.absolute())},
+                    not_its_own(os.environ, LOGIN) | {REGISTRY: str(self.address), HOME: str(self.home.folder.absolute())},
                     {LOGIN: Secret(login.secret.reveal(), str(self.home.folder / "registry.login"))},
                     cores=spec.cores,
                     memory_bytes=spec.memory_bytes,

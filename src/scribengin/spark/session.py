@@ -82,7 +82,9 @@ def start_session(name: str, *, master: str, memory: str, conf: Mapping[str, str
     try:
         session = _started(settings, folder / "spark.log")
     except (PySparkRuntimeError, Py4JError, OSError) as error:
-        raise EnvironmentFault(f"Spark did not start: {error}", remedy=f"see {folder / 'spark.log'}, and run: scribengin doctor") from error
+        raise EnvironmentFault(
+            f"Spark did not start: {error}", remedy=f"see {folder / 'spark.log'}, and run: scribengin doctor", code="spark-start"
+        ) from error
     found = session.sparkContext.master
     if found != wanted:
         raise EnvironmentFault(f"Spark runs on {found}, asked was {wanted}", remedy="stop the other session of this process first")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from scribengin.control.world import RunId
     from scribengin.local.contract import QueryView, RunResult, RunView
     from scribengin.local.prepare import PreparedFlow
     from scribengin.packages.store import PackageStore
@@ -42,9 +44,9 @@ _MILESTONES = {"checking with spark": "recovering", "running": "running"}
 class TierAttempt:
     """Runs a tier of a version. `right` is what its lease is taken by; `close` stops Spark."""
 
-    def __init__(self, spec: Spec, tier: str, packages: PackageStore, right: Right, timeline: Timeline) -> None:
+    def __init__(self, spec: Spec, id_: RunId, packages: PackageStore, right: Right, timeline: Timeline) -> None:
         self._spec = spec
-        self._tier = tier
+        self._id, self._tier = id_, id_.tier
         self._packages = packages
         self._right = right
         self._timeline = timeline
@@ -54,10 +56,17 @@ class TierAttempt:
     def __call__(self, *, once: bool, stop: threading.Event, tell: Callable[[Standing], None]) -> Outcome:
         """See `service.Attempt`."""
         try:
-            result = self._run(once=once, stop=stop, tell=tell)
+            outcome = _outcome(self._run(once=once, stop=stop, tell=tell))
         except ScribenginError as error:
-            return outcome_of(error)
-        return _outcome(result)
+            outcome = outcome_of(error)
+        except Exception:
+            if self._jvm_status() is None:
+                raise
+            outcome = Outcome("failed")
+        if (status := self._jvm_status()) is not None and outcome.state != "finished":
+            # whatever failed for it: the next process has a JVM of its own
+            return Outcome("failed", f"Spark's JVM has ended with status {status}", f"see {self._log()}")
+        return outcome
 
     def warm(self) -> Outcome | None:
         """What can be done without the lease, so that little is left to do with it: plan, start Spark, let it look at every step, have its
@@ -73,9 +82,10 @@ class TierAttempt:
 
     def close(self) -> None:
         """Stop Spark, where it was started."""
-        if self._spark is not None:
-            self._spark.stop()
-            self._spark = None
+        spark, self._spark = self._spark, None
+        if spark is not None:
+            with suppress(*((Exception,) if _jvm_status(spark) is not None else ())):
+                spark.stop()
 
     def _run(self, *, once: bool, stop: threading.Event, tell: Callable[[Standing], None]) -> RunResult:
         self._timeline.mark("leased")
@@ -86,6 +96,8 @@ class TierAttempt:
             threading.Thread(target=warm_up, args=(spark,), name="warm up", daemon=True).start()
 
         def watch(view: RunView) -> None:
+            if self._jvm_status() is not None:
+                stop.set()  # nothing comes of it any more
             if view.phase in _MILESTONES:
                 self._timeline.mark(_MILESTONES[view.phase])
             if any(query.batches for query in view.queries):
@@ -95,6 +107,13 @@ class TierAttempt:
                 tell(standing)
 
         return run_flow(self._path(), settings, watch, spark=spark)
+
+    def _jvm_status(self) -> int | None:
+        """How Spark's JVM has ended; None where it runs, or was never started."""
+        return None if self._spark is None else _jvm_status(self._spark)
+
+    def _log(self) -> Path:
+        return Path(self._spec.state) / self._id.flow / self._tier / "tmp" / "spark.log"
 
     def _path(self) -> Path:
         return self._packages.get(self._spec.package) / self._spec.path
@@ -124,6 +143,11 @@ class TierAttempt:
         if now_s >= self._archive_at_s and self._spark is not None:
             self._archive_at_s = float("inf")
             threading.Thread(target=make_archive, args=(self._spark, find_java()), name="archive", daemon=True).start()
+
+
+def _jvm_status(spark: SparkSession) -> int | None:
+    status: int | None = spark.sparkContext._gateway.proc.poll()  # type: ignore[union-attr]
+    return status
 
 
 def standing_of(view: RunView) -> Standing | None:

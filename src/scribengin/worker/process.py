@@ -30,7 +30,7 @@ from scribengin.worker.timeline import Timeline
 from scribengin.worker.wanted import Wanted
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import MutableMapping
 
     from scribengin.registry.contract import Registry
     from scribengin.registry.tree import Spec
@@ -38,11 +38,13 @@ if TYPE_CHECKING:
 REGISTRY, LOGIN, HOME = "SCRIBENGIN_REGISTRY", "SCRIBENGIN_REGISTRY_LOGIN", "SCRIBENGIN_HOME"
 
 
-def open_registry(environment: Mapping[str, str]) -> Registry:
-    """The registry that the environment names. Raises as `open_zookeeper`, Refused where it names none."""
+def open_registry(environment: MutableMapping[str, str]) -> Registry:
+    """The registry that the environment names; the login is taken away from there. Raises as `open_zookeeper`, Refused where none is named."""
     if REGISTRY not in environment:
         raise Refused(f"{REGISTRY} is not set", remedy="a launcher sets it; by hand: zk://HOST:PORT/path", code="registry-address")
-    login = DigestLogin(Secret(environment[LOGIN], f"${{{LOGIN}}}")) if environment.get(LOGIN) else None
+    # taken out of this process's environment: Spark's JVM, and the flow's own code in its Python, inherit that
+    said = environment.pop(LOGIN, "")
+    login = DigestLogin(Secret(said, f"${{{LOGIN}}}")) if said else None
     return open_zookeeper(Address.parse(environment[REGISTRY]), login=login, insecure=login is None)
 
 
@@ -62,7 +64,7 @@ def main(worker: str) -> Exit:
         stack.callback(lease.close)
         wanted = Wanted(registry, id_)
         stack.callback(wanted.close)
-        attempt = TierAttempt(spec, id_.tier, PackageStore(Path(os.environ[HOME]) / "packages"), lease, timeline)
+        attempt = TierAttempt(spec, id_, PackageStore(Path(os.environ[HOME]) / "packages"), lease, timeline)
         stack.callback(attempt.close)
         service = Service(registry, id_, lease, wanted, version, attempt, attempt.warm)
         for number in (signal.SIGTERM, signal.SIGINT):

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from scribengin.worker.wanted import Wanted
 
 _POLL_S = 0.5
+_PASSING = frozenset({"spark-start"})
+"""codes of what the next process may not meet: a JVM that was killed while it started, a machine without memory for a moment"""
 _LEASE_S = 1.0
 """between two tries for the lease, and two looks at whether it is wanted at all"""
 
@@ -234,4 +236,4 @@ def _is_other(now: TierWish | None, wish: TierWish, standing: Standing) -> bool:
 
 def outcome_of(error: ScribenginError) -> Outcome:
     """Of an attempt that could not begin: what passes by itself is tried again by a new worker, all else waits for a person."""
-    return Outcome("failed", error.message, error.remedy, permanent=not isinstance(error, Unreachable))
+    return Outcome("failed", error.message, error.remedy, permanent=not (isinstance(error, Unreachable) or error.code in _PASSING))
