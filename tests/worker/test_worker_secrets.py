@@ -13,6 +13,8 @@ from scribengin.control.home import Home
 from scribengin.control.submit import submission
 from scribengin.hosts.up import House
 from scribengin.launch.marks import marked_processes
+from scribengin.registry.access import Address
+from scribengin.registry.entrance import Entrance
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +24,7 @@ TOKEN = "the-token-of-the-master"
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Home]:
-    monkeypatch.setenv("SCRIBENGIN_TOKEN", TOKEN)
+    monkeypatch.setenv("SCRIBENGIN_WORKER_KEY", TOKEN)
     monkeypatch.setenv("SCRIBENGIN_REGISTRY_LOGIN", f"other:{TOKEN}")
     flow = tmp_path / "flow"
     (flow / "data").mkdir(parents=True)
@@ -40,20 +42,23 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Home]:
 
 @pytest.mark.timeout(600)
 def test_nothing_secret_is_on_a_command_line_or_in_a_log_and_nothing_of_the_masters_is_inherited(home: Home) -> None:
-    login = home.login().secret.reveal()
-    password = login.partition(":")[2].encode()
+    masters = home.login()
+    own = Entrance(Address(("127.0.0.1:1",), "/x"), masters).worker_login("numbers", "main")
+    assert own is not None
+    hidden, password = (login.secret.reveal().partition(":")[2].encode() for login in (masters, own))
     (processes,) = marked_processes(home.workers.resolve()).values()
     words = {process.pid: Path(f"/proc/{process.pid}/cmdline").read_bytes() for process in processes}
     given = {process.pid: Path(f"/proc/{process.pid}/environ").read_bytes() for process in processes}
     assert len(processes) >= 3, "Python, a JVM, Python again"
     for pid in given:
         assert password not in words[pid]
-        assert TOKEN.encode() not in words[pid] + given[pid], words[pid]
+        for secret in (TOKEN.encode(), hidden):
+            assert secret not in words[pid] + given[pid], words[pid]
     # its own login the worker's first process alone was given: what runs below it, and the flow's own code there, is without
     assert [words[pid].split(b"\0")[2] for pid in given if password in given[pid]] == [b"scribengin.worker"]
     written = [path for path in home.folder.rglob("*") if path.is_file() and path.name != "registry.login"]
     assert any(path.name == "spark.properties" for path in written)
     for path in written:
         if path.suffix in (".log", ".json", ".properties") or "logs" in path.parts:
-            assert password not in path.read_bytes(), path
-            assert TOKEN.encode() not in path.read_bytes(), path
+            found = path.read_bytes()
+            assert not any(secret in found for secret in (password, hidden, TOKEN.encode())), path

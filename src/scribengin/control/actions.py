@@ -73,3 +73,8 @@ class Tell:
 
 
 Action = Want | Start | Note | FreeLease | Kill | Forget | Tell
+
+
+def flow_of(action: Action) -> str:
+    """Which flow it is about."""
+    return action.run.flow if isinstance(action, FreeLease | Kill | Forget) else action.flow

@@ -13,7 +13,7 @@ from scribengin.core.errors import Refused, StateError
 from scribengin.core.problems import did_you_mean
 from scribengin.plan.standby import standby_of
 from scribengin.registry.contract import Conflict, Damaged, Delete, Entry, Require, shown
-from scribengin.registry.records import Newer, Record, Stored, names, put, read_record
+from scribengin.registry.records import Newer, Record, Stored, names, put, read_record, read_records
 from scribengin.registry.tree import DESIRED, LEASE, REPORT, RUN, SPARE, SPARE_REPORT, SPEC, STATUS, WANTED, Desired, Spec, TierSpec
 
 if TYPE_CHECKING:
@@ -197,8 +197,9 @@ def read_flow(registry: Registry, flow: str) -> FlowRow:
 def read_flows(registry: Registry) -> tuple[FlowRow, ...]:
     """All flows, by name; damaged ones are left out (a master reports them)."""
     rows = []
-    for name in names(registry, "flows"):
-        desired, status = read_record(registry, DESIRED(name)), read_record(registry, STATUS(name))
+    flows = [name for name in names(registry, "flows") if DESIRED.fits(name)]
+    wanted = read_records(registry, [DESIRED(name) for name in flows])
+    for name, desired, status in zip(flows, wanted, read_records(registry, [STATUS(name) for name in flows]), strict=True):
         if isinstance(desired, Stored):
             rows.append(FlowRow(name, desired.record, status.record if isinstance(status, Stored) else None))
     return tuple(rows)

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from scribengin.control.world import FlowSeen, World
 
 
-def decide(world: World) -> list[Action]:
+def decide(world: World, only: Collection[str] | None = None) -> list[Action]:
     """What to do now, in the order in which to do it. Nothing is done twice in one cycle that depends on the outcome of a first: the next
-    look shows it."""
+    look shows it. `only`: of which flows; for the others there is nothing to do (`attention`)."""
     load = Counter(process.node for process in world.processes.values() if not process.ended)
     actions: list[Action] = list(orphans(world))
     left = {(action.run.flow, action.run.tier) for action in actions if isinstance(action, Kill)}
-    for name in sorted(world.flows):
+    for name in sorted(world.flows if only is None else only):
         for action in _for_flow(world, world.flows[name], load, left):
             actions.append(action)
             if isinstance(action, Start):

@@ -27,6 +27,9 @@ REGAIN_S = 15.0
 FIRST_SIGN_S = 300.0
 """How long after its start a worker may say nothing at all; then it is taken for stuck."""
 
+REACHED_S = 30.0
+"""How long a start waits for a node that has gone away before its worker had the lease; then another node is asked."""
+
 
 def back_off_s(failures: int) -> float:
     """The wait after so many ends in a row without progress; 0 where there was none."""
@@ -58,6 +61,8 @@ def tend(world: World, flow: str, tier: TierSeen, load: Mapping[str, int]) -> It
     elif process is None and node is not None:
         # its record was written and the launcher never heard of it: the master that wrote it is gone
         yield Start(flow, tier.tier, run)
+    elif node is None and process is None and not run.leased and world.now - run.asked_at >= REACHED_S:
+        yield from _give_up(world, id_, run, process, "it never held its lease")
     elif not run.leased and world.now - run.asked_at >= FIRST_SIGN_S and not _heard(tier, run):
         yield from _give_up(world, id_, run, process, f"it has said nothing for {FIRST_SIGN_S:.0f} s after its start")
 
@@ -116,6 +121,14 @@ def _is_due(world: World, tier: TierSeen) -> bool:
     return at is not None and world.now >= at
 
 
+def waits(tier: TierSeen) -> bool:
+    """True where time alone may change what is to be done: a worker that has not shown itself, has lost its lease, or is to be started."""
+    run = tier.run
+    if run is None or run.ended_at is not None:
+        return needs_worker(tier)
+    return not run.leased or run.unleased_since is not None or (tier.standby and waiting(tier) is None)
+
+
 def _start(world: World, flow: str, tier: TierSeen, load: Mapping[str, int]) -> Iterator[Action]:
     wish = tier.wish
     if wish is None or not needs_worker(tier):
@@ -139,6 +152,7 @@ def _end(world: World, id_: RunId, tier: TierSeen, run: Run, process: Process) -
         ended = replace(ended, failures=0, cause="")
     else:
         how = f"its process ended with status {process.status}" if process.state == "exited" else "its process is gone"
+        how = f"{how}: {process.reason}" if process.reason and process.state == "gone" else how
         ended = replace(ended, failures=_failures(tier, run), cause=how)
         if report is not None and report.state == "failed":
             ended = replace(ended, cause=report.cause or how, remedy=report.remedy, permanent=report.permanent)

@@ -66,7 +66,7 @@ def _running(world: World, flow: FlowSeen, tiers: list[TierSeen]) -> tuple[FlowS
     if coming:
         homeless = [tier.tier for tier in coming if _is_down(tier) and choose_node(world.nodes, tier, {}) is None]
         if homeless:
-            return "starting", f"no node answers that can take {', '.join(homeless)}", "start one: scribengin node"
+            return "starting", f"no node answers that has room for {', '.join(homeless)}", "start one: scribengin node"
         again = flow.status is not None and flow.status.state in ("recovering", "degraded")
         again = again or any(tier.run is not None and tier.run.failures and _is_of(tier, flow) for tier in coming)
         names = " and ".join(tier.tier for tier in coming)

@@ -69,6 +69,9 @@ class TierSeen:
     feeders: frozenset[str] = frozenset()
     node: str = ""
     """the physical node that it is mapped to; empty: any"""
+    cores: int = 1
+    """what its worker takes of its node"""
+    memory_bytes: int = 0
     wish: TierWish | None = None
     run: Run | None = None
     report: Report | None = None
@@ -99,6 +102,8 @@ class Process:
     state: ProcessState
     status: int | None = None
     """exit status; None where it has not ended or nobody knows"""
+    reason: str = ""
+    """why it is not there, in the launcher's words"""
 
     @property
     def ended(self) -> bool:
@@ -112,6 +117,9 @@ class Node:
 
     decommissioned: bool = False
     """it keeps what it has until that has ended in order, and gets nothing new"""
+    free_cores: int | None = None
+    """what its further workers may have; None: there is no limit"""
+    free_memory_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,11 @@ import re
 from collections.abc import Mapping  # noqa: TC003  msgspec looks at the annotations of records
 from dataclasses import dataclass
 from enum import Enum
+from functools import cache
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from scribengin.registry.contract import Create, Grant, May, fence_of
+from scribengin.registry.host_records import Decommissioned, WorkerOrder, WorkerSeen
 from scribengin.registry.records import Record, Spot
 
 if TYPE_CHECKING:
@@ -199,8 +201,12 @@ class Host(Record):
 
     host: str
     cores: int = 0
+    """what its workers together may have; 0: no limit"""
     memory_bytes: int = 0
+    """the same"""
     since: str = ""
+    home: str = ""
+    """its folder there: workers' logs, packages"""
 
 
 class Mapped(Record):
@@ -265,8 +271,10 @@ _NAMES = {
     "host": r"[A-Za-z0-9_][A-Za-z0-9._:-]{0,126}",
     "group": r"[a-z][a-z0-9_]{0,62}",
     "lock": r"[A-Za-z0-9_][A-Za-z0-9._:-]{0,126}",
+    "worker": r"[A-Za-z0-9][A-Za-z0-9_.-]{0,199}",
 }
 """placeholder → what may stand for it"""
+_PATTERNS = {placeholder: re.compile(pattern) for placeholder, pattern in _NAMES.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,11 +290,14 @@ class Branch(Generic[K]):
 
     def __call__(self, *names: str) -> Spot[K]:
         """Raises ValueError for a name that cannot stand there."""
-        wanted = re.findall("<([a-z]+)>", self.path)
-        for placeholder, name in zip(wanted, names, strict=True):
-            if not re.fullmatch(_NAMES[placeholder], name):
+        for placeholder, name in zip(_placeholders(self.path), names, strict=True):
+            if not _PATTERNS[placeholder].fullmatch(name):
                 raise ValueError(f"{name!r} is no {placeholder} of {self.path}")
         return Spot(_filled(self.path, names), self.kind)
+
+    def fits(self, *names: str) -> bool:
+        """Whether these names can stand there; others are somebody else's, and left alone."""
+        return all(_PATTERNS[placeholder].fullmatch(name) for placeholder, name in zip(_placeholders(self.path), names, strict=True))
 
 
 _LED = (Writer.MASTER,)
@@ -318,6 +329,22 @@ HOST = Branch("physicalnodes/<host>/host", Host, (Writer.HOST,), "a machine that
 MAPPED = Branch("physicalnodes/<host>/lns/<node>", Mapped, _BY_HAND, "a tier that is to run there", Owner.HOST)
 HOST_HTTP = Branch("physicalnodes/<host>/http", Link, (Writer.HOST,), "its page", Owner.HOST)
 HOST_JSON = Branch("physicalnodes/<host>/json", Link, (Writer.HOST,), "the same as JSON", Owner.HOST)
+HOST_UP = Branch(
+    "physicalnodes/<host>/up",
+    Holder,
+    (Writer.HOST,),
+    "its agent, while that is there: a right, one agent a host",
+    Owner.HOST,
+    ephemeral=True,
+)
+HOST_UP_TERM = Branch(
+    "physicalnodes/<host>/up.term", Holder, (Writer.HOST,), "who was there last; its version fences all before", Owner.HOST
+)
+DECOMMISSIONED = Branch(
+    "physicalnodes/<host>/decommissioned", Decommissioned, _BY_HAND, "it gets no new workers, and gives away those it has", Owner.HOST
+)
+WORKER_ORDER = Branch("physicalnodes/<host>/orders/<worker>", WorkerOrder, _LED, "what is asked of it about a worker", Owner.HOST)
+WORKER_SEEN = Branch("physicalnodes/<host>/seen/<worker>", WorkerSeen, (Writer.HOST,), "a worker there, as it is", Owner.HOST)
 GROUP = Branch("groups/<group>", Group, _BY_HAND, "a group's members and their costs")
 ACK = Branch("acks/<flow>/<tier>", Ack, _WORK, "how far what the tier put out is acknowledged", Owner.WORKER)
 LIMIT = Branch("limits/<flow>", Limit, _BY_HAND, "how fast a flow, its sources and edges may go")
@@ -332,6 +359,7 @@ TREE: tuple[Branch[Any], ...] = (
     *(NODE_SOURCE, NODE_SINK, NODE_STATE, NODE_GROUP, NODE_HTTP, NODE_JSON),
     *(HOST, MAPPED, HOST_HTTP, HOST_JSON),
     *(GROUP, ACK, LIMIT, LOCK, LOCK_TERM),
+    *(HOST_UP, HOST_UP_TERM, DECOMMISSIONED, WORKER_ORDER, WORKER_SEEN),
 )
 
 OWN_FOLDERS: Mapping[Owner, tuple[str, ...]] = {
@@ -361,6 +389,11 @@ def right_of_tier(flow: str, tier: str) -> str:
 
 def _named(path: str, names: Mapping[str, str]) -> str:
     return re.sub("<([a-z]+)>", lambda found: names[found[1]], path)
+
+
+@cache
+def _placeholders(path: str) -> tuple[str, ...]:
+    return tuple(re.findall("<([a-z]+)>", path))
 
 
 def _filled(path: str, names: Iterable[str]) -> str:

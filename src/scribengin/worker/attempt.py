@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from scribengin.control.world import RunId
     from scribengin.local.contract import QueryView, RunResult, RunView
     from scribengin.local.prepare import PreparedFlow
-    from scribengin.packages.store import PackageStore
+    from scribengin.packages.fetch import FetchedPackages
     from scribengin.registry.tree import Spec
     from scribengin.state.lease import Right
     from scribengin.worker.timeline import Timeline
@@ -44,7 +44,7 @@ _MILESTONES = {"checking with spark": "recovering", "running": "running"}
 class TierAttempt:
     """Runs a tier of a version. `right` is what its lease is taken by; `close` stops Spark."""
 
-    def __init__(self, spec: Spec, id_: RunId, packages: PackageStore, right: Right, timeline: Timeline) -> None:
+    def __init__(self, spec: Spec, id_: RunId, packages: FetchedPackages, right: Right, timeline: Timeline) -> None:
         self._spec = spec
         self._id, self._tier = id_, id_.tier
         self._packages = packages

@@ -1,8 +1,8 @@
 """The worker as a process: `python -m scribengin.worker WORKER`, with all else from its environment and the registry.
 
-SCRIBENGIN_REGISTRY         zk://HOST:PORT/path
-SCRIBENGIN_REGISTRY_LOGIN   user:password, where the registry asks for a login
-SCRIBENGIN_HOME             this host's folder: packages
+SCRIBENGIN_HOME   this host's folder: packages
+SCRIBENGIN_TOKEN, SCRIBENGIN_CERTIFICATES   what masters ask of who fetches packages
+SCRIBENGIN_…      the way into the registry: `registry.entrance`
 """
 
 from __future__ import annotations
@@ -14,49 +14,44 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from scribengin.control.masters import addresses
 from scribengin.control.world import RunId
 from scribengin.core.errors import Exit, Refused
 from scribengin.core.secret import Secret
+from scribengin.packages.fetch import FetchedPackages
 from scribengin.packages.store import PackageStore
-from scribengin.registry.access import Address, DigestLogin
 from scribengin.registry.contract import Damaged, shown
+from scribengin.registry.entrance import LOGIN, Entrance
 from scribengin.registry.lease import Lease
 from scribengin.registry.records import Stored, read_record
 from scribengin.registry.tree import LEASE, SPEC, WANTED
-from scribengin.registry.zookeeper import open_zookeeper
 from scribengin.worker.attempt import TierAttempt
 from scribengin.worker.service import Service
 from scribengin.worker.timeline import Timeline
 from scribengin.worker.wanted import Wanted
 
 if TYPE_CHECKING:
-    from collections.abc import MutableMapping
+    from collections.abc import Callable, Mapping
 
     from scribengin.registry.contract import Registry
     from scribengin.registry.tree import Spec
 
-REGISTRY, LOGIN, HOME = "SCRIBENGIN_REGISTRY", "SCRIBENGIN_REGISTRY_LOGIN", "SCRIBENGIN_HOME"
-
-
-def open_registry(environment: MutableMapping[str, str]) -> Registry:
-    """The registry that the environment names; the login is taken away from there. Raises as `open_zookeeper`, Refused where none is named."""
-    if REGISTRY not in environment:
-        raise Refused(f"{REGISTRY} is not set", remedy="a launcher sets it; by hand: zk://HOST:PORT/path", code="registry-address")
-    # taken out of this process's environment: Spark's JVM, and the flow's own code in its Python, inherit that
-    said = environment.pop(LOGIN, "")
-    login = DigestLogin(Secret(said, f"${{{LOGIN}}}")) if said else None
-    return open_zookeeper(Address.parse(environment[REGISTRY]), login=login, insecure=login is None)
+HOME = "SCRIBENGIN_HOME"
+TOKEN, CERTIFICATES = "SCRIBENGIN_TOKEN", "SCRIBENGIN_CERTIFICATES"
 
 
 def main(worker: str) -> Exit:
-    """Serve until it is wanted no more. Raises Refused for what is no worker, or one that nobody wants; as `open_registry`."""
+    """Serve until it is wanted no more. Raises Refused for what is no worker, or one that nobody wants; as `Entrance.open`."""
     id_ = RunId.parse(worker)
     if id_ is None:
         raise Refused(f'"{worker}" is no worker', remedy="write FLOW.TIER-NUMBER", code="worker-unknown")
     timeline = Timeline()
     timeline.mark("loaded")
     with ExitStack() as stack:
-        registry = open_registry(os.environ)
+        entrance, packages = Entrance.of_environment(os.environ), _packages(os.environ)
+        for secret in (LOGIN, TOKEN):
+            os.environ.pop(secret, None)  # Spark's JVM, and the flow's own code in its Python, inherit what stands there
+        registry = entrance.open()
         stack.callback(registry.close)
         version, spec = _read_spec(registry, id_)
         timeline.mark("connected")
@@ -64,12 +59,27 @@ def main(worker: str) -> Exit:
         stack.callback(lease.close)
         wanted = Wanted(registry, id_)
         stack.callback(wanted.close)
-        attempt = TierAttempt(spec, id_, PackageStore(Path(os.environ[HOME]) / "packages"), lease, timeline)
+        attempt = TierAttempt(spec, id_, packages(registry), lease, timeline)
         stack.callback(attempt.close)
         service = Service(registry, id_, lease, wanted, version, attempt, attempt.warm)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: service.stop())
         return service.serve()
+
+
+def _packages(environment: Mapping[str, str]) -> Callable[[Registry], FetchedPackages]:
+    """This host's, and what masters have."""
+    token, certificates, home = environment.get(TOKEN), environment.get(CERTIFICATES), environment[HOME]
+
+    def packages(registry: Registry) -> FetchedPackages:
+        return FetchedPackages(
+            PackageStore(Path(home) / "packages"),
+            lambda: addresses(registry),
+            token=Secret(token, f"${{{TOKEN}}}") if token else None,
+            certificates=Path(certificates) if certificates else None,
+        )
+
+    return packages
 
 
 def _about(id_: RunId) -> dict[str, Any]:

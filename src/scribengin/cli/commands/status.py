@@ -9,28 +9,28 @@ import click
 from scribengin.cli.answer import Answer, AnsweringCommand
 from scribengin.cli.flow_argument import flow_argument, is_name
 from scribengin.cli.flow_state import prepared_flow
-from scribengin.cli.home_option import home_option
+from scribengin.cli.plane_option import masters_option
 from scribengin.cli.settings import setting_flags
 from scribengin.core.units import show_bytes, show_duration
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from scribengin.control.home import Home
+    from scribengin.cli.plane_option import Masters
 
 
 @click.command(cls=AnsweringCommand)
 @flow_argument
 @setting_flags("state")
-@home_option
-def command(*, flow: str, state: Path | None, home: Home) -> Answer:
+@masters_option
+def command(*, flow: str, state: Path | None, masters: Masters) -> Answer:
     """Show how far every tier is, what waits between two of them, and what is acknowledged: committed at the ends of the flow.
 
     Works while the flow runs and while it does not; needs no Java. Of the name of a flow that was submitted: what is wanted of it, how it
     stands, and who serves its tiers; also where no master is alive.
     """
     if is_name(flow):
-        return _of_name(flow, home)
+        return _of_name(flow, masters)
     from scribengin.local.standing import read_standing
 
     prepared = prepared_flow(flow, state)
@@ -38,11 +38,11 @@ def command(*, flow: str, state: Path | None, home: Home) -> Answer:
     return Answer(found, show=lambda: _show(found))
 
 
-def _of_name(flow: str, home: Home) -> Answer:
-    from scribengin.control.admin import describe
+def _of_name(flow: str, masters: Masters) -> Answer:
+    import msgspec
 
-    with home.registry() as registry:
-        found = describe(registry, flow)
+    with masters.reader() as plane:
+        found = msgspec.to_builtins(plane.flow(flow))
     return Answer(found, show=lambda: _show_named(found))
 
 

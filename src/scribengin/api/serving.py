@@ -1,0 +1,102 @@
+"""Where the API answers: a socket that is bound before anything is told of it, and uvicorn behind it, in a thread."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import h11
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from scribengin.client.problems import CODE, MEDIA_TYPE, Fault, PointedError, encode, to_problem
+from scribengin.core.errors import EnvironmentFault
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from fastapi import FastAPI
+
+_BACKLOG = 256
+_START_S = 30.0
+_LEAVE_S = 3
+"""for answers under way when it ends; streams of events are cut"""
+
+
+@dataclass(frozen=True, slots=True)
+class Listen:
+    """An address of this machine; port 0: a free one."""
+
+    host: str = "127.0.0.1"
+    port: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """A bound socket. `url` is where the API will answer."""
+
+    socket: socket.socket
+    url: str
+
+    @contextmanager
+    def serve(self, app: FastAPI) -> Iterator[None]:
+        """Answer inside the `with` block."""
+        config = uvicorn.Config(
+            app, http=_Protocol, loop="asyncio", lifespan="off", log_config=None, access_log=False, timeout_graceful_shutdown=_LEAVE_S
+        )
+        server = uvicorn.Server(config)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [self.socket]}, name="api")
+        thread.start()
+        try:
+            deadline = time.monotonic() + _START_S
+            while not server.started and thread.is_alive() and time.monotonic() < deadline:
+                time.sleep(0.01)
+            if not server.started:
+                raise EnvironmentFault(f"the API did not start at {self.url}", remedy="see the lines above")
+            yield
+        finally:
+            server.should_exit = True
+            thread.join()
+
+
+@contextmanager
+def open_door(listen: Listen) -> Iterator[Door]:
+    """Bind. Raises EnvironmentFault where the address is taken, or none of this machine."""
+    family = socket.AF_INET6 if ":" in listen.host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as bound:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            bound.bind((listen.host, listen.port))
+        except OSError as error:
+            raise EnvironmentFault(
+                f"the API cannot answer at {listen.host}:{listen.port}: {error.strerror}",
+                remedy="name another port: --port PORT",
+                code="port-taken",
+            ) from error
+        bound.listen(_BACKLOG)
+        host = f"[{listen.host}]" if ":" in listen.host else listen.host
+        yield Door(bound, f"http://{host}:{bound.getsockname()[1]}")
+
+
+class _Protocol(H11Protocol):
+    """Says also of what is no HTTP in the one form of mistakes."""
+
+    def send_400_response(self, msg: str) -> None:
+        """Instead of a line of text."""
+        problem = to_problem(PointedError((Fault("request", msg, "send HTTP/1.1"),)))
+        body = encode(problem)
+        length = str(len(body)).encode()
+        headers = [
+            (b"content-type", MEDIA_TYPE.encode()),
+            (CODE.lower().encode(), b"request"),
+            (b"content-length", length),
+            (b"connection", b"close"),
+        ]
+        for event in (h11.Response(status_code=problem.status, headers=headers), h11.Data(data=body), h11.EndOfMessage()):
+            data = self.conn.send(event)
+            self.transport.write(data or b"")
+        self.transport.close()
