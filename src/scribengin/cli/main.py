@@ -35,6 +35,7 @@ _COMMANDS = {
     "unmap": "Let a tier run on any node.",
     "spawn": "Start a tier on one node.",
     "decommission": "Give a node no new workers; those it has go elsewhere.",
+    "worker": "Show what a worker does.",
     "logs": "Show what a flow's workers have printed.",
     "shell": "Type commands with completion and history, or run a script of them.",
     "audit": "Read outputs, dead letters and ledger again: does everything balance?",

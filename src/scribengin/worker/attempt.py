@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from scribengin.packages.fetch import FetchedPackages
     from scribengin.registry.tree import Spec
     from scribengin.state.lease import Right
+    from scribengin.worker.glance import Glance
     from scribengin.worker.timeline import Timeline
 
 _ARCHIVE_AFTER_S = 60.0
@@ -44,12 +45,13 @@ _MILESTONES = {"checking with spark": "recovering", "running": "running"}
 class TierAttempt:
     """Runs a tier of a version. `right` is what its lease is taken by; `close` stops Spark."""
 
-    def __init__(self, spec: Spec, id_: RunId, packages: FetchedPackages, right: Right, timeline: Timeline) -> None:
+    def __init__(self, spec: Spec, id_: RunId, packages: FetchedPackages, right: Right, timeline: Timeline, glance: Glance) -> None:
         self._spec = spec
         self._id, self._tier = id_, id_.tier
         self._packages = packages
         self._right = right
         self._timeline = timeline
+        self._glance = glance
         self._spark: SparkSession | None = None
         self._archive_at_s = 0.0
 
@@ -63,6 +65,7 @@ class TierAttempt:
             if self._jvm_status() is None:
                 raise
             outcome = Outcome("failed")
+        self._glance.view = None
         if (status := self._jvm_status()) is not None and outcome.state != "finished":
             # whatever failed for it: the next process has a JVM of its own
             return Outcome("failed", f"Spark's JVM has ended with status {status}", f"see {self._log()}")
@@ -96,6 +99,7 @@ class TierAttempt:
             threading.Thread(target=warm_up, args=(spark,), name="warm up", daemon=True).start()
 
         def watch(view: RunView) -> None:
+            self._glance.view = view
             if self._jvm_status() is not None:
                 stop.set()  # nothing comes of it any more
             if view.phase in _MILESTONES:
@@ -129,6 +133,7 @@ class TierAttempt:
         settings = self._settings()
         prepared = prepare(self._path(), state=settings.state, tier=settings.tier, base=settings.base)
         self._timeline.mark("planned")
+        self._glance.flow = prepared
         return prepared
 
     def _session(self, prepared: PreparedFlow) -> SparkSession:

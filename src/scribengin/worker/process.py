@@ -26,6 +26,8 @@ from scribengin.registry.lease import Lease
 from scribengin.registry.records import Stored, read_record
 from scribengin.registry.tree import LEASE, SPEC, WANTED
 from scribengin.worker.attempt import TierAttempt
+from scribengin.worker.glance import Glance
+from scribengin.worker.page import serve_page
 from scribengin.worker.service import Service
 from scribengin.worker.timeline import Timeline
 from scribengin.worker.wanted import Wanted
@@ -59,9 +61,11 @@ def main(worker: str) -> Exit:
         stack.callback(lease.close)
         wanted = Wanted(registry, id_)
         stack.callback(wanted.close)
-        attempt = TierAttempt(spec, id_, packages(registry), lease, timeline)
+        glance = Glance(registry, id_, lease, version)
+        attempt = TierAttempt(spec, id_, packages(registry), lease, timeline, glance)
         stack.callback(attempt.close)
-        service = Service(registry, id_, lease, wanted, version, attempt, attempt.warm)
+        http = stack.enter_context(serve_page(glance.look))
+        service = Service(registry, id_, lease, wanted, version, attempt, attempt.warm, http=http, on_say=glance.hear)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: service.stop())
         return service.serve()

@@ -1,13 +1,15 @@
-"""What can be read of a real worker from outside: its command lines, its environment, what it writes."""
+"""What can be read of a real worker from outside: its page; its command lines, its environment, what it writes, where nothing secret is."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from farm import FLOW, STEPS, until
 
+from scribengin.cli.main import main
 from scribengin.control import admin
 from scribengin.control.home import Home
 from scribengin.control.submit import submission
@@ -15,6 +17,8 @@ from scribengin.hosts.up import House
 from scribengin.launch.marks import marked_processes
 from scribengin.registry.access import Address
 from scribengin.registry.entrance import Entrance
+from scribengin.registry.records import Stored, read_record
+from scribengin.registry.tree import NODE_HTTP, NODE_JSON
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,6 +42,29 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Home]:
         until(lambda: list((flow / "out").glob("part-*")), "the first Batch")
         yield home
         admin.want(registry, "numbers", "stopped", by="me")
+
+
+@pytest.mark.timeout(600)
+def test_a_worker_is_shown_by_its_own_page_and_when_it_is_gone_by_the_registry(home: Home, capfd: pytest.CaptureFixture[str]) -> None:
+    def shows(*words: str) -> Any:
+        assert main([*words, "--home", str(home.folder), "--json"]) == 0
+        return json.loads(capfd.readouterr().out)["result"]
+
+    capfd.readouterr()
+    own = shows("worker", "show", "numbers.main")
+    assert (own["source"], own["worker"], own["version"], own["state"]) == ("worker", "numbers.main-1", 1, "running")
+    assert own["lease"]["held"]
+    assert own["master"]["id"] == "local"
+    assert [(node["node"], node["from"]) for node in own["nodes"]] == [("numbers", []), ("odd", ["numbers"]), ("kept", ["odd"])]
+    assert own["queries"][0]["rows_in"] == 1
+    assert (own["gates"], own["hands_to"]) == ([], [])
+    with home.registry() as registry:
+        there = [read_record(registry, spot("numbers.main")) for spot in (NODE_HTTP, NODE_JSON)]
+        assert [link.record.url for link in there if isinstance(link, Stored)] == [own["http"], f"{own['http']}/json"]
+        admin.want(registry, "numbers", "stopped", by="me")
+        until(lambda: admin.read_flow(registry, "numbers").status.state == "stopped", "stopped")  # type: ignore[union-attr]
+    known = shows("worker", "show", "numbers.main-1")
+    assert (known["source"], known["worker"], known["state"]) == ("registry", "numbers.main-1", "ended")
 
 
 @pytest.mark.timeout(600)
