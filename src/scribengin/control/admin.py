@@ -267,6 +267,7 @@ def _described_tier(registry: Registry, flow: str, tier: str) -> dict[str, Any]:
         "state": "created" if run is None else "ended" if run.ended_at is not None else "starting" if mine is None else mine.state,
         "process": {"pid": holder.get("pid"), "host": holder.get("host")} if holder else None,
         "failures": 0 if run is None else run.failures,
+        "http": "" if mine is None else mine.http,
         "starts_again": _next_start(run, wish),
         "standby": None if spare is None else _described_spare(flow, tier, spare, _known(registry, SPARE_REPORT(flow, tier))),
         "cause": (run.cause if run is not None else "") or (mine.cause if mine is not None else ""),
@@ -301,7 +302,12 @@ def _last_wish(found: Stored[Desired] | Newer | Damaged | None, status: Status |
 
 def _described_spare(flow: str, tier: str, spare: Run, report: Report | None) -> dict[str, Any]:
     mine = report if report is not None and report.run == spare.number else None
-    return {"worker": f"{flow}.{tier}-{spare.number}", "node": spare.node, "state": "starting" if mine is None else mine.state}
+    return {
+        "worker": f"{flow}.{tier}-{spare.number}",
+        "node": spare.node,
+        "state": "starting" if mine is None else mine.state,
+        "http": "" if mine is None else mine.http,
+    }
 
 
 def _next_start(run: Run | None, wish: TierWish | None) -> str | None:

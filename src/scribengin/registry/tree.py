@@ -149,6 +149,8 @@ class Report(Record):
     cause: str = ""
     remedy: str = ""
     permanent: bool = False
+    http: str = ""
+    """the address of its page"""
 
 
 class Operation(Record):

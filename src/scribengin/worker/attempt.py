@@ -51,6 +51,7 @@ class TierAttempt:
         packages: FetchedPackages,
         right: Right,
         timeline: Timeline,
+        glance: Glance,
         show: Callable[[RunView], None] = lambda _view: None,
     ) -> None:
         self._spec = spec
@@ -59,6 +60,7 @@ class TierAttempt:
         self._right = right
         self._show = show
         self._timeline = timeline
+        self._glance = glance
         self._spark: SparkSession | None = None
         self._archive_at_s = 0.0
 
@@ -72,6 +74,7 @@ class TierAttempt:
             if self._jvm_status() is None:
                 raise
             outcome = Outcome("failed")
+        self._glance.view = None
         if (status := self._jvm_status()) is not None and outcome.state != "finished":
             # whatever failed for it: the next process has a JVM of its own
             return Outcome("failed", f"Spark's JVM has ended with status {status}", f"see {self._log()}")
@@ -105,6 +108,7 @@ class TierAttempt:
             threading.Thread(target=warm_up, args=(spark,), name="warm up", daemon=True).start()
 
         def watch(view: RunView) -> None:
+            self._glance.view = view
             self._show(view)
             if self._jvm_status() is not None:
                 stop.set()  # nothing comes of it any more
@@ -139,6 +143,7 @@ class TierAttempt:
         settings = self._settings()
         prepared = prepare(self._path(), state=settings.state, tier=settings.tier, base=settings.base)
         self._timeline.mark("planned")
+        self._glance.flow = prepared
         return prepared
 
     def _session(self, prepared: PreparedFlow) -> SparkSession:

@@ -27,6 +27,8 @@ from scribengin.registry.records import Stored, read_record
 from scribengin.registry.tree import LEADER, LEASE, SPEC, WANTED
 from scribengin.watching.progress import Teller
 from scribengin.worker.attempt import TierAttempt
+from scribengin.worker.glance import Glance
+from scribengin.worker.page import serve_page
 from scribengin.worker.progress import Reporter
 from scribengin.worker.service import Service
 from scribengin.worker.timeline import Timeline
@@ -62,9 +64,11 @@ def main(worker: str) -> Exit:
         teller = Teller(id_.flow, id_.tier, id_.number, version)
         reporter = Reporter(teller, lambda: _leader(registry), lambda: lease.claim)
         stack.callback(reporter.close)
-        attempt = TierAttempt(spec, id_, packages, lease, timeline, reporter.show)
+        glance = Glance(registry, id_, lease, version)
+        attempt = TierAttempt(spec, id_, packages, lease, timeline, glance, reporter.show)
         stack.callback(attempt.close)
-        service = Service(registry, id_, lease, wanted, version, attempt, attempt.warm)
+        http = stack.enter_context(serve_page(glance.look))
+        service = Service(registry, id_, lease, wanted, version, attempt, attempt.warm, http=http, on_say=glance.hear)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: service.stop())
         return service.serve()

@@ -12,13 +12,13 @@ import msgspec
 from scribengin.core.errors import Exit, FencedError, ScribenginError, Unreachable
 from scribengin.registry.contract import Conflict, Require
 from scribengin.registry.records import Stored, put, read_record
-from scribengin.registry.tree import REPORT, RUN, SPARE, SPARE_REPORT, Report
+from scribengin.registry.tree import NODE_HTTP, NODE_JSON, REPORT, RUN, SPARE, SPARE_REPORT, Link, Report
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from scribengin.control.world import RunId
-    from scribengin.registry.contract import Entry, Registry
+    from scribengin.registry.contract import Entry, Registry, Term, Write
     from scribengin.registry.lease import Lease
     from scribengin.registry.records import Spot
     from scribengin.registry.tree import Run, TierWish, WorkerState
@@ -71,10 +71,14 @@ class Service:
         version: int,
         attempt: Attempt,
         warm: Callable[[], Outcome | None] = lambda: None,
+        *,
+        http: str = "",
+        on_say: Callable[[Report], None] = lambda _report: None,
     ) -> None:
         """`version`: that of the flow which this process has loaded. `warm` does what can be done without the lease, for a spare; it
-        returns how that has failed, if it has."""
+        returns how that has failed, if it has. `http`: where its page is; `on_say` hears what it says of itself, whoever else does."""
         self._registry = registry
+        self._node = f"{id_.flow}.{id_.tier}"
         self._lease = lease
         self._wanted = wanted
         self._version = version
@@ -84,7 +88,10 @@ class Service:
         self._spots[True] = (SPARE_REPORT(id_.flow, id_.tier), SPARE(id_.flow, id_.tier))
         """whether it is the spare → where it speaks, and what says that it is the one"""
         self._spare = False
-        self._report = Report(run=id_.number, generation=0, version=version, state="starting")
+        self._report = Report(run=id_.number, generation=0, version=version, state="starting", http=http)
+        self._on_say = on_say
+        self._placed = 0
+        """the Term under which the place of its page was written"""
         self._told: Report | None = None
         self._told_at: Spot[Report] | None = None
         self._before = 0
@@ -203,13 +210,16 @@ class Service:
             remedy=standing.remedy,
             permanent=permanent,
         )
+        self._on_say(report)
         held = self._lease.held()
         spot, run_spot = self._spots[self._spare and not held]
         if (report, spot) == (self._told, self._told_at):
             return
         try:
             if held:
-                self._registry.commit(put(self._registry, spot, report), term=self._lease.term)
+                term = self._lease.term
+                self._registry.commit(put(self._registry, spot, report), *self._links(term), term=term)
+                self._placed = term.number
             elif (run := self._served(run_spot)) is not None:  # no Term, or none any more: only as long as it is the one that is wanted
                 self._registry.commit(put(self._registry, spot, report), Require(run.path, run.version))
             else:
@@ -219,6 +229,13 @@ class Service:
         except FencedError:
             return
         self._told, self._told_at = report, spot
+
+    def _links(self, term: Term) -> list[Write]:
+        """Where the page of the tier is now; once for each take of the lease."""
+        if self._placed == term.number or not self._report.http:
+            return []
+        spots = {NODE_HTTP(self._node): "", NODE_JSON(self._node): "/json"}
+        return [put(self._registry, spot, Link(url=self._report.http + path)) for spot, path in spots.items()]
 
     def _served(self, spot: Spot[Run]) -> Entry | None:
         """The record that says that this worker is the one; None where it says so no more."""
