@@ -66,6 +66,8 @@ class Spec(Record):
     tiers: Mapping[str, TierSpec]
     by: str = ""
     at: str = ""
+    together: Mapping[str, int] = {}
+    """flow → version, of all that were submitted as one with it; empty for one that came alone"""
 
 
 class Desired(Record):
@@ -76,6 +78,8 @@ class Desired(Record):
     """the number of its Spec"""
     by: str = ""
     at: str = ""
+    operation: str = ""
+    """the newest operation; while it is under way the flow waits for it"""
 
 
 class Status(Record):
@@ -101,6 +105,8 @@ class TierWish(Record):
     goal: Goal
     generation: int
     """of the flow's wish that it was made from: a worker says back which it has reached"""
+    task: str = ""
+    """the operation of which the tier's part is to be done, under the lease, before the goal"""
 
 
 class Run(Record):
@@ -141,16 +147,26 @@ class Report(Record):
     cause: str = ""
     remedy: str = ""
     permanent: bool = False
+    task: str = ""
+    """the operation of which this tier's part is done, or has failed"""
+    task_error: str = ""
 
 
 class Operation(Record):
     """An operation of several steps, that the next master takes up."""
 
-    kind: str
-    step: str
+    kind: Literal["offsets", "rewind", "renew", "repartition"]
+    step: Literal["stop", "work", "done", "failed", "cancelled"]
+    """`stop`: the flow's workers end in order; `work`: the tiers do their part, each under its lease. The others are over."""
+    version: int
+    """of the flow, as which its tiers do their part"""
+    tiers: tuple[str, ...] = ()
+    """those that have a part in it"""
     arguments: Mapping[str, Any] = {}
     by: str = ""
     at: str = ""
+    since: str = ""
+    """when it came to its step"""
     error: str = ""
 
 
@@ -297,7 +313,7 @@ MASTERS = Branch("masters/<id>", Holder, (Writer.CANDIDATE,), "a master that is 
 SPEC = Branch("flows/<flow>/spec/<n>", Spec, _LED, "a version of the flow")
 DESIRED = Branch("flows/<flow>/desired", Desired, _BY_HAND, "what is wanted of it")
 STATUS = Branch("flows/<flow>/status", Status, _LED, "how it is, since when, why, and what next; what was refused")
-OPERATION = Branch("flows/<flow>/ops/<id>", Operation, _LED, "an operation that is under way, or was")
+OPERATION = Branch("flows/<flow>/ops/<id>", Operation, _BY_HAND, "an operation that is under way, or was")
 WANTED = Branch("flows/<flow>/wanted/<tier>", TierWish, _LED, "what is wanted of a tier's worker")
 RUN = Branch("flows/<flow>/runs/<tier>", Run, _LED, "which worker is to serve a tier, and how the last one ended")
 LEASE = Branch("flows/<flow>/tiers/<tier>/lease", Holder, _WORK, "who runs the tier", Owner.WORKER, ephemeral=True)
