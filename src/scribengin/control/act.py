@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, assert_never
 
-from scribengin.control.actions import Forget, FreeLease, Kill, Note, Start, Tell, Want
+from scribengin.control.actions import Forget, FreeLease, Kill, Note, Start, Step, Tell, Want
 from scribengin.control.world import RunId
 from scribengin.registry.contract import Delete, Entry
 from scribengin.registry.records import put
-from scribengin.registry.tree import LEASE, RUN, STATUS, WANTED
+from scribengin.registry.tree import LEASE, OPERATION, RUN, STATUS, WANTED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -51,6 +51,8 @@ class Actor:
                 self._launchers[node].forget(str(id_))
             case Tell(flow, status):
                 self._write(STATUS(flow), status, term)
+            case Step(flow, id_, operation):
+                self._write(OPERATION(flow, id_), operation, term)
             case _:
                 assert_never(action)
 

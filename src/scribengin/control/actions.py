@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from scribengin.control.world import RunId
-    from scribengin.registry.tree import Run, Status, TierWish
+    from scribengin.registry.tree import Operation, Run, Status, TierWish
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,4 +69,13 @@ class Tell:
     status: Status
 
 
-Action = Want | Start | Note | FreeLease | Kill | Forget | Tell
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Write how far an operation is."""
+
+    flow: str
+    id: str
+    operation: Operation
+
+
+Action = Want | Start | Note | FreeLease | Kill | Forget | Tell | Step

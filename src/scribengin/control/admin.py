@@ -12,7 +12,21 @@ from scribengin.core.errors import Refused, StateError
 from scribengin.core.problems import did_you_mean
 from scribengin.registry.contract import Conflict, Damaged, Delete, Entry, Require, shown
 from scribengin.registry.records import Newer, Record, Stored, names, read_record
-from scribengin.registry.tree import DESIRED, LEASE, OPERATION, REPORT, RUN, SPEC, STATUS, WANTED, Desired, Operation, Spec, TierSpec
+from scribengin.registry.tree import (
+    DESIRED,
+    LEASE,
+    OPERATION,
+    REPORT,
+    RUN,
+    SPEC,
+    STATUS,
+    UNDER_WAY,
+    WANTED,
+    Desired,
+    Operation,
+    Spec,
+    TierSpec,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -27,8 +41,6 @@ T = TypeVar("T")
 _TRIES = 10
 KEPT_OPERATIONS = 20
 """of each flow, those that are over"""
-UNDER_WAY = ("stop", "work")
-"""the steps of an operation that is not over"""
 
 
 @dataclass(frozen=True, slots=True)

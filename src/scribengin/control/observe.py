@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from scribengin.control.world import FlowSeen, LeaseHolder, Node, Process, RunId, TierSeen, Wish, World
+from scribengin.control.world import FlowSeen, LeaseHolder, Node, Process, RunId, TierSeen, UnderWay, Wish, World
 from scribengin.core.errors import Unreachable
 from scribengin.registry.contract import Damaged, Entry
 from scribengin.registry.records import Newer, Record, Stored, stored_as
-from scribengin.registry.tree import DESIRED, LEASE, REPORT, RUN, SPEC, STATUS, WANTED
+from scribengin.registry.tree import DESIRED, LEASE, OPERATION, REPORT, RUN, SPEC, STATUS, UNDER_WAY, WANTED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from scribengin.control.mirror import Mirror
     from scribengin.launch.contract import Launcher
     from scribengin.registry.records import Spot
-    from scribengin.registry.tree import Spec, TierWish
+    from scribengin.registry.tree import Desired, Spec, TierWish
 
 R = TypeVar("R", bound=Record)
 _FLOWS, _HOSTS = "flows", "physicalnodes"
@@ -76,7 +76,13 @@ class Observer:
             for tier in sorted(there | spec.record.tiers.keys())
             if not tier.startswith(".")
         }
-        return FlowSeen(name, wish, tiers, None if status is None else status.record, frozenset(spec.record.tiers))
+        wanted = frozenset(spec.record.tiers)
+        return FlowSeen(name, wish, tiers, None if status is None else status.record, wanted, self._under_way(name, desired.record))
+
+    def _under_way(self, flow: str, desired: Desired) -> UnderWay | None:
+        """The operation that the flow waits for. One that nobody's wish names any more, or that is forgotten, is none."""
+        stored = self._stored(OPERATION(flow, desired.operation)) if desired.operation else None
+        return UnderWay(desired.operation, stored.record) if stored is not None and stored.record.step in UNDER_WAY else None
 
     def _tier(self, flow: str, tier: str, spec: Spec, node: str) -> TierSeen:
         wish, run, report = self._stored(WANTED(flow, tier)), self._stored(RUN(flow, tier)), self._stored(REPORT(flow, tier))

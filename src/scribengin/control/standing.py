@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from scribengin.control.operations import standing_of
 from scribengin.control.places import choose_node
 from scribengin.control.runs import back_off_s, needs_worker
 from scribengin.control.wishes import at_rest
@@ -39,6 +40,8 @@ def _iso(seconds: float) -> str:
 
 
 def _state(world: World, flow: FlowSeen) -> tuple[FlowState, str, str]:
+    if flow.under_way is not None:
+        return standing_of(flow, flow.under_way)
     tiers = [flow.tiers[name] for name in sorted(flow.tiers) if flow.wanted_tiers is None or name in flow.wanted_tiers]
     failed = [tier for tier in tiers if _waits_for_a_person(tier)]
     if failed:

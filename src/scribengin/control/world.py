@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from scribengin.registry.tree import Goal, Report, Run, Status, TierWish
+    from scribengin.registry.tree import Goal, Operation, Report, Run, Status, TierWish
 
 ProcessState = Literal["starting", "running", "exited", "gone"]
 """What a launcher says. `gone`: there is no such process any more, and nobody knows how it ended."""
@@ -76,6 +76,14 @@ class TierSeen:
 
 
 @dataclass(frozen=True, slots=True)
+class UnderWay:
+    """An operation that is not over, and the name of its record."""
+
+    id: str
+    operation: Operation
+
+
+@dataclass(frozen=True, slots=True)
 class FlowSeen:
     """One flow. `tiers` are those of all versions that have, or may still have, a worker."""
 
@@ -85,6 +93,8 @@ class FlowSeen:
     status: Status | None = None
     wanted_tiers: frozenset[str] | None = None
     """those of the wanted version; None: all"""
+    under_way: UnderWay | None = None
+    """the operation that the flow waits for"""
 
 
 @dataclass(frozen=True, slots=True)

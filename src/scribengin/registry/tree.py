@@ -170,6 +170,10 @@ class Operation(Record):
     error: str = ""
 
 
+UNDER_WAY = ("stop", "work")
+"""the steps of an operation that is not over"""
+
+
 class Task(Record):
     """One task of a tier: what it reads and writes, and how far it is."""
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 import msgspec
 
-from scribengin.core.errors import Exit, FencedError, ScribenginError, Unreachable
+from scribengin.core.errors import Exit, FencedError, Refused, ScribenginError, Unreachable
 from scribengin.registry.contract import Conflict
 from scribengin.registry.records import put
 from scribengin.registry.tree import REPORT, Report
@@ -59,8 +59,18 @@ class Attempt(Protocol):
 class Service:
     """One worker. `serve` blocks until it is wanted no more."""
 
-    def __init__(self, registry: Registry, id_: RunId, lease: Lease, wanted: Wanted, version: int, attempt: Attempt) -> None:
-        """`version`: that of the flow which this process has loaded."""
+    def __init__(
+        self,
+        registry: Registry,
+        id_: RunId,
+        lease: Lease,
+        wanted: Wanted,
+        version: int,
+        attempt: Attempt,
+        task: Callable[[str], None] | None = None,
+    ) -> None:
+        """`version`: that of the flow which this process has loaded. `task` does the tier's part of the operation of that name, under the
+        lease; what it was asked before changes nothing."""
         self._registry = registry
         self._lease = lease
         self._wanted = wanted
@@ -72,6 +82,7 @@ class Service:
         self._before = 0
         """Batches committed in earlier attempts of this process"""
         self._asked = threading.Event()
+        self._task = task
 
     def stop(self) -> None:
         """End after the Batches under way, whatever is wanted. From any thread or signal handler."""
@@ -81,9 +92,15 @@ class Service:
         """Raises Unreachable where the registry never answered."""
         while True:
             wish = self._wanted.read().wish
-            if self._asked.is_set() or wish is None or wish.goal == "stopped" or wish.version != self._version:
+            open_task = wish is not None and wish.task not in ("", self._report.task)
+            idle = wish is None or (wish.goal == "stopped" and not open_task)
+            if self._asked.is_set() or wish is None or idle or wish.version != self._version:
                 return self._end("stopped", wish)
             if not self._lease.held() and not self._acquired(wish):
+                continue
+            if open_task:
+                if (ended := self._do(wish)) is not None:
+                    return ended
                 continue
             if wish.goal == "paused":
                 self._say(Standing("paused", self._before), wish.generation)
@@ -106,6 +123,24 @@ class Service:
         except Unreachable:
             self._wanted.wait(_LEASE_S)
             return False
+
+    def _do(self, wish: TierWish) -> Exit | None:
+        """Do the tier's part of an operation, and say so. What passes by itself is tried again by the next worker: then it is to end."""
+        error = ""
+        try:
+            if self._task is None:
+                raise Refused("this worker does no tasks", remedy="run the version of the masters")
+            self._task(wish.task)
+        except (Unreachable, FencedError) as failed:
+            if self._lease.held():
+                self._say(Standing("failed", self._before, failed.message, failed.remedy), wish.generation)
+                return Exit.FAILED
+            return None
+        except ScribenginError as failed:
+            error = f"{failed.message}; {failed.remedy}" if failed.remedy else failed.message
+        self._report = msgspec.structs.replace(self._report, task=wish.task, task_error=error)
+        self._say(Standing("starting", self._before), wish.generation)
+        return None
 
     def _run(self, wish: TierWish) -> Outcome:
         """Until the attempt has ended, by itself or because something else is wanted, or the lease is lost."""
