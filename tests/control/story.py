@@ -9,6 +9,8 @@
     process core exited 1          also `running`, `gone`
     lease core                     the newest process holds it; `lease core lost`; `lease core by 3`
     report core running commits 5  also `failed permanent CAUSE`, `recovering CAUSE`, `drained`
+    operation rewind edge          one of that kind begins, in which these tiers have a part; `operation renew v1 edge` as that version
+    done edge                      the tier's newest process has done its part of it; `done edge badly CAUSE`
     unreadable tweets              its records are damaged
     the launcher loses what is asked next
     wait 15                        seconds
@@ -23,10 +25,10 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from scribengin.control.actions import Action, Forget, FreeLease, Kill, Note, Start, Tell, Want
+from scribengin.control.actions import Action, Forget, FreeLease, Kill, Note, Start, Step, Tell, Want
 from scribengin.control.decide import decide
-from scribengin.control.world import FlowSeen, LeaseHolder, Node, Process, RunId, TierSeen, Wish, World
-from scribengin.registry.tree import Report
+from scribengin.control.world import FlowSeen, LeaseHolder, Node, Process, RunId, TierSeen, UnderWay, Wish, World
+from scribengin.registry.tree import UNDER_WAY, Operation, Report
 
 
 class Story:
@@ -37,6 +39,7 @@ class Story:
         self.flow = ""
         self.loses = False
         self.term = 0
+        self.operations = 0
         self.away: dict[RunId, Process] = {}
         """processes on nodes that do not answer"""
 
@@ -95,6 +98,10 @@ class Story:
                 self._set_tier(replace(self._tier(tier), lease=LeaseHolder(number, self.term)))
             case ["report", tier, *rest]:
                 self._report(tier, rest)
+            case ["operation", kind, *rest]:
+                self._operation(kind, rest)
+            case ["done", tier, *rest]:
+                self._done(tier, " ".join(rest[1:]))
             case ["unreadable", name]:
                 flows = {key: flow for key, flow in self.world.flows.items() if key != name}
                 self.world = replace(self.world, unreadable=frozenset({name}), flows=flows)
@@ -135,6 +142,23 @@ class Story:
         )
         self._set_tier(replace(seen, report=report))
 
+    def _operation(self, kind: str, rest: list[str]) -> None:
+        flow = self.world.flows[self.flow]
+        version, tiers = (int(rest[0][1:]), rest[1:]) if rest[0].startswith("v") else (flow.wish.version, rest)
+        self.operations += 1
+        operation = Operation(kind=kind, step="stop", version=version, tiers=tuple(tiers))  # type: ignore[arg-type]
+        wish = replace(flow.wish, generation=flow.wish.generation + 1)
+        self._set_flow(replace(flow, wish=wish, under_way=UnderWay(str(self.operations), operation)))
+
+    def _done(self, tier: str, error: str) -> None:
+        flow, seen = self.world.flows[self.flow], self._tier(tier)
+        assert flow.under_way is not None
+        assert seen.wish is not None
+        number, wish = self._run(tier).number, seen.wish
+        told = {"task": flow.under_way.id, "task_error": error}
+        report = Report(run=number, generation=wish.generation, version=wish.version, state="stopped", **told)  # type: ignore[arg-type]
+        self._set_tier(replace(seen, report=report))
+
     def _act(self, action: Action) -> None:
         match action:
             case Want(_, tier, wish):
@@ -153,6 +177,9 @@ class Story:
                 self.world = replace(self.world, processes={key: each for key, each in self.world.processes.items() if key != id_})
             case Tell(name, status):
                 self._set_flow(replace(self.world.flows[name], status=status))
+            case Step(name, id_, operation):
+                under_way = UnderWay(id_, operation) if operation.step in UNDER_WAY else None
+                self._set_flow(replace(self.world.flows[name], under_way=under_way))
 
     def _tier(self, name: str) -> TierSeen:
         return self.world.flows[self.flow].tiers[name]
@@ -185,6 +212,8 @@ def _tiers(text: str) -> dict[str, TierSeen]:
 
 def _said(action: Action) -> str:
     match action:
+        case Want(_, tier, wish) if wish.task:
+            return f"> {tier} is wanted to do its part of operation {wish.task}, version {wish.version}, generation {wish.generation}"
         case Want(_, tier, wish):
             return f"> {tier} is wanted {wish.goal}, version {wish.version}, generation {wish.generation}"
         case Start(_, tier, run):
@@ -199,6 +228,8 @@ def _said(action: Action) -> str:
             return f"> kill {id_.tier}-{id_.number} on {node}: {why}"
         case Forget(id_, node):
             return f"> forget {id_.tier}-{id_.number} on {node}"
+        case Step(_, id_, operation):
+            return f"> operation {id_} comes to {operation.step}" + (f": {operation.error}" if operation.error else "")
         case Tell(name, status):
             return f"= {name} is {status.state}" + "".join(f"; {text}" for text in (status.reason, status.next) if text)
 

@@ -150,7 +150,7 @@ def apply_all(
             registry.commit(*writes)
         return applied
 
-    return _again(attempt)
+    return again(attempt)
 
 
 def _applied(submission: Submission, stored: Stored[Desired] | None, spec: Spec | None, newest: int) -> Applied:
@@ -212,7 +212,7 @@ def want(registry: Registry, flow: str, goal: Goal, *, by: str) -> int:
         wish = replace(stored.record, state=goal, by=by, at=_now())
         return registry.commit(stored.replace(wish), Require(SPEC(flow, str(version)).path)).revision
 
-    return _again(attempt)
+    return again(attempt)
 
 
 def rollback(registry: Registry, flow: str, version: int, *, by: str, only: bool = False) -> dict[str, int]:
@@ -250,7 +250,7 @@ def rollback(registry: Registry, flow: str, version: int, *, by: str, only: bool
         registry.commit(*writes)
         return changed
 
-    return _again(attempt)
+    return again(attempt)
 
 
 def delete(registry: Registry, flow: str) -> None:
@@ -272,7 +272,7 @@ def delete(registry: Registry, flow: str) -> None:
         gone += [path for tier in names(registry, f"flows/{flow}/tiers") if registry.read(path := REPORT(flow, tier).path) is not None]
         registry.commit(Delete(DESIRED(flow).path, desired.version), *map(Delete, gone))
 
-    _again(attempt)
+    again(attempt)
 
 
 def versions_of(registry: Registry, flow: str) -> list[int]:
@@ -386,7 +386,7 @@ def _stored(registry: Registry, spot: Spot[R]) -> Stored[R] | None:
     raise StateError(f"{shown(spot.path)} {why}", remedy=remedy, code="registry-damaged")
 
 
-def _again(attempt: Callable[[], T]) -> T:
+def again(attempt: Callable[[], T]) -> T:
     """Somebody else may write at the same time: look again, and decide again."""
     for _ in range(_TRIES - 1):
         try:

@@ -73,9 +73,10 @@ def standing_of(flow: FlowSeen, under_way: UnderWay) -> tuple[FlowState, str, st
     then = {"running": "then it runs", "paused": "then it is paused"}.get(flow.wish.goal, "then it stays stopped")
     if operation.step == "stop":
         waiting = [name for name, tier in sorted(flow.tiers.items()) if not at_rest(tier)]
-        return "stopping", f"{what} waits for the end of {', '.join(waiting)}", then
+        return "stopping", f"{what} waits for the end of {', '.join(waiting)}" if waiting else f"{what} begins", then
     waiting = [name for name in operation.tiers if name in flow.tiers and not has_done(flow.tiers[name], under_way.id)]
-    return ("starting" if flow.wish.goal == "running" else "stopping"), f"{what} is done by {', '.join(waiting)}", then
+    how = f"{what} is done by {', '.join(waiting)}" if waiting else f"{what} is through"
+    return ("starting" if flow.wish.goal == "running" else "stopping"), how, then
 
 
 def _error(tier: TierSeen, flow: FlowSeen, under_way: UnderWay) -> str | None:
