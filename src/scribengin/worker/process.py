@@ -26,6 +26,7 @@ from scribengin.registry.tree import LEASE, SPEC, WANTED
 from scribengin.registry.zookeeper import open_zookeeper
 from scribengin.worker.attempt import TierAttempt
 from scribengin.worker.service import Service
+from scribengin.worker.tasks import Tasks
 from scribengin.worker.wanted import Wanted
 
 if TYPE_CHECKING:
@@ -58,9 +59,10 @@ def main(worker: str) -> Exit:
         stack.callback(lease.close)
         wanted = Wanted(registry, id_)
         stack.callback(wanted.close)
-        attempt = TierAttempt(spec, id_.tier, PackageStore(Path(os.environ[HOME]) / "packages"), lease)
+        packages = PackageStore(Path(os.environ[HOME]) / "packages")
+        attempt = TierAttempt(spec, id_.tier, packages, lease)
         stack.callback(attempt.close)
-        service = Service(registry, id_, lease, wanted, version, attempt)
+        service = Service(registry, id_, lease, wanted, version, attempt, Tasks(registry, id_, spec, packages, lease))
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: service.stop())
         return service.serve()
