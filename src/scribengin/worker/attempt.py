@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from scribengin.local.contract import QueryView, RunResult, RunView
+    from scribengin.local.limits import FlowLimits
     from scribengin.packages.store import PackageStore
     from scribengin.registry.tree import Spec
     from scribengin.state.lease import Right
@@ -28,11 +29,12 @@ if TYPE_CHECKING:
 class TierAttempt:
     """Runs a tier of a version. `right` is what its lease is taken by; `close` stops Spark."""
 
-    def __init__(self, spec: Spec, tier: str, packages: PackageStore, right: Right) -> None:
+    def __init__(self, spec: Spec, tier: str, packages: PackageStore, right: Right, limits: Callable[[], FlowLimits] | None = None) -> None:
         self._spec = spec
         self._tier = tier
         self._packages = packages
         self._right = right
+        self._limits = limits
         self._spark: SparkSession | None = None
 
     def __call__(self, *, once: bool, stop: threading.Event, tell: Callable[[Standing], None]) -> Outcome:
@@ -61,6 +63,7 @@ class TierAttempt:
             # a launcher says it so to all programs that it starts
             master=os.environ.get("SCRIBENGIN_SPARK_MASTER", ""),
             stop=stop,
+            limits=self._limits,
         )
         if self._spark is None:
             prepared = prepare(path, state=settings.state, tier=settings.tier, base=settings.base)

@@ -25,6 +25,7 @@ from scribengin.registry.records import Stored, read_record
 from scribengin.registry.tree import LEASE, SPEC, WANTED
 from scribengin.registry.zookeeper import open_zookeeper
 from scribengin.worker.attempt import TierAttempt
+from scribengin.worker.limits import LiveLimits
 from scribengin.worker.service import Service
 from scribengin.worker.tasks import Tasks
 from scribengin.worker.wanted import Wanted
@@ -60,7 +61,9 @@ def main(worker: str) -> Exit:
         wanted = Wanted(registry, id_)
         stack.callback(wanted.close)
         packages = PackageStore(Path(os.environ[HOME]) / "packages")
-        attempt = TierAttempt(spec, id_.tier, packages, lease)
+        limits = LiveLimits(registry, id_.flow)
+        stack.callback(limits.close)
+        attempt = TierAttempt(spec, id_.tier, packages, lease, limits)
         stack.callback(attempt.close)
         service = Service(registry, id_, lease, wanted, version, attempt, Tasks(registry, id_, spec, packages, lease))
         for number in (signal.SIGTERM, signal.SIGINT):
