@@ -140,7 +140,7 @@ def test_the_same_twice_does_nothing_and_a_change_is_told_with_how_it_takes_effe
     path.write_text(text.replace("about: numbers", "about: odd numbers"))
     assert effects(person.plans(path)) == {"about": "in place"}
     path.write_text(text.replace("max_files: 1", "max_files: 2"))
-    assert effects(person.plans(path)) == {"source rows": "restart"}
+    assert effects(person.plans(path)) == {"source rows": "next Batch"}
     path.write_text(text)
     person.writes("steps.py", STEPS.replace("== 1", "== 0"))
     assert effects(person.plans(path)) == {"query kept": "restart", "code": "restart"}

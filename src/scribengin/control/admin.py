@@ -99,11 +99,13 @@ def apply_all(
     by: str,
     renew: Mapping[str, Sequence[tuple[str, str]]] | None = None,
     how: str = "again",
+    effects: Mapping[str, str | None] | None = None,
 ) -> tuple[Applied, ...]:
     """Make each the next version of its flow, and want it to run; what is wanted just so is left alone. All records are written, or none.
 
     `state`: flow → folder of its state, where it has none. `versions`: flow → the version that it is to follow, 0 for a new flow. `renew`:
-    flow → (tier, Query) of those that begin with a new checkpoint, `how` they do (`Accept`). Raises Refused `plan-stale` where another
+    flow → (tier, Query) of those that begin with a new checkpoint, `how` they do (`Accept`). `effects`: flow → how its changes take effect
+    (`changes.Effect`), by which workers stay; else they are all replaced. Raises Refused `plan-stale` where another
     version is wanted by now, `operation-under-way`; StateError where a flow's records are damaged; Unreachable.
     """
 
@@ -130,10 +132,11 @@ def apply_all(
                 path=submission.path,
                 base=submission.base,
                 state=before.state if before is not None else state(each.flow),
-                tiers=dict(submission.tiers),
+                tiers=_tiers(submission, before, 0 if stored is None else stored.record.version, (effects or {}).get(each.flow)),
                 by=by,
                 at=now,
                 together=together,
+                scaled={} if before is None else before.scaled,
             )
             desired = Desired(state="running", version=each.version, by=by, at=now)
             if anew := (renew or {}).get(each.flow, ()):
@@ -144,7 +147,8 @@ def apply_all(
                 id_, more = new_operation(registry, each.flow, begun)
                 desired = replace(desired, operation=id_)
                 writes += more
-            writes.append(SPEC(each.flow, str(each.version)).create(spec))
+            if stored is None or each.version != stored.record.version:
+                writes.append(SPEC(each.flow, str(each.version)).create(spec))
             writes.append(DESIRED(each.flow).create(desired) if stored is None else stored.replace(desired))
         if writes:
             registry.commit(*writes)
@@ -154,9 +158,8 @@ def apply_all(
 
 
 def _applied(submission: Submission, stored: Stored[Desired] | None, spec: Spec | None, newest: int) -> Applied:
-    same = stored is not None and stored.record.state == "running" and spec is not None and _same(spec, submission)
-    if same and stored is not None:
-        return Applied(submission.flow, stored.record.version, changed=False)
+    if stored is not None and spec is not None and same_as(spec, submission):
+        return Applied(submission.flow, stored.record.version, changed=stored.record.state != "running")
     return Applied(submission.flow, newest + 1, changed=True)
 
 
@@ -355,9 +358,37 @@ def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def _same(spec: Spec, submission: Submission) -> bool:
-    mine = (submission.package, submission.path, submission.base, dict(submission.tiers))
-    return (spec.package, spec.path, spec.base, dict(spec.tiers)) == mine
+def same_as(spec: Spec, submission: Submission) -> bool:
+    """True where the submission is just this version."""
+    mine = (submission.package, submission.path, submission.base, scaled_tiers(submission.tiers, spec.scaled))
+    return (spec.package, spec.path, spec.base, bare_tiers(spec)) == mine
+
+
+def bare_tiers(spec: Spec) -> dict[str, TierSpec]:
+    """Its tiers, without which workers serve them."""
+    return {name: replace(tier, since=0, process=0) for name, tier in spec.tiers.items()}
+
+
+def scaled_tiers(tiers: Mapping[str, TierSpec], scaled: Mapping[str, Mapping[str, int]]) -> dict[str, TierSpec]:
+    """Tiers with what `scale` has said of them."""
+    return {name: replace(tier, **scaled.get(name, {})) for name, tier in tiers.items()}
+
+
+def _tiers(submission: Submission, before: Spec | None, version: int, effect: str | None) -> dict[str, TierSpec]:
+    """The tiers of the next version; `version` is that of `before`."""
+    tiers = scaled_tiers(submission.tiers, {} if before is None else before.scaled)
+    if before is None or not version or effect not in ("in place", "next Batch"):
+        return tiers
+    kept = {}
+    for name, tier in tiers.items():
+        old = before.tiers.get(name)
+        if old is None:
+            kept[name] = tier
+        elif effect == "in place":
+            kept[name] = replace(tier, since=old.since or version, process=old.process)
+        else:
+            kept[name] = replace(tier, process=old.process or old.since or version)
+    return kept
 
 
 def known_flow(registry: Registry, flow: str) -> Stored[Desired]:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from scribengin.connectors import catalog
+from scribengin.control import admin
 from scribengin.core.errors import InputError, Refused
 from scribengin.local.migrate import changes_and_moves
 from scribengin.local.prepare import prepare
 from scribengin.plan.describe import listed
+from scribengin.spec.model import Edge, Sink, Source
 from scribengin.state.folder import StateFolder
 from scribengin.state.ledger import read_totals
 
@@ -28,6 +31,10 @@ Effect = Literal["in place", "next Batch", "restart", "new checkpoint", "refused
 two Batches. `restart`: the workers end after the Batches under way, others take over; positions and state are kept. `new checkpoint`: what
 a Query remembers would mean something else, so that it begins anew. `refused`: it cannot be done as things are; the remedy says what to do
 first."""
+
+
+_PACE = {"limit", "high_water", "low_water", "capacity"}
+"""of an edge: what holds back its feeder"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +116,7 @@ def compare(submission: Submission, new: PreparedFlow, version: int, spec: Spec 
     """
     if spec is None:
         return _first(submission, new)
-    if (spec.package, spec.path, spec.base, dict(spec.tiers)) == (*_place(submission), dict(submission.tiers)):
+    if admin.same_as(spec, submission):
         again = () if runs else (Change("flow", "in place", f"is wanted to run again, as version {version}"),)
         return Compared(submission.flow, version, again)
     old = _planned(spec, packages, new.root)
@@ -125,10 +132,6 @@ def compare(submission: Submission, new: PreparedFlow, version: int, spec: Spec 
     if not found:
         found = [Change("text", "in place", "the files differ, and mean the same")]
     return Compared(submission.flow, version, tuple(found), anew)
-
-
-def _place(submission: Submission) -> tuple[str, str, str]:
-    return submission.package, submission.path, submission.base
 
 
 def _first(submission: Submission, new: PreparedFlow) -> Compared:
@@ -165,7 +168,8 @@ def _against_state(new: PreparedFlow) -> tuple[list[Change], tuple[Anew, ...]]:
             effect: Effect = "refused" if query.fate == "refused" else "restart"
             found.append(Change(f"query {query.label}", effect, query.says, query.remedy, nodes))
     for channel in changes.channels:
-        effect = "refused" if channel.fate == "refused" else "restart"
+        paced = channel.fate == "kept" and set(channel.changed) <= _PACE
+        effect = "refused" if channel.fate == "refused" else "next Batch" if paced else "restart"
         found.append(Change(f"channel {channel.name}", effect, channel.says, channel.remedy))
     return found, tuple(anew)
 
@@ -178,8 +182,9 @@ def _anew(new: PreparedFlow, query: QueryChange) -> Anew:
 
 
 def _tiers(submission: Submission, spec: Spec) -> Iterator[Change]:
-    for tier, wanted in submission.tiers.items():
-        before = spec.tiers.get(tier)
+    there = admin.bare_tiers(spec)
+    for tier, wanted in admin.scaled_tiers(submission.tiers, spec.scaled).items():
+        before = there.get(tier)
         if before is None:
             yield Change(f"tier {tier}", "restart", "is new: a worker of its own serves it")
         elif before != wanted:
@@ -221,21 +226,54 @@ def _nodes(old: Flow, new: Flow, told: set[str]) -> Iterator[Change]:
     for kind, before, after in sections:
         for id_, node in after.items():
             if id_ in before and before[id_] != node and id_ not in told:
-                yield Change(f"{kind} {id_}", "restart", _says(before[id_], node), nodes=(id_,))
+                effect: Effect = "next Batch" if _paced(before[id_], node) else "restart"
+                yield Change(f"{kind} {id_}", effect, _says(before[id_], node), nodes=(id_,))
         for id_ in [*(after.keys() - before.keys()), *(before.keys() - after.keys())]:
             if id_ not in told:
                 yield Change(f"{kind} {id_}", "restart", "is new" if id_ in after else "goes", nodes=(id_,))
 
 
+def _paced(before: Any, after: Any) -> bool:
+    """True where the two differ only in how much at once, or how often."""
+    if not isinstance(after, Source | Sink) or not isinstance(before, Source | Sink) or before.type != after.type:
+        return False
+    types = catalog.source_types() if isinstance(after, Source) else catalog.sink_types()
+    if type(before) is not type(after) or after.type not in types:
+        return False
+    pace = {option.name for option in types[after.type].options if option.pace}
+
+    def bare(node: Source | Sink) -> Source | Sink:
+        kept = replace(node, options={name: value for name, value in node.options.items() if name not in pace})
+        return replace(kept, trigger_s=None) if isinstance(kept, Sink) else kept
+
+    return bare(before) == bare(after)
+
+
 def _says(before: Any, after: Any) -> str:
     old, new = getattr(before, "options", {}), getattr(after, "options", {})
-    keys = [key for key in {**old, **new} if old.get(key) != new.get(key)]
-    return f"{listed(keys)} {'differ' if len(keys) > 1 else 'differs'}" if keys else "its definition differs"
+    said = [f"{key} {old.get(key, 'default')} -> {new.get(key, 'default')}" for key in {**old, **new} if old.get(key) != new.get(key)]
+    if getattr(before, "trigger_s", None) != getattr(after, "trigger_s", None):
+        said.append("trigger")
+    return listed(said) or "its definition differs"
 
 
 def _rest(old: Flow, new: Flow) -> Iterator[Change]:
     if old.about != new.about:
         yield Change("about", "in place", "is said otherwise")
-    for part in ("defaults", "edges", "groups", "tiers"):
+    if old.defaults != new.defaults:
+        paced = replace(old.defaults, trigger_s=0.0) == replace(new.defaults, trigger_s=0.0)
+        yield Change("defaults", "next Batch" if paced else "restart", "trigger differs" if paced else "are others than before")
+    for name in {**old.edges, **new.edges}:
+        before, after = old.edges.get(name), new.edges.get(name)
+        if before != after:
+            paced = _without_pace(before) == _without_pace(after)
+            yield Change(
+                f"edge {name}", "next Batch" if paced else "restart", "limit or water marks differ" if paced else "its properties differ"
+            )
+    for part in ("groups", "tiers"):
         if getattr(old, part) != getattr(new, part):
             yield Change(part, "restart", "are others than before")
+
+
+def _without_pace(edge: Edge | None) -> Edge:
+    return replace(edge or Edge(), limit=None, high_water=None, low_water=None, capacity=None)

@@ -93,6 +93,8 @@ class Observer:
             tier,
             feeders,
             node,
+            spec.tiers[tier].since if tier in spec.tiers else 0,
+            spec.tiers[tier].process if tier in spec.tiers else 0,
             None if wish is None else wish.record,
             None if run is None else run.record,
             None if report is None else report.record,

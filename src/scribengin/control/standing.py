@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from scribengin.control.operations import standing_of
 from scribengin.control.places import choose_node
 from scribengin.control.runs import back_off_s, needs_worker
-from scribengin.control.wishes import at_rest
+from scribengin.control.wishes import at_rest, is_old
 from scribengin.registry.tree import Status
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def _state(world: World, flow: FlowSeen) -> tuple[FlowState, str, str]:
 def _running(world: World, flow: FlowSeen, tiers: list[TierSeen]) -> tuple[FlowState, str, str]:
     if (lost := _lost(world, tiers)) is not None:
         return "recovering", *lost
-    old = [name for name, tier in sorted(flow.tiers.items()) if tier.wish and tier.wish.version != flow.wish.version and not at_rest(tier)]
+    old = [name for name, tier in sorted(flow.tiers.items()) if is_old(flow, name) and not at_rest(tier)]
     if old:
         return "starting", f"version {flow.wish.version} follows when {', '.join(old)} of the old one has ended", ""
     coming = [tier for tier in tiers if not _is_up(tier, flow)]

@@ -142,7 +142,8 @@ def apply_topology(
     how = accept or "again"
     renew = {each.flow: [(anew.tier, anew.query) for anew in each.anew] for each in plan.flows if each.anew}
     versions = {each.flow: each.version for each in plan.flows}
-    return plan, admin.apply_all(registry, submissions, versions, state=state, by=by, renew=renew, how=how)
+    effects = {each.flow: each.effect for each in plan.flows}
+    return plan, admin.apply_all(registry, submissions, versions, state=state, by=by, renew=renew, how=how, effects=effects)
 
 
 def _hash(submissions: Sequence[Submission], compared: Sequence[Compared], before: Sequence[Spec | None]) -> str:

@@ -69,6 +69,10 @@ class TierSeen:
     feeders: frozenset[str] = frozenset()
     node: str = ""
     """the physical node that it is mapped to; empty: any"""
+    version: int = 0
+    """the version whose workers serve it as it is wanted; 0: the flow's"""
+    process: int = 0
+    """workers of that version, or of a later one, go on with it between two Batches; 0: others are to be started"""
     wish: TierWish | None = None
     run: Run | None = None
     report: Report | None = None

@@ -50,6 +50,12 @@ class TierSpec(Record):
     cores: int = 1
     memory_bytes: int = 0
     """0: Spark's own default"""
+    executors: int = 1
+    """where the launcher has executors: each of them gets so many cores and so much memory"""
+    since: int = 0
+    """workers of that version serve it as they are: what they run is the same. 0: only those of its own version"""
+    process: int = 0
+    """workers of that version, or of a later one, go on with it between two Batches. 0: others have to be started"""
 
 
 class Spec(Record):
@@ -68,6 +74,8 @@ class Spec(Record):
     at: str = ""
     together: Mapping[str, int] = {}
     """flow → version, of all that were submitted as one with it; empty for one that came alone"""
+    scaled: Mapping[str, Mapping[str, int]] = {}
+    """tier → what of its TierSpec was said by `scale`, and stays for later versions"""
 
 
 class Desired(Record):

@@ -45,6 +45,10 @@ class TierAttempt:
             return outcome_of(error)
         return _outcome(result)
 
+    def take(self, spec: Spec) -> None:
+        """Run that version from the next attempt on, in the same Spark session."""
+        self._spec = spec
+
     def close(self) -> None:
         """Stop Spark, where it was started."""
         if self._spark is not None:

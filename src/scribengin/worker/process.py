@@ -65,7 +65,21 @@ def main(worker: str) -> Exit:
         stack.callback(limits.close)
         attempt = TierAttempt(spec, id_.tier, packages, lease, limits)
         stack.callback(attempt.close)
-        service = Service(registry, id_, lease, wanted, version, attempt, Tasks(registry, id_, spec, packages, lease))
+        loaded = [version]
+
+        def reload(newer: int) -> bool:
+            """Whether this process goes on with that version: its code and its resources are the same."""
+            stored = read_record(registry, SPEC(id_.flow, str(newer)))
+            tier = stored.record.tiers.get(id_.tier) if isinstance(stored, Stored) else None
+            if not isinstance(stored, Stored) or tier is None or not 0 < tier.process <= loaded[0] <= newer:
+                return False
+            attempt.take(stored.record)
+            tasks.take(stored.record)
+            loaded[0] = newer
+            return True
+
+        tasks = Tasks(registry, id_, spec, packages, lease)
+        service = Service(registry, id_, lease, wanted, version, attempt, tasks, reload)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: service.stop())
         return service.serve()

@@ -68,9 +68,10 @@ class Service:
         version: int,
         attempt: Attempt,
         task: Callable[[str], None] | None = None,
+        reload: Callable[[int], bool] | None = None,
     ) -> None:
         """`version`: that of the flow which this process has loaded. `task` does the tier's part of the operation of that name, under the
-        lease; what it was asked before changes nothing."""
+        lease; what it was asked before changes nothing. `reload` takes up another version between two attempts, where it can."""
         self._registry = registry
         self._lease = lease
         self._wanted = wanted
@@ -83,6 +84,7 @@ class Service:
         """Batches committed in earlier attempts of this process"""
         self._asked = threading.Event()
         self._task = task
+        self._reload = reload
 
     def stop(self) -> None:
         """End after the Batches under way, whatever is wanted. From any thread or signal handler."""
@@ -92,6 +94,9 @@ class Service:
         """Raises Unreachable where the registry never answered."""
         while True:
             wish = self._wanted.read().wish
+            if wish is not None and wish.version != self._version and self._reload is not None and self._reload(wish.version):
+                self._version = wish.version
+                self._report = msgspec.structs.replace(self._report, version=wish.version)
             open_task = wish is not None and wish.task not in ("", self._report.task)
             idle = wish is None or (wish.goal == "stopped" and not open_task)
             if self._asked.is_set() or wish is None or idle or wish.version != self._version:

@@ -34,6 +34,10 @@ class Tasks:
         self._packages = packages
         self._right = right
 
+    def take(self, spec: Spec) -> None:
+        """Do what follows as that version."""
+        self._spec = spec
+
     def __call__(self, operation_id: str) -> None:
         """Do the tier's part. Raises Refused where that cannot be, with nothing changed; Unreachable for what passes."""
         stored = read_record(self._registry, OPERATION(self._id.flow, operation_id))
