@@ -27,6 +27,7 @@ _COMMANDS = {
     "stop": "End flows after the Batches under way.",
     "history": "Show the versions of a flow.",
     "rollback": "Go to another version of a flow that there was.",
+    "scale": "Give a flow or a tier other cores, memory, executors.",
     "limit": "Say how many rows or bytes a second a flow, a source or an edge may take, while it runs.",
     "ops": "Show operations of several steps, and cancel one.",
     "offsets": "Show how far a flow has read its sources; set it, while it is stopped.",

@@ -66,6 +66,7 @@ class House:
                     {LOGIN: Secret(login.secret.reveal(), str(self.home.folder / "registry.login"))},
                     cores=spec.cores,
                     memory_bytes=spec.memory_bytes,
+                    executors=spec.executors,
                 )
 
             log = stack.enter_context(open_run_log(self.home.log))

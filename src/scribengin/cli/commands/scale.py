@@ -1,0 +1,55 @@
+"""`scribengin scale NAME[.TIER]`."""
+
+from __future__ import annotations
+
+import getpass
+from typing import TYPE_CHECKING
+
+import click
+
+from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.home_option import home_option
+from scribengin.cli.waiting import wait_for, wait_option
+from scribengin.core.units import parse_bytes
+
+if TYPE_CHECKING:
+    from scribengin.control.home import Home
+
+_STATES = {"running": "running", "paused": "paused"}
+
+
+def _bytes(_context: click.Context, _parameter: click.Parameter, value: str | None) -> int | None:
+    if value is None:
+        return None
+    try:
+        return parse_bytes(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+@click.command(cls=AnsweringCommand)
+@click.argument("what", metavar="NAME[.TIER]")
+@click.option("--cores", type=int, metavar="N", help="Of a worker, or of each of its executors where it has some.")
+@click.option("--memory", callback=_bytes, metavar="SIZE", help="The same, such as 2GiB.")
+@click.option("--executors", type=int, metavar="N", help="Where the launcher has executors.")
+@wait_option
+@home_option
+def command(*, what: str, cores: int | None, memory: int | None, executors: int | None, wait: float | None, home: Home) -> Answer:
+    """Give a flow, or one of its tiers, other resources. Workers of the tiers that change end after the Batches under way, and others take
+    over where they were; positions and state are kept, and the other tiers go on. It stays so when the flow is submitted again.
+    """
+    from scribengin.control import admin
+    from scribengin.control.scale import scale
+
+    flow, _, tier = what.partition(".")
+    with home.registry() as registry:
+        asked = {"cores": cores, "memory_bytes": memory, "executors": executors}
+        scaled = scale(registry, flow, [tier] if tier else [], **asked, by=getpass.getuser())
+        goal = admin.read_flow(registry, flow).desired.state
+        status = wait_for(registry, flow, (_STATES.get(goal, "stopped"),), wait)
+
+    def show() -> None:
+        said = f"version {scaled.version} is wanted" if scaled.changed else "it has just that already"
+        click.echo(f"flow {flow}: {said}" + (f"; it is {status['state']}" if status is not None else ""))
+
+    return Answer({"flow": flow, "version": scaled.version, "changed": scaled.changed, "status": status}, show=show)
