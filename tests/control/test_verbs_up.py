@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -71,3 +72,71 @@ def test_a_flow_is_planned_goes_back_is_set_and_goes_on(person: Person) -> None:
         (person.folder / "steps.py").write_text(STEPS.replace("== 1", "== 0"))
         effects = {change["what"]: change["effect"] for change in person.says("apply", "flow.yaml", "-n")["flows"][0]["changes"]}
         assert effects == {"query kept": "restart", "code": "restart"}
+
+
+@pytest.mark.timeout(900)
+def test_what_needs_no_new_worker_gets_none_and_a_limit_holds_while_it_runs(person: Person) -> None:
+    (person.folder / "flow.yaml").write_text(COUNTED.replace("ts 1s}", "ts 1s, max_files: 1}"))
+    with person.up():
+        assert person.says("apply", "flow.yaml", "--wait", "4m")["version"] == 1
+        (tier,) = person.says("status", "counted")["tiers"]
+        first = tier["process"]["pid"]
+
+        # how many files a Batch takes: the same process goes on with it
+        flow = person.folder / "flow.yaml"
+        flow.write_text(flow.read_text().replace("max_files: 1", "max_files: 3"))
+        applied = person.says("apply", "flow.yaml", "--wait", "4m")
+        assert (applied["version"], applied["flows"][0]["effect"]) == (2, "next Batch")
+        until(lambda: person.says("status", "counted")["status"]["version"] == 2, "the next version")
+        (tier,) = person.says("status", "counted")["tiers"]
+        assert tier["process"]["pid"] == first
+
+        # a comment: nothing is touched
+        flow.write_text(flow.read_text() + "# a word\n")
+        assert person.says("apply", "flow.yaml", "--wait", "4m")["flows"][0]["effect"] == "in place"
+
+        # other resources: another process
+        assert person.says("scale", "counted.main", "--cores", "1", "--wait", "4m")["changed"] is False
+        assert person.says("scale", "counted.main", "--cores", "2", "--wait", "4m")["changed"] is True
+        (tier,) = person.says("status", "counted")["tiers"]
+        assert tier["process"]["pid"] != first
+
+        # a window that counts by another column needs a new checkpoint, and a person's word
+        for name, second in (("a", 10), ("b", 20)):
+            path = person.folder / "data" / f".{name}"
+            path.write_text(f'{{"id": 1, "ts": "2026-01-01T10:00:{second}Z"}}\n')
+            path.rename(path.with_name(f"{name}.jsonl"))
+        until(lambda: person.says("offsets", "show", "counted")["sources"][0]["position"] > 0, "both files")
+        flow.write_text(flow.read_text().replace("size: 1m", "size: 2m"))
+        told = person.says("apply", "flow.yaml", status=2)[0]
+        assert told["code"] == "plan-unsaid"
+        applied = person.says("apply", "flow.yaml", "--accept", "again", "--wait", "4m")
+        assert applied["flows"][0]["effect"] == "new checkpoint"
+        for name, minute in (("c", 10), ("d", 20), ("e", 30)):
+            path = person.folder / "data" / f".{name}"
+            path.write_text(f'{{"id": 1, "ts": "2026-01-01T10:{minute}:00Z"}}\n')
+            path.rename(path.with_name(f"{name}.jsonl"))
+        parts = person.folder / "counts"
+        until(lambda: '"n":2' in "".join(each.read_text() for each in parts.glob("part-*")).replace(" ", ""), "both rows, counted anew")
+
+        # its state is spread over more partitions, and a limit holds at once
+        assert person.says("scale", "numbers", "--partitions", "3", status=2)[0]["code"] == "flow-unknown"
+        done = person.says("scale", "counted", "--partitions", "3", "--wait", "4m")
+        assert done["operation"] == "2"
+        assert person.says("scale", "counted", "--partitions", "3")["operation"] is None
+        assert person.says("ops", "counted")[0]["step"] == "done"
+        assert person.says("limit", "counted:numbers", "--rows-per-s", "2")["limits"] == {"numbers": {"rows_per_s": 2.0}}
+        flow_position = person.says("offsets", "show", "counted")["sources"][0]["position"]
+        for minute in range(40, 50):
+            path = person.folder / "data" / f".{minute}"
+            path.write_text(f'{{"id": 1, "ts": "2026-01-01T10:{minute}:00Z"}}\n' * 4)
+            path.rename(path.with_name(f"{minute}.jsonl"))
+        begun = time.monotonic()
+
+        def read() -> int:
+            return int(person.says("offsets", "show", "counted")["sources"][0]["position"]) - flow_position
+
+        until(lambda: read() >= 3, "12 rows a Batch, the second and third after six seconds each")
+        assert time.monotonic() - begun > 8
+        person.says("limit", "counted:numbers", "--off")
+        assert person.says("limit", "counted")["limits"] == {}

@@ -8,18 +8,23 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from scribengin.control.admin import Applied, again, bare_tiers, known_flow, refuse_while_under_way, versions_of, wanted
+from scribengin.control.offsets import prepared_flow
+from scribengin.control.operate import begin
 from scribengin.core.errors import Refused
 from scribengin.core.problems import did_you_mean
-from scribengin.registry.tree import SPEC
+from scribengin.registry.tree import SPEC, Operation
+from scribengin.spark.offset_log import state_partitions
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from scribengin.packages.store import PackageStore
     from scribengin.registry.contract import Registry
     from scribengin.registry.tree import Spec
 
 LEAST_MEMORY_BYTES = 256 * 2**20
 """with less Spark's driver does not start"""
+MOST_PARTITIONS = 10_000
 
 
 def scale(
@@ -63,6 +68,38 @@ def scale(
         return Applied(flow, version, changed=True)
 
     return again(attempt)
+
+
+def spread_state(
+    registry: Registry, packages: PackageStore, flow: str, tiers: Collection[str] = (), *, partitions: int, by: str
+) -> str | None:
+    """Begin to spread the state of a flow's Queries, or of those in some tiers, over so many partitions, none of it lost; the operation's id,
+    None where it is so already.
+
+    Raises Refused where there is no such flow or tier, where none of it keeps state yet, and as `operate.begin`.
+    """
+    if not 1 <= partitions <= MOST_PARTITIONS:
+        raise Refused(f"{partitions} is no number of partitions", remedy=f"say 1 to {MOST_PARTITIONS:,}", code="scale-least")
+    prepared, version = prepared_flow(registry, packages, flow)
+    spec = wanted(registry, flow)[1]
+    chosen = _chosen(flow, spec, tiers) if spec is not None else ()
+    there = {
+        (tier.plan.tier, query.name): spread
+        for tier in prepared.tiers
+        for query in tier.folder.queries()
+        if tier.plan.tier in chosen and (spread := state_partitions(query)) is not None
+    }
+    if not there:
+        raise Refused(
+            f"nothing of flow {flow}{' in ' + ', '.join(tiers) if tiers else ''} keeps state by now",
+            remedy="name another tier; a Query without state has no partitions to spread",
+            code="scale-stateless",
+        )
+    if set(there.values()) == {partitions}:
+        return None
+    with_state = tuple(dict.fromkeys(tier for tier, _ in there))
+    operation = Operation(kind="repartition", step="stop", version=version, tiers=with_state, arguments={"partitions": partitions})
+    return begin(registry, flow, operation, by=by)
 
 
 def _check(given: dict[str, int]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,6 @@ from scribengin.local.session import start
 from scribengin.worker.service import Outcome, Standing, outcome_of
 
 if TYPE_CHECKING:
-    import threading
     from collections.abc import Callable
 
     from pyspark.sql import SparkSession
@@ -49,13 +49,15 @@ class TierAttempt:
         """Run that version from the next attempt on, in the same Spark session."""
         self._spec = spec
 
-    def close(self) -> None:
-        """Stop Spark, where it was started."""
-        if self._spark is not None:
-            self._spark.stop()
-            self._spark = None
+    def session(self) -> SparkSession:
+        """Spark, started at the first call."""
+        if self._spark is None:
+            path, settings = self._asked(once=False, stop=threading.Event())
+            prepared = prepare(path, state=settings.state, tier=settings.tier, base=settings.base)
+            self._spark = start([prepared], settings, lambda _line: None)
+        return self._spark
 
-    def _run(self, *, once: bool, stop: threading.Event, tell: Callable[[Standing], None]) -> RunResult:
+    def _asked(self, *, once: bool, stop: threading.Event) -> tuple[Path, RunSettings]:
         spec = self._spec
         path = self._packages.get(spec.package) / spec.path
         settings = RunSettings(
@@ -69,15 +71,23 @@ class TierAttempt:
             stop=stop,
             limits=self._limits,
         )
-        if self._spark is None:
-            prepared = prepare(path, state=settings.state, tier=settings.tier, base=settings.base)
-            self._spark = start([prepared], settings, lambda _line: None)
+        return path, settings
+
+    def close(self) -> None:
+        """Stop Spark, where it was started."""
+        if self._spark is not None:
+            self._spark.stop()
+            self._spark = None
+
+    def _run(self, *, once: bool, stop: threading.Event, tell: Callable[[Standing], None]) -> RunResult:
+        path, settings = self._asked(once=once, stop=stop)
+        spark = self.session()
 
         def watch(view: RunView) -> None:
             if (standing := standing_of(view)) is not None:
                 tell(standing)
 
-        return run_flow(path, settings, watch, spark=self._spark)
+        return run_flow(path, settings, watch, spark=spark)
 
 
 def standing_of(view: RunView) -> Standing | None:

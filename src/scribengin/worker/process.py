@@ -78,7 +78,7 @@ def main(worker: str) -> Exit:
             loaded[0] = newer
             return True
 
-        tasks = Tasks(registry, id_, spec, packages, lease)
+        tasks = Tasks(registry, id_, spec, packages, lease, attempt.session)
         service = Service(registry, id_, lease, wanted, version, attempt, tasks, reload)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: service.stop())

@@ -11,10 +11,16 @@ from scribengin.local.positions import decided_ends, go_back, move_forward
 from scribengin.local.prepare import prepare
 from scribengin.registry.records import Stored, read_record
 from scribengin.registry.tree import OPERATION, UNDER_WAY
+from scribengin.spark.offset_log import state_partitions
+from scribengin.spark.repartition import repartition
 from scribengin.state.lease import take_lease
 from scribengin.state.lineage import finish_rewind, read_lineage
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+
     from scribengin.control.world import RunId
     from scribengin.local.prepare import Prepared
     from scribengin.packages.store import PackageStore
@@ -25,14 +31,24 @@ if TYPE_CHECKING:
 
 
 class Tasks:
-    """What one worker does of operations; `right` is what its lease is taken by. Called with an operation's id."""
+    """What one worker does of operations; `right` is what its lease is taken by, `session` starts Spark, or has. Called with an operation's
+    id."""
 
-    def __init__(self, registry: Registry, id_: RunId, spec: Spec, packages: PackageStore, right: Right) -> None:
+    def __init__(
+        self,
+        registry: Registry,
+        id_: RunId,
+        spec: Spec,
+        packages: PackageStore,
+        right: Right,
+        session: Callable[[], SparkSession],
+    ) -> None:
         self._registry = registry
         self._id = id_
         self._spec = spec
         self._packages = packages
         self._right = right
+        self._session = session
 
     def take(self, spec: Spec) -> None:
         """Do what follows as that version."""
@@ -65,7 +81,9 @@ class Tasks:
                         lease.check()
                         begin_anew(tier, tier.folder.query(query), str(arguments["how"]), lease)
             case "repartition":
-                raise Refused("this worker repartitions no state", remedy="run the version of the masters")
+                for folder in tier.folder.queries():
+                    if state_partitions(folder) is not None:
+                        repartition(self._session(), folder, int(arguments["partitions"]), lease)
 
 
 def _move(tier: Prepared, folder: QueryFolder, positions: dict[str, Any], lease: Lease) -> None:
