@@ -47,10 +47,17 @@ def failed(plane: Plane) -> None:
     plane.comes_to("f", "running")
 
 
+def spread(plane: Plane) -> None:
+    operation = Operation(kind="repartition", step="stop", version=1, tiers=("core",), arguments={"partitions": 3})
+    begin(plane.person, "f", operation, by="me")
+    plane.comes_to("f", "running")
+
+
 KINDS: dict[str, tuple[Callable[[Plane], None], set[str], str]] = {
     "rewind": (rewound, {"edge"}, "done"),
     "offsets": (set_while_stopped, {"core", "edge"}, "done"),
     "renew": (begun_anew, {"core", "store"}, "done"),
+    "repartition": (spread, {"core"}, "done"),
     "rewind that fails": (failed, {"core", "edge"}, "failed"),
 }
 

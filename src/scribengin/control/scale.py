@@ -73,8 +73,8 @@ def scale(
 def spread_state(
     registry: Registry, packages: PackageStore, flow: str, tiers: Collection[str] = (), *, partitions: int, by: str
 ) -> str | None:
-    """Begin to spread the state of a flow's Queries, or of those in some tiers, over so many partitions, none of it lost; the operation's id,
-    None where it is so already.
+    """Begin to spread the state of a flow's Queries, or of those in some tiers, over so many partitions, none of it lost; the
+    operation's id, None where it is so already.
 
     Raises Refused where there is no such flow or tier, where none of it keeps state yet, and as `operate.begin`.
     """
