@@ -11,7 +11,12 @@
     report core running commits 5  also `failed permanent CAUSE`, `recovering CAUSE`, `drained`
     operation rewind edge          one of that kind begins, in which these tiers have a part; `operation renew v1 edge` as that version
     done edge                      the tier's newest process has done its part of it; `done edge badly CAUSE`
-    unreadable tweets              its records are damaged
+    held WHY                       its records say nothing; `held no more`
+    refused PATH WHY               what a person has written by hand; `refused nothing`
+    damaged run core               also `wanted`, `report`, `status` (of the flow); it says nothing until it is set aside
+    gone run core                  a record of the master's was removed; also `wanted`
+    max_delay 300                  seconds, of the flow
+    delay 400 CAUSE                the age of the oldest thing that waits, and what holds it up; `delay unknown`
     the launcher loses what is asked next
     wait 15                        seconds
     look                           the master looks, and does what follows: `>` what it does, `=` how the flow stands where that has changed
@@ -24,11 +29,16 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from scribengin.control.actions import Action, Forget, FreeLease, Kill, Note, Start, Step, Tell, Want
+from scribengin.control.actions import Action, Forget, FreeLease, Kill, Note, SetAside, Start, Step, Tell, Want
 from scribengin.control.decide import decide
-from scribengin.control.world import FlowSeen, LeaseHolder, Node, Process, RunId, TierSeen, UnderWay, Wish, World
-from scribengin.registry.tree import UNDER_WAY, Operation, Report
+from scribengin.control.world import Delay, FlowSeen, Held, LeaseHolder, Node, Process, RunId, TierSeen, UnderWay, Wish, World
+from scribengin.registry.tree import REPORT, RUN, STATUS, UNDER_WAY, WANTED, Operation, Report, Run, TierWish
+from scribengin.registry.watched import Watched
+
+if TYPE_CHECKING:
+    from scribengin.registry.records import Spot
 
 
 class Story:
@@ -98,13 +108,37 @@ class Story:
                 self._set_tier(replace(self._tier(tier), lease=LeaseHolder(number, self.term)))
             case ["report", tier, *rest]:
                 self._report(tier, rest)
+            case ["held", "no", "more"]:
+                held = self.world.held[self.flow]
+                self.world = replace(self.world, held={})
+                self._set_flow(replace(self.kept, status=held.status))
+            case ["held", *why]:
+                self.kept = self.world.flows[self.flow]
+                held = Held(self.kept.status, " ".join(why), "mend it")
+                self.world = replace(self.world, flows={}, held={self.flow: held})
+            case ["refused", "nothing"]:
+                self._set_flow(replace(self.world.flows[self.flow], refused={}))
+            case ["refused", path, *why]:
+                self._set_flow(replace(self.world.flows[self.flow], refused={path: {"why": " ".join(why), "remedy": "mend it"}}))
             case ["operation", kind, *rest]:
                 self._operation(kind, rest)
             case ["done", tier, *rest]:
                 self._done(tier, " ".join(rest[1:]))
-            case ["unreadable", name]:
-                flows = {key: flow for key, flow in self.world.flows.items() if key != name}
-                self.world = replace(self.world, unreadable=frozenset({name}), flows=flows)
+            case ["damaged", what, *tier]:
+                spot = {"run": RUN, "wanted": WANTED, "report": REPORT, "status": STATUS}[what](self.flow, *tier)
+                flow = self.world.flows[self.flow]
+                self._set_flow(replace(flow, damaged=(*flow.damaged, spot)))
+            case ["gone", "run", tier]:
+                self._set_tier(replace(self._tier(tier), run=None))
+            case ["gone", "wanted", tier]:
+                self._set_tier(replace(self._tier(tier), wish=None))
+            case ["max_delay", seconds]:
+                flow = self.world.flows[self.flow]
+                self._set_flow(replace(flow, watched=Watched(max_delay_s=float(seconds))))
+            case ["delay", "unknown"]:
+                self.world = replace(self.world, delays={})
+            case ["delay", seconds, *cause]:
+                self.world = replace(self.world, delays={self.flow: Delay(float(seconds), " ".join(cause))})
             case ["forgotten", name]:
                 self.world = replace(self.world, flows={key: flow for key, flow in self.world.flows.items() if key != name})
             case ["the", "launcher", "loses", *_]:
@@ -175,11 +209,30 @@ class Story:
                 self._set_process(id_, Process(node, "gone"))
             case Forget(id_):
                 self.world = replace(self.world, processes={key: each for key, each in self.world.processes.items() if key != id_})
-            case Tell(name, status):
-                self._set_flow(replace(self.world.flows[name], status=status))
             case Step(name, id_, operation):
                 under_way = UnderWay(id_, operation) if operation.step in UNDER_WAY else None
                 self._set_flow(replace(self.world.flows[name], under_way=under_way))
+            case Tell(name, status) if name in self.world.held:
+                self.world = replace(self.world, held={name: replace(self.world.held[name], status=status)})
+            case Tell(name, status):
+                self._set_flow(replace(self.world.flows[name], status=status))
+            case SetAside(name, spot):
+                self._set_aside(name, spot)
+
+    def _set_aside(self, name: str, spot: Spot[Any]) -> None:
+        """It is not there any more."""
+        flow = self.world.flows[name]
+        self._set_flow(replace(flow, damaged=tuple(each for each in flow.damaged if each != spot)))
+        tier = spot.path.split("/")[3] if spot.path != STATUS(name).path else ""
+        match spot.kind:
+            case kind if kind is Run:
+                self._set_tier(replace(self._tier(tier), run=None))
+            case kind if kind is TierWish:
+                self._set_tier(replace(self._tier(tier), wish=None))
+            case kind if kind is Report:
+                self._set_tier(replace(self._tier(tier), report=None))
+            case _:
+                self._set_flow(replace(self.world.flows[name], status=None))
 
     def _tier(self, name: str) -> TierSeen:
         return self.world.flows[self.flow].tiers[name]
@@ -220,6 +273,8 @@ def _said(action: Action) -> str:
             return f"> start {tier}-{run.number} on {run.node}"
         case Note(_, tier, run) if run.ended_at is not None:
             return f"> note {tier}-{run.number} has ended, failures {run.failures}" + (f": {run.cause}" if run.cause else "")
+        case Note(_, tier, run) if not run.leased:
+            return f"> note {tier}-{run.number} is there on {run.node}"
         case Note(_, tier, run):
             return f"> note {tier}-{run.number} " + ("has lost its lease" if run.unleased_since is not None else "holds the lease")
         case FreeLease(id_):
@@ -228,10 +283,13 @@ def _said(action: Action) -> str:
             return f"> kill {id_.tier}-{id_.number} on {node}: {why}"
         case Forget(id_, node):
             return f"> forget {id_.tier}-{id_.number} on {node}"
+        case Tell(name, status):
+            refused = [f"refused: {path} {said['why']}" for path, said in status.refused.items()]
+            return f"= {name} is {status.state}" + "".join(f"; {text}" for text in (status.reason, status.next, *refused) if text)
         case Step(_, id_, operation):
             return f"> operation {id_} comes to {operation.step}" + (f": {operation.error}" if operation.error else "")
-        case Tell(name, status):
-            return f"= {name} is {status.state}" + "".join(f"; {text}" for text in (status.reason, status.next) if text)
+        case SetAside(_, spot):
+            return f"> set aside {spot.path}"
 
 
 if __name__ == "__main__":

@@ -92,7 +92,7 @@ def test_the_end_is_the_same_wherever_a_master_is_killed(kind: str) -> None:
     assert expected["operation"][0] == step
     assert sorted(quiet.parts) == sorted((tier, "1") for tier in tiers), "each part is done once"
     points = quiet.life.done
-    assert points > 20
+    assert points > 10
     for point in range(1, points + 1):
         plane = played(kind, [point])
         assert plane.masters == 2, f"point {point} of {points}"
@@ -105,7 +105,7 @@ def test_the_end_is_the_same_wherever_a_master_is_killed(kind: str) -> None:
 @pytest.mark.parametrize("each", [1, 2, 3])
 def test_the_end_is_the_same_where_every_master_is_killed_after_a_thing_or_a_few(kind: str, each: int) -> None:
     plane = played(kind, [each] * 300)
-    assert plane.masters > 8
+    assert plane.masters > 4
     assert end_of(plane) == end_of(played(kind, []))
     assert plane.most_at_work == 1
 

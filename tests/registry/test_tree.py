@@ -49,6 +49,7 @@ NAMES = {
     "host": "a.example",
     "group": "g",
     "lock": "l",
+    "worker": "tweets.edge-1",
 }
 
 
@@ -70,6 +71,8 @@ def some(kind: type[Record]) -> Record:
         "members": {"a": 1},
         "tiers": {},
         "asked_at": 1.0,
+        "ask": "run",
+        "asked": "asked",
     }
     return kind(**{field.name: fields[field.name] for field in msgspec.structs.fields(kind) if field.required})
 

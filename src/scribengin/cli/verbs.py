@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import getpass
 from typing import TYPE_CHECKING
 
 import click
 
 from scribengin.cli.answer import Answer, AnsweringCommand
-from scribengin.cli.home_option import home_option
+from scribengin.cli.plane_option import masters_option
 from scribengin.cli.waiting import wait_for, wait_option
 
 if TYPE_CHECKING:
-    from scribengin.control.home import Home
+    from scribengin.cli.plane_option import Masters
     from scribengin.registry.tree import Goal
 
 
@@ -22,16 +21,16 @@ def verb(goal: Goal, states: tuple[str, ...], doc: str) -> click.Command:
     @click.command(cls=AnsweringCommand, help=doc)
     @click.argument("flows", nargs=-1, required=True, metavar="NAME...")
     @wait_option
-    @home_option
-    def command(*, flows: tuple[str, ...], wait: float | None, home: Home) -> Answer:
-        from scribengin.control import admin
+    @masters_option
+    def command(*, flows: tuple[str, ...], wait: float | None, masters: Masters) -> Answer:
+        import msgspec
 
-        with home.registry() as registry:
+        with masters.client() as client:
             for flow in flows:
-                admin.read_flow(registry, flow)  # all of them are there, or nothing is done
+                client.flow(flow)  # all of them are there, or nothing is done
             for flow in flows:
-                admin.want(registry, flow, goal, by=getpass.getuser())
-            found = [{"flow": flow, "wanted": goal, "status": wait_for(registry, flow, states, wait)} for flow in flows]
+                client.want(flow, goal)
+            found = [{"flow": flow, "wanted": goal, "status": msgspec.to_builtins(wait_for(client, flow, states, wait))} for flow in flows]
 
         def show() -> None:
             for each in found:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -13,7 +13,9 @@ from scribengin.core.units import parse_duration_s
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from scribengin.registry.contract import Registry
+    from scribengin.api.views import RegistryView
+    from scribengin.client.client import Client
+    from scribengin.client.models import FlowStatus
 
 DEFAULT_S = 120.0
 _POLL_S = 0.2
@@ -46,31 +48,28 @@ wait_option = click.option(
 """Gives a command `wait`, in seconds, None where it is not to wait."""
 
 
-def wait_for(registry: Registry, flow: str, states: Collection[str], wait_s: float | None) -> dict[str, Any] | None:
+def wait_for(plane: Client | RegistryView, flow: str, states: Collection[str], wait_s: float | None) -> FlowStatus | None:
     """The flow's status once it speaks of what is wanted now and is one of these; None where it is not to be waited for.
 
     Raises NotReached with what it is instead, at once where it waits for a person.
     """
     if wait_s is None:
         return None
-    from scribengin.registry.records import Stored, read_record
-    from scribengin.registry.tree import DESIRED, STATUS
-
     deadline = time.monotonic() + wait_s
     while True:
-        desired, status = read_record(registry, DESIRED(flow)), read_record(registry, STATUS(flow))
-        if isinstance(desired, Stored) and isinstance(status, Stored) and status.record.generation == desired.entry.changed:
-            now = status.record
+        found = plane.flow(flow)
+        now = found.status
+        if now is not None and now.generation == found.wanted.revision:
             if now.state in states:
-                return now.dump()
+                return now
             if now.state in _WITH_END:
                 raise NotReached(f"flow {flow} is {now.state}: {now.reason}", remedy=now.next)
         if time.monotonic() >= deadline:
-            raise _late(flow, status.record if isinstance(status, Stored) else None, states, wait_s)
+            raise _late(flow, now, states, wait_s)
         time.sleep(_POLL_S)
 
 
-def _late(flow: str, now: Any, states: Collection[str], wait_s: float) -> NotReached:
+def _late(flow: str, now: FlowStatus | None, states: Collection[str], wait_s: float) -> NotReached:
     wanted = " or ".join(states)
     if now is None:
         return NotReached(f"no master has looked at flow {flow} in {wait_s:.0f} s", remedy="start one: scribengin up")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from scribengin.control.world import RunId
+    from scribengin.registry.records import Spot
     from scribengin.registry.tree import Operation, Run, Status, TierWish
 
 
@@ -70,6 +71,14 @@ class Tell:
 
 
 @dataclass(frozen=True, slots=True)
+class SetAside:
+    """Move a damaged record out of the way, with its bytes: it is made anew from what is seen."""
+
+    flow: str
+    spot: Spot[Any]
+
+
+@dataclass(frozen=True, slots=True)
 class Step:
     """Write how far an operation is."""
 
@@ -78,4 +87,9 @@ class Step:
     operation: Operation
 
 
-Action = Want | Start | Note | FreeLease | Kill | Forget | Tell | Step
+Action = Want | Start | Note | FreeLease | Kill | Forget | Tell | SetAside | Step
+
+
+def flow_of(action: Action) -> str:
+    """Which flow it is about."""
+    return action.run.flow if isinstance(action, FreeLease | Kill | Forget) else action.flow

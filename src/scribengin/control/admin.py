@@ -10,9 +10,10 @@ from msgspec.structs import replace
 
 from scribengin.core.errors import Refused, StateError
 from scribengin.core.problems import did_you_mean
-from scribengin.registry.contract import Conflict, Damaged, Delete, Entry, Require, shown
-from scribengin.registry.records import Newer, Record, Stored, names, read_record
+from scribengin.registry.contract import Conflict, Damaged, Delete, Entry, Replace, Require, shown
+from scribengin.registry.records import DAMAGED, Newer, Record, Stored, names, read_record, read_records
 from scribengin.registry.tree import (
+    ALERTS,
     DESIRED,
     LEASE,
     OPERATION,
@@ -27,6 +28,8 @@ from scribengin.registry.tree import (
     Spec,
     TierSpec,
 )
+from scribengin.registry.watched import AlertSpec, Watched
+from scribengin.spec.alerts import show_condition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -35,12 +38,14 @@ if TYPE_CHECKING:
     from scribengin.registry.contract import Registry, Write
     from scribengin.registry.records import Spot
     from scribengin.registry.tree import Goal, Status
+    from scribengin.spec.model import Flow
 
 R = TypeVar("R", bound=Record)
 T = TypeVar("T")
 _TRIES = 10
 KEPT_OPERATIONS = 20
 """of each flow, those that are over"""
+NOT_WATCHED = Watched()
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +58,7 @@ class Submission:
     path: str
     base: str
     tiers: Mapping[str, TierSpec]
+    watched: Watched = NOT_WATCHED
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +89,14 @@ def tiers_of(plan: FlowPlan) -> dict[str, TierSpec]:
         memory_bytes = 0 if declared is None else declared.resources.memory or 0
         tiers[tier.tier] = TierSpec(feeders=tuple(feeders), cores=cores, memory_bytes=memory_bytes)
     return tiers
+
+
+def watched_of(flow: Flow) -> Watched:
+    """What masters must know of the flow's delay and alerts."""
+    alerts = {
+        alert.id: AlertSpec(when=show_condition(alert.when), webhook=alert.webhook, command=alert.command) for alert in flow.alerts.values()
+    }
+    return Watched(max_delay_s=flow.max_delay_s, alerts=alerts)
 
 
 def apply(registry: Registry, submission: Submission, *, state: Callable[[str], str], by: str) -> Applied:
@@ -137,6 +151,7 @@ def apply_all(
                 at=now,
                 together=together,
                 scaled={} if before is None else before.scaled,
+                watched=submission.watched,
             )
             desired = Desired(state="running", version=each.version, by=by, at=now)
             if anew := (renew or {}).get(each.flow, ()):
@@ -210,10 +225,13 @@ def want(registry: Registry, flow: str, goal: Goal, *, by: str) -> int:
     failed is tried again. Raises Refused where there is no such flow."""
 
     def attempt() -> int:
-        stored = known_flow(registry, flow)
-        version = stored.record.version
-        wish = replace(stored.record, state=goal, by=by, at=_now())
-        return registry.commit(stored.replace(wish), Require(SPEC(flow, str(version)).path)).revision
+        there = registry.read(DESIRED(flow).path)
+        desired = read_flow(registry, flow).desired
+        wish = replace(desired, state=goal, by=by, at=_now())
+        write = (
+            DESIRED(flow).create(wish) if there is None else Replace(there, wish.dump(there.value if isinstance(there, Entry) else None))
+        )
+        return registry.commit(write, Require(SPEC(flow, str(wish.version)).path)).revision
 
     return again(attempt)
 
@@ -272,6 +290,7 @@ def delete(registry: Registry, flow: str) -> None:
         gone = [*(SPEC(flow, str(version)).path for version in versions_of(registry, flow)), STATUS(flow).path]
         gone += [WANTED(flow, tier).path for tier in names(registry, f"flows/{flow}/wanted")]
         gone += [OPERATION(flow, str(number)).path for number in operation_ids(registry, flow)]
+        gone += [path for path in (ALERTS(flow).path,) if registry.read(path) is not None]
         gone += [path for tier in names(registry, f"flows/{flow}/tiers") if registry.read(path := REPORT(flow, tier).path) is not None]
         registry.commit(Delete(DESIRED(flow).path, desired.version), *map(Delete, gone))
 
@@ -302,38 +321,49 @@ def state_of(registry: Registry, flow: str) -> str:
 
 
 def read_flow(registry: Registry, flow: str) -> FlowRow:
-    """Raises Refused where there is no such flow, StateError where its records are damaged."""
-    desired = _known(registry, DESIRED(flow))
+    """Where what is wanted is damaged, it is what was wanted before, and the status says why. Raises Refused where there is no such flow,
+    StateError where not even that is known."""
+    found, status = read_record(registry, DESIRED(flow)), _record(read_record(registry, STATUS(flow)))
+    desired = _last_wish(found, status)
+    if desired is None:
+        desired = _known(registry, DESIRED(flow))
     if desired is None:
         raise unknown_flow(flow, names(registry, "flows"))
-    return FlowRow(flow, desired, _known(registry, STATUS(flow)))
+    return FlowRow(flow, desired, status)
 
 
 def read_flows(registry: Registry) -> tuple[FlowRow, ...]:
-    """All flows, by name; damaged ones are left out (a master reports them)."""
+    """All flows, by name. Where what is wanted is damaged it is what was wanted before; a flow of which not even that is known is left out
+    (a master reports it)."""
     rows = []
-    for name in names(registry, "flows"):
-        desired, status = read_record(registry, DESIRED(name)), read_record(registry, STATUS(name))
-        if isinstance(desired, Stored):
-            rows.append(FlowRow(name, desired.record, status.record if isinstance(status, Stored) else None))
+    flows = [name for name in names(registry, "flows") if DESIRED.fits(name)]
+    wanted = read_records(registry, [DESIRED(name) for name in flows])
+    for name, desired, status in zip(flows, wanted, read_records(registry, [STATUS(name) for name in flows]), strict=True):
+        now = _record(status)
+        wish = desired.record if isinstance(desired, Stored) else _last_wish(desired, now)
+        if wish is not None:
+            rows.append(FlowRow(name, wish, now))
     return tuple(rows)
 
 
 def describe(registry: Registry, flow: str) -> dict[str, Any]:
     """All that the registry says of a flow and its tiers, as JSON. Works with no master alive. Raises as `read_flow`."""
     row = read_flow(registry, flow)
-    spec = _known(registry, SPEC(flow, str(row.desired.version)))
-    tiers = sorted({*names(registry, f"flows/{flow}/runs"), *(spec.tiers if spec is not None else ())})
+    spec = _record(read_record(registry, SPEC(flow, str(row.desired.version))))
+    found = {*names(registry, f"flows/{flow}/runs"), *(spec.tiers if spec is not None else ())}
+    tiers = sorted(tier for tier in found if RUN.fits(flow, tier))
     return {
         "flow": flow,
         "wanted": {"state": row.desired.state, "version": row.desired.version, "by": row.desired.by, "at": row.desired.at},
         "status": None if row.status is None else row.status.dump(),
         "tiers": [_described_tier(registry, flow, tier) for tier in tiers],
+        "set_aside": read_set_aside(registry, flow),
     }
 
 
 def _described_tier(registry: Registry, flow: str, tier: str) -> dict[str, Any]:
-    run, report, lease = _known(registry, RUN(flow, tier)), _known(registry, REPORT(flow, tier)), registry.read(LEASE(flow, tier).path)
+    run, report = _record(read_record(registry, RUN(flow, tier))), _record(read_record(registry, REPORT(flow, tier)))
+    lease = registry.read(LEASE(flow, tier).path)
     mine = report if run is not None and report is not None and report.run == run.number else None
     holder = lease.value if isinstance(lease, Entry) else {}
     return {
@@ -346,6 +376,31 @@ def _described_tier(registry: Registry, flow: str, tier: str) -> dict[str, Any]:
         "cause": (run.cause if run is not None else "") or (mine.cause if mine is not None else ""),
         "remedy": (run.remedy if run is not None else "") or (mine.remedy if mine is not None else ""),
     }
+
+
+def read_set_aside(registry: Registry, flow: str) -> list[dict[str, Any]]:
+    """What was damaged among the flow's records and moved out of the way: `path`, `why`, and where it is `kept`."""
+    root = f"flows/{flow}"
+    folders = [root, f"{root}/wanted", f"{root}/runs", *(f"{root}/tiers/{tier}" for tier in names(registry, f"{root}/tiers"))]
+    aside = [f"{folder}/{DAMAGED}" for folder in folders]
+    paths = [f"{folder}/{name}" for folder, found in zip(aside, registry.children_many(aside), strict=True) for name in found]
+    kept = [entry for entry in registry.read_many(paths) if isinstance(entry, Entry)]
+    return [{"path": entry.value.get("path", ""), "why": entry.value.get("why", ""), "kept": entry.path} for entry in kept]
+
+
+def _record(found: Stored[R] | Newer | Damaged | None) -> R | None:
+    return found.record if isinstance(found, Stored) else None
+
+
+def _last_wish(found: Stored[Desired] | Newer | Damaged | None, status: Status | None) -> Desired | None:
+    """What a master goes on with where what is wanted of a flow is damaged or was removed, or cannot be."""
+    if status is None or status.goal is None:
+        return found.record if isinstance(found, Stored) else None
+    if isinstance(found, Stored):
+        said = status.refused.get(found.entry.path)
+        if said is None or said.get("version") != found.entry.version:
+            return found.record
+    return Desired(state=status.goal, version=status.version)
 
 
 def unknown_flow(flow: str, known: Sequence[str]) -> Refused:

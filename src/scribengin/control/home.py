@@ -1,10 +1,12 @@
 """The folder of a control plane on one machine: `scribengin up` makes it, and the other commands find it.
 
-up.json            where the registry is, and which process leads; there while it is up
+up.json            where the registry and the API are, and which process leads; there while it is up
 registry.login     user:password of the registry, for this user alone
 zookeeper/         the embedded registry: its data, port, log
 packages/          the packages of all versions
 workers/           the launcher's: records and logs of workers
+tokens.json        who may use the API from elsewhere; no token stands there
+audit.log          who has changed what by the API
 state/             the state of the flows
 """
 
@@ -32,9 +34,12 @@ from scribengin.registry.zookeeper import open_zookeeper
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from scribengin.registry.entrance import Entrance
     from scribengin.registry.zookeeper import ZooKeeperRegistry
 
 DEFAULT = Path("~/.scribengin")
+LOCAL = "local"
+"""what `scribengin up` calls its one master and its one node"""
 _TRIES, _BETWEEN_S = 5, 0.05
 
 
@@ -42,6 +47,7 @@ class _Up(msgspec.Struct, frozen=True):
     registry: str
     pid: int
     since: str
+    http: str = ""
     format: int = 1
 
 
@@ -50,6 +56,8 @@ class Home:
     """One such folder; nothing is made before it is needed."""
 
     folder: Path
+    entrance: Entrance | None = None
+    """of the registry that commands talk to, where that is not what is up here"""
 
     @property
     def zookeeper(self) -> Path:
@@ -66,24 +74,32 @@ class Home:
         """The local launcher's."""
         return self.folder / "workers"
 
-    @property
-    def log(self) -> Path:
-        """The master's."""
-        return self.folder / "master.log"
+    def master_log(self, name: str) -> Path:
+        """Of the master of that name; several may share the folder."""
+        return self.folder / ("master.log" if name == LOCAL else f"master-{name}.log")
+
+    def audit_log(self, name: str) -> Path:
+        """What the API of the master of that name was asked to do."""
+        return self.folder / ("audit.log" if name == LOCAL else f"audit-{name}.log")
 
     @property
     def state(self) -> Path:
         """Where flows keep their state that are submitted here."""
         return self.folder / "state"
 
+    @property
+    def tokens(self) -> Path:
+        """Who may use the API where tokens are asked for."""
+        return self.folder / "tokens.json"
+
     @contextmanager
-    def held(self) -> Iterator[None]:
-        """For one `up` at a time. Raises Refused where another one is there."""
+    def held(self, name: str = "lock") -> Iterator[None]:
+        """For one `up` at a time, or by `node.lock` for one node's agent. Raises Refused where another one is there."""
         make_folder(self.folder)
-        path = self.folder / "lock"
+        path = self.folder / name
         with explained(f"{path} cannot be written"), path.open("a") as lock:
             if not _locked(lock, fcntl.LOCK_EX):
-                up = self._read()
+                up = self._read() if name == "lock" else None
                 who = "another process" if up is None else f"process {up.pid}, since {up.since}"
                 raise Refused(f"{self.folder} is up already: {who}", remedy="use it, or take another folder: --home DIR", code="already-up")
             yield
@@ -99,27 +115,45 @@ class Home:
                     file.write(f"scribengin:{secrets.token_urlsafe(32)}")
         return DigestLogin(Secret((read_or_none(path) or b"").decode(), str(path)))
 
-    def announce(self, address: Address) -> None:
-        """Say that it is up."""
-        up = _Up(str(address), os.getpid(), datetime.now(UTC).isoformat(timespec="seconds"))
+    def announce(self, address: Address, http: str = "") -> None:
+        """Say that it is up, and where its API answers."""
+        up = _Up(str(address), os.getpid(), datetime.now(UTC).isoformat(timespec="seconds"), http)
         replace(self.folder / "up.json", msgspec.json.encode(up) + b"\n")
 
     def withdraw(self) -> None:
         """Say that it is up no more."""
         (self.folder / "up.json").unlink(missing_ok=True)
 
+    def master(self) -> str:
+        """Where the API of what is up here answers; empty where nothing is up, or it has none."""
+        up = self._read()
+        return up.http if up is not None and self._is_held() else ""
+
     @contextmanager
     def registry(self) -> Iterator[ZooKeeperRegistry]:
-        """A client of what is up here. Raises Refused where nothing is, Unreachable where it does not answer."""
+        """A client of the registry that was named, or of what is up here. Raises Refused where nothing is, Unreachable where it does not
+        answer."""
+        if self.entrance is not None:
+            client = self.entrance.open()
+            try:
+                yield client
+            finally:
+                client.close()
+            return
         up = self._read()
         if up is None or not self._is_held():
-            gone = "" if up is None else f": process {up.pid} has ended without a word; its workers may go on"
-            raise Refused(f"nothing is up in {self.folder}{gone}", remedy="start it: scribengin up", code="not-up")
+            raise self.not_up()
         registry = open_zookeeper(Address.parse(up.registry), login=self.login())
         try:
             yield registry
         finally:
             registry.close()
+
+    def not_up(self) -> Refused:
+        """The error where nothing is up here."""
+        up = self._read()
+        gone = "" if up is None else f": process {up.pid} has ended without a word; its workers may go on"
+        return Refused(f"nothing is up in {self.folder}{gone}", remedy="start it: scribengin up", code="not-up")
 
     def _is_held(self) -> bool:
         try:

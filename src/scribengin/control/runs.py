@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from scribengin.control.actions import Forget, FreeLease, Kill, Note, Start
 from scribengin.control.places import choose_node
+from scribengin.control.rebuilt import lost_run
 from scribengin.control.wishes import has_drained
 from scribengin.control.world import RunId
 from scribengin.registry.tree import Run
@@ -26,6 +27,9 @@ REGAIN_S = 15.0
 FIRST_SIGN_S = 300.0
 """How long after its start a worker may say nothing at all; then it is taken for stuck."""
 
+REACHED_S = 30.0
+"""How long a start waits for a node that has gone away before its worker had the lease; then another node is asked."""
+
 
 def back_off_s(failures: int) -> float:
     """The wait after so many ends in a row without progress; 0 where there was none."""
@@ -35,6 +39,9 @@ def back_off_s(failures: int) -> float:
 def tend(world: World, flow: str, tier: TierSeen, load: Mapping[str, int]) -> Iterator[Action]:
     """What to do for the tier's worker now. `load` is how many workers each node has, for choosing."""
     run = tier.run
+    if run is None and (lost := lost_run(world, flow, tier)) is not None:
+        yield Note(flow, tier.tier, lost)
+        return
     if run is None or run.ended_at is not None:
         yield from _start(world, flow, tier, load)
         return
@@ -42,6 +49,8 @@ def tend(world: World, flow: str, tier: TierSeen, load: Mapping[str, int]) -> It
     process, node = world.processes.get(id_), world.nodes.get(run.node)
     if process is not None and process.ended:
         yield from _end(world, id_, tier, run, process)
+    elif process is not None and not run.node:
+        yield Note(flow, tier.tier, replace(run, node=process.node))
     elif tier.lease is not None and tier.lease.run == run.number:
         if not run.leased or run.unleased_since is not None:
             yield Note(flow, tier.tier, replace(run, leased=True, unleased_since=None))
@@ -52,6 +61,8 @@ def tend(world: World, flow: str, tier: TierSeen, load: Mapping[str, int]) -> It
     elif process is None and node is not None:
         # its record was written and the launcher never heard of it: the master that wrote it is gone
         yield Start(flow, tier.tier, run)
+    elif node is None and process is None and not run.leased and world.now - run.asked_at >= REACHED_S:
+        yield from _give_up(world, id_, run, process, "it never held its lease")
     elif not run.leased and world.now - run.asked_at >= FIRST_SIGN_S and not _heard(tier, run):
         yield from _give_up(world, id_, run, process, f"it has said nothing for {FIRST_SIGN_S:.0f} s after its start")
 
@@ -59,11 +70,13 @@ def tend(world: World, flow: str, tier: TierSeen, load: Mapping[str, int]) -> It
 def orphans(world: World) -> Iterator[Action]:
     """What to do about processes that no run stands for any more."""
     for id_, process in world.processes.items():
-        if id_.flow in world.unreadable:
-            continue
         flow = world.flows.get(id_.flow)
+        if id_.flow in world.held or (flow is not None and flow.damaged):
+            continue
         tier = flow.tiers.get(id_.tier) if flow is not None else None
         run = tier.run if tier is not None else None
+        if tier is not None and run is None:
+            continue  # it is noted first, and then served or not
         if run is not None and run.number <= id_.number and (run.number < id_.number or run.ended_at is None):
             continue  # it is served, or its number comes from a newer look than ours
         if process.ended:
@@ -90,6 +103,14 @@ def next_start_at(tier: TierSeen, wish: TierWish) -> float | None:
     return None if run.permanent else run.ended_at + back_off_s(run.failures)
 
 
+def waits(tier: TierSeen) -> bool:
+    """True where time alone may change what is to be done: a worker that has not shown itself, has lost its lease, or is to be started."""
+    run = tier.run
+    if run is None or run.ended_at is not None:
+        return needs_worker(tier)
+    return not run.leased or run.unleased_since is not None
+
+
 def _start(world: World, flow: str, tier: TierSeen, load: Mapping[str, int]) -> Iterator[Action]:
     wish = tier.wish
     if wish is None or not needs_worker(tier):
@@ -113,6 +134,7 @@ def _end(world: World, id_: RunId, tier: TierSeen, run: Run, process: Process) -
         ended = replace(ended, failures=0, cause="")
     else:
         how = f"its process ended with status {process.status}" if process.state == "exited" else "its process is gone"
+        how = f"{how}: {process.reason}" if process.reason and process.state == "gone" else how
         ended = replace(ended, failures=_failures(tier, run), cause=how)
         if report is not None and report.state == "failed":
             ended = replace(ended, cause=report.cause or how, remedy=report.remedy, permanent=report.permanent)
@@ -124,7 +146,7 @@ def _end(world: World, id_: RunId, tier: TierSeen, run: Run, process: Process) -
 def _give_up(world: World, id_: RunId, run: Run, process: Process | None, why: str) -> Iterator[Action]:
     """It does not answer. Killed where that can be done; where its node is away too, its Term alone holds it back."""
     if process is not None:
-        yield Kill(id_, run.node, why)
+        yield Kill(id_, process.node, why)
     elif run.node not in world.nodes:
         cause = f"{why}, and node {run.node} does not answer"
         yield Note(id_.flow, id_.tier, replace(run, ended_at=world.now, unleased_since=None, failures=run.failures + 1, cause=cause))

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scribengin.control.admin import Submission, tiers_of
+from scribengin.control.admin import Submission, tiers_of, watched_of
 from scribengin.core.errors import InputError
 from scribengin.core.problems import Place, Problem
 from scribengin.local.prepare import prepare
@@ -71,7 +71,7 @@ def _of_package(package: Package, chosen: str | None, place: Path, base: Path, p
         except InputError as error:
             problems += error.problems
             continue
-        found.append(Submission(prepared.name, package.id, flow.path, str(base), tiers_of(prepared.plan)))
+        found.append(Submission(prepared.name, package.id, flow.path, str(base), tiers_of(prepared.plan), watched_of(prepared.plan.flow)))
     if problems:
         raise InputError(problems)
     return found

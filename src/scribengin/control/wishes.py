@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from scribengin.control.places import has_to_move
+from scribengin.control.rebuilt import lost_wish
 from scribengin.registry.tree import TierWish
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def tier_wishes(flow: FlowSeen, nodes: Mapping[str, Node]) -> dict[str, TierWish
 
 def _tier_wish(flow: FlowSeen, tier: TierSeen, leaving: Collection[str]) -> TierWish | None:
     """`leaving`: tiers whose workers give way to those of another version; all of them end before any of these starts."""
-    wish, before = flow.wish, tier.wish
+    wish, before = flow.wish, tier.wish or lost_wish(tier)
     wanted = flow.wanted_tiers is None or tier.tier in flow.wanted_tiers
     feeders = [flow.tiers[name] for name in tier.feeders if name in flow.tiers]
     if tier.tier in leaving or not wanted or (leaving and before is None):
@@ -80,6 +81,7 @@ def _is_wanted(flow: FlowSeen, tier: TierSeen) -> bool:
 def is_old(flow: FlowSeen, name: str) -> bool:
     """True where the tier's workers have to give way: they are of another version, and can not go on as the one that is wanted."""
     tier = flow.tiers[name]
-    if tier.wish is None or tier.wish.version == (tier.version or flow.wish.version):
+    before = tier.wish or lost_wish(tier)
+    if before is None or before.version == (tier.version or flow.wish.version):
         return False
-    return not tier.process or tier.wish.version < tier.process
+    return not tier.process or before.version < tier.process

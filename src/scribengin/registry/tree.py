@@ -9,10 +9,13 @@ import re
 from collections.abc import Mapping  # noqa: TC003  msgspec looks at the annotations of records
 from dataclasses import dataclass
 from enum import Enum
+from functools import cache
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from scribengin.registry.contract import Create, Grant, May, fence_of
+from scribengin.registry.host_records import Decommissioned, WorkerOrder, WorkerSeen
 from scribengin.registry.records import Record, Spot
+from scribengin.registry.watched import Alerts, Watched
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -76,6 +79,7 @@ class Spec(Record):
     """flow → version, of all that were submitted as one with it; empty for one that came alone"""
     scaled: Mapping[str, Mapping[str, int]] = {}
     """tier → what of its TierSpec was said by `scale`, and stays for later versions"""
+    watched: Watched = Watched()
 
 
 class Desired(Record):
@@ -102,8 +106,10 @@ class Status(Record):
     version: int = 0
     generation: int = 0
     """the revision of `desired` that it speaks of"""
+    goal: Goal | None = None
+    """what was wanted then: with `version` and `generation` the last wish that could be taken up"""
     refused: Mapping[str, Any] = {}
-    """what was wanted by hand and is refused: `version` of the record, `why`"""
+    """what stands in records of people and cannot be: path → `version` of the record, `why`, `remedy`"""
 
 
 class TierWish(Record):
@@ -225,8 +231,12 @@ class Host(Record):
 
     host: str
     cores: int = 0
+    """what its workers together may have; 0: no limit"""
     memory_bytes: int = 0
+    """the same"""
     since: str = ""
+    home: str = ""
+    """its folder there: workers' logs, packages"""
 
 
 class Mapped(Record):
@@ -262,6 +272,19 @@ class Limit(Record):
     """edge → `rows_per_s`, `bytes_per_s`"""
 
 
+class Request(Record):
+    """A write that was asked of the API under an idempotency key, and its answer."""
+
+    asked: str
+    """SHA-256 of method, path and body"""
+    at: float
+    """seconds since 1970, by the clock of the master that was asked"""
+    status: int = 0
+    """of the answer; 0 while the write is under way"""
+    body: str = ""
+    """of the answer"""
+
+
 class Writer(Enum):
     """Who writes a record."""
 
@@ -291,8 +314,11 @@ _NAMES = {
     "host": r"[A-Za-z0-9_][A-Za-z0-9._:-]{0,126}",
     "group": r"[a-z][a-z0-9_]{0,62}",
     "lock": r"[A-Za-z0-9_][A-Za-z0-9._:-]{0,126}",
+    "worker": r"[A-Za-z0-9][A-Za-z0-9_.-]{0,199}",
+    "request": r"[0-9a-f]{32}",
 }
 """placeholder → what may stand for it"""
+_PATTERNS = {placeholder: re.compile(pattern) for placeholder, pattern in _NAMES.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,11 +334,20 @@ class Branch(Generic[K]):
 
     def __call__(self, *names: str) -> Spot[K]:
         """Raises ValueError for a name that cannot stand there."""
-        wanted = re.findall("<([a-z]+)>", self.path)
-        for placeholder, name in zip(wanted, names, strict=True):
-            if not re.fullmatch(_NAMES[placeholder], name):
+        for placeholder, name in zip(_placeholders(self.path), names, strict=True):
+            if not _PATTERNS[placeholder].fullmatch(name):
                 raise ValueError(f"{name!r} is no {placeholder} of {self.path}")
         return Spot(_filled(self.path, names), self.kind)
+
+    def fits(self, *names: str) -> bool:
+        """Whether these names can stand there; others are somebody else's, and left alone."""
+        return all(_PATTERNS[placeholder].fullmatch(name) for placeholder, name in zip(_placeholders(self.path), names, strict=True))
+
+    def matches(self, path: str) -> bool:
+        """Whether a path is one of these places."""
+        parts = re.split("<([a-z]+)>", self.path)
+        pattern = "".join(f"(?:{_NAMES[part]})" if number % 2 else re.escape(part) for number, part in enumerate(parts))
+        return re.fullmatch(pattern, path) is not None
 
 
 _LED = (Writer.MASTER,)
@@ -342,11 +377,29 @@ HOST = Branch("physicalnodes/<host>/host", Host, (Writer.HOST,), "a machine that
 MAPPED = Branch("physicalnodes/<host>/lns/<node>", Mapped, _BY_HAND, "a tier that is to run there", Owner.HOST)
 HOST_HTTP = Branch("physicalnodes/<host>/http", Link, (Writer.HOST,), "its page", Owner.HOST)
 HOST_JSON = Branch("physicalnodes/<host>/json", Link, (Writer.HOST,), "the same as JSON", Owner.HOST)
+HOST_UP = Branch(
+    "physicalnodes/<host>/up",
+    Holder,
+    (Writer.HOST,),
+    "its agent, while that is there: a right, one agent a host",
+    Owner.HOST,
+    ephemeral=True,
+)
+HOST_UP_TERM = Branch(
+    "physicalnodes/<host>/up.term", Holder, (Writer.HOST,), "who was there last; its version fences all before", Owner.HOST
+)
+DECOMMISSIONED = Branch(
+    "physicalnodes/<host>/decommissioned", Decommissioned, _BY_HAND, "it gets no new workers, and gives away those it has", Owner.HOST
+)
+WORKER_ORDER = Branch("physicalnodes/<host>/orders/<worker>", WorkerOrder, _LED, "what is asked of it about a worker", Owner.HOST)
+WORKER_SEEN = Branch("physicalnodes/<host>/seen/<worker>", WorkerSeen, (Writer.HOST,), "a worker there, as it is", Owner.HOST)
 GROUP = Branch("groups/<group>", Group, _BY_HAND, "a group's members and their costs")
 ACK = Branch("acks/<flow>/<tier>", Ack, _WORK, "how far what the tier put out is acknowledged", Owner.WORKER)
 LIMIT = Branch("limits/<flow>", Limit, _BY_HAND, "how fast a flow, its sources and edges may go")
 LOCK = Branch("locks/<lock>", Holder, (Writer.CANDIDATE,), "a right of one process at a time: upkeep of a folder, a claim", ephemeral=True)
 LOCK_TERM = Branch("locks/<lock>.term", Holder, (Writer.CANDIDATE,), "who had it last; its version fences all before")
+ALERTS = Branch("flows/<flow>/alerts", Alerts, _LED, "which alerts fire, and were told")
+REQUEST = Branch("requests/<request>", Request, (Writer.CANDIDATE,), "the answer to a write that was asked for under an idempotency key")
 
 TREE: tuple[Branch[Any], ...] = (
     *(LEADER, LEADER_TERM, MASTERS),
@@ -356,6 +409,9 @@ TREE: tuple[Branch[Any], ...] = (
     *(NODE_SOURCE, NODE_SINK, NODE_STATE, NODE_GROUP, NODE_HTTP, NODE_JSON),
     *(HOST, MAPPED, HOST_HTTP, HOST_JSON),
     *(GROUP, ACK, LIMIT, LOCK, LOCK_TERM),
+    *(ALERTS,),
+    *(HOST_UP, HOST_UP_TERM, DECOMMISSIONED, WORKER_ORDER, WORKER_SEEN),
+    REQUEST,
 )
 
 OWN_FOLDERS: Mapping[Owner, tuple[str, ...]] = {
@@ -363,6 +419,12 @@ OWN_FOLDERS: Mapping[Owner, tuple[str, ...]] = {
     Owner.HOST: ("physicalnodes/<host>",),
 }
 """whose login has all rights on which folder, and on what is below it; for a tier `<node>` is `<flow>.<tier>`"""
+
+
+def branch_of(path: str) -> Branch[Any] | None:
+    """The kind of place that a path is; None of one that the tree does not have."""
+    fitting = [branch for branch in TREE if branch.matches(path)]
+    return max(fitting, key=lambda branch: len(_filled(branch.path, [""] * branch.path.count("<"))), default=None)
 
 
 def own_folders_of_worker(flow: str, tier: str, who: str) -> list[Create]:
@@ -385,6 +447,11 @@ def right_of_tier(flow: str, tier: str) -> str:
 
 def _named(path: str, names: Mapping[str, str]) -> str:
     return re.sub("<([a-z]+)>", lambda found: names[found[1]], path)
+
+
+@cache
+def _placeholders(path: str) -> tuple[str, ...]:
+    return tuple(re.findall("<([a-z]+)>", path))
 
 
 def _filled(path: str, names: Iterable[str]) -> str:

@@ -1,8 +1,8 @@
 """The worker as a process: `python -m scribengin.worker WORKER`, with all else from its environment and the registry.
 
-SCRIBENGIN_REGISTRY         zk://HOST:PORT/path
-SCRIBENGIN_REGISTRY_LOGIN   user:password, where the registry asks for a login
-SCRIBENGIN_HOME             this host's folder: packages
+SCRIBENGIN_HOME   this host's folder: packages
+SCRIBENGIN_TOKEN, SCRIBENGIN_CERTIFICATES   what masters ask of who fetches packages
+SCRIBENGIN_…      the way into the registry: `registry.entrance`
 """
 
 from __future__ import annotations
@@ -14,57 +14,55 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from scribengin.control.masters import addresses
 from scribengin.control.world import RunId
 from scribengin.core.errors import Exit, Refused
 from scribengin.core.secret import Secret
+from scribengin.packages.fetch import FetchedPackages
 from scribengin.packages.store import PackageStore
-from scribengin.registry.access import Address, DigestLogin
 from scribengin.registry.contract import Damaged, shown
+from scribengin.registry.entrance import Entrance
 from scribengin.registry.lease import Lease
 from scribengin.registry.records import Stored, read_record
-from scribengin.registry.tree import LEASE, SPEC, WANTED
-from scribengin.registry.zookeeper import open_zookeeper
+from scribengin.registry.tree import LEADER, LEASE, SPEC, WANTED
+from scribengin.watching.progress import Teller
 from scribengin.worker.attempt import TierAttempt
 from scribengin.worker.limits import LiveLimits
+from scribengin.worker.progress import Reporter
 from scribengin.worker.service import Service
 from scribengin.worker.tasks import Tasks
 from scribengin.worker.wanted import Wanted
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from scribengin.registry.contract import Registry
     from scribengin.registry.tree import Spec
 
-REGISTRY, LOGIN, HOME = "SCRIBENGIN_REGISTRY", "SCRIBENGIN_REGISTRY_LOGIN", "SCRIBENGIN_HOME"
-
-
-def open_registry(environment: Mapping[str, str]) -> Registry:
-    """The registry that the environment names. Raises as `open_zookeeper`, Refused where it names none."""
-    if REGISTRY not in environment:
-        raise Refused(f"{REGISTRY} is not set", remedy="a launcher sets it; by hand: zk://HOST:PORT/path", code="registry-address")
-    login = DigestLogin(Secret(environment[LOGIN], f"${{{LOGIN}}}")) if environment.get(LOGIN) else None
-    return open_zookeeper(Address.parse(environment[REGISTRY]), login=login, insecure=login is None)
+HOME = "SCRIBENGIN_HOME"
+TOKEN, CERTIFICATES = "SCRIBENGIN_TOKEN", "SCRIBENGIN_CERTIFICATES"
 
 
 def main(worker: str) -> Exit:
-    """Serve until it is wanted no more. Raises Refused for what is no worker, or one that nobody wants; as `open_registry`."""
+    """Serve until it is wanted no more. Raises Refused for what is no worker, or one that nobody wants; as `Entrance.open`."""
     id_ = RunId.parse(worker)
     if id_ is None:
         raise Refused(f'"{worker}" is no worker', remedy="write FLOW.TIER-NUMBER", code="worker-unknown")
     with ExitStack() as stack:
-        registry = open_registry(os.environ)
+        registry = Entrance.of_environment(os.environ).open()
         stack.callback(registry.close)
         version, spec = _read_spec(registry, id_)
         lease = Lease(registry, LEASE(id_.flow, id_.tier).path, _about(id_))
         stack.callback(lease.close)
         wanted = Wanted(registry, id_)
         stack.callback(wanted.close)
-        packages = PackageStore(Path(os.environ[HOME]) / "packages")
+        teller = Teller(id_.flow, id_.tier, id_.number, version)
+        reporter = Reporter(teller, lambda: _leader(registry), lambda: lease.claim)
+        stack.callback(reporter.close)
         limits = LiveLimits(registry, id_.flow)
         stack.callback(limits.close)
-        attempt = TierAttempt(spec, id_.tier, packages, lease, limits)
+        packages = _packages(registry)
+        attempt = TierAttempt(spec, id_.tier, packages, lease, reporter.show, limits)
         stack.callback(attempt.close)
+        tasks = Tasks(registry, id_, spec, packages, lease, attempt.session)
         loaded = [version]
 
         def reload(newer: int) -> bool:
@@ -78,15 +76,31 @@ def main(worker: str) -> Exit:
             loaded[0] = newer
             return True
 
-        tasks = Tasks(registry, id_, spec, packages, lease, attempt.session)
         service = Service(registry, id_, lease, wanted, version, attempt, tasks, reload)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: service.stop())
         return service.serve()
 
 
+def _packages(registry: Registry) -> FetchedPackages:
+    """This host's, and what masters have."""
+    token, certificates = os.environ.get(TOKEN), os.environ.get(CERTIFICATES)
+    return FetchedPackages(
+        PackageStore(Path(os.environ[HOME]) / "packages"),
+        lambda: addresses(registry),
+        token=Secret(token, f"${{{TOKEN}}}") if token else None,
+        certificates=Path(certificates) if certificates else None,
+    )
+
+
 def _about(id_: RunId) -> dict[str, Any]:
     return {"run": id_.number, "pid": os.getpid(), "host": socket.gethostname()}
+
+
+def _leader(registry: Registry) -> str:
+    """Where the leading master answers; empty where none does. Raises Unreachable."""
+    found = read_record(registry, LEADER())
+    return found.record.http if isinstance(found, Stored) else ""
 
 
 def _read_spec(registry: Registry, id_: RunId) -> tuple[int, Spec]:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from scribengin.control.world import RunId
     from scribengin.local.prepare import Prepared
-    from scribengin.packages.store import PackageStore
+    from scribengin.packages.fetch import FetchedPackages
     from scribengin.registry.contract import Registry
     from scribengin.registry.tree import Operation, Spec
     from scribengin.state.folder import QueryFolder
@@ -39,7 +39,7 @@ class Tasks:
         registry: Registry,
         id_: RunId,
         spec: Spec,
-        packages: PackageStore,
+        packages: FetchedPackages,
         right: Right,
         session: Callable[[], SparkSession],
     ) -> None:

@@ -7,22 +7,20 @@ from typing import TYPE_CHECKING
 import click
 
 from scribengin.cli.answer import Answer, AnsweringCommand
-from scribengin.cli.home_option import home_option
+from scribengin.cli.plane_option import masters_option
 
 if TYPE_CHECKING:
-    from scribengin.control.home import Home
+    from scribengin.cli.plane_option import Masters
 
 
 @click.command(cls=AnsweringCommand)
 @click.argument("flows", nargs=-1, required=True, metavar="NAME...")
-@home_option
-def command(*, flows: tuple[str, ...], home: Home) -> Answer:
+@masters_option
+def command(*, flows: tuple[str, ...], masters: Masters) -> Answer:
     """Forget flows that are stopped. Their outputs and their state stay: submitted again, they go on where they were."""
-    from scribengin.control import admin
-
-    with home.registry() as registry:
+    with masters.client() as client:
         for flow in flows:
-            admin.read_flow(registry, flow)  # all of them are there, or nothing is done
+            client.flow(flow)  # all of them are there, or nothing is done
         for flow in flows:
-            admin.delete(registry, flow)
+            client.delete(flow)
     return Answer(list(flows), show=lambda: click.echo(f"forgotten: {', '.join(flows)}"))

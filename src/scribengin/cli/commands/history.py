@@ -7,22 +7,22 @@ from typing import TYPE_CHECKING
 import click
 
 from scribengin.cli.answer import Answer, AnsweringCommand
-from scribengin.cli.home_option import home_option
+from scribengin.cli.plane_option import masters_option
 from scribengin.cli.tables import print_table
 
 if TYPE_CHECKING:
-    from scribengin.control.home import Home
+    from scribengin.cli.plane_option import Masters
 
 
 @click.command(cls=AnsweringCommand)
 @click.argument("flow", metavar="NAME")
-@home_option
-def command(*, flow: str, home: Home) -> Answer:
+@masters_option
+def command(*, flow: str, masters: Masters) -> Answer:
     """Show the versions of a flow, the newest first, and which is wanted."""
-    from scribengin.control import admin
+    import msgspec
 
-    with home.registry() as registry:
-        found = admin.history(registry, flow)
+    with masters.reader() as plane:
+        found = msgspec.to_builtins(plane.versions(flow))
 
     def show() -> None:
         rows = [

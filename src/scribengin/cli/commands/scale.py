@@ -49,6 +49,9 @@ def command(
     """Give a flow, or one of its tiers, other resources. Workers of the tiers that change end after the Batches under way, and others take
     over where they were; positions and state are kept, and the other tiers go on. It stays so when the flow is submitted again.
     """
+    import msgspec
+
+    from scribengin.api.views import RegistryView
     from scribengin.control import admin
     from scribengin.control.scale import scale, spread_state
 
@@ -64,7 +67,7 @@ def command(
         operation = None if partitions is None else spread_state(registry, home.packages, flow, tiers, partitions=partitions, by=by)
         if operation is not None:
             wait_for_operation(registry, flow, operation, wait)
-        status = wait_for(registry, flow, (_STATES.get(row.desired.state, "stopped"),), wait)
+        status = msgspec.to_builtins(wait_for(RegistryView(registry), flow, (_STATES.get(row.desired.state, "stopped"),), wait))
 
     def show() -> None:
         said = f"version {scaled.version} is wanted" if scaled.changed else "it has just that already"

@@ -1,0 +1,130 @@
+"""The FastAPI application: routes, and the one form in which every mistake leaves it."""
+
+import re
+from collections.abc import Callable
+from importlib.metadata import version
+from typing import Any
+
+from fastapi import Depends, FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from scribengin.api.access import Role
+from scribengin.api.events import event_routes
+from scribengin.api.flows import flow_routes
+from scribengin.api.health import health_routes
+from scribengin.api.limits import BodyLimit
+from scribengin.api.packages import package_routes
+from scribengin.api.plane import Asked, Plane
+from scribengin.api.progress import router
+from scribengin.api.records import record_routes
+from scribengin.client.client import REVISION
+from scribengin.client.problems import CODE, MEDIA_TYPE, Fault, PointedError, ProblemDetails, encode, to_problem
+from scribengin.core.errors import Refused, ScribenginError
+
+_NUMBER = re.compile("[0-9]{1,18}")
+_LONGEST = 200
+_PROBLEM = {
+    "description": "What is wrong, and what to do",
+    "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemDetails"}}},
+}
+
+
+def make_app(plane: Plane) -> FastAPI:
+    """The application that serves a master."""
+    app = FastAPI(
+        title="Scribengin",
+        version=version("scribengin"),
+        openapi_url="/v1/openapi.json",
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        responses={"default": {"model": ProblemDetails, **_PROBLEM}},
+    )
+    may = _gate(plane)
+    app.include_router(flow_routes(may))
+    app.include_router(package_routes(may))
+    app.include_router(record_routes(may))
+    app.include_router(event_routes(may, plane.registry))
+    app.include_router(health_routes(plane, may))
+    if plane.watch is not None:
+        app.include_router(router(plane.watch, [may(Role.VIEWER)], [may(Role.OPERATOR)]))
+    app.add_middleware(BodyLimit)
+    for kind in (ScribenginError, HTTPException, RequestValidationError, Exception):
+        app.add_exception_handler(kind, _Told(plane))
+    return app
+
+
+def _gate(plane: Plane) -> Callable[[Role], Any]:
+    """role → the dependency that lets in who has it, and gives the handler an `Asked`."""
+
+    def may(role: Role) -> Any:
+        def asked(request: Request) -> Asked:
+            name, address = "", request.client.host if request.client is not None else ""
+            try:
+                who = plane.gate.who(request)
+                name = who.name
+                who.check(role)
+            except Refused as error:
+                plane.audit.write(name, address, f"{request.method} {request.url.path}"[:_LONGEST], "", error.code)
+                raise
+            seen = request.headers.get(REVISION, "")
+            plane.registry.sync()  # what anybody was told is written is seen, whoever told him
+            if _NUMBER.fullmatch(seen):
+                plane.registry.sync(at_least=int(seen))
+            return Asked(plane, who, request)
+
+        return Depends(asked)
+
+    return may
+
+
+class _Told:
+    """The handler of all errors."""
+
+    def __init__(self, plane: Plane) -> None:
+        self._plane = plane
+
+    def __call__(self, request: Request, error: Exception) -> Response:
+        problem = to_problem(_as_ours(request, error))
+        headers = {REVISION: str(self._plane.revision()), CODE: problem.code}
+        if isinstance(error, HTTPException):
+            headers |= dict(error.headers or {})
+        if problem.status == 503:
+            headers["Retry-After"] = "1"
+        if problem.status == 401:
+            headers["WWW-Authenticate"] = "Bearer"
+        return Response(encode(problem), problem.status, headers, MEDIA_TYPE)
+
+
+def _as_ours(request: Request, error: Exception) -> ScribenginError:
+    """The error in the words of this project."""
+    where = f"{request.method} {request.url.path}"
+    if isinstance(error, ScribenginError):
+        return error
+    if isinstance(error, RequestValidationError):
+        return PointedError(tuple(map(_fault, error.errors())))
+    if isinstance(error, HTTPException):
+        if isinstance(error.__cause__, ScribenginError):
+            return error.__cause__
+        if error.status_code == 404:
+            return Refused(f"there is nothing at {where}", remedy="GET /v1/openapi.json lists what there is", code="not-found")
+        if error.status_code == 405:
+            allowed = (error.headers or {}).get("Allow", "others")
+            return Refused(f"{where} is not possible", remedy=f"possible there: {allowed}", code="method")
+        return PointedError((Fault("body", str(error.detail), "send JSON, in UTF-8"),))
+    text = f"this is a mistake in Scribengin: {type(error).__name__}"
+    return ScribenginError(text, remedy="please report it, with the lines of the master's log", code="bug")
+
+
+def _fault(error: Any) -> Fault:
+    """One finding of FastAPI's."""
+    where, *path = error["loc"]
+    pointer = "".join(f"/{str(part).replace('~', '~0').replace('/', '~1')}" for part in path)
+    if where == "body":
+        if error["type"] == "json_invalid":
+            return Fault("body", f"the body is no JSON: {error['ctx']['error']}", "send JSON, in UTF-8")
+        said = f"the body: {error['msg']}" if not pointer else error["msg"]
+        return Fault("body", f"{pointer} {said}".strip(), "GET /v1/openapi.json shows what it takes", pointer=pointer)
+    return Fault("parameter", f"{where} {'.'.join(map(str, path))}: {error['msg']}", "GET /v1/openapi.json shows what it takes")

@@ -1,0 +1,37 @@
+"""The last lines of what a flow's workers have printed, and of its tiers' run logs."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from scribengin.client.models import LogLines
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+MOST_LINES = 10_000
+_LINE_BYTES = 200
+"""of a line, mostly; longer ones make it fewer lines"""
+_MOST_BYTES = 4 * 2**20
+
+
+def read_logs(state: str, flow: str, workers: Mapping[str, str | None], logs: Callable[[str], Sequence[str]], lines: int) -> list[LogLines]:
+    """Of each tier, by `workers`, the files that lie on this host. `state` is the root folder of the flow's state."""
+    found = []
+    for tier, worker in workers.items():
+        files = [*(Path(path) for path in (logs(worker) if worker else ())), Path(state) / flow / tier / "tmp/run.log"]
+        found += [LogLines(tier, str(path), last_lines(path, lines)) for path in files if path.is_file()]
+    return found
+
+
+def last_lines(path: Path, lines: int) -> tuple[str, ...]:
+    """So many, or as many as there are in the file's last `lines` x 200 bytes, 4 MiB at most."""
+    reach = min(max(lines * _LINE_BYTES, 65_536), _MOST_BYTES)
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - reach))
+        text = file.read(reach).decode(errors="replace")
+    found = text.splitlines()
+    return tuple((found[1:] if size > reach else found)[-lines:])

@@ -1,0 +1,78 @@
+"""`/v1/packages`: packages by their SHA-256, brought and fetched."""
+
+import tempfile
+from collections.abc import Callable, Iterator
+from typing import IO, Annotated, Any
+
+from fastapi import APIRouter, Request
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import FileResponse, Response
+
+from scribengin.api.access import Role
+from scribengin.api.plane import Asked
+from scribengin.client.models import PACKAGE_ID, PackageRow
+from scribengin.client.problems import Fault, PointedError
+from scribengin.core.errors import Refused, ScribenginError
+
+_MEMORY_BYTES = 2**20
+_PIECE_BYTES = 2**20
+
+
+def package_routes(may: Callable[[Role], Any]) -> APIRouter:
+    """The routes; `may` lets in who has a role."""
+    routes = APIRouter(prefix="/v1/packages", tags=["packages"])
+
+    @routes.get("", response_model=list[PackageRow])
+    def list_packages(asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:
+        """The packages that this master has."""
+        asked.check_all()
+        return asked.answer([PackageRow(each.id, each.size) for each in asked.plane.packages.packages()])
+
+    @routes.put("/{id}", response_model=PackageRow, openapi_extra=_BYTES)
+    async def bring_package(id: str, request: Request, asked: Annotated[Asked, may(Role.EDITOR)]) -> Response:
+        """Keep a package; the body is its file. Where it is not what its hash says it is refused, and nothing is kept."""
+        check_id(id)
+        with tempfile.SpooledTemporaryFile(_MEMORY_BYTES) as file:
+            async for piece in request.stream():
+                await run_in_threadpool(file.write, piece)
+            file.seek(0)
+            return await run_in_threadpool(_keep, asked, id, file)
+
+    @routes.api_route("/{id}", methods=["GET", "HEAD"], response_class=FileResponse, responses={200: _FILE})
+    def fetch_package(id: str, asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:
+        """A package's file. Who fetches it checks its hash."""
+        asked.check_all()
+        check_id(id)
+        path = asked.plane.packages.file(id)
+        if not path.is_file():
+            raise Refused(f"this master has no package {id}", remedy=f"bring it: PUT /v1/packages/{id}", code="package-missing")
+        return FileResponse(path, media_type="application/zip", headers={"ETag": f'"{id}"'})
+
+    return routes
+
+
+_FILE: dict[str, Any] = {"description": "The file", "content": {"application/zip": {"schema": {"type": "string", "format": "binary"}}}}
+_BYTES = {"requestBody": {"required": True, "content": _FILE["content"]}}
+
+
+def check_id(id: str) -> None:
+    """Raise InputError for what is no package's id."""
+    if not PACKAGE_ID.fullmatch(id):
+        raise PointedError(
+            (Fault("package-name", f'"{id}" is no SHA-256', "write 64 hexadecimal digits, as `scribengin package` shows them"),)
+        )
+
+
+def _keep(asked: Asked, id: str, file: IO[bytes]) -> Response:
+    try:
+        package = asked.plane.packages.put(_pieces(file), id)
+    except ScribenginError as error:
+        asked.note("bring package", id, error.code)
+        raise
+    asked.note("bring package", id, "done")
+    return asked.answer(PackageRow(package.id, len(package.data)))
+
+
+def _pieces(file: IO[bytes]) -> Iterator[bytes]:
+    while piece := file.read(_PIECE_BYTES):
+        yield piece

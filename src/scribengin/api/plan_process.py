@@ -1,0 +1,90 @@
+"""The process that plans one flow of a package, started by `api.planning`: a person's modules are executed here, and not in a master.
+
+stdin: a `Task` as JSON. stdout: a `Planned` as JSON. Whatever the person's code prints goes to stderr.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import sys
+from collections.abc import Mapping  # noqa: TC003  msgspec looks at it
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from scribengin.client.problems import Fault, ProblemDetails, to_problem
+from scribengin.core.errors import Refused, ScribenginError
+from scribengin.registry.tree import TierSpec  # noqa: TC001  msgspec looks at it
+from scribengin.registry.watched import Watched
+
+MEMORY_BYTES = 8 * 2**30
+"""of addresses; a flow's planning takes a few hundred MiB"""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What to plan: a flow of a package in the store `packages`. `state`: the root folder of states. It has `limit_s` for it."""
+
+    packages: str
+    package: str
+    path: str
+    base: str
+    state: str
+    limit_s: int
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """What came of it; `problem` where it has not come to a plan. `warnings` stand in the flow file."""
+
+    flow: str = ""
+    tiers: Mapping[str, TierSpec] = field(default_factory=dict)
+    warnings: tuple[Fault, ...] = ()
+    problem: ProblemDetails | None = None
+    watched: Watched = field(default_factory=Watched)
+    """what it says of delay and alerts"""
+
+
+def plan(task: Task) -> Planned:
+    """Check and plan it."""
+    from scribengin.control.admin import tiers_of, watched_of
+    from scribengin.local.prepare import prepare
+    from scribengin.packages.store import PackageStore
+
+    store = PackageStore(Path(task.packages))
+    try:
+        flows = {flow.path: flow.name for flow in store.read(task.package).manifest.flows}
+        if task.path not in flows:
+            have = ", ".join(sorted(flows))
+            raise Refused(f'the package has no flow file "{task.path}"', remedy=f"it has {have}", code="flow-path")
+        prepared = prepare(store.get(task.package) / task.path, state=Path(task.state), base=Path(task.base))
+    except ScribenginError as error:
+        return Planned(problem=to_problem(error))
+    warnings = to_faults(prepared.warnings)
+    return Planned(prepared.name, tiers_of(prepared.plan), warnings, watched=watched_of(prepared.plan.flow))
+
+
+def to_faults(problems: object) -> tuple[Fault, ...]:
+    """Warnings as the API tells them."""
+    from scribengin.core.errors import InputError
+
+    return to_problem(InputError(problems)).problems if problems else ()  # type: ignore[arg-type]
+
+
+def main() -> None:
+    """Read the task, plan, answer."""
+    answer = os.dup(1)
+    os.dup2(2, 1)
+    task = msgspec.json.decode(sys.stdin.buffer.read(), type=Task)
+    signal.alarm(task.limit_s)  # also where the master that started it is gone
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    data = memoryview(msgspec.json.encode(plan(task)))
+    while data:
+        data = data[os.write(answer, data) :]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,97 @@
+"""Plans flows that were submitted, each in a process of its own: a person's Python must neither slow a master down nor stay in it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from scribengin.api.plan_process import Planned, Task
+from scribengin.client.problems import Fault, ProblemDetails, to_error
+from scribengin.control.admin import Submission
+from scribengin.core.errors import EnvironmentFault, Refused
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from scribengin.client.models import Submit
+
+LIMIT_S = 60
+_AT_ONCE = 2
+_TOLD_BYTES = 2000
+_HIDDEN = ("SCRIBENGIN_REGISTRY_LOGIN", "SCRIBENGIN_TOKEN")
+"""what the master knows, and a person's code need not"""
+
+
+class Planner:
+    """Plans flows of the packages in the store's folder `packages`; `state` is the root of the folders of their states."""
+
+    def __init__(self, packages: Path, state: Path, *, limit_s: int = LIMIT_S) -> None:
+        self._packages = packages
+        self._state = state
+        self._limit_s = limit_s
+        self._turns = threading.BoundedSemaphore(_AT_ONCE)
+
+    def plan(self, wanted: Submit) -> tuple[Submission, tuple[Fault, ...]]:
+        """What a version of the flow will be; with the warnings. Takes a second or two, and waits while others are planned.
+
+        Raises InputError with every problem, whose files are those in the package; Refused: `package-missing`, `flow-path`, `plan-late`;
+        EnvironmentFault where the process ended without an answer.
+        """
+        folder = str(self._packages.absolute())
+        task = Task(folder, wanted.package, wanted.path, wanted.base, str(self._state.absolute()), self._limit_s + 5)
+        with self._turns:
+            planned = self._ask(task)
+        inside = os.path.join(folder, wanted.package, "")  # noqa: PTH118  with its slash
+        if planned.problem is not None:
+            raise to_error(_from_package(planned.problem, inside))
+        warnings = tuple(_fault_from_package(fault, inside) for fault in planned.warnings)
+        return Submission(planned.flow, wanted.package, wanted.path, wanted.base, planned.tiers, planned.watched), warnings
+
+    def _ask(self, task: Task) -> Planned:
+        settings = {name: value for name, value in os.environ.items() if name not in _HIDDEN}
+        command = [sys.executable, "-m", "scribengin.api.plan_process"]
+        with (
+            tempfile.TemporaryFile() as said,
+            subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said, env=settings, start_new_session=True
+            ) as process,
+        ):
+            try:
+                answer, _ = process.communicate(msgspec.json.encode(task), self._limit_s)
+            except subprocess.TimeoutExpired:
+                raise Refused(
+                    f"the flow was not planned within {self._limit_s} s",
+                    remedy="what its modules do when they are imported takes too long: scribengin validate FILE shows it",
+                    code="plan-late",
+                ) from None
+            finally:
+                with suppress(ProcessLookupError):  # and what its code has started
+                    os.killpg(process.pid, signal.SIGKILL)
+            try:
+                return msgspec.json.decode(answer, type=Planned)
+            except msgspec.DecodeError:
+                said.seek(max(0, said.tell() - _TOLD_BYTES))
+                last = said.read().decode(errors="replace").strip() or "it has said nothing"
+        raise EnvironmentFault(
+            f"the process that plans flows ended with status {process.returncode} and no answer: {last}",
+            remedy="scribengin validate FILE shows what its modules do when they are imported",
+            code="plan-failed",
+        )
+
+
+def _from_package(problem: ProblemDetails, folder: str) -> ProblemDetails:
+    faults = tuple(_fault_from_package(fault, folder) for fault in problem.problems)
+    return replace(problem, file=problem.file.removeprefix(folder), detail=problem.detail.replace(folder, ""), problems=faults)
+
+
+def _fault_from_package(fault: Fault, folder: str) -> Fault:
+    return replace(fault, file=fault.file.removeprefix(folder), detail=fault.detail.replace(folder, ""))

@@ -1,0 +1,88 @@
+"""`--home` and `--master`: the control plane that a command talks to."""
+
+from __future__ import annotations
+
+import getpass
+import os
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from scribengin.cli.home_option import home_option
+from scribengin.core.secret import Secret
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from scribengin.api.views import RegistryView
+    from scribengin.client.client import Client
+    from scribengin.control.home import Home
+
+C = TypeVar("C")
+TOKEN, CERTIFICATES = "SCRIBENGIN_TOKEN", "SCRIBENGIN_CERTIFICATES"
+
+
+@dataclass(frozen=True, slots=True)
+class Masters:
+    """The masters that a command asks: those that were named, or the one of the home."""
+
+    home: Home
+    named: tuple[str, ...]
+
+    @contextmanager
+    def client(self) -> Iterator[Client]:
+        """Raises Refused where none was named and nothing is up in the home."""
+        from pathlib import Path
+
+        from scribengin.client.client import Client
+
+        masters = self.named or ((self.home.master(),) if self.home.master() else ())
+        if not masters:
+            raise self.home.not_up()
+        said, certificates = os.environ.get(TOKEN), os.environ.get(CERTIFICATES)
+        token = Secret(said, f"${{{TOKEN}}}") if said else None
+        with Client(masters, token=token, user=getpass.getuser(), certificates=Path(certificates) if certificates else None) as client:
+            yield client
+
+    @contextmanager
+    def reader(self) -> Iterator[Client | RegistryView]:
+        """The same to look only: where no master was named and that of the home does not answer, the registry itself says it."""
+        from scribengin.api.views import RegistryView
+        from scribengin.core.errors import Unreachable
+
+        if self.named or self.home.master():
+            with self.client() as client:
+                try:
+                    client.ready()
+                except Unreachable:
+                    if self.named:
+                        raise
+                else:
+                    yield client
+                    return
+        with self.home.registry() as registry:
+            yield RegistryView(registry)
+
+
+def _both(home: Home, master: str | None) -> Masters:
+    return Masters(home, tuple(each.strip() for each in (master or "").split(",") if each.strip()))
+
+
+def masters_option(command: Callable[..., C]) -> Callable[..., C]:
+    """Gives a command `masters`, a Masters."""
+    from functools import wraps
+
+    @home_option
+    @click.option(
+        "--master",
+        envvar="SCRIBENGIN_MASTER",
+        metavar="URL[,URL]",
+        help="Masters to ask instead of that of the home; any of them will do. A token is taken from SCRIBENGIN_TOKEN.",
+    )
+    @wraps(command)
+    def with_masters(*some: Any, home: Home, master: str | None, **more: Any) -> C:
+        return command(*some, masters=_both(home, master), **more)
+
+    return with_masters

@@ -1,0 +1,222 @@
+"""What the REST API says and takes: one declaration for the server, its OpenAPI document and the client.
+
+Annotations are looked at when the program runs, by FastAPI and msgspec.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from scribengin.registry.tree import FlowState, Goal
+
+_CLOSED = {"extra": "forbid"}
+"""of what comes in: a key that nobody knows is a mistake"""
+FLOW_NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
+PACKAGE_ID = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True, slots=True)
+class FlowRow:
+    """A flow in the list. `wanted` is the goal, `state` how it stands: `created` where no master has looked at it yet."""
+
+    flow: str
+    version: int
+    wanted: Goal
+    state: FlowState
+    since: str
+    reason: str
+    next: str
+    refused: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class WantedState:
+    """What is wanted of a flow, and who wanted it when. `revision` is that of the write: a status whose `generation` it is speaks of it."""
+
+    state: Goal
+    version: int
+    by: str = ""
+    at: str = ""
+    revision: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FlowStatus:
+    """How a flow stands, as the leading master says."""
+
+    state: FlowState
+    since: str = ""
+    reason: str = ""
+    next: str = ""
+    version: int = 0
+    generation: int = 0
+    goal: Goal | None = None
+    refused: Mapping[str, Any] = field(default_factory=dict)
+    """record that a person wrote and that cannot be → `version` of it, `why`, `remedy`"""
+
+
+@dataclass(frozen=True, slots=True)
+class TierProcess:
+    """Who holds a tier's lease."""
+
+    pid: int | None = None
+    host: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TierRow:
+    """A tier of a flow, and the worker that serves it. `failures` are ends in a row without progress."""
+
+    tier: str
+    state: str
+    worker: str | None = None
+    node: str | None = None
+    process: TierProcess | None = None
+    failures: int = 0
+    cause: str = ""
+    remedy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FlowView:
+    """All that the registry says of a flow. `status` is null where no master has looked at it yet."""
+
+    flow: str
+    wanted: WantedState
+    status: FlowStatus | None
+    tiers: tuple[TierRow, ...]
+    set_aside: tuple[Mapping[str, str], ...] = ()
+    """damaged records that were moved out of the way: `path`, `why`, and where each is `kept`"""
+
+
+@dataclass(frozen=True, slots=True)
+class VersionRow:
+    """A version of a flow."""
+
+    version: int
+    wanted: bool
+    package: str
+    tiers: tuple[str, ...]
+    by: str = ""
+    at: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Submit:
+    """A flow to be submitted: the package that was uploaded before, and the path of the flow file inside it. `base` is the folder where the
+    relative paths of its data start, on every host the same."""
+
+    package: str
+    path: str
+    base: str
+    __pydantic_config__ = _CLOSED
+
+
+@dataclass(frozen=True, slots=True)
+class AppliedFlow:
+    """What came of a submission. `changed` is false where the newest version is just this, and wanted to run."""
+
+    flow: str
+    version: int
+    changed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    """What is wanted of a flow now."""
+
+    state: Goal
+    __pydantic_config__ = _CLOSED
+
+
+@dataclass(frozen=True, slots=True)
+class Rollback:
+    """Another version that there was; with the flows that were submitted as one with it, unless `only`."""
+
+    version: int
+    only: bool = False
+    __pydantic_config__ = _CLOSED
+
+
+@dataclass(frozen=True, slots=True)
+class WentBack:
+    """Flow → the version that is wanted of it now, of all that changed."""
+
+    versions: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class LogLines:
+    """The last lines of a file: what a worker has printed, or a tier's run log."""
+
+    tier: str
+    file: str
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PackageRow:
+    """A package that this master has. `size` is in bytes."""
+
+    id: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class RecordView:
+    """A place in the registry. `value` is null where nothing is, or only a folder; `damaged` says why what is there is no record.
+
+    `writable`: people may write it. `version` is to be sent back with a write that is made from this.
+    """
+
+    path: str
+    value: Mapping[str, Any] | None
+    version: int
+    changed: int
+    children: tuple[str, ...]
+    writable: bool
+    damaged: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordWrite:
+    """A record's new value; only while what is there has this `version`, null where nothing may be there."""
+
+    value: dict[str, Any]
+    version: int | None = None
+    __pydantic_config__ = _CLOSED
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A write that was done."""
+
+    revision: int
+
+
+@dataclass(frozen=True, slots=True)
+class FlowEvent:
+    """A flow as it stands after a change; `revision` is that of the change."""
+
+    revision: int
+    flow: FlowRow
+
+
+@dataclass(frozen=True, slots=True)
+class MasterRow:
+    """A master. `http` is where it answers; `leads` is of the one that decides."""
+
+    id: str
+    http: str
+    leads: bool
+    since: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """Whether this master can do its part."""
+
+    state: Literal["ok"]
+    leads: bool
+    revision: int
