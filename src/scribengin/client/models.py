@@ -146,10 +146,18 @@ class Want:
 
 @dataclass(frozen=True, slots=True)
 class Rollback:
-    """Another version that there was."""
+    """Another version that there was; with the flows that were submitted as one with it, unless `only`."""
 
     version: int
+    only: bool = False
     __pydantic_config__ = _CLOSED
+
+
+@dataclass(frozen=True, slots=True)
+class WentBack:
+    """Flow → the version that is wanted of it now, of all that changed."""
+
+    versions: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
