@@ -10,9 +10,11 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Self
 
 from scribengin.api.app import make_app
+from scribengin.api.audit import AuditLog
 from scribengin.api.plane import Plane
 from scribengin.api.planning import Planner
 from scribengin.api.serving import Listen, open_door
+from scribengin.api.tokens import TokenFile
 from scribengin.control.bell import Bell
 from scribengin.control.master import Master
 from scribengin.control.orders import ordering
@@ -63,6 +65,8 @@ class MasterHost:
         """Raises as `Entrance.open` and `open_door`."""
         self._entrance.check_workers()
         with ExitStack() as stack:
+            tokens = TokenFile(self.home.tokens)
+            self._listen.check(tokens)
             door = stack.enter_context(open_door(self._listen))
             self.url = door.url
             log = stack.enter_context(open_run_log(self.home.master_log(self.name)))
@@ -92,6 +96,8 @@ class MasterHost:
                 self.home.packages,
                 Planner(self.home.packages.folder, self.home.state),
                 str(self.home.state.absolute()),
+                self._listen.gate(tokens),
+                audit=AuditLog(self.home.audit_log(self.name), log),
                 leads=lambda: master.leads,
                 logs=self._logs,
                 watch=watch,
