@@ -19,7 +19,7 @@ def router(watch: Watch, viewer: Sequence[Any] = (), operator: Sequence[Any] = (
     """The routes; `watch` is this master's. Errors are ScribenginErrors, for the app's own handler.
 
     A worker's POST names the claim of its lease in place of a token: `Authorization: Claim HEX`. `viewer` and `operator` are dependencies
-    (`Depends(…)`) of all that look, and of what does something; `/metrics` takes neither.
+    (`Depends(…)`) of all that look, and of what does something.
     """
     routes = APIRouter(tags=["watching"])
 
@@ -73,7 +73,7 @@ def router(watch: Watch, viewer: Sequence[Any] = (), operator: Sequence[Any] = (
     def overview(request: Request) -> Response:
         return elsewhere(request) or _json(watch.overview())
 
-    @routes.get("/metrics", summary="For Prometheus", response_class=Response)
+    @routes.get("/metrics", dependencies=viewer, summary="For Prometheus", response_class=Response)
     def exposition() -> Response:
         return Response(watch.exposition(), media_type=_TEXT)
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 _KEPT = 10
-MOST_BYTES = 1024 * 1024
+MOST_BYTES = 256 * 1024
 """of what a worker says at once"""
 
 
@@ -80,7 +80,9 @@ class Teller:
     """Makes of RunViews of a tier what its worker says of it. For one thread at a time."""
 
     def __init__(self, flow: str, tier: str, run: int, version: int) -> None:
-        self._who = {"flow": flow, "tier": tier, "run": run, "version": version}
+        self.version = version
+        """that the process has loaded; it may go on with the next one"""
+        self._who = {"flow": flow, "tier": tier, "run": run}
         self._failures: deque[Failure] = deque(maxlen=_KEPT)
         self._ill: dict[str, tuple[int, str]] = {}
         """Query → (restarts, state) at its newest failure"""
@@ -98,6 +100,7 @@ class Teller:
         """What the tier's worker says at `at`, of a view that is so old."""
         return TierProgress(
             **self._who,  # type: ignore[arg-type]
+            version=self.version,
             at=at,
             phase=view.phase,
             seconds=round(view.seconds, 3),

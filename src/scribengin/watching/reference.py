@@ -78,8 +78,9 @@ writing, the next one may send once more. How long something must have been so c
 
 ## Prometheus
 
-A dashboard and alert rules to begin with: [examples/monitoring](../examples/monitoring/README.md). Scrape every master; one that stands by
-tells only that. What a silent worker said last is not shown as if it were now.
+A dashboard and alert rules to begin with: [examples/monitoring](../examples/monitoring/README.md). Scrape every master, with the token of a
+viewer where they ask for one (`authorization: {{credentials_file: …}}`); one that stands by tells only that. What a silent worker said last
+is not shown as if it were now.
 """
 _RUN = """\
 ## Prometheus, of a run in a terminal

@@ -5,6 +5,7 @@ Whatever fails here holds nothing up: what could not be told is forgotten for wh
 
 from __future__ import annotations
 
+import ssl
 import threading
 import time
 from typing import TYPE_CHECKING
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
 
 EVERY_S, AT_LEAST_EVERY_S = 1.0, 10.0
 """between two that tell something new; where nothing is new"""
-_BACK_OFF_S = (1.0, 2.0, 5.0, 10.0)
-"""after failures in a row; the last for all that follow. A master that has taken over is told within ten seconds"""
+_BACK_OFF_S = (1.0, 2.0, 5.0)
+"""after failures in a row; the last for all that follow: a master that has taken over is told within ten seconds"""
 _TIMEOUT_S = 5.0
 
 
@@ -31,12 +32,22 @@ class Reporter:
     """Tells what it is shown. `show` may be called as often as one likes, from one thread; `close` ends it.
 
     `leader` gives the address of the master that leads, empty where there is none; `claim` what the tier's lease says of its holder.
+    `certificates`: a PEM file of who signs those of masters.
     """
 
-    def __init__(self, teller: Teller, leader: Callable[[], str], claim: Callable[[], str], clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        teller: Teller,
+        leader: Callable[[], str],
+        claim: Callable[[], str],
+        *,
+        certificates: str | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
         self._teller = teller
         self._leader = leader
         self._claim = claim
+        self._verify = True if certificates is None else ssl.create_default_context(cafile=certificates)
         self._clock = clock
         self._lock = threading.Lock()
         self._newest: RunView | None = None
@@ -62,7 +73,7 @@ class Reporter:
     def _run(self) -> None:
         told: TierProgress | None = None
         told_at, failures, address = -AT_LEAST_EVERY_S, 0, ""
-        with httpx2.Client(timeout=_TIMEOUT_S, trust_env=False) as http:
+        with httpx2.Client(timeout=_TIMEOUT_S, trust_env=False, verify=self._verify) as http:
             while True:
                 ends = self._closed.is_set()
                 progress = self._progress()
@@ -77,8 +88,9 @@ class Reporter:
                     return
                 wait_s = _BACK_OFF_S[min(failures, len(_BACK_OFF_S)) - 1] if failures else EVERY_S
                 self._closed.wait(wait_s)
-                self._awake.wait(AT_LEAST_EVERY_S)
-                self._awake.clear()
+                if not failures:
+                    self._awake.wait(AT_LEAST_EVERY_S)
+                    self._awake.clear()
 
     def _progress(self) -> TierProgress | None:
         with self._lock:
