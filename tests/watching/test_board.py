@@ -146,6 +146,18 @@ def test_what_holds_a_flow_up_is_a_full_channel_or_a_query_that_reads_less_than_
     assert bottleneck_text([QueryView("kept", "running", slowest=("enrich", 0.9))], []) == ""
 
 
+def test_where_there_are_many_workers_each_is_to_speak_less_often() -> None:
+    tier = a_tier()
+    tier.tells()
+    assert tier.board.pace_s() == 1.0
+    for number in range(449):
+        a_tier(f"f{number}", board=tier.board, clock=tier.clock).tells()
+    assert tier.board.pace_s() == 4.5
+    for number in range(2_000):
+        a_tier(f"f{number}", board=tier.board, clock=tier.clock).tells()
+    assert tier.board.pace_s() == 10.0
+
+
 def test_flows_that_are_gone_are_forgotten() -> None:
     tier = a_tier()
     tier.tells()

@@ -10,7 +10,7 @@ from starlette.concurrency import run_in_threadpool
 
 from scribengin.control.watch import Watch
 from scribengin.core.errors import Refused, Unreachable
-from scribengin.watching.progress import MOST_BYTES
+from scribengin.watching.progress import MOST_BYTES, PACE
 
 _TEXT = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -44,7 +44,7 @@ def router(watch: Watch, viewer: Sequence[Any] = (), operator: Sequence[Any] = (
             if len(data) > MOST_BYTES:
                 raise Refused(f"this is more than {MOST_BYTES:,} bytes", remedy="a tier says less of itself", code="body-large")
         await run_in_threadpool(watch.take, flow, tier, claim.strip() if kind == "Claim" else "", bytes(data))
-        return Response(status_code=204)
+        return Response(status_code=204, headers={PACE: f"{watch.board.pace_s():g}"})
 
     @routes.get("/v1/flows/{flow}/metrics", dependencies=viewer, summary="How a flow goes now, and went")
     def metrics(flow: str, request: Request, since: float | None = None, step: int = 1) -> Response:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 STALE_S = 25.0
 """a worker that has said nothing for so long is gone, or cut off: it speaks every ten seconds"""
+_PER_S = 100
+"""tiers that are to speak in a second, at most: a master has more to do than to listen"""
 _ATTEMPTS = 20
 _COUNTS = ("rows_in", "rows_out", "dead", "batches", "restarts")
 
@@ -113,6 +115,11 @@ class Board:
                 attempt = Attempt(worker, ended, ended)
                 there.attempts.append(attempt)
             attempt.ended, attempt.cause, attempt.remedy = ended, cause, remedy
+
+    def pace_s(self) -> float:
+        """How long each worker is to wait between two words, where much moves: 1 to 10 seconds, as there are many."""
+        with self.reading:
+            return min(10.0, max(1.0, sum(map(len, self._flows.values())) / _PER_S))
 
     def retain(self, flows: Collection[str]) -> None:
         """Forget all others: they are gone from the registry."""

@@ -22,6 +22,8 @@ FORMAT = 1
 _KEPT = 10
 MOST_BYTES = 256 * 1024
 """of what a worker says at once"""
+PACE = "Scribengin-Pace"
+"""the header of the answer: seconds that the worker is to wait before it says more"""
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

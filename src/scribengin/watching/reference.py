@@ -15,8 +15,8 @@ _HEAD = f"""\
 # Watching flows
 
 Of flows that a [control plane](control.md) runs. A worker tells the leading master how its tier goes: about once a second while something
-moves, every ten seconds in any case. ZooKeeper holds none of it. A master that does not answer holds no worker up: what could not be told
-is replaced by what is newer.
+moves (less often where there are more than a hundred tiers), every ten seconds in any case. ZooKeeper holds none of it. A master that does
+not answer holds no worker up: what could not be told is replaced by what is newer.
 
 | | |
 |---|---|

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import httpx2
 
 from scribengin.core.errors import ScribenginError
-from scribengin.watching.progress import encode, is_news
+from scribengin.watching.progress import PACE, encode, is_news
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from scribengin.watching.progress import Teller, TierProgress
 
 EVERY_S, AT_LEAST_EVERY_S = 1.0, 10.0
-"""between two that tell something new; where nothing is new"""
+"""between two that tell something new, where the master does not say that it is to be longer; where nothing is new"""
 _BACK_OFF_S = (1.0, 2.0, 5.0)
 """after failures in a row; the last for all that follow: a master that has taken over is told within ten seconds"""
 _TIMEOUT_S = 5.0
@@ -52,6 +52,7 @@ class Reporter:
         self._lock = threading.Lock()
         self._newest: RunView | None = None
         self._shown_at = 0.0
+        self._pace_s = EVERY_S
         self._awake = threading.Event()
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name="progress", daemon=True)
@@ -86,7 +87,7 @@ class Reporter:
                         address, failures = "", failures + 1
                 if ends:
                     return
-                wait_s = _BACK_OFF_S[min(failures, len(_BACK_OFF_S)) - 1] if failures else EVERY_S
+                wait_s = _BACK_OFF_S[min(failures, len(_BACK_OFF_S)) - 1] if failures else self._pace_s
                 self._closed.wait(wait_s)
                 if not failures:
                     self._awake.wait(AT_LEAST_EVERY_S)
@@ -109,6 +110,8 @@ class Reporter:
         url = f"{address}/v1/flows/{progress.flow}/tiers/{progress.tier}/progress"
         headers = {"Authorization": f"Claim {self._claim()}", "Content-Type": "application/json"}
         try:
-            return http.post(url, content=encode(progress), headers=headers).is_success
-        except (httpx2.HTTPError, httpx2.InvalidURL, OSError):
+            answer = http.post(url, content=encode(progress), headers=headers)
+            self._pace_s = min(AT_LEAST_EVERY_S, max(EVERY_S, float(answer.headers.get(PACE, EVERY_S))))
+        except (httpx2.HTTPError, httpx2.InvalidURL, OSError, ValueError):
             return False
+        return answer.is_success
