@@ -47,6 +47,12 @@ def test_what_fires_what_is_silent_and_what_never_catches_up_is_told() -> None:
     assert "alert: stuck, late; nothing was heard of core for 1m30s" in line
 
 
+def test_what_holds_a_flow_up_that_is_behind_is_told_once() -> None:
+    line = drawn(state="degraded", reason="it is behind: the oldest that waits is 64s old; enrich takes 80% of the Batch")
+    assert "it is behind; enrich takes 81%" in line
+    assert "80%" not in line
+
+
 def test_status_says_it_in_a_sentence() -> None:
     assert _going(NOW) == (
         "in 41,250 rows/s, out 380 rows/s; 1,200 rows wait, the oldest 1m04s; caught up in 12s; "

@@ -57,8 +57,12 @@ def test_a_failure_between_two_reports_is_told_once_with_the_users_line() -> Non
 def test_a_run_that_has_ended_moves_no_more_and_what_waited_waits_on() -> None:
     end = EndView(5, 100.0, 7, None, None, 3.0)
     query = QueryView("kept", "stopped", rows_per_s=100.0, lag_s=3.0, still_s=2.0, sources={"a": end}, sinks={"kept": end})
-    told = Teller("tweets", "main", 1, 1).tell(RunView("tweets", "ended", 9.0, (query,)), 50.0, 40.0)
+    query = replace(query, falls_behind=True, catch_up_s=5.0)
+    gate = GateView("c", "hot -> core", "kept", "main", "core", 5, 50, 2.0, 3.0, 4.0)
+    told = Teller("tweets", "main", 1, 1).tell(RunView("tweets", "ended", 9.0, (query,), gates=(gate,)), 50.0, 40.0)
     (rested,) = told.queries
+    assert bottleneck_text(told.queries, told.gates) == ""
+    assert (told.gates[0].rows, told.gates[0].age_s, rested.catch_up_s) == (5, 42.0, None)
     assert (rested.rows_per_s, rested.lag_s, rested.still_s) == (0.0, 43.0, 0.0)
     assert (rested.sources["a"].rows_per_s, rested.sources["a"].lag_s, rested.sinks["kept"].rows_per_s) == (0.0, 43.0, 0.0)
 
@@ -123,7 +127,9 @@ def test_rows_of_channels_are_counted_neither_as_read_nor_as_written() -> None:
     first = a_tier(tier="near")
     gate = GateView("hot_core", "hot -> core", "hot", "near", "core", 500, 5_000, 30.0, 100.0, 10.0)
     first.gates = (gate,)
-    first.query = QueryView("hot", "running", sources={"tweets": EndView(5, 100.0, 7)}, sinks={"hot_core": EndView(5, 100.0)}, lag_s=1.0)
+    first.query = QueryView(
+        "hot", "running", sources={"tweets": EndView(5, 100.0, 7)}, sinks={"hot_core": EndView(5, 100.0)}, lag_s=1.0, catch_up_s=3.0
+    )
     first.tells()
     second = a_tier(tier="core", board=first.board, clock=first.clock)
     reading = {"hot": EndView(5, 10.0, 500, channel=True)}
@@ -133,6 +139,7 @@ def test_rows_of_channels_are_counted_neither_as_read_nor_as_written() -> None:
     now = figures(first)
     assert (now.rows_in_per_s, now.rows_out_per_s, now.lag_rows, now.delay_s) == (100.0, 9.0, 507, 30.0)
     assert now.bottleneck == "enrich takes 81% of the Batch; hot -> core grows by 90 rows/s"
+    assert now.catch_up_s is None, "what reads the sources may be level soon: the flow is not"
     told = flow_as_json("tweets", first.board.tiers("tweets"), first.clock())
     assert [edge["edges"] for edge in told["edges"]] == ["hot -> core"]
     assert [tier["tier"] for tier in told["tiers"]] == ["core", "near"]

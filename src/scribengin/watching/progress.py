@@ -100,14 +100,15 @@ class Teller:
 
     def tell(self, view: RunView, at: float, age_s: float = 0.0) -> TierProgress:
         """What the tier's worker says at `at`, of a view that is so old."""
+        rests = view.phase == "ended"
         return TierProgress(
             **self._who,  # type: ignore[arg-type]
             version=self.version,
             at=at,
             phase=view.phase,
             seconds=round(view.seconds, 3),
-            queries=tuple(_rested(query, age_s) for query in view.queries) if view.phase == "ended" else view.queries,
-            gates=tuple(gate for gate in view.gates if gate.feeding == self._who["tier"]),
+            queries=tuple(_rested(query, age_s) for query in view.queries) if rests else view.queries,
+            gates=tuple(_still(gate, age_s) if rests else gate for gate in view.gates if gate.feeding == self._who["tier"]),
             failures=tuple(self._failures),
         )
 
@@ -116,7 +117,12 @@ def _rested(query: QueryView, age_s: float) -> QueryView:
     """Of a run that has ended, as of a flow that is paused: nothing moves, and what waited waits on."""
     sources = {source: replace(end, rows_per_s=0.0, lag_s=_older(end.lag_s, age_s)) for source, end in query.sources.items()}
     sinks = {sink: replace(end, rows_per_s=0.0) for sink, end in query.sinks.items()}
-    return replace(query, rows_per_s=0.0, still_s=0.0, tasks=None, lag_s=_older(query.lag_s, age_s), sources=sources, sinks=sinks)
+    rest = replace(query, rows_per_s=0.0, still_s=0.0, tasks=None, catch_up_s=None, falls_behind=False)
+    return replace(rest, lag_s=_older(query.lag_s, age_s), sources=sources, sinks=sinks)
+
+
+def _still(gate: GateView, age_s: float) -> GateView:
+    return replace(gate, in_per_s=0.0, out_per_s=0.0, age_s=gate.age_s + age_s if gate.rows else 0.0)
 
 
 def _older(lag_s: float | None, age_s: float) -> float | None:
