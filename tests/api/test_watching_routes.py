@@ -20,7 +20,7 @@ from scribengin.core.secret import Secret
 from scribengin.local.contract import EndView, QueryView, RunView
 from scribengin.registry.lease import Election, Lease
 from scribengin.registry.memory import MemoryStore
-from scribengin.registry.tree import LEASE, Status
+from scribengin.registry.tree import LEASE, Run, Status
 from scribengin.registry.watched import AlertSpec, Watched
 from scribengin.testing.manual_clock import ManualClock
 from scribengin.watching.board import Board
@@ -62,7 +62,9 @@ class Asked:
         return asyncio.run(ask())
 
     def tells(self, query: QueryView, claim: str | None = None) -> httpx2.Response:
-        told = Teller("tweets", "main", 1, 1).tell(RunView("tweets", "running", 5.0, (query,)), self.clock())
+        teller, view = Teller("tweets", "main", 1, 1), RunView("tweets", "running", 5.0, (query,))
+        teller.note(view, self.clock())
+        told = teller.tell(view, self.clock())
         headers = {"Authorization": f"Claim {self.lease.claim if claim is None else claim}"}
         return self("POST", "/v1/flows/tweets/tiers/main/progress", content=encode(told), headers=headers)
 
@@ -85,6 +87,19 @@ def test_what_a_worker_tells_is_in_metrics_intake_and_the_scrape() -> None:
     (row,) = asked("GET", "/v1/metrics").json()
     assert (row["flow"], row["now"]["delay_s"]) == ("tweets", 402.0)
     assert asked.watch.delays()["tweets"].seconds == 402.0
+
+
+def test_attempts_say_what_failed_and_why_they_ended() -> None:
+    asked = Asked()
+    asked.tells(QueryView("kept", "recovering", restarts=1, batches=4, message="steps.py:12: KeyError: 'id'"))
+    asked.clock.advance(seconds=5)
+    run = Run(number=1, node="a", asked_at=0.0, generation=1, ended_at=asked.clock(), cause="its process ended with status 1")
+    flow = FlowSeen("tweets", Wish(1, "running", 1), {"main": TierSeen("main", run=run)})
+    asked.watch.seen(World(asked.clock(), {"tweets": flow}), asked.election.term)
+    (attempt,) = asked("GET", "/v1/flows/tweets/attempts").json()
+    assert (attempt["tier"], attempt["worker"], attempt["batches"], attempt["restarts"]) == ("main", "tweets.main-1", 4, 1)
+    assert attempt["cause"] == "its process ended with status 1"
+    assert [failure["cause"] for failure in attempt["failures"]] == ["steps.py:12: KeyError: 'id'"]
 
 
 def test_alerts_are_shown_and_tested() -> None:

@@ -51,6 +51,10 @@ def router(watch: Watch, viewer: Sequence[Any] = (), operator: Sequence[Any] = (
         """`since`: seconds since 1970, the last ten minutes by default; `step`: how long a sample is at least, in seconds."""
         return elsewhere(request) or _json(watch.metrics(flow, since, step))
 
+    @routes.get("/v1/flows/{flow}/attempts", dependencies=viewer, summary="The processes that served it, and why they ended")
+    def attempts(flow: str, request: Request) -> Response:
+        return elsewhere(request) or _json(watch.attempts(flow))
+
     @routes.get("/v1/flows/{flow}/intake", dependencies=viewer, summary="Whether producers may go on")
     def intake(flow: str, request: Request) -> Response:
         """`open`, `slow` or `refusing`, with the delay and the time to catch up; `Retry-After` where it is not open."""

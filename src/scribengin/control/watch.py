@@ -105,6 +105,14 @@ class Watch:
         told = flow_as_json(flow, tiers, now)
         return {"at": now, "state": None if state is None else state.state, **told, "last_ends": ends, "series": series}
 
+    def attempts(self, flow: str) -> list[dict[str, Any]]:
+        """The processes that served the flow's tiers, the newest first: what each has done, what failed in it, why it ended. Raises Refused
+        where there is no such flow."""
+        self._flow(flow)
+        told = flow_as_json(flow, self.board.tiers(flow), self.board.now())["tiers"]
+        found = [{"tier": tier["tier"], **attempt} for tier in told for attempt in tier["attempts"]]
+        return sorted(found, key=lambda attempt: attempt["since"], reverse=True)
+
     def intake(self, flow: str) -> Intake:
         """What the flow says to who produces for it. Raises Refused where there is no such flow."""
         return self._intake(flow, self._flow(flow))

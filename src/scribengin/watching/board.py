@@ -61,8 +61,8 @@ class Watched:
 
     @property
     def waits(self) -> bool:
-        """Whether there is something that it has not put through."""
-        return any(query.state != "finished" and _waits(query) for query in self.progress.queries)
+        """Whether there is something that it has not put through, though it may: a flow that is paused rests."""
+        return self.progress.phase != "ended" and any(query.state != "finished" and _waits(query) for query in self.progress.queries)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ not answer holds no worker up: what could not be told is replaced by what is new
 | `scribengin alerts NAME` | its alerts, and how each stands; `scribengin alerts test NAME [ALERT]` sends a test |
 | `GET /v1/metrics` | what `top` shows |
 | `GET /v1/flows/NAME/metrics` | a flow and all its parts now, and how its tiers went: `?since=SECONDS` (since 1970), `?step=SECONDS` |
+| `GET /v1/flows/NAME/attempts` | the processes that served it, the newest first, and why they ended |
 | `GET /v1/flows/NAME/intake` | whether producers may go on |
 | `GET /v1/flows/NAME/alerts` | its alerts |
 | `GET /metrics` | for Prometheus |
