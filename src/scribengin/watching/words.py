@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from scribengin.core.units import show_bytes, show_duration
 from scribengin.local.contract import SLOW_S
 
+_LONG_S = 10.0
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -42,10 +44,15 @@ def bottleneck_text(queries: Sequence[QueryView], gates: Sequence[GateView]) -> 
     if full := [gate for gate in gates if gate.paused]:
         gate = max(full, key=lambda each: each.rows)
         return "; ".join([*_slowest_of([query for query in queries if query.tier == gate.reading]), f"{gate.name} is full"])
-    if behind := [query for query in queries if query.falls_behind]:
+    if behind := [query for query in queries if query.falls_behind and _waits_long(query)]:
         query = max(behind, key=lambda each: each.lag_s or 0.0)
         return "; ".join([*_slowest_of([query]), f"more arrives than {query.name} reads"])
     return ""
+
+
+def _waits_long(query: QueryView) -> bool:
+    """What waits is more than a few Batches' worth: between two looks something has always come."""
+    return (query.lag_s or 0.0) >= _LONG_S or (query.lag_rows or 0) >= _LONG_S * query.rows_per_s > 0
 
 
 def _slowest_of(queries: Sequence[QueryView]) -> list[str]:
