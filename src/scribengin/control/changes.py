@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping  # noqa: TC003  msgspec looks at it: plans are made in a process of their own
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -17,7 +18,7 @@ from scribengin.state.folder import StateFolder
 from scribengin.state.ledger import read_totals
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from scribengin.control.admin import Submission
     from scribengin.local.prepare import PreparedFlow
