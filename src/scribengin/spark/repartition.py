@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from scribengin.connectors.contract import BatchId
@@ -58,10 +59,11 @@ def repartition(spark: SparkSession, query: QueryFolder, partitions: int, lease:
         return False
     if not done:
         lease.check()
+        _ = spark.streams  # makes the coordinator of state stores, which a session has only from its first streaming Query on
         try:
             # what had begun and is not decided is visible nowhere: it is read again
             spark._streamingCheckpointManager.repartition(str(query.checkpoint), partitions, enforce_exactly_once_sink=False)
-        except PySparkException as error:
+        except (PySparkException, Py4JError) as error:
             raise Refused(
                 f'the state of query "{query.name}" cannot be spread over {partitions} partitions: {message_of(error)}',
                 remedy="leave them as they are; where it was cut short, the same again completes it",
