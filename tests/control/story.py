@@ -17,6 +17,9 @@
     gone run core                  a record of the master's was removed; also `wanted`
     max_delay 300                  seconds, of the flow
     delay 400 CAUSE                the age of the oldest thing that waits, and what holds it up; `delay unknown`
+    standby core                   a spare is wanted for it; `standby core none`
+    spare core running             the spare's newest process; also `exited 1`, `gone`
+    spare core says standby        also `starting`, `failed permanent CAUSE`, `stopped`
     the launcher loses what is asked next
     wait 15                        seconds
     look                           the master looks, and does what follows: `>` what it does, `=` how the flow stands where that has changed
@@ -100,6 +103,13 @@ class Story:
                 ended = {"status": int(status[0])} if status else {}
                 node = self._tier(tier).run.node  # type: ignore[union-attr]
                 self._set_process(id_, Process(node, state, **ended))  # type: ignore[arg-type]
+            case ["standby", tier, *how]:
+                self._set_tier(replace(self._tier(tier), standby=how != ["none"]))
+            case ["spare", tier, "says", *rest]:
+                self._report(tier, rest, spare=True)
+            case ["spare", tier, state, *status]:
+                id_ = self._run(tier, spare=True)
+                self._set_process(id_, Process(self._node(tier, spare=True), state, int(status[0]) if status else None))  # type: ignore[arg-type]
             case ["lease", tier, "lost"]:
                 self._set_tier(replace(self._tier(tier), lease=None))
             case ["lease", tier, *by]:
@@ -156,14 +166,14 @@ class Story:
         wish = Wish(version, goal, flow.wish.generation + 1)  # type: ignore[arg-type]
         self._set_flow(replace(flow, wish=wish, wanted_tiers=wanted))
 
-    def _report(self, tier: str, rest: list[str]) -> None:
+    def _report(self, tier: str, rest: list[str], *, spare: bool = False) -> None:
         seen = self._tier(tier)
         assert seen.wish is not None
         state, *more = rest
         commits = int(more[1]) if more[:1] == ["commits"] else 0
         permanent = more[:1] == ["permanent"]
         cause = "" if commits else " ".join(more[1:] if permanent else more)
-        number = self._run(tier).number
+        number = self._run(tier, spare=spare).number
         wish = seen.wish
         report = Report(
             run=number,
@@ -174,7 +184,7 @@ class Story:
             cause=cause,
             permanent=permanent,
         )
-        self._set_tier(replace(seen, report=report))
+        self._set_tier(replace(seen, spare_report=report) if spare else replace(seen, report=report))
 
     def _operation(self, kind: str, rest: list[str]) -> None:
         flow = self.world.flows[self.flow]
@@ -197,12 +207,12 @@ class Story:
         match action:
             case Want(_, tier, wish):
                 self._set_tier(replace(self._tier(tier), wish=wish))
-            case Start(_, tier, run):
-                self._set_tier(replace(self._tier(tier), run=run))
+            case Start(_, tier, run, spare):
+                self._set_run(tier, run, spare=spare)
                 if not self.loses:
-                    self._set_process(self._run(tier), Process(run.node, "starting"))
-            case Note(_, tier, run):
-                self._set_tier(replace(self._tier(tier), run=run))
+                    self._set_process(self._run(tier, spare=spare), Process(run.node, "starting"))
+            case Note(_, tier, run, spare):
+                self._set_run(tier, run, spare=spare)
             case FreeLease(id_):
                 self._set_tier(replace(self._tier(id_.tier), lease=None))
             case Kill(id_, node):
@@ -237,10 +247,18 @@ class Story:
     def _tier(self, name: str) -> TierSeen:
         return self.world.flows[self.flow].tiers[name]
 
-    def _run(self, tier: str) -> RunId:
-        run = self._tier(tier).run
+    def _run(self, tier: str, *, spare: bool = False) -> RunId:
+        run = self._tier(tier).spare if spare else self._tier(tier).run
         assert run is not None
         return RunId(self.flow, tier, run.number)
+
+    def _node(self, tier: str, *, spare: bool) -> str:
+        run = self._tier(tier).spare if spare else self._tier(tier).run
+        assert run is not None
+        return run.node
+
+    def _set_run(self, tier: str, run: Run, *, spare: bool) -> None:
+        self._set_tier(replace(self._tier(tier), spare=run) if spare else replace(self._tier(tier), run=run))
 
     def _set_flow(self, flow: FlowSeen) -> None:
         self.world = replace(self.world, flows={**self.world.flows, flow.name: flow})
@@ -269,14 +287,15 @@ def _said(action: Action) -> str:
             return f"> {tier} is wanted to do its part of operation {wish.task}, version {wish.version}, generation {wish.generation}"
         case Want(_, tier, wish):
             return f"> {tier} is wanted {wish.goal}, version {wish.version}, generation {wish.generation}"
-        case Start(_, tier, run):
-            return f"> start {tier}-{run.number} on {run.node}"
+        case Start(_, tier, run, spare):
+            return f"> start {tier}-{run.number} on {run.node}" + (", to wait" if spare else "")
         case Note(_, tier, run) if run.ended_at is not None:
             return f"> note {tier}-{run.number} has ended, failures {run.failures}" + (f": {run.cause}" if run.cause else "")
         case Note(_, tier, run) if not run.leased:
-            return f"> note {tier}-{run.number} is there on {run.node}"
+            return f"> note {tier}-{run.number} is the worker now, on {run.node}"
         case Note(_, tier, run):
-            return f"> note {tier}-{run.number} " + ("has lost its lease" if run.unleased_since is not None else "holds the lease")
+            what = "has lost its lease" if run.unleased_since is not None else "holds the lease"
+            return f"> note {tier}-{run.number} {what}"
         case FreeLease(id_):
             return f"> free the lease of {id_.tier}-{id_.number}"
         case Kill(id_, node, why):

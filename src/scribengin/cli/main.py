@@ -41,6 +41,7 @@ _COMMANDS = {
     "spawn": "Start a tier on one node.",
     "decommission": "Give a node no new workers; those it has go elsewhere.",
     "token": "Make, list and remove tokens for the API.",
+    "worker": "Show what a worker does.",
     "logs": "Show what a flow's workers have printed.",
     "top": "Show how all flows go: rates, what waits, what holds them up.",
     "alerts": "Show the alerts of a flow, and which fire; send a test.",

@@ -9,7 +9,7 @@ from scribengin.control.world import RunId
 from scribengin.core.errors import FencedError, Refused, ScribenginError
 from scribengin.registry.contract import Conflict, Damaged, Delete, Entry
 from scribengin.registry.records import read_record, set_aside
-from scribengin.registry.tree import LEASE, OPERATION, RUN, STATUS, WANTED, own_folders_of_worker
+from scribengin.registry.tree import LEASE, OPERATION, RUN, SPARE, STATUS, WANTED, own_folders_of_worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -157,8 +157,8 @@ def _written(action: Want | Start | Note | Tell | Step) -> tuple[Spot[Any], Reco
     match action:
         case Want(flow, tier, wish):
             return WANTED(flow, tier), wish
-        case Start(flow, tier, run) | Note(flow, tier, run):
-            return RUN(flow, tier), run
+        case Start(flow, tier, run, spare) | Note(flow, tier, run, spare):
+            return (SPARE if spare else RUN)(flow, tier), run
         case Tell(flow, status):
             return STATUS(flow), status
         case Step(flow, id_, operation):

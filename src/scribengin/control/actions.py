@@ -27,6 +27,8 @@ class Start:
     flow: str
     tier: str
     run: Run
+    spare: bool = False
+    """it is to wait until it is needed"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,7 @@ class Note:
     flow: str
     tier: str
     run: Run
+    spare: bool = False
 
 
 @dataclass(frozen=True, slots=True)

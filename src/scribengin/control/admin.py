@@ -8,8 +8,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import replace
 
+from scribengin.control.runs import next_start_at
+from scribengin.control.spares import waiting
+from scribengin.control.world import TierSeen
 from scribengin.core.errors import Refused, StateError
 from scribengin.core.problems import did_you_mean
+from scribengin.plan.standby import standby_of
 from scribengin.registry.contract import Conflict, Damaged, Delete, Entry, Replace, Require, shown
 from scribengin.registry.records import DAMAGED, Newer, Record, Stored, names, read_record, read_records
 from scribengin.registry.tree import (
@@ -19,6 +23,8 @@ from scribengin.registry.tree import (
     OPERATION,
     REPORT,
     RUN,
+    SPARE,
+    SPARE_REPORT,
     SPEC,
     STATUS,
     UNDER_WAY,
@@ -37,7 +43,7 @@ if TYPE_CHECKING:
     from scribengin.plan.split import FlowPlan
     from scribengin.registry.contract import Registry, Write
     from scribengin.registry.records import Spot
-    from scribengin.registry.tree import Goal, Status
+    from scribengin.registry.tree import Goal, Report, Run, Status, TierWish
     from scribengin.spec.model import Flow
 
 R = TypeVar("R", bound=Record)
@@ -87,7 +93,8 @@ def tiers_of(plan: FlowPlan) -> dict[str, TierSpec]:
         feeders = sorted({channel.feeding for channel in plan.channels if channel.reading == tier.tier})
         cores = 1 if declared is None else declared.resources.cores or 1
         memory_bytes = 0 if declared is None else declared.resources.memory or 0
-        tiers[tier.tier] = TierSpec(feeders=tuple(feeders), cores=cores, memory_bytes=memory_bytes)
+        standby = standby_of(plan.flow, tier.tier)
+        tiers[tier.tier] = TierSpec(feeders=tuple(feeders), cores=cores, memory_bytes=memory_bytes, standby=standby)
     return tiers
 
 
@@ -362,8 +369,9 @@ def describe(registry: Registry, flow: str) -> dict[str, Any]:
 
 
 def _described_tier(registry: Registry, flow: str, tier: str) -> dict[str, Any]:
-    run, report = _record(read_record(registry, RUN(flow, tier))), _record(read_record(registry, REPORT(flow, tier)))
-    lease = registry.read(LEASE(flow, tier).path)
+    wish, run = _record(read_record(registry, WANTED(flow, tier))), _record(read_record(registry, RUN(flow, tier)))
+    report, lease = _record(read_record(registry, REPORT(flow, tier))), registry.read(LEASE(flow, tier).path)
+    spare = waiting(TierSeen(tier, run=run, spare=_record(read_record(registry, SPARE(flow, tier)))))
     mine = report if run is not None and report is not None and report.run == run.number else None
     holder = lease.value if isinstance(lease, Entry) else {}
     return {
@@ -373,6 +381,9 @@ def _described_tier(registry: Registry, flow: str, tier: str) -> dict[str, Any]:
         "state": "created" if run is None else "ended" if run.ended_at is not None else "starting" if mine is None else mine.state,
         "process": {"pid": holder.get("pid"), "host": holder.get("host")} if holder else None,
         "failures": 0 if run is None else run.failures,
+        "http": "" if mine is None else mine.http,
+        "starts_again": _next_start(run, wish),
+        "standby": None if spare is None else _described_spare(flow, tier, spare, _known(registry, SPARE_REPORT(flow, tier))),
         "cause": (run.cause if run is not None else "") or (mine.cause if mine is not None else ""),
         "remedy": (run.remedy if run is not None else "") or (mine.remedy if mine is not None else ""),
     }
@@ -401,6 +412,24 @@ def _last_wish(found: Stored[Desired] | Newer | Damaged | None, status: Status |
         if said is None or said.get("version") != found.entry.version:
             return found.record
     return Desired(state=status.goal, version=status.version)
+
+
+def _described_spare(flow: str, tier: str, spare: Run, report: Report | None) -> dict[str, Any]:
+    mine = report if report is not None and report.run == spare.number else None
+    return {
+        "worker": f"{flow}.{tier}-{spare.number}",
+        "node": spare.node,
+        "state": "starting" if mine is None else mine.state,
+        "http": "" if mine is None else mine.http,
+    }
+
+
+def _next_start(run: Run | None, wish: TierWish | None) -> str | None:
+    """When the successor of a worker that has ended starts, ISO 8601; None where none does by itself."""
+    if run is None or wish is None or run.ended_at is None or wish.goal not in ("running", "drained"):
+        return None
+    at = next_start_at(TierSeen("", wish=wish, run=run), wish)
+    return None if at is None else datetime.fromtimestamp(at or run.ended_at, UTC).isoformat(timespec="seconds")
 
 
 def unknown_flow(flow: str, known: Sequence[str]) -> Refused:

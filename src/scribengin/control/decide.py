@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from scribengin.control.actions import Kill, Note, SetAside, Start, Step, Tell, Want
 from scribengin.control.operations import held_wishes, next_step
-from scribengin.control.runs import orphans, tend
+from scribengin.control.runs import back_off_s, orphans, serves, tend
+from scribengin.control.spares import tend_spare
 from scribengin.control.standing import held_standing, standing
 from scribengin.control.wishes import tier_wishes
 from scribengin.control.world import UnderWay
@@ -67,6 +68,9 @@ def _for_flow(world: World, flow: FlowSeen, load: Counter[str], left: Collection
             yield action
             if isinstance(action, Note | Start):
                 tiers[name] = replace(tiers[name], run=action.run)
+        for action in tend_spare(world, flow.name, tiers[name], load, back_off_s, serves=serves(tiers[name])):
+            if not isinstance(action, Start) or (flow.name, name) not in left:
+                yield action
     # as it will stand when this cycle's actions are done: people need not wait for the next look
     status = standing(world, replace(flow, tiers=tiers))
     if status != flow.status:

@@ -23,10 +23,13 @@ from scribengin.registry.tree import (
     OPERATION,
     REPORT,
     RUN,
+    SPARE,
+    SPARE_REPORT,
     SPEC,
     STATUS,
     UNDER_WAY,
     WANTED,
+    TierSpec,
 )
 
 if TYPE_CHECKING:
@@ -120,7 +123,7 @@ class Observer:
         for name, spot_of_spec in specs.items():
             spec = self._mirror.stored(spot_of_spec)
             tiers += [(name, tier) for tier in self._tiers(name, spec.record if isinstance(spec, Stored) else None)]
-        self._mirror.fetch([spot(*tier).path for tier in tiers for spot in (WANTED, RUN, REPORT, LEASE)])
+        self._mirror.fetch([spot(*tier).path for tier in tiers for spot in (WANTED, RUN, REPORT, LEASE, SPARE, SPARE_REPORT)])
         self._mirror.fetch([LEASE_TERM(*tier).path for tier in tiers if self._mirror.read(RUN(*tier).path) is None])
 
     def _tiers(self, flow: str, spec: Spec | None) -> list[str]:
@@ -157,13 +160,14 @@ class Observer:
 
     def _tier(self, flow: str, tier: str, spec: Spec, node: str) -> TierSeen:
         wish, run, report = self._made(WANTED(flow, tier)), self._made(RUN(flow, tier)), self._made(REPORT(flow, tier))
+        spare, waits = self._made(SPARE(flow, tier)), self._made(SPARE_REPORT(flow, tier))
         feeders = spec.tiers[tier].feeders if tier in spec.tiers else self._old_feeders(flow, tier, wish)
         lease, before = self._lease(LEASE(flow, tier).path), 0
         if run is None and (there := self._mirror.read(LEASE_TERM(flow, tier).path)) is not None:
             before = _run_of(there)
-        use = (spec.tiers[tier].cores, spec.tiers[tier].memory_bytes) if tier in spec.tiers else (1, 0)
-        serve = (spec.tiers[tier].since, spec.tiers[tier].process) if tier in spec.tiers else (0, 0)
-        return TierSeen(tier, frozenset(feeders), node, *use, *serve, wish, run, report, lease, before)
+        said = spec.tiers.get(tier, TierSpec())
+        use, warm = (said.cores, said.memory_bytes, said.since, said.process), said.standby == "warm"
+        return TierSeen(tier, frozenset(feeders), node, *use, wish, run, report, lease, before, warm, spare, waits)
 
     def _old_feeders(self, flow: str, tier: str, wish: TierWish | None) -> tuple[str, ...]:
         """Of a tier that the wanted version has no more: as in the version that it serves."""

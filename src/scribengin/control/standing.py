@@ -85,6 +85,7 @@ def _running(world: World, flow: FlowSeen, tiers: list[TierSeen]) -> tuple[FlowS
         if homeless:
             return "starting", f"no node answers that has room for {', '.join(homeless)}", "start one: scribengin node"
         again = flow.status is not None and flow.status.state in ("recovering", "degraded")
+        again = again or any(tier.run is not None and tier.run.failures and _is_of(tier, flow) for tier in coming)
         names = " and ".join(tier.tier for tier in coming)
         return ("recovering" if again else "starting"), f"{names} {'is' if len(coming) == 1 else 'are'} starting", ""
     for tier in tiers:
@@ -146,6 +147,11 @@ def _failure(tier: TierSeen) -> str:
 def _remedy(flow: FlowSeen, tier: TierSeen) -> str:
     said = f"{tier.run.remedy}; then: " if tier.run is not None and tier.run.remedy else ""
     return f"{said}scribengin resume {flow.name}"
+
+
+def _is_of(tier: TierSeen, flow: FlowSeen) -> bool:
+    """True where its run is of the flow's wish, not of one before."""
+    return tier.run is not None and tier.run.generation == flow.wish.generation
 
 
 def _is_down(tier: TierSeen) -> bool:

@@ -89,6 +89,10 @@ class TierSeen:
     lease: LeaseHolder | None = None
     leased_before: int = 0
     """the run that took its lease last; only where no run is noted"""
+    standby: bool = False
+    """a spare is wanted"""
+    spare: Run | None = None
+    spare_report: Report | None = None
 
 
 class Delay(NamedTuple):

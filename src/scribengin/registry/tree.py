@@ -26,9 +26,9 @@ FlowState = Literal[
 Goal = Literal["running", "paused", "drained", "stopped"]
 """`paused`: no new Batch, the process stays. `drained`: what was there when it was asked goes through all tiers, then the processes end.
 `stopped`: the Batches under way end, then the processes."""
-WorkerState = Literal["starting", "running", "degraded", "recovering", "paused", "drained", "stopped", "failed"]
+WorkerState = Literal["starting", "running", "degraded", "recovering", "paused", "drained", "stopped", "failed", "standby"]
 """What a worker says of its tier. `recovering`: a Query of it failed for a passing reason and will start again by itself.
-`degraded`: a Query of it failed for good, the others go on."""
+`degraded`: a Query of it failed for good, the others go on. `standby`: it is the spare, and ready to take the tier over."""
 
 
 class Holder(Record):
@@ -53,6 +53,8 @@ class TierSpec(Record):
     cores: int = 1
     memory_bytes: int = 0
     """0: Spark's own default"""
+    standby: Literal["none", "warm"] = "none"
+    """`warm`: a spare worker waits, with Spark up"""
     executors: int = 1
     """where the launcher has executors: each of them gets so many cores and so much memory"""
     since: int = 0
@@ -161,6 +163,8 @@ class Report(Record):
     cause: str = ""
     remedy: str = ""
     permanent: bool = False
+    http: str = ""
+    """the address of its page"""
     task: str = ""
     """the operation of which this tier's part is done, or has failed"""
     task_error: str = ""
@@ -363,9 +367,11 @@ STATUS = Branch("flows/<flow>/status", Status, _LED, "how it is, since when, why
 OPERATION = Branch("flows/<flow>/ops/<id>", Operation, _BY_HAND, "an operation that is under way, or was")
 WANTED = Branch("flows/<flow>/wanted/<tier>", TierWish, _LED, "what is wanted of a tier's worker")
 RUN = Branch("flows/<flow>/runs/<tier>", Run, _LED, "which worker is to serve a tier, and how the last one ended")
+SPARE = Branch("flows/<flow>/spares/<tier>", Run, _LED, "which worker waits to take a tier over, where one does")
 LEASE = Branch("flows/<flow>/tiers/<tier>/lease", Holder, _WORK, "who runs the tier", Owner.WORKER, ephemeral=True)
 LEASE_TERM = Branch("flows/<flow>/tiers/<tier>/lease.term", Holder, _WORK, "who ran it last; its version fences all before", Owner.WORKER)
 REPORT = Branch("flows/<flow>/tiers/<tier>/status", Report, _WORK, "how its worker says that it is", Owner.WORKER)
+SPARE_REPORT = Branch("flows/<flow>/tiers/<tier>/spare", Report, _WORK, "the same of the one that waits", Owner.WORKER)
 TASK = Branch("flows/<flow>/tiers/<tier>/tasks/<task>", Task, _WORK, "what a task reads and writes, and how far it is", Owner.WORKER)
 NODE_SOURCE = Branch("logicalnodes/<node>/source", Ends, _WORK, "where the tier begins in the flow", Owner.WORKER)
 NODE_SINK = Branch("logicalnodes/<node>/sink", Ends, _WORK, "where it ends", Owner.WORKER)
@@ -404,8 +410,8 @@ REQUEST = Branch("requests/<request>", Request, (Writer.CANDIDATE,), "the answer
 TREE: tuple[Branch[Any], ...] = (
     *(LEADER, LEADER_TERM, MASTERS),
     *(SPEC, DESIRED, STATUS, OPERATION),
-    *(WANTED, RUN),
-    *(LEASE, LEASE_TERM, REPORT, TASK),
+    *(WANTED, RUN, SPARE),
+    *(LEASE, LEASE_TERM, REPORT, SPARE_REPORT, TASK),
     *(NODE_SOURCE, NODE_SINK, NODE_STATE, NODE_GROUP, NODE_HTTP, NODE_JSON),
     *(HOST, MAPPED, HOST_HTTP, HOST_JSON),
     *(GROUP, ACK, LIMIT, LOCK, LOCK_TERM),
