@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
+import traceback
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
@@ -193,6 +194,9 @@ class Service:
             return None
         except ScribenginError as failed:
             error = f"{failed.message}; {failed.remedy}" if failed.remedy else failed.message
+        except Exception as bug:  # else each next worker would die of it, and the operation would never end
+            traceback.print_exc()
+            error = f"this is a mistake in Scribengin: {type(bug).__name__}: {bug}; please report it, with the worker's log"
         self._report = msgspec.structs.replace(self._report, task=wish.task, task_error=error)
         self._say(Standing("starting", self._before), wish.generation)
         return None
