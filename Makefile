@@ -8,10 +8,10 @@ WORKERS ?= 2
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-kafka test check fmt bench bench-tiers bench-kafka faults cuts lock clean
+.PHONY: help setup demo demo-kafka test check fmt bench bench-tiers bench-kafka bench-control faults cuts lock clean
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
 
 setup: .venv/ready ## a virtual environment in .venv with everything, from requirements.lock
 .venv/ready: requirements.lock requirements-jre.lock pyproject.toml
@@ -56,6 +56,9 @@ bench-kafka: setup ## topic to topic, speed, delay and commits, with rivals in t
 	@PYTHONPATH=benchmarks $(BIN)/python benchmarks/kafka.py $(ARGS)
 	@PYTHONPATH=benchmarks $(BIN)/python benchmarks/kafka_delay.py $(DELAY)
 	@PYTHONPATH=benchmarks $(BIN)/python benchmarks/kafka_commit.py
+
+bench-control: setup ## 1,000 flows with 10,000 nodes: answers, and a master's looks: make bench-control [ARGS="--flows 1000"]
+	@PYTHONPATH=benchmarks $(BIN)/python benchmarks/control.py $(ARGS)
 
 faults: setup ## crash runs at every point and check what is left: make faults [ONLY=publish|kafka|tiers] [MINUTES=30] [SEED=7] [LIVES=2]
 	@$(BIN)/python -m scribengin.testing.faults --minutes $(MINUTES) $(if $(ONLY),--only "$(ONLY)") $(if $(SEED),--seed $(SEED)) $(if $(LIVES),--lives $(LIVES))

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scribengin.control.actions import Start
+from scribengin.control.attention import Attention
 from scribengin.control.decide import decide
 from scribengin.control.world import RunId
 from tests.control.story import Story
@@ -41,6 +42,11 @@ HAPPENINGS = st.one_of(
         st.sampled_from(["running", "gone", "exited 1"]),
     ),
     st.builds("lease {}{}".format, st.sampled_from(TIERS), st.sampled_from(["", " lost"])),
+    st.builds(
+        "{} {}".format,
+        st.sampled_from(["gone run", "gone wanted", "damaged run", "damaged wanted", "damaged report"]),
+        st.sampled_from(TIERS),
+    ),
     st.builds("report {} {}".format, st.sampled_from(TIERS), st.sampled_from(["running commits 3", "recovering x", "failed permanent x"])),
 )
 
@@ -87,6 +93,34 @@ def test_a_run_is_started_only_where_no_earlier_one_can_still_be_at_work(happeni
                     for id_, process in story.world.processes.items():
                         assert id_.tier != action.tier or process.ended or id_.number == action.run.number, f"{id_} is at work yet"
         story.retell(happening)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(HAPPENINGS, max_size=40))
+def test_a_flow_without_attention_is_one_about_which_there_is_nothing_to_decide(happenings: list[str]) -> None:
+    story = Story()
+    story.retell("nodes a b\nflow f: edge -> core -> store\nwish running\n")
+    attention = Attention(rounds=0)
+    for happening in [*happenings, "look", "wait 400", "look", "look"]:
+        if happening != "look":
+            if _possible(story, happening.split()):
+                story.retell(happening)
+            continue
+        selected = attention.select(story.world)
+        decided = decide(story.world, selected)
+        assert decided == decide(story.world)
+        attention.note(story.world, selected, decided)
+        story.retell(happening)
+
+
+def test_what_stands_as_it_stood_needs_no_attention_and_still_has_its_turn() -> None:
+    story = Story()
+    story.retell("nodes a b\nflow f: edge -> core\nwish running\nlook\nup core\nup edge\nlook\n")
+    never, sometimes = Attention(rounds=0), Attention(rounds=10)
+    for attention in (never, sometimes):
+        attention.note(story.world, attention.select(story.world), decide(story.world))
+    assert [never.select(story.world) for _ in range(10)] == [set()] * 10
+    assert sum(len(sometimes.select(story.world)) for _ in range(10)) == 1
 
 
 @settings(max_examples=150, deadline=None)

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))  # launch_benches, which the modules here use
+sys.path.insert(0, str(Path(__file__).parent))  # benches, which the modules here use
 
+from host_bench import HostBench
 from launch_benches import MemoryBench, ProcessBench, StandaloneBench
 
 from scribengin.embedded.standalone import StandaloneCluster
@@ -23,6 +24,13 @@ if TYPE_CHECKING:
 @pytest.fixture
 def local(tmp_path: Path) -> Iterator[ProcessBench]:
     bench = ProcessBench(tmp_path)
+    yield bench
+    bench.clear()
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Iterator[HostBench]:
+    bench = HostBench(tmp_path)
     yield bench
     bench.clear()
 

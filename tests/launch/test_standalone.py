@@ -125,7 +125,7 @@ def test_when_one_half_of_a_worker_is_killed_the_other_does_not_stay(
     if struck == "jvm":
         assert f"without Spark's JVM (process {jvm.pid})" in seen.reason
     else:
-        assert seen.strays == (jvm.pid,)
+        assert jvm.pid in seen.strays  # and what it had just forked
         launcher.kill(W)
     leaves_nothing(standalone, cluster, application)
 

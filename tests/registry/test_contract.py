@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 from contextlib import closing
 from typing import TYPE_CHECKING
@@ -77,6 +78,25 @@ def test_nothing_is_there_where_nothing_was_written(bench: Bench) -> None:
     client = bench.client()
     assert client.read("a/b") is None
     assert client.children("a/b") == ()
+
+
+def test_many_that_are_read_at_once_are_what_each_is(bench: Bench) -> None:
+    client = bench.client()
+    client.commit(*(Create(f"a/b{number}", {"n": number}) for number in range(450)), Create("a/b7/c", {}), Create("a/b7/d", {}))
+    bench.write_raw("a/bad", b"oops")
+    client.sync()
+    paths = ["a/none", "a/bad", "a", "", *(f"a/b{number}" for number in range(450)), "a/b7/c", "a/b7"]
+    many = client.read_many(paths)
+    assert [type(each) for each in many[:2]] == [type(None), Damaged]
+    for path, found in zip(paths, many, strict=True):
+        alone = client.read(path)
+        if isinstance(found, Entry) and isinstance(alone, Entry):
+            assert dataclasses.replace(found, revision=alone.revision) == alone
+        else:
+            assert found == alone
+    assert client.children_many(["a/none", "a/b7", "a/b8", ""]) == [(), ("c", "d"), (), ("a",)]
+    assert client.children_many(["a"])[0] == client.children("a")
+    assert client.read_many([]) == client.children_many([]) == []
 
 
 def test_folders_above_a_new_record_are_made_with_it_and_stay(bench: Bench) -> None:
@@ -474,6 +494,92 @@ def test_a_watch_survives_a_cut_and_a_lost_session_and_tells_of_them(bench: Benc
         calls = woken.calls
         assert changed()
         assert entry(other, "a").version > seen
+
+
+class Paths:
+    """What a watch below a path calls: the paths, None for any."""
+
+    def __init__(self) -> None:
+        self.paths: list[str | None] = []
+        self._changed = threading.Condition()
+
+    def __call__(self, path: str | None) -> None:
+        with self._changed:
+            self.paths.append(path)
+            self._changed.notify_all()
+
+    def has(self, path: str | None, behind: int = 0) -> bool:
+        with self._changed:
+            return self._changed.wait_for(lambda: path in self.paths[behind:], DEADLINE_S)
+
+
+def test_one_watch_tells_of_all_that_is_made_replaced_and_removed_below(bench: Bench) -> None:
+    client, other = bench.client(), bench.client()
+    told, all_told = Paths(), Paths()
+    with closing(client.watch_below("a/b", told)), closing(client.watch_below("", all_told)):
+        other.commit(Create("a/bb", {}), Create("c", {}))
+        other.commit(Create("a/b/c/d", {"n": 1}))
+        assert told.has("a/b/c/d")
+        for number in range(2, 5):
+            before = len(told.paths)
+            other.commit(Replace(entry(other, "a/b/c/d"), {"n": number}))
+            assert told.has("a/b/c/d", before), "not only the first time"
+            client.sync()
+            assert entry(client, "a/b/c/d").value["n"] == number
+        before = len(told.paths)
+        other.commit(Delete("a/b/c/d"))
+        assert told.has("a/b/c/d", before)
+        other.commit(Create("a/b/e", {}))
+        assert told.has("a/b/e")
+        assert {path for path in told.paths if path is not None} == {"a/b", "a/b/c", "a/b/c/d", "a/b/e"}
+        assert all_told.has("c")
+
+
+def test_a_watch_below_is_told_beside_a_watch_of_one_of_its_paths(bench: Bench) -> None:
+    client, other = bench.client(), bench.client()
+    other.commit(Create("a/b", {"n": 0}))
+    told, woken = Paths(), Woken()
+    with closing(client.watch("a/b", woken)), closing(client.watch_below("a", told)):
+        for number in range(1, 4):
+            before, calls = len(told.paths), woken.calls
+            other.commit(Replace(entry(other, "a/b"), {"n": number}))
+            assert told.has("a/b", before)
+            assert woken.more_than(calls)
+
+
+def test_a_watch_below_survives_a_cut_and_a_lost_session_and_says_that_anything_may_have_changed(bench: Bench) -> None:
+    client, other = bench.client(), bench.client()
+    told = Paths()
+    with closing(client.watch_below("a", told)):
+        bench.cut(client)
+        assert told.has(None)
+        other.commit(Create("a/b", {"n": 1}))
+        before = len(told.paths)
+        bench.mend(client)
+        assert told.has(None, before)
+        before = len(told.paths)
+        bench.expire(client)
+        assert told.has(None, before)
+
+        def changed() -> bool:
+            before = len(told.paths)
+            other.commit(Replace(entry(other, "a/b"), {"n": 1}))
+            return "a/b" in told.paths[before:] or None in told.paths[before:]
+
+        until(changed, "told again")
+        before = len(told.paths)
+        other.commit(Replace(entry(other, "a/b"), {"n": 2}))
+        assert told.has("a/b", before)
+
+
+def test_a_closed_watch_below_is_silent(bench: Bench) -> None:
+    client, other = bench.client(), bench.client()
+    closed, open_ = Paths(), Paths()
+    client.watch_below("a", closed).close()
+    with closing(client.watch_below("a", open_)):
+        other.commit(Create("a/b", {}))
+        assert open_.has("a/b")
+    assert closed.paths == []
 
 
 def test_a_closed_watch_is_silent(bench: Bench) -> None:

@@ -49,6 +49,7 @@ NAMES = {
     "host": "a.example",
     "group": "g",
     "lock": "l",
+    "worker": "tweets.edge-1",
 }
 
 
@@ -60,7 +61,7 @@ def some(kind: type[Record]) -> Record:
     """A record with what must be in it."""
     texts = {name: name for name in ("kind", "step", "url", "group", "host", "package", "path", "base", "node")}
     numbers = dict.fromkeys(("version", "generation", "number", "run"), 3)
-    fields = {**texts, **numbers, "state": "running", "goal": "running", "members": {"a": 1}, "tiers": {}, "asked_at": 1.0}
+    fields = {**texts, **numbers, "state": "running", "goal": "running", "members": {"a": 1}, "tiers": {}, "asked_at": 1.0, "ask": "run"}
     return kind(**{field.name: fields[field.name] for field in msgspec.structs.fields(kind) if field.required})
 
 

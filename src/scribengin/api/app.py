@@ -17,6 +17,7 @@ from scribengin.api.health import health_routes
 from scribengin.api.limits import BodyLimit
 from scribengin.api.packages import package_routes
 from scribengin.api.plane import Asked, Plane
+from scribengin.api.progress import router
 from scribengin.api.records import record_routes
 from scribengin.client.client import REVISION
 from scribengin.client.problems import CODE, MEDIA_TYPE, Fault, PointedError, ProblemDetails, encode, to_problem
@@ -47,6 +48,8 @@ def make_app(plane: Plane) -> FastAPI:
     app.include_router(record_routes(may))
     app.include_router(event_routes(may, plane.registry))
     app.include_router(health_routes(plane, may))
+    if plane.watch is not None:
+        app.include_router(router(plane.watch, [may(Role.VIEWER)], [may(Role.OPERATOR)]))
     app.add_middleware(BodyLimit)
     for kind in (ScribenginError, HTTPException, RequestValidationError, Exception):
         app.add_exception_handler(kind, _Told(plane))

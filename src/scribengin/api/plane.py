@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from scribengin.api.access import Who
     from scribengin.api.gate import Gate
     from scribengin.api.planning import Planner
+    from scribengin.control.watch import Watch
     from scribengin.packages.store import PackageStore
     from scribengin.registry.contract import Registry
 
@@ -51,6 +52,8 @@ class Plane:
     leads: Callable[[], bool]
     audit: AuditLog = field(default_factory=lambda: AuditLog(None))
     logs: Callable[[str], Sequence[str]] = field(default=lambda _worker: ())
+    watch: Watch | None = None
+    """what it was told of how flows go; None: nothing is asked of it"""
     once: Once = field(init=False)
 
     def __post_init__(self) -> None:

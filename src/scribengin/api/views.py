@@ -78,4 +78,4 @@ def row_of(row: admin.FlowRow) -> FlowRow:
     desired, status = row.desired, row.status
     if status is None:
         return FlowRow(row.flow, desired.version, desired.state, "created", desired.at, "", "")
-    return FlowRow(row.flow, desired.version, desired.state, status.state, status.since, status.reason, status.next)
+    return FlowRow(row.flow, desired.version, desired.state, status.state, status.since, status.reason, status.next, status.refused)

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 _PREFIX = "SCRIBENGIN_"
 _OTHER_VARIABLES = frozenset(
-    f"{_PREFIX}{name}" for name in ("CACHE", "CONFIG", "FAULT", "HOME", "IVY_SETTINGS", "LAUNCHED", "MASTER", "REGISTRY", "REGISTRY_LOGIN")
+    f"{_PREFIX}{name}"
+    for name in ("CACHE", "CONFIG", "FAULT", "HOME", "IVY_SETTINGS", "LAUNCHED", "MASTER", "NODE", "REGISTRY", "REGISTRY_LOGIN")
 )
 
 Kind = Literal["path", "port", "flag", "text", "memory", "choice", "map"]

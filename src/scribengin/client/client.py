@@ -122,6 +122,29 @@ class Client:
         which = "" if tier is None else f"&tier={_part(tier)}"
         return self._get(f"/v1/flows/{_part(name)}/logs?lines={lines}{which}", list[LogLines])
 
+    def overview(self) -> list[dict[str, Any]]:
+        """How all flows go now, as the leading master was told: a line for each."""
+        return self._get("/v1/metrics", list[dict[str, Any]])
+
+    def metrics(self, name: str, *, since: float | None = None, step_s: int = 1) -> dict[str, Any]:
+        """How a flow goes now, and went since then (seconds since 1970; None: the last ten minutes); docs/metrics.md says what is in it."""
+        begin = "" if since is None else f"&since={since}"
+        return self._get(f"/v1/flows/{_part(name)}/metrics?step={step_s}{begin}", dict[str, Any])
+
+    def intake(self, name: str) -> dict[str, Any]:
+        """Whether producers may go on: `intake` is open, slow or refusing."""
+        return self._get(f"/v1/flows/{_part(name)}/intake", dict[str, Any])
+
+    def alerts(self, name: str) -> list[dict[str, Any]]:
+        """The alerts of a flow, and how each stands."""
+        return self._get(f"/v1/flows/{_part(name)}/alerts", list[dict[str, Any]])
+
+    def test_alerts(self, name: str, alert: str | None = None) -> list[dict[str, Any]]:
+        """Send a test through the targets of all its alerts, or of one; what came of each."""
+        which = "" if alert is None else f"?alert={_part(alert)}"
+        answer = self._ask("POST", f"/v1/flows/{_part(name)}/alerts/test{which}")
+        return msgspec.json.decode(answer.content, type=list[dict[str, Any]])
+
     def has_package(self, id: str) -> bool:
         """Whether the master that answers has the package of that SHA-256."""
         try:
@@ -213,11 +236,8 @@ class Client:
         silent: list[str] = []
         for master in list(self.masters):
             sent = {**(headers or {}), **({REVISION: str(self.revision)} if self.revision else {})}
-            request = self._http.build_request(
-                method, master + path, headers=sent, content=content, timeout=httpx2.Timeout(read_s, connect=_CONNECT_S)
-            )
             try:
-                answer = self._http.send(request, stream=True)
+                answer = self._send(method, master + path, sent, content, read_s)
             except httpx2.TransportError as error:
                 silent.append(f"{master}: {error or type(error).__name__}")
                 continue
@@ -240,6 +260,21 @@ class Client:
             remedy="is one up? scribengin up, or name others: --master URL,URL",
             code="master-unreachable",
         )
+
+    def _send(self, method: str, url: str, headers: dict[str, str], content: bytes | None, read_s: float) -> httpx2.Response:
+        """Of what only the leader knows a standby names it: that one is asked, with the same token."""
+        timeout = httpx2.Timeout(read_s, connect=_CONNECT_S)
+
+        def send(url: str) -> httpx2.Response:
+            request = self._http.build_request(method, url, headers=headers, content=content, timeout=timeout)
+            return self._http.send(request, stream=True)
+
+        answer = send(url)
+        leader = answer.headers.get("location", "")
+        if answer.status_code == 307 and leader.startswith(("http://", "https://")):
+            answer.close()
+            answer = send(leader)
+        return answer
 
     def _prefer(self, master: str) -> None:
         self.masters.remove(master)

@@ -27,6 +27,7 @@ class FlowRow:
     since: str
     reason: str
     next: str
+    refused: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,9 @@ class FlowStatus:
     next: str = ""
     version: int = 0
     generation: int = 0
+    goal: Goal | None = None
     refused: Mapping[str, Any] = field(default_factory=dict)
+    """record that a person wrote and that cannot be → `version` of it, `why`, `remedy`"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +86,8 @@ class FlowView:
     wanted: WantedState
     status: FlowStatus | None
     tiers: tuple[TierRow, ...]
+    set_aside: tuple[Mapping[str, str], ...] = ()
+    """damaged records that were moved out of the way: `path`, `why`, and where each is `kept`"""
 
 
 @dataclass(frozen=True, slots=True)

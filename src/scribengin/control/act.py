@@ -4,28 +4,38 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, assert_never
 
-from scribengin.control.actions import Forget, FreeLease, Kill, Note, Start, Tell, Want
+from scribengin.control.actions import Forget, FreeLease, Kill, Note, SetAside, Start, Tell, Want, flow_of
 from scribengin.control.world import RunId
-from scribengin.registry.contract import Delete, Entry
-from scribengin.registry.records import put
-from scribengin.registry.tree import LEASE, RUN, STATUS, WANTED
+from scribengin.core.errors import FencedError, Refused, ScribenginError
+from scribengin.registry.contract import Conflict, Damaged, Delete, Entry
+from scribengin.registry.records import read_record, set_aside
+from scribengin.registry.tree import LEASE, RUN, SPARE, STATUS, WANTED, own_folders_of_worker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from scribengin.control.actions import Action
     from scribengin.control.mirror import Mirror
     from scribengin.launch.contract import Launcher, Order
-    from scribengin.registry.contract import Registry, Term
+    from scribengin.registry.access import DigestLogin
+    from scribengin.registry.contract import Registry, Term, Write
     from scribengin.registry.records import Record, Spot
 
     Ordering = Callable[[RunId], Order]
+    WorkerLogin = Callable[[str, str], DigestLogin | None]
+    _Group = tuple[list[Write], list[Action]]
+    """of one flow: what is written, and those actions of which more is to be done"""
+
+_WRITES = 250
+"""in one commit, or a few more: ZooKeeper answers others meanwhile"""
 
 
 class Actor:
     """The hands of the leading master. `order` makes what a launcher is told of a run."""
 
-    def __init__(self, registry: Registry, mirror: Mirror, launchers: Mapping[str, Launcher], order: Ordering) -> None:
+    def __init__(self, registry: Registry, mirror: Mirror, launchers: Mapping[str, Launcher], order: Ordering, login: WorkerLogin) -> None:
+        self._login = login
+        self._owned: set[tuple[str, str]] = set()
         self._registry = registry
         self._mirror = mirror
         self._launchers = launchers
@@ -35,28 +45,105 @@ class Actor:
         """Raises FencedError where the Term is over, Conflict where somebody else was faster, Unreachable and EnvironmentFault as
         registry and launcher do; the next look decides again."""
         match action:
-            case Want(flow, tier, wish):
-                self._write(WANTED(flow, tier), wish, term)
-            case Start(flow, tier, run):
-                id_ = RunId(flow, tier, run.number)
-                self._write(RUN(flow, tier), run, term)
-                self._launchers[run.node].start(self._order(id_))
-            case Note(flow, tier, run):
-                self._write(RUN(flow, tier), run, term)
+            case Want() | Note() | Tell():
+                self._write(*_written(action), term)
+            case Start():
+                self._write(*_written(action), term)
+                self._launch(action, term)
             case FreeLease(id_):
                 self._free(id_, term)
             case Kill(id_, node):
                 self._launchers[node].kill(str(id_))
             case Forget(id_, node):
                 self._launchers[node].forget(str(id_))
-            case Tell(flow, status):
-                self._write(STATUS(flow), status, term)
+            case SetAside(_, spot):
+                self._set_aside(spot, term)
             case _:
                 assert_never(action)
 
+    def perform_all(self, actions: Sequence[Action], term: Term, check: Callable[[], None]) -> Iterator[ScribenginError]:
+        """All that was decided, in few commits: of each flow first what is to be written, in one step; where somebody else was faster,
+        nothing is done for that flow. `check` raises where this master leads no more.
+
+        Gives what failed for one flow or worker. Raises FencedError, and Unreachable where the registry does not answer.
+        """
+        groups: dict[str, list[Action]] = {}
+        for action in actions:
+            groups.setdefault(flow_of(action), []).append(action)
+        ready: list[_Group] = []
+        for group in groups.values():
+            try:
+                ready.append(self._prepared(group))
+            except Refused as error:
+                yield error
+                continue
+            if sum(len(writes) for writes, _ in ready) >= _WRITES:
+                yield from self._perform(ready, term, check)
+                ready = []
+        yield from self._perform(ready, term, check)
+
+    def _prepared(self, actions: Sequence[Action]) -> _Group:
+        writes: dict[str, Write] = {}
+        for action in actions:
+            if isinstance(action, Want | Start | Note | Tell):
+                spot, record = _written(action)
+                writes[spot.path] = self._mirror.put(spot, record)
+        return list(writes.values()), [action for action in actions if not isinstance(action, Want | Note | Tell)]
+
+    def _perform(self, groups: Sequence[_Group], term: Term, check: Callable[[], None]) -> Iterator[ScribenginError]:
+        check()
+        try:
+            self._commit([write for writes, _ in groups for write in writes], term)
+        except (Conflict, Refused) as error:
+            if len(groups) == 1:
+                yield error
+                return
+            for group in groups:
+                yield from self._perform([group], term, check)
+            return
+        for _, actions in groups:
+            for action in actions:
+                check()
+                try:
+                    if isinstance(action, Start):
+                        self._launch(action, term)
+                    else:
+                        self.perform(action, term)
+                except FencedError:
+                    raise
+                except ScribenginError as error:  # one launcher that does not answer is not all of them
+                    yield error
+
+    def _commit(self, writes: Sequence[Write], term: Term) -> None:
+        if not writes:
+            return
+        try:
+            self._registry.commit(*writes, term=term)
+        finally:
+            for write in writes:
+                self._mirror.forget(write.path)
+
+    def _launch(self, action: Start, term: Term) -> None:
+        self._give_folders(action.flow, action.tier, term)
+        self._launchers[action.run.node].start(self._order(RunId(action.flow, action.tier, action.run.number)))
+
+    def _give_folders(self, flow: str, tier: str, term: Term) -> None:
+        """Make the folders that the tier's workers write in, theirs from the start, before the first of them comes."""
+        login = None if (flow, tier) in self._owned else self._login(flow, tier)
+        if login is not None:
+            folders = own_folders_of_worker(flow, tier, login.who)
+            if lacking := [folder for folder in folders if self._registry.read(folder.path) is None]:
+                self._registry.commit(*lacking, term=term)
+        self._owned.add((flow, tier))
+
     def _write(self, spot: Spot[Any], record: Record, term: Term) -> None:
-        self._registry.commit(put(self._registry, spot, record), term=term)
+        self._commit([self._mirror.put(spot, record)], term)
+
+    def _set_aside(self, spot: Spot[Any], term: Term) -> None:
+        found = read_record(self._registry, spot)
         self._mirror.forget(spot.path)
+        if isinstance(found, Damaged):
+            set_aside(self._registry, found, term=term)
 
     def _free(self, id_: RunId, term: Term) -> None:
         path = LEASE(id_.flow, id_.tier).path
@@ -64,3 +151,13 @@ class Actor:
         if isinstance(there, Entry) and there.value.get("run") == id_.number:
             self._registry.commit(Delete(path, there.version), term=term)
         self._mirror.forget(path)
+
+
+def _written(action: Want | Start | Note | Tell) -> tuple[Spot[Any], Record]:
+    match action:
+        case Want(flow, tier, wish):
+            return WANTED(flow, tier), wish
+        case Start(flow, tier, run, spare) | Note(flow, tier, run, spare):
+            return (SPARE if spare else RUN)(flow, tier), run
+        case Tell(flow, status):
+            return STATUS(flow), status

@@ -6,11 +6,31 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from scribengin.control.runs import next_start_at
+from scribengin.control.spares import waiting
+from scribengin.control.world import TierSeen
 from scribengin.core.errors import Refused, StateError
 from scribengin.core.problems import did_you_mean
+from scribengin.plan.standby import standby_of
 from scribengin.registry.contract import Conflict, Damaged, Delete, Entry, Require, shown
-from scribengin.registry.records import Newer, Record, Stored, names, put, read_record
-from scribengin.registry.tree import DESIRED, LEASE, REPORT, RUN, SPEC, STATUS, WANTED, Desired, Spec, TierSpec
+from scribengin.registry.records import DAMAGED, Newer, Record, Stored, names, put, read_record, read_records
+from scribengin.registry.tree import (
+    ALERTS,
+    DESIRED,
+    LEASE,
+    REPORT,
+    RUN,
+    SPARE,
+    SPARE_REPORT,
+    SPEC,
+    STATUS,
+    WANTED,
+    Desired,
+    Spec,
+    TierSpec,
+)
+from scribengin.registry.watched import AlertSpec, Watched
+from scribengin.spec.alerts import show_condition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -18,11 +38,13 @@ if TYPE_CHECKING:
     from scribengin.plan.split import FlowPlan
     from scribengin.registry.contract import Registry
     from scribengin.registry.records import Spot
-    from scribengin.registry.tree import Goal, Status
+    from scribengin.registry.tree import Goal, Report, Run, Status, TierWish
+    from scribengin.spec.model import Flow
 
 R = TypeVar("R", bound=Record)
 T = TypeVar("T")
 _TRIES = 10
+NOT_WATCHED = Watched()
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +57,7 @@ class Submission:
     path: str
     base: str
     tiers: Mapping[str, TierSpec]
+    watched: Watched = NOT_WATCHED
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +86,17 @@ def tiers_of(plan: FlowPlan) -> dict[str, TierSpec]:
         feeders = sorted({channel.feeding for channel in plan.channels if channel.reading == tier.tier})
         cores = 1 if declared is None else declared.resources.cores or 1
         memory_bytes = 0 if declared is None else declared.resources.memory or 0
-        tiers[tier.tier] = TierSpec(feeders=tuple(feeders), cores=cores, memory_bytes=memory_bytes)
+        standby = standby_of(plan.flow, tier.tier)
+        tiers[tier.tier] = TierSpec(feeders=tuple(feeders), cores=cores, memory_bytes=memory_bytes, standby=standby)
     return tiers
+
+
+def watched_of(flow: Flow) -> Watched:
+    """What masters must know of the flow's delay and alerts."""
+    alerts = {
+        alert.id: AlertSpec(when=show_condition(alert.when), webhook=alert.webhook, command=alert.command) for alert in flow.alerts.values()
+    }
+    return Watched(max_delay_s=flow.max_delay_s, alerts=alerts)
 
 
 def apply(registry: Registry, submission: Submission, *, state: Callable[[str], str], by: str) -> Applied:
@@ -90,6 +122,7 @@ def apply(registry: Registry, submission: Submission, *, state: Callable[[str], 
             tiers=dict(submission.tiers),
             by=by,
             at=now,
+            watched=submission.watched,
         )
         version = newest + 1
         wanted = Desired(state="running", version=version, by=by, at=now)
@@ -104,9 +137,7 @@ def want(registry: Registry, flow: str, goal: Goal, *, by: str) -> int:
     failed is tried again. Raises Refused where there is no such flow."""
 
     def attempt() -> int:
-        desired = _known(registry, DESIRED(flow))
-        if desired is None:
-            raise unknown_flow(flow, names(registry, "flows"))
+        desired = read_flow(registry, flow).desired
         wanted = Desired(state=goal, version=desired.version, by=by, at=_now())
         return registry.commit(put(registry, DESIRED(flow), wanted), Require(SPEC(flow, str(desired.version)).path)).revision
 
@@ -152,6 +183,7 @@ def delete(registry: Registry, flow: str) -> None:
             raise Refused(f"flow {flow} is {now}, not stopped", remedy=f"scribengin stop {flow} --wait", code="flow-not-stopped")
         gone = [*(SPEC(flow, str(version)).path for version in versions_of(registry, flow)), STATUS(flow).path]
         gone += [WANTED(flow, tier).path for tier in names(registry, f"flows/{flow}/wanted")]
+        gone += [path for path in (ALERTS(flow).path,) if registry.read(path) is not None]
         gone += [path for tier in names(registry, f"flows/{flow}/tiers") if registry.read(path := REPORT(flow, tier).path) is not None]
         registry.commit(Delete(DESIRED(flow).path, desired.version), *map(Delete, gone))
 
@@ -182,38 +214,50 @@ def state_of(registry: Registry, flow: str) -> str:
 
 
 def read_flow(registry: Registry, flow: str) -> FlowRow:
-    """Raises Refused where there is no such flow, StateError where its records are damaged."""
-    desired = _known(registry, DESIRED(flow))
+    """Where what is wanted is damaged, it is what was wanted before, and the status says why. Raises Refused where there is no such flow,
+    StateError where not even that is known."""
+    found, status = read_record(registry, DESIRED(flow)), _record(read_record(registry, STATUS(flow)))
+    desired = _last_wish(found, status)
+    if desired is None:
+        desired = _known(registry, DESIRED(flow))
     if desired is None:
         raise unknown_flow(flow, names(registry, "flows"))
-    return FlowRow(flow, desired, _known(registry, STATUS(flow)))
+    return FlowRow(flow, desired, status)
 
 
 def read_flows(registry: Registry) -> tuple[FlowRow, ...]:
-    """All flows, by name; damaged ones are left out (a master reports them)."""
+    """All flows, by name. Where what is wanted is damaged it is what was wanted before; a flow of which not even that is known is left out
+    (a master reports it)."""
     rows = []
-    for name in names(registry, "flows"):
-        desired, status = read_record(registry, DESIRED(name)), read_record(registry, STATUS(name))
-        if isinstance(desired, Stored):
-            rows.append(FlowRow(name, desired.record, status.record if isinstance(status, Stored) else None))
+    flows = [name for name in names(registry, "flows") if DESIRED.fits(name)]
+    wanted = read_records(registry, [DESIRED(name) for name in flows])
+    for name, desired, status in zip(flows, wanted, read_records(registry, [STATUS(name) for name in flows]), strict=True):
+        now = _record(status)
+        wish = desired.record if isinstance(desired, Stored) else _last_wish(desired, now)
+        if wish is not None:
+            rows.append(FlowRow(name, wish, now))
     return tuple(rows)
 
 
 def describe(registry: Registry, flow: str) -> dict[str, Any]:
     """All that the registry says of a flow and its tiers, as JSON. Works with no master alive. Raises as `read_flow`."""
     row = read_flow(registry, flow)
-    spec = _known(registry, SPEC(flow, str(row.desired.version)))
-    tiers = sorted({*names(registry, f"flows/{flow}/runs"), *(spec.tiers if spec is not None else ())})
+    spec = _record(read_record(registry, SPEC(flow, str(row.desired.version))))
+    found = {*names(registry, f"flows/{flow}/runs"), *(spec.tiers if spec is not None else ())}
+    tiers = sorted(tier for tier in found if RUN.fits(flow, tier))
     return {
         "flow": flow,
         "wanted": {"state": row.desired.state, "version": row.desired.version, "by": row.desired.by, "at": row.desired.at},
         "status": None if row.status is None else row.status.dump(),
         "tiers": [_described_tier(registry, flow, tier) for tier in tiers],
+        "set_aside": read_set_aside(registry, flow),
     }
 
 
 def _described_tier(registry: Registry, flow: str, tier: str) -> dict[str, Any]:
-    run, report, lease = _known(registry, RUN(flow, tier)), _known(registry, REPORT(flow, tier)), registry.read(LEASE(flow, tier).path)
+    wish, run = _record(read_record(registry, WANTED(flow, tier))), _record(read_record(registry, RUN(flow, tier)))
+    report, lease = _record(read_record(registry, REPORT(flow, tier))), registry.read(LEASE(flow, tier).path)
+    spare = waiting(TierSeen(tier, run=run, spare=_record(read_record(registry, SPARE(flow, tier)))))
     mine = report if run is not None and report is not None and report.run == run.number else None
     holder = lease.value if isinstance(lease, Entry) else {}
     return {
@@ -223,9 +267,49 @@ def _described_tier(registry: Registry, flow: str, tier: str) -> dict[str, Any]:
         "state": "created" if run is None else "ended" if run.ended_at is not None else "starting" if mine is None else mine.state,
         "process": {"pid": holder.get("pid"), "host": holder.get("host")} if holder else None,
         "failures": 0 if run is None else run.failures,
+        "starts_again": _next_start(run, wish),
+        "standby": None if spare is None else _described_spare(flow, tier, spare, _known(registry, SPARE_REPORT(flow, tier))),
         "cause": (run.cause if run is not None else "") or (mine.cause if mine is not None else ""),
         "remedy": (run.remedy if run is not None else "") or (mine.remedy if mine is not None else ""),
     }
+
+
+def read_set_aside(registry: Registry, flow: str) -> list[dict[str, Any]]:
+    """What was damaged among the flow's records and moved out of the way: `path`, `why`, and where it is `kept`."""
+    root = f"flows/{flow}"
+    folders = [root, f"{root}/wanted", f"{root}/runs", *(f"{root}/tiers/{tier}" for tier in names(registry, f"{root}/tiers"))]
+    aside = [f"{folder}/{DAMAGED}" for folder in folders]
+    paths = [f"{folder}/{name}" for folder, found in zip(aside, registry.children_many(aside), strict=True) for name in found]
+    kept = [entry for entry in registry.read_many(paths) if isinstance(entry, Entry)]
+    return [{"path": entry.value.get("path", ""), "why": entry.value.get("why", ""), "kept": entry.path} for entry in kept]
+
+
+def _record(found: Stored[R] | Newer | Damaged | None) -> R | None:
+    return found.record if isinstance(found, Stored) else None
+
+
+def _last_wish(found: Stored[Desired] | Newer | Damaged | None, status: Status | None) -> Desired | None:
+    """What a master goes on with where what is wanted of a flow is damaged or was removed, or cannot be."""
+    if status is None or status.goal is None:
+        return found.record if isinstance(found, Stored) else None
+    if isinstance(found, Stored):
+        said = status.refused.get(found.entry.path)
+        if said is None or said.get("version") != found.entry.version:
+            return found.record
+    return Desired(state=status.goal, version=status.version)
+
+
+def _described_spare(flow: str, tier: str, spare: Run, report: Report | None) -> dict[str, Any]:
+    mine = report if report is not None and report.run == spare.number else None
+    return {"worker": f"{flow}.{tier}-{spare.number}", "node": spare.node, "state": "starting" if mine is None else mine.state}
+
+
+def _next_start(run: Run | None, wish: TierWish | None) -> str | None:
+    """When the successor of a worker that has ended starts, ISO 8601; None where none does by itself."""
+    if run is None or wish is None or run.ended_at is None or wish.goal not in ("running", "drained"):
+        return None
+    at = next_start_at(TierSeen("", wish=wish, run=run), wish)
+    return None if at is None else datetime.fromtimestamp(at or run.ended_at, UTC).isoformat(timespec="seconds")
 
 
 def unknown_flow(flow: str, known: Sequence[str]) -> Refused:

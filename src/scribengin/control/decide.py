@@ -6,33 +6,46 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from scribengin.control.actions import Kill, Note, Start, Tell, Want
-from scribengin.control.runs import orphans, tend
-from scribengin.control.standing import standing
+from scribengin.control.actions import Kill, Note, SetAside, Start, Tell, Want
+from scribengin.control.runs import back_off_s, orphans, serves, tend
+from scribengin.control.spares import tend_spare
+from scribengin.control.standing import held_standing, standing
 from scribengin.control.wishes import tier_wishes
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
     from scribengin.control.actions import Action
-    from scribengin.control.world import FlowSeen, World
+    from scribengin.control.world import FlowSeen, Held, World
 
 
-def decide(world: World) -> list[Action]:
+def decide(world: World, only: Collection[str] | None = None) -> list[Action]:
     """What to do now, in the order in which to do it. Nothing is done twice in one cycle that depends on the outcome of a first: the next
-    look shows it."""
+    look shows it. `only`: of which flows; for the others there is nothing to do (`attention`)."""
     load = Counter(process.node for process in world.processes.values() if not process.ended)
     actions: list[Action] = list(orphans(world))
     left = {(action.run.flow, action.run.tier) for action in actions if isinstance(action, Kill)}
-    for name in sorted(world.flows):
+    for name in sorted(world.flows if only is None else only):
         for action in _for_flow(world, world.flows[name], load, left):
             actions.append(action)
             if isinstance(action, Start):
                 load[action.run.node] += 1
+    for name, held in sorted(world.held.items()):
+        actions += _for_held(world, name, held)
     return actions
 
 
+def _for_held(world: World, name: str, held: Held) -> Iterator[Action]:
+    if held.damaged:
+        yield from (SetAside(name, spot) for spot in held.damaged)
+    elif (status := held_standing(world, held)) != held.status:
+        yield Tell(name, status)
+
+
 def _for_flow(world: World, flow: FlowSeen, load: Counter[str], left: Collection[tuple[str, str]]) -> Iterator[Action]:
+    if flow.damaged:  # what it said is found out again when it is out of the way
+        yield from (SetAside(flow.name, spot) for spot in flow.damaged)
+        return
     wishes = tier_wishes(flow, world.nodes)
     tiers = dict(flow.tiers)
     for name, wish in wishes.items():
@@ -47,6 +60,9 @@ def _for_flow(world: World, flow: FlowSeen, load: Counter[str], left: Collection
             yield action
             if isinstance(action, Note | Start):
                 tiers[name] = replace(tiers[name], run=action.run)
+        for action in tend_spare(world, flow.name, tiers[name], load, back_off_s, serves=serves(tiers[name])):
+            if not isinstance(action, Start) or (flow.name, name) not in left:
+                yield action
     # as it will stand when this cycle's actions are done: people need not wait for the next look
     status = standing(world, replace(flow, tiers=tiers))
     if status != flow.status:

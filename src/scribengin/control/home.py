@@ -34,9 +34,12 @@ from scribengin.registry.zookeeper import open_zookeeper
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from scribengin.registry.entrance import Entrance
     from scribengin.registry.zookeeper import ZooKeeperRegistry
 
 DEFAULT = Path("~/.scribengin")
+LOCAL = "local"
+"""what `scribengin up` calls its one master and its one node"""
 _TRIES, _BETWEEN_S = 5, 0.05
 
 
@@ -53,6 +56,8 @@ class Home:
     """One such folder; nothing is made before it is needed."""
 
     folder: Path
+    entrance: Entrance | None = None
+    """of the registry that commands talk to, where that is not what is up here"""
 
     @property
     def zookeeper(self) -> Path:
@@ -69,10 +74,13 @@ class Home:
         """The local launcher's."""
         return self.folder / "workers"
 
-    @property
-    def log(self) -> Path:
-        """The master's."""
-        return self.folder / "master.log"
+    def master_log(self, name: str) -> Path:
+        """Of the master of that name; several may share the folder."""
+        return self.folder / ("master.log" if name == LOCAL else f"master-{name}.log")
+
+    def audit_log(self, name: str) -> Path:
+        """What the API of the master of that name was asked to do."""
+        return self.folder / ("audit.log" if name == LOCAL else f"audit-{name}.log")
 
     @property
     def state(self) -> Path:
@@ -85,13 +93,13 @@ class Home:
         return self.folder / "tokens.json"
 
     @contextmanager
-    def held(self) -> Iterator[None]:
-        """For one `up` at a time. Raises Refused where another one is there."""
+    def held(self, name: str = "lock") -> Iterator[None]:
+        """For one `up` at a time, or by `node.lock` for one node's agent. Raises Refused where another one is there."""
         make_folder(self.folder)
-        path = self.folder / "lock"
+        path = self.folder / name
         with explained(f"{path} cannot be written"), path.open("a") as lock:
             if not _locked(lock, fcntl.LOCK_EX):
-                up = self._read()
+                up = self._read() if name == "lock" else None
                 who = "another process" if up is None else f"process {up.pid}, since {up.since}"
                 raise Refused(f"{self.folder} is up already: {who}", remedy="use it, or take another folder: --home DIR", code="already-up")
             yield
@@ -123,7 +131,15 @@ class Home:
 
     @contextmanager
     def registry(self) -> Iterator[ZooKeeperRegistry]:
-        """A client of what is up here. Raises Refused where nothing is, Unreachable where it does not answer."""
+        """A client of the registry that was named, or of what is up here. Raises Refused where nothing is, Unreachable where it does not
+        answer."""
+        if self.entrance is not None:
+            client = self.entrance.open()
+            try:
+                yield client
+            finally:
+                client.close()
+            return
         up = self._read()
         if up is None or not self._is_held():
             raise self.not_up()

@@ -5,13 +5,17 @@ from __future__ import annotations
 import threading
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from scribengin.control.act import Actor
+from scribengin.control.actions import SetAside
+from scribengin.control.attention import Attention
 from scribengin.control.decide import decide
+from scribengin.control.fleet import Fleet
 from scribengin.control.mirror import Mirror
 from scribengin.control.observe import Observer
-from scribengin.core.errors import FencedError, ScribenginError, Unreachable
+from scribengin.core.errors import FencedError, Unreachable
 from scribengin.registry.contract import Conflict, shown
 from scribengin.registry.lease import Election
 
@@ -20,13 +24,14 @@ if TYPE_CHECKING:
 
     from structlog.typing import FilteringBoundLogger
 
-    from scribengin.control.act import Ordering
+    from scribengin.control.act import Ordering, WorkerLogin
+    from scribengin.control.watch import Watch
     from scribengin.control.world import World
     from scribengin.launch.contract import Launcher
     from scribengin.registry.contract import Registry
 
 _LOOK_S = 1.0
-"""between two looks where no watch says that something is new: launchers have none"""
+"""between two looks where no watch says that something is new, and no launcher that a worker has ended"""
 _REMEMBERED = 1_000
 _WAIT_S = 5.0
 """for the lead, between two looks at whether to stop"""
@@ -40,20 +45,31 @@ class Master:
         registry: Registry,
         launchers: Mapping[str, Launcher],
         order: Ordering,
-        about: Mapping[str, str],
+        about: Mapping[str, Any],
         *,
         log: FilteringBoundLogger,
         clock: Callable[[], float] = time.time,
+        watch: Watch | None = None,
+        worker_login: WorkerLogin = lambda _flow, _tier: None,
     ) -> None:
+        """`launchers` are this process' own; those of the hosts that have registered come by themselves. `worker_login`: as whom a tier's
+        workers enter, None where there are no logins."""
         self._registry = registry
         self._log = log
         self._clock = clock
+        self._watch = watch
         self._election = Election(registry, about)
         self._mirror = Mirror(registry)
-        self._observer = Observer(self._mirror, launchers)
-        self._actor = Actor(registry, self._mirror, launchers, order)
+        fleet = Fleet(registry, self._mirror, lambda: self._election.term, launchers)
+        self._observer = Observer(self._mirror, fleet)
+        self._attention = Attention()
+        self._actor = Actor(registry, self._mirror, fleet, order, worker_login)
         self._stopped = threading.Event()
         self._said: set[str] = set()
+        self._led: int | None = None
+        """the Term under which it led last, until it has told that it does no more"""
+        self._is_warm = False
+        """it has read, standing by, what a leader needs"""
 
     @property
     def leads(self) -> bool:
@@ -74,9 +90,12 @@ class Master:
         try:
             while not self._stopped.is_set():
                 with suppress(Unreachable):
-                    if self.contend(_WAIT_S):
-                        self._log.info("leadership won", term=self._election.term.number)
+                    leads = self.contend(_WAIT_S if self._is_warm else 0.0)
+                    self._tell_lead(self._election.term.number if leads else None)
+                    if leads:
                         self._lead()
+                    else:
+                        self._stand_by()
         finally:
             self._election.close()
             self._mirror.close()
@@ -91,26 +110,38 @@ class Master:
         self._election.check()
         world = self._observer.look(self._clock())
         self._say(f"{shown(path)} {why}" for path, why in self.problems.items())
-        term = self._election.term
-        for action in decide(world):
-            self._election.check()
-            try:
-                self._actor.perform(action, term)
-            except Conflict:
+        if self._watch is not None:
+            self._watch.seen(world, self._election.term)
+            world = replace(world, delays=self._watch.delays())
+        selected = self._attention.select(world)
+        actions = decide(world, selected)
+        self._attention.note(world, selected, actions)
+        self._say(f"{shown(action.spot.path)} is set aside" for action in actions if isinstance(action, SetAside))
+        for error in self._actor.perform_all(actions, self._election.term, self._election.check):
+            if isinstance(error, Conflict):
                 self._mirror.changed.set()  # somebody has changed it meanwhile: look again
-            except (FencedError, Unreachable):
-                raise
-            except ScribenginError as error:
-                self._say([f"{type(action).__name__.lower()}: {error.message}"])
+            else:
+                self._say([error.message])
         return world
 
     def _lead(self) -> None:
-        try:
+        with suppress(FencedError):
             while not self._stopped.is_set():
                 self.cycle()
                 self._mirror.changed.wait(_LOOK_S)
-        except FencedError as error:
-            self._log.warning("leadership lost", message=error.message)
+
+    def _stand_by(self) -> None:
+        """Look, and do nothing: what has been read need not be read when this one comes to lead."""
+        self._observer.look(self._clock())
+        self._is_warm = True
+
+    def _tell_lead(self, term: int | None) -> None:
+        if term != self._led:
+            if self._led is not None:
+                self._log.warning("leadership lost", term=self._led)
+            if term is not None:
+                self._log.info("leadership won", term=term)
+            self._led = term
 
     def _say(self, texts: Iterable[str]) -> None:
         """Each once; after a thousand they may come again."""

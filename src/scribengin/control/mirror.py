@@ -3,79 +3,153 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from scribengin.registry.contract import Entry, Replace, is_below, parent_of
+from scribengin.registry.records import Newer, Record, Stored, stored_as
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterable, Iterator
 
-    from scribengin.registry.contract import Damaged, Entry, Registry, Watch
+    from scribengin.registry.contract import Create, Damaged, Registry, Watch
+    from scribengin.registry.records import Spot
+
+R = TypeVar("R", bound=Record)
 
 
 class Mirror:
-    """What the registry holds. `read` and `children` are for one thread; `changed` is set, from any, when something may be new.
+    """What the registry holds. All is for one thread, but `changed`: set from any, when something that was read here may be new.
 
-    A watch says only that something may have changed: what it is about is read again at the next use. So a cycle in which nothing has
-    changed costs no request, whatever the number of flows.
+    One watch covers all of it. It says only that something may have changed: what it is about is read again at the next use. So a
+    cycle in which nothing has changed costs no request, whatever the number of flows; and with `reading` only those who have read what
+    changed need look again.
     """
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: Registry, root: str = "") -> None:
+        """`root`: nothing is read but what is there, or below."""
         self.changed = threading.Event()
         self._registry = registry
+        self._root = root
         self._records: dict[str, Entry | Damaged | None] = {}
+        self._kinds: dict[str, Stored[Any] | Newer | Damaged] = {}
         self._children: dict[str, tuple[str, ...]] = {}
-        self._watches: dict[str, Watch] = {}
-        self._stale: set[str] = set()
+        self._readers: dict[str, tuple[str, ...]] = {}
+        """path of a record, or of a folder with a slash behind it → who has read it"""
+        self._reader = ""
+        self._watch: Watch | None = None
         self._lock = threading.Lock()
+        # what `_lock` guards
+        self._stale: set[str] = set()
+        self._all_stale = False
 
     def read(self, path: str) -> Entry | Damaged | None:
         """What is there; None where nothing is. Raises Unreachable where it must ask and nobody answers."""
-        self._begin(path)
+        self._note(path)
         if path not in self._records:
+            self._begin()
             self._records[path] = self._registry.read(path)
         return self._records[path]
 
+    def stored(self, spot: Spot[R]) -> Stored[R] | Newer | Damaged | None:
+        """What is there as a record of its kind; see `records.stored_as`."""
+        there = self.read(spot.path)
+        if there is None:
+            return None
+        if spot.path not in self._kinds:
+            self._kinds[spot.path] = stored_as(there, spot)
+        return cast("Stored[R] | Newer | Damaged", self._kinds[spot.path])  # a place has one kind of record
+
     def children(self, path: str) -> tuple[str, ...]:
         """The names one level below, sorted."""
-        self._begin(path)
+        self._note(f"{path}/")
         if path not in self._children:
+            self._begin()
             self._children[path] = self._registry.children(path)
         return self._children[path]
 
-    def refresh(self) -> None:
-        """Forget what may have changed; before each look."""
+    def fetch(self, records: Iterable[str], folders: Iterable[str] = ()) -> None:
+        """Read at once what of these is not known, for the reads that follow."""
+        self._begin()
+        lacking = [path for path in records if path not in self._records]
+        self._records.update(zip(lacking, self._registry.read_many(lacking), strict=True))
+        lacking = [path for path in folders if path not in self._children]
+        self._children.update(zip(lacking, self._registry.children_many(lacking), strict=True))
+
+    def put(self, spot: Spot[R], record: R) -> Create | Replace:
+        """The write that makes `record` what is there, in place of what was read here, with the keys that others keep there. A commit of
+        it raises Conflict where something else is there by now. Raises Refused where what is there has a newer format."""
+        there = self.read(spot.path)
+        if there is None:
+            return spot.create(record)
+        return Replace(there, record.dump(there.value if isinstance(there, Entry) else None))
+
+    @contextmanager
+    def reading(self, who: str) -> Iterator[None]:
+        """What is read inside is noted as read by `who`."""
+        self._reader = who
+        try:
+            yield
+        finally:
+            self._reader = ""
+
+    def refresh(self) -> set[str]:
+        """Forget what may have changed; before each look. Who has read anything of it."""
         self.changed.clear()
         with self._lock:
             stale, self._stale = self._stale, set()
+            all_stale, self._all_stale = self._all_stale, False
+        if all_stale:
+            self._records.clear()
+            self._kinds.clear()
+            self._children.clear()
+            return {who for readers in self._readers.values() for who in readers}
+        readers: set[str] = set()
         for path in stale:
-            self._records.pop(path, None)
-            self._children.pop(path, None)
+            readers.update(self._forget(path))
+        return readers
 
     def forget(self, path: str) -> None:
-        """Read it again at the next use: after a write of one's own, whose watch may come later."""
-        self._records.pop(path, None)
-        self._children.pop(path, None)
+        """Read it again at the next use: after a write of one's own, of which the watch may tell later."""
+        with self._lock:
+            self._stale.add(path)
+        self._forget(path)
 
     def drop(self, root: str) -> None:
-        """Watch nothing below `root` any more: it is gone."""
-        for path in [path for path in self._watches if path == root or path.startswith(f"{root}/")]:
-            self._watches.pop(path).close()
-            self.forget(path)
+        """Keep nothing of what is below `root` any more: it is gone."""
+        known: dict[str, Any]
+        for known in (self._records, self._kinds, self._children, self._readers):
+            for path in [path for path in known if is_below(path.rstrip("/"), root)]:
+                del known[path]
 
     def close(self) -> None:
-        """End all watches."""
-        for watch in self._watches.values():
-            watch.close()
-        self._watches.clear()
+        """End the watch."""
+        if self._watch is not None:
+            self._watch.close()
 
-    def _begin(self, path: str) -> None:
+    def _begin(self) -> None:
         """Watch first, then read: a change between the two is seen."""
-        if path not in self._watches:
-            self._watches[path] = self._registry.watch(path, self._wake(path))
+        if self._watch is None:
+            self._watch = self._registry.watch_below(self._root, self._wake)
 
-    def _wake(self, path: str) -> Callable[[], None]:
-        def wake() -> None:
-            with self._lock:
+    def _note(self, place: str) -> None:
+        if self._reader and self._reader not in (known := self._readers.get(place, ())):
+            self._readers[place] = (*known, self._reader)
+
+    def _forget(self, path: str) -> tuple[str, ...]:
+        """A record that was made or removed is another child of the one above it, too."""
+        above = parent_of(path)
+        self._records.pop(path, None)
+        self._kinds.pop(path, None)
+        self._children.pop(above, None)
+        return (*self._readers.get(path, ()), *self._readers.get(f"{above}/", ()))
+
+    def _wake(self, path: str | None) -> None:
+        """In a thread of the client. Most of what changes is read by nobody here: that is no reason for a look."""
+        with self._lock:
+            if path is None:
+                self._all_stale = True
+            else:
                 self._stale.add(path)
+        if path is None or path in self._records or parent_of(path) in self._children:
             self.changed.set()
-
-        return wake

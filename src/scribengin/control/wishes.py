@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from scribengin.control.places import has_to_move
+from scribengin.control.rebuilt import lost_wish
 from scribengin.registry.tree import TierWish
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def tier_wishes(flow: FlowSeen, nodes: Mapping[str, Node]) -> dict[str, TierWish
 
 
 def _tier_wish(flow: FlowSeen, tier: TierSeen, *, rolling: bool) -> TierWish | None:
-    wish, before = flow.wish, tier.wish
+    wish, before = flow.wish, tier.wish or lost_wish(tier)
     wanted = flow.wanted_tiers is None or tier.tier in flow.wanted_tiers
     feeders = [flow.tiers[name] for name in tier.feeders if name in flow.tiers]
     if rolling or not wanted:
@@ -70,5 +71,5 @@ def _tier_wish(flow: FlowSeen, tier: TierSeen, *, rolling: bool) -> TierWish | N
 
 
 def _other_version(flow: FlowSeen, name: str) -> bool:
-    before = flow.tiers[name].wish
+    before = flow.tiers[name].wish or lost_wish(flow.tiers[name])
     return before is not None and before.version != flow.wish.version

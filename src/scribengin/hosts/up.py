@@ -1,42 +1,27 @@
-"""A control plane on one machine, in one process beside its workers: an embedded ZooKeeper, a master, a local launcher."""
+"""A control plane on one machine, in one process beside its workers: an embedded ZooKeeper, a master, a node."""
 
 from __future__ import annotations
 
-import sys
-import threading
 import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Self
 
-from scribengin.api.app import make_app
-from scribengin.api.audit import AuditLog
-from scribengin.api.plane import Plane
-from scribengin.api.planning import Planner
-from scribengin.api.serving import Listen, open_door
-from scribengin.api.tokens import TokenFile
-from scribengin.control.master import Master
-from scribengin.core.secret import Secret
+from scribengin.api.serving import Listen
+from scribengin.control.home import LOCAL
 from scribengin.embedded.zookeeper import ZooKeeper
-from scribengin.launch.contract import Order
+from scribengin.hosts.kept_up import kept_up
+from scribengin.hosts.master import MasterHost
+from scribengin.hosts.node import Node
 from scribengin.launch.local import LocalLauncher
-from scribengin.local.run_log import open_run_log
 from scribengin.registry.access import DEFAULT_ROOT, Address
-from scribengin.registry.records import Stored, read_record
-from scribengin.registry.tree import SPEC, WANTED, TierSpec
-from scribengin.registry.zookeeper import open_zookeeper
+from scribengin.registry.entrance import Entrance
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import TracebackType
 
     from scribengin.control.home import Home
-    from scribengin.control.world import RunId
-    from scribengin.registry.contract import Registry
 
-NODE = "local"
-"""what its one machine is called"""
-REGISTRY, LOGIN, HOME = "SCRIBENGIN_REGISTRY", "SCRIBENGIN_REGISTRY_LOGIN", "SCRIBENGIN_HOME"
-"""what a worker finds in its environment (`worker.process`)"""
 _POLL_S = 0.2
 
 
@@ -54,62 +39,36 @@ class House:
         self._grace_s = grace_s
         self._tell = tell
         self._stack = ExitStack()
+        self._is_up = False
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
             stack.enter_context(self.home.held())
-            tokens = TokenFile(self.home.tokens)
-            self._listen.check(tokens)
-            door = stack.enter_context(open_door(self._listen))
-            self.url = door.url
             self._tell("starting ZooKeeper")
             server = stack.enter_context(ZooKeeper(self.home.zookeeper))
+            stack.enter_context(kept_up(server, "ZooKeeper", self._tell))
             self.address = Address((server.address,), DEFAULT_ROOT)
-            login = self.home.login()
-            registry = open_zookeeper(self.address, login=login)
-            stack.callback(registry.close)
-            launcher = LocalLauncher(self.home.workers)
-            stack.callback(launcher.close)
-
-            def order(id_: RunId) -> Order:
-                spec = _tier_spec(registry, id_)
-                return Order(
-                    str(id_),
-                    (sys.executable, "-m", "scribengin.worker", str(id_)),
-                    {REGISTRY: str(self.address), HOME: str(self.home.folder.absolute())},
-                    {LOGIN: Secret(login.secret.reveal(), str(self.home.folder / "registry.login"))},
-                    cores=spec.cores,
-                    memory_bytes=spec.memory_bytes,
-                )
-
-            log = stack.enter_context(open_run_log(self.home.log))
-            master = Master(registry, {NODE: launcher}, order, {"id": NODE, "http": self.url}, log=log)
-            thread = threading.Thread(target=master.run, name="master")
-            stack.callback(self._end_workers, launcher)
-            stack.callback(thread.join)
-            stack.callback(master.stop)
-            thread.start()
-            plane = Plane(
-                registry,
-                self.home.packages,
-                Planner(self.home.packages.folder, self.home.state),
-                str(self.home.state.absolute()),
-                self._listen.gate(tokens),
-                audit=AuditLog(self.home.folder / "audit.log", log),
-                leads=lambda: master.leads,
-                logs=launcher.logs,
-            )
-            stack.enter_context(door.serve(make_app(plane)))
+            entrance = Entrance(self.address, self.home.login())
+            stack.callback(self._end_workers)
+            stack.enter_context(Node(self.home, LOCAL, entrance))
+            logs = LocalLauncher(self.home.workers).logs
+            master = stack.enter_context(MasterHost(self.home, LOCAL, entrance, listen=self._listen, logs=logs))
+            self.url = master.url
             self.home.announce(self.address, self.url)
             stack.callback(self.home.withdraw)
+            self._is_up = True
             self._stack = stack.pop_all()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._stack.close()
 
-    def _end_workers(self, launcher: LocalLauncher) -> None:
-        """All at once: what one has handed over and another has not taken waits in the channel between them."""
+    def _end_workers(self) -> None:
+        """All at once: what one has handed over and another has not taken waits in the channel between them. Where this process never
+        came up they are not its to end."""
+        if not self._is_up:
+            return
+        launcher = LocalLauncher(self.home.workers)
         there = [seen.worker for seen in launcher.look() if not seen.is_over]
         if there:
             self._tell(f"{len(there)} worker{'s end' if len(there) > 1 else ' ends'} after the Batch under way")
@@ -117,10 +76,3 @@ class House:
             launcher.stop(worker, self._grace_s)
         while any(not seen.is_over for seen in launcher.look()):
             time.sleep(_POLL_S)
-
-
-def _tier_spec(registry: Registry, id_: RunId) -> TierSpec:
-    """Of the version that the tier is wanted in; what nobody has said is Spark's default."""
-    wish = read_record(registry, WANTED(id_.flow, id_.tier))
-    spec = read_record(registry, SPEC(id_.flow, str(wish.record.version))) if isinstance(wish, Stored) else None
-    return spec.record.tiers.get(id_.tier, TierSpec()) if isinstance(spec, Stored) else TierSpec()

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import socket
+import ssl
 import time
+import traceback
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -41,8 +44,21 @@ def see_connections(
         return read_ms, connect_ms
 
     def create(*some: Any, timeout: float, **more: Any) -> Any:
-        return create_connection(*some, timeout=min(timeout, within_s), **more)
+        try:
+            return create_connection(*some, timeout=min(timeout, within_s), **more)
+        except ssl.SSLError as error:
+            _close_sockets(error)
+            raise
 
     connection._connect = connecting
     connection._invoke = lambda timeout, *rest, **more: invoke(min(timeout, within_s), *rest, **more)
     handler.create_connection = create
+
+
+def _close_sockets(error: BaseException) -> None:
+    """Close those that stand in the frames which the error went through: kazoo leaves a connection that TLS refused to the garbage
+    collector, one for each try."""
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        for value in frame.f_locals.values():
+            if isinstance(value, socket.socket):
+                value.close()

@@ -261,8 +261,14 @@ class Registry(Protocol):
     def read(self, path: str) -> Entry | Damaged | None:
         """What is there; None where nothing is."""
 
+    def read_many(self, paths: Sequence[str]) -> list[Entry | Damaged | None]:
+        """What is there, path by path, in few requests. Each as it was at some moment of this call, not all at the same one."""
+
     def children(self, path: str) -> tuple[str, ...]:
         """The names one level below, sorted; empty where nothing is there."""
+
+    def children_many(self, paths: Sequence[str]) -> list[tuple[str, ...]]:
+        """The names below each, as `read_many`."""
 
     def commit(self, *writes: Write, term: Term | None = None) -> Committed:
         """Do all writes or none, under a Term where one is given. See *Writes*, *Terms* and *Failing* above.
@@ -276,6 +282,10 @@ class Registry(Protocol):
 
     def watch(self, path: str, wake: Callable[[], None]) -> Watch:
         """Call `wake` after changes at the path, from now on: what is read after this call, and the calls that follow, miss nothing."""
+
+    def watch_below(self, path: str, wake: Callable[[str | None], None]) -> Watch:
+        """Call `wake` after changes at the path and anywhere below it: with the path of a record that was made, replaced or removed, or
+        with None where any may have been. One watch, however much is there; else as `watch`."""
 
     def session(self) -> Session:
         """The session as it stands now. Costs no request."""
@@ -306,6 +316,11 @@ def check_path(path: str) -> None:
 def parent_of(path: str) -> str:
     """The path one level up."""
     return path.rpartition("/")[0]
+
+
+def is_below(path: str, folder: str) -> bool:
+    """Whether it is the folder itself, or anything below it. All is below the root."""
+    return not folder or path == folder or path.startswith(f"{folder}/")
 
 
 def shown(path: str) -> str:

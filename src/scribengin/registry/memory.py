@@ -29,6 +29,7 @@ from scribengin.registry.contract import (
     check_path,
     distinct,
     fence_of,
+    is_below,
     parent_of,
     refusal,
     shown,
@@ -36,7 +37,7 @@ from scribengin.registry.contract import (
 from scribengin.registry.values import data_of, decode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from scribengin.registry.contract import Term, Write
 
@@ -97,13 +98,14 @@ class MemoryStore:
 
     def apply(self, nodes: Mapping[str, _Node], changed: Iterable[str]) -> None:
         """Make `nodes` the state, under the next revision, and wake who watches one of the changed paths."""
+        paths = frozenset(changed)
         with self.lock:
+            records = frozenset(path for path in paths if self.nodes.get(path) is not nodes.get(path))
             self.nodes = nodes
             self.revision += 1
             clients = tuple(self._clients)
-        paths = frozenset(changed)
         for client in clients:
-            client.wake(paths)
+            client.wake(paths, records)
 
     def join(self, client: MemoryRegistry) -> int:
         """A new session's id."""
@@ -135,6 +137,16 @@ class _MemoryWatch:
         self.client.watches.discard(self)
 
 
+@dataclass(eq=False, slots=True)
+class _MemoryWatchBelow:
+    client: MemoryRegistry
+    path: str
+    wake: Callable[[str | None], None]
+
+    def close(self) -> None:
+        self.client.watches_below.discard(self)
+
+
 @dataclass(eq=False)
 class MemoryRegistry:
     """A client of a MemoryStore: `registry.contract.Registry`, and what a test does to it."""
@@ -142,6 +154,7 @@ class MemoryRegistry:
     store: MemoryStore
     who: frozenset[str]
     watches: set[_MemoryWatch] = field(default_factory=set)
+    watches_below: set[_MemoryWatchBelow] = field(default_factory=set)
     _cut: bool = False
     _mute: bool = False
     _lag: bool = False
@@ -192,6 +205,14 @@ class MemoryRegistry:
                 return Damaged(path, node.data, value, node.version, node.changed, node.session)
             return Entry(path, value, node.version, node.made, node.changed, node.session, self._revision)
 
+    def read_many(self, paths: Sequence[str]) -> list[Entry | Damaged | None]:
+        """See the contract."""
+        return [self.read(path) for path in paths]
+
+    def children_many(self, paths: Sequence[str]) -> list[tuple[str, ...]]:
+        """See the contract."""
+        return [self.children(path) for path in paths]
+
     def children(self, path: str) -> tuple[str, ...]:
         """See the contract."""
         check_path(path)
@@ -241,6 +262,13 @@ class MemoryRegistry:
         self.watches.add(watch)
         return watch
 
+    def watch_below(self, path: str, wake: Callable[[str | None], None]) -> _MemoryWatchBelow:
+        """See the contract."""
+        check_path(path)
+        watch = _MemoryWatchBelow(self, path, wake)
+        self.watches_below.add(watch)
+        return watch
+
     def session(self) -> Session:
         """See the contract."""
         if self._closed or not self._id:
@@ -267,11 +295,17 @@ class MemoryRegistry:
         if not self._cut:
             self.mend()
 
-    def wake(self, paths: frozenset[str] | None = None) -> None:
-        """Wake the watches of the paths; all without any."""
+    def wake(self, paths: frozenset[str] | None = None, records: Iterable[str] = ()) -> None:
+        """Wake the watches of the paths, and those below which one of the records lies; all without any."""
         for watch in tuple(self.watches):
             if paths is None or watch.path in paths:
                 watch.wake()
+        for below in tuple(self.watches_below):
+            if paths is None:
+                below.wake(None)
+            for path in sorted(records):
+                if is_below(path, below.path):
+                    below.wake(path)
 
     def _begin(self) -> None:
         self._id, self._over, self._contact_s = self.store.join(self), False, self.store.now_s

@@ -12,7 +12,7 @@ import msgspec
 from scribengin.registry.contract import Create, Damaged, Delete, Entry, Replace, parent_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from scribengin.registry.contract import Grant, Registry, Term
 
@@ -81,6 +81,12 @@ def read_record(registry: Registry, spot: Spot[R]) -> Stored[R] | Newer | Damage
     """What is there; see `stored_as`."""
     found = registry.read(spot.path)
     return None if found is None else stored_as(found, spot)
+
+
+def read_records(registry: Registry, spots: Sequence[Spot[R]]) -> list[Stored[R] | Newer | Damaged | None]:
+    """What is at each, in few requests."""
+    found = registry.read_many([spot.path for spot in spots])
+    return [None if each is None else stored_as(each, spot) for spot, each in zip(spots, found, strict=True)]
 
 
 def stored_as(found: Entry | Damaged, spot: Spot[R]) -> Stored[R] | Newer | Damaged:

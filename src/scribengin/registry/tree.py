@@ -9,10 +9,13 @@ import re
 from collections.abc import Mapping  # noqa: TC003  msgspec looks at the annotations of records
 from dataclasses import dataclass
 from enum import Enum
+from functools import cache
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from scribengin.registry.contract import Create, Grant, May, fence_of
+from scribengin.registry.host_records import Decommissioned, WorkerOrder, WorkerSeen
 from scribengin.registry.records import Record, Spot
+from scribengin.registry.watched import Alerts, Watched
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -23,9 +26,9 @@ FlowState = Literal[
 Goal = Literal["running", "paused", "drained", "stopped"]
 """`paused`: no new Batch, the process stays. `drained`: what was there when it was asked goes through all tiers, then the processes end.
 `stopped`: the Batches under way end, then the processes."""
-WorkerState = Literal["starting", "running", "degraded", "recovering", "paused", "drained", "stopped", "failed"]
+WorkerState = Literal["starting", "running", "degraded", "recovering", "paused", "drained", "stopped", "failed", "standby"]
 """What a worker says of its tier. `recovering`: a Query of it failed for a passing reason and will start again by itself.
-`degraded`: a Query of it failed for good, the others go on."""
+`degraded`: a Query of it failed for good, the others go on. `standby`: it is the spare, and ready to take the tier over."""
 
 
 class Holder(Record):
@@ -50,6 +53,8 @@ class TierSpec(Record):
     cores: int = 1
     memory_bytes: int = 0
     """0: Spark's own default"""
+    standby: Literal["none", "warm"] = "none"
+    """`warm`: a spare worker waits, with Spark up"""
 
 
 class Spec(Record):
@@ -66,6 +71,7 @@ class Spec(Record):
     tiers: Mapping[str, TierSpec]
     by: str = ""
     at: str = ""
+    watched: Watched = Watched()
 
 
 class Desired(Record):
@@ -90,8 +96,10 @@ class Status(Record):
     version: int = 0
     generation: int = 0
     """the revision of `desired` that it speaks of"""
+    goal: Goal | None = None
+    """what was wanted then: with `version` and `generation` the last wish that could be taken up"""
     refused: Mapping[str, Any] = {}
-    """what was wanted by hand and is refused: `version` of the record, `why`"""
+    """what stands in records of people and cannot be: path → `version` of the record, `why`, `remedy`"""
 
 
 class TierWish(Record):
@@ -197,8 +205,12 @@ class Host(Record):
 
     host: str
     cores: int = 0
+    """what its workers together may have; 0: no limit"""
     memory_bytes: int = 0
+    """the same"""
     since: str = ""
+    home: str = ""
+    """its folder there: workers' logs, packages"""
 
 
 class Mapped(Record):
@@ -276,9 +288,11 @@ _NAMES = {
     "host": r"[A-Za-z0-9_][A-Za-z0-9._:-]{0,126}",
     "group": r"[a-z][a-z0-9_]{0,62}",
     "lock": r"[A-Za-z0-9_][A-Za-z0-9._:-]{0,126}",
+    "worker": r"[A-Za-z0-9][A-Za-z0-9_.-]{0,199}",
     "request": r"[0-9a-f]{32}",
 }
 """placeholder → what may stand for it"""
+_PATTERNS = {placeholder: re.compile(pattern) for placeholder, pattern in _NAMES.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,11 +308,14 @@ class Branch(Generic[K]):
 
     def __call__(self, *names: str) -> Spot[K]:
         """Raises ValueError for a name that cannot stand there."""
-        wanted = re.findall("<([a-z]+)>", self.path)
-        for placeholder, name in zip(wanted, names, strict=True):
-            if not re.fullmatch(_NAMES[placeholder], name):
+        for placeholder, name in zip(_placeholders(self.path), names, strict=True):
+            if not _PATTERNS[placeholder].fullmatch(name):
                 raise ValueError(f"{name!r} is no {placeholder} of {self.path}")
         return Spot(_filled(self.path, names), self.kind)
+
+    def fits(self, *names: str) -> bool:
+        """Whether these names can stand there; others are somebody else's, and left alone."""
+        return all(_PATTERNS[placeholder].fullmatch(name) for placeholder, name in zip(_placeholders(self.path), names, strict=True))
 
     def matches(self, path: str) -> bool:
         """Whether a path is one of these places."""
@@ -320,9 +337,11 @@ STATUS = Branch("flows/<flow>/status", Status, _LED, "how it is, since when, why
 OPERATION = Branch("flows/<flow>/ops/<id>", Operation, _LED, "an operation that is under way, or was")
 WANTED = Branch("flows/<flow>/wanted/<tier>", TierWish, _LED, "what is wanted of a tier's worker")
 RUN = Branch("flows/<flow>/runs/<tier>", Run, _LED, "which worker is to serve a tier, and how the last one ended")
+SPARE = Branch("flows/<flow>/spares/<tier>", Run, _LED, "which worker waits to take a tier over, where one does")
 LEASE = Branch("flows/<flow>/tiers/<tier>/lease", Holder, _WORK, "who runs the tier", Owner.WORKER, ephemeral=True)
 LEASE_TERM = Branch("flows/<flow>/tiers/<tier>/lease.term", Holder, _WORK, "who ran it last; its version fences all before", Owner.WORKER)
 REPORT = Branch("flows/<flow>/tiers/<tier>/status", Report, _WORK, "how its worker says that it is", Owner.WORKER)
+SPARE_REPORT = Branch("flows/<flow>/tiers/<tier>/spare", Report, _WORK, "the same of the one that waits", Owner.WORKER)
 TASK = Branch("flows/<flow>/tiers/<tier>/tasks/<task>", Task, _WORK, "what a task reads and writes, and how far it is", Owner.WORKER)
 NODE_SOURCE = Branch("logicalnodes/<node>/source", Ends, _WORK, "where the tier begins in the flow", Owner.WORKER)
 NODE_SINK = Branch("logicalnodes/<node>/sink", Ends, _WORK, "where it ends", Owner.WORKER)
@@ -334,21 +353,40 @@ HOST = Branch("physicalnodes/<host>/host", Host, (Writer.HOST,), "a machine that
 MAPPED = Branch("physicalnodes/<host>/lns/<node>", Mapped, _BY_HAND, "a tier that is to run there", Owner.HOST)
 HOST_HTTP = Branch("physicalnodes/<host>/http", Link, (Writer.HOST,), "its page", Owner.HOST)
 HOST_JSON = Branch("physicalnodes/<host>/json", Link, (Writer.HOST,), "the same as JSON", Owner.HOST)
+HOST_UP = Branch(
+    "physicalnodes/<host>/up",
+    Holder,
+    (Writer.HOST,),
+    "its agent, while that is there: a right, one agent a host",
+    Owner.HOST,
+    ephemeral=True,
+)
+HOST_UP_TERM = Branch(
+    "physicalnodes/<host>/up.term", Holder, (Writer.HOST,), "who was there last; its version fences all before", Owner.HOST
+)
+DECOMMISSIONED = Branch(
+    "physicalnodes/<host>/decommissioned", Decommissioned, _BY_HAND, "it gets no new workers, and gives away those it has", Owner.HOST
+)
+WORKER_ORDER = Branch("physicalnodes/<host>/orders/<worker>", WorkerOrder, _LED, "what is asked of it about a worker", Owner.HOST)
+WORKER_SEEN = Branch("physicalnodes/<host>/seen/<worker>", WorkerSeen, (Writer.HOST,), "a worker there, as it is", Owner.HOST)
 GROUP = Branch("groups/<group>", Group, _BY_HAND, "a group's members and their costs")
 ACK = Branch("acks/<flow>/<tier>", Ack, _WORK, "how far what the tier put out is acknowledged", Owner.WORKER)
 LIMIT = Branch("limits/<flow>", Limit, _BY_HAND, "how fast a flow, its sources and edges may go")
 LOCK = Branch("locks/<lock>", Holder, (Writer.CANDIDATE,), "a right of one process at a time: upkeep of a folder, a claim", ephemeral=True)
 LOCK_TERM = Branch("locks/<lock>.term", Holder, (Writer.CANDIDATE,), "who had it last; its version fences all before")
+ALERTS = Branch("flows/<flow>/alerts", Alerts, _LED, "which alerts fire, and were told")
 REQUEST = Branch("requests/<request>", Request, (Writer.CANDIDATE,), "the answer to a write that was asked for under an idempotency key")
 
 TREE: tuple[Branch[Any], ...] = (
     *(LEADER, LEADER_TERM, MASTERS),
     *(SPEC, DESIRED, STATUS, OPERATION),
-    *(WANTED, RUN),
-    *(LEASE, LEASE_TERM, REPORT, TASK),
+    *(WANTED, RUN, SPARE),
+    *(LEASE, LEASE_TERM, REPORT, SPARE_REPORT, TASK),
     *(NODE_SOURCE, NODE_SINK, NODE_STATE, NODE_GROUP, NODE_HTTP, NODE_JSON),
     *(HOST, MAPPED, HOST_HTTP, HOST_JSON),
     *(GROUP, ACK, LIMIT, LOCK, LOCK_TERM),
+    *(ALERTS,),
+    *(HOST_UP, HOST_UP_TERM, DECOMMISSIONED, WORKER_ORDER, WORKER_SEEN),
     REQUEST,
 )
 
@@ -385,6 +423,11 @@ def right_of_tier(flow: str, tier: str) -> str:
 
 def _named(path: str, names: Mapping[str, str]) -> str:
     return re.sub("<([a-z]+)>", lambda found: names[found[1]], path)
+
+
+@cache
+def _placeholders(path: str) -> tuple[str, ...]:
+    return tuple(re.findall("<([a-z]+)>", path))
 
 
 def _filled(path: str, names: Iterable[str]) -> str:

@@ -7,6 +7,8 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from scribengin.registry.contract import is_below
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -14,30 +16,40 @@ _LOG = logging.getLogger(__name__)
 _AGAIN_S = 1.0
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class _Place:
+    """Of a watch: a path, or all that is at it and below."""
+
+    path: str
+    below: bool = False
+
+
 @dataclass(eq=False, slots=True)
 class _Waker:
     wakes: Wakes
-    path: str
+    place: _Place
     wake: Callable[[], None]
+    wake_below: Callable[[str | None], None] | None = None
 
     def close(self) -> None:
         self.wakes.remove(self)
 
 
 class Wakes:
-    """`arm(paths)` has a server tell of the next change of each path, once; it gives back those where it could. A change is told by `one`
-    or `all`.
+    """`arm(paths, below)` has a server tell of the next change of each path, once, and of each change at or below each of `below`; it
+    gives back those where it could. A change is told by `one`, `below` or `all`.
 
     A path is armed again *before* its watchers are woken: what changes after they have read is told again. A path that could not be
     armed is tried again each second, and at `all`, which is to be called at each change of the connection.
     """
 
-    def __init__(self, arm: Callable[[Sequence[str]], set[str]]) -> None:
+    def __init__(self, arm: Callable[[Sequence[str], Sequence[str]], tuple[set[str], set[str]]]) -> None:
         self._arm = arm
         self._changed = threading.Condition()
-        self._wakers: dict[str, set[_Waker]] = {}
-        self._pending: set[str] = set()
-        self._unarmed: set[str] = set()
+        self._wakers: dict[_Place, set[_Waker]] = {}
+        self._below: tuple[_Waker, ...] = ()
+        self._pending: set[_Place] = set()
+        self._unarmed: set[_Place] = set()
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="registry-wakes", daemon=True)
 
@@ -47,25 +59,35 @@ class Wakes:
 
     def add(self, path: str, wake: Callable[[], None]) -> _Waker:
         """Arm the path, and wake from now on."""
-        waker = _Waker(self, path, wake)
-        with self._changed:
-            self._wakers.setdefault(path, set()).add(waker)
-        self._try([path])
-        return waker
+        return self._add(_Waker(self, _Place(path), wake))
+
+    def add_below(self, path: str, wake: Callable[[str | None], None]) -> _Waker:
+        """Arm the path and all below it, and wake from now on; where any may have changed, with None."""
+        return self._add(_Waker(self, _Place(path, below=True), lambda: wake(None), wake))
 
     def remove(self, waker: _Waker) -> None:
         """Wake it no more."""
         with self._changed:
-            wakers = self._wakers.get(waker.path, set())
+            wakers = self._wakers.get(waker.place, set())
             wakers.discard(waker)
+            self._below = tuple(each for each in self._below if each is not waker)
             if not wakers:
-                self._wakers.pop(waker.path, None)
-                self._unarmed.discard(waker.path)
+                self._wakers.pop(waker.place, None)
+                self._unarmed.discard(waker.place)
+
+    def below(self, path: str) -> None:
+        """Something has changed at the path: tell those who watch above it, in this thread."""
+        for waker in self._below:
+            if waker.wake_below is not None and is_below(path, waker.place.path):
+                try:
+                    waker.wake_below(path)
+                except Exception:
+                    _LOG.exception("what watches below %s failed", waker.place.path)
 
     def one(self, path: str) -> None:
         """Something has changed at the path. Returns at once."""
         with self._changed:
-            self._pending.add(path)
+            self._pending.add(_Place(path))
             self._changed.notify_all()
 
     def all(self) -> None:
@@ -96,19 +118,30 @@ class Wakes:
             if closed:
                 return
 
-    def _wake(self, paths: set[str]) -> None:
+    def _add(self, waker: _Waker) -> _Waker:
+        with self._changed:
+            self._wakers.setdefault(waker.place, set()).add(waker)
+            if waker.wake_below is not None:
+                self._below = (*self._below, waker)
+        self._try([waker.place])
+        return waker
+
+    def _wake(self, paths: set[_Place]) -> None:
         with self._changed:
             wakers = [waker for path in sorted(paths) for waker in self._wakers.get(path, ())]
         for waker in wakers:
             try:
                 waker.wake()
             except Exception:
-                _LOG.exception("what watches %s failed", waker.path)
+                _LOG.exception("what watches %s failed", waker.place.path)
 
-    def _try(self, paths: Sequence[str]) -> None:
+    def _try(self, places: Sequence[_Place]) -> None:
         with self._changed:
-            wanted = [path for path in paths if path in self._wakers]
-        armed = self._arm(wanted) if wanted else set()
+            wanted = [place for place in places if place in self._wakers]
+        armed = set[_Place]()
+        if wanted:
+            paths, below = self._arm([each.path for each in wanted if not each.below], [each.path for each in wanted if each.below])
+            armed = {_Place(path) for path in paths} | {_Place(path, below=True) for path in below}
         with self._changed:
-            self._unarmed -= {*paths} - self._wakers.keys() | armed
-            self._unarmed |= self._wakers.keys() & {*paths} - armed
+            self._unarmed -= {*places} - self._wakers.keys() | armed
+            self._unarmed |= self._wakers.keys() & {*places} - armed

@@ -26,13 +26,15 @@ from scribengin.registry.contract import (
 )
 from scribengin.registry.values import data_of, decode
 from scribengin.registry.wakes import Wakes
-from scribengin.registry.zookeeper_session import Cause, Failed, Step, ZooKeeperSession
+from scribengin.registry.zookeeper_session import Cause, Failed, ZooKeeperSession
+from scribengin.registry.zookeeper_words import Step
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from scribengin.registry.access import Address, Login, Tls
     from scribengin.registry.contract import Session, Term, Watch, Write
+    from scribengin.registry.zookeeper_words import Node
 
 _TRIES = 20
 """of a commit whose folders others make or remove at the same time"""
@@ -76,7 +78,7 @@ class ZooKeeperRegistry:
     def __init__(self, address: Address, login: Login | None, tls: Tls | None, session_s: float) -> None:
         self.address = address
         self._wakes = Wakes(self._arm)
-        self._zookeeper = ZooKeeperSession(address, login, tls, session_s, self._wakes.all)
+        self._zookeeper = ZooKeeperSession(address, login, tls, session_s, self._wakes.all, self._changed)
 
     def begin(self, wait_s: float) -> None:
         """Connect. Raises Unreachable where nobody answers in time, Forbidden where the login is refused."""
@@ -102,17 +104,20 @@ class ZooKeeperRegistry:
     def read(self, path: str) -> Entry | Damaged | None:
         """See the contract."""
         place, before = self._place(path), self._zookeeper.reached()
-        node = self._zookeeper.get(place)
-        if node is None:
-            return None
-        value = decode(node.data)
-        if isinstance(value, str):
-            return Damaged(path, node.data, value, node.version, node.changed, node.session)
-        return Entry(path, value, node.version, node.made, node.changed, node.session, max(before, node.changed))
+        return _value(path, self._zookeeper.get(place), before)
+
+    def read_many(self, paths: Sequence[str]) -> list[Entry | Damaged | None]:
+        """See the contract."""
+        places, before = [self._place(path) for path in paths], self._zookeeper.reached()
+        return [_value(path, node, before) for path, node in zip(paths, self._zookeeper.get_many(places), strict=True)]
 
     def children(self, path: str) -> tuple[str, ...]:
         """See the contract."""
         return tuple(sorted(self._zookeeper.children(self._place(path))))
+
+    def children_many(self, paths: Sequence[str]) -> list[tuple[str, ...]]:
+        """See the contract."""
+        return [tuple(sorted(names)) for names in self._zookeeper.children_many([self._place(path) for path in paths])]
 
     def commit(self, *writes: Write, term: Term | None = None) -> Committed:
         """See the contract."""
@@ -150,6 +155,11 @@ class ZooKeeperRegistry:
         """See the contract."""
         check_path(path)
         return self._wakes.add(path, wake)
+
+    def watch_below(self, path: str, wake: Callable[[str | None], None]) -> Watch:
+        """See the contract."""
+        check_path(path)
+        return self._wakes.add_below(path, wake)
 
     def session(self) -> Session:
         """See the contract."""
@@ -198,8 +208,12 @@ class ZooKeeperRegistry:
             )
         return grants
 
-    def _arm(self, paths: Sequence[str]) -> set[str]:
-        return {self._path(place) for place in self._zookeeper.arm([self._place(path) for path in paths], self._fired)}
+    def _arm(self, paths: Sequence[str], below: Sequence[str]) -> tuple[set[str], set[str]]:
+        armed = self._zookeeper.arm([self._place(path) for path in paths], self._fired) if paths else ()
+        return {self._path(place) for place in armed}, {path for path in below if self._zookeeper.arm_below(self._place(path))}
+
+    def _changed(self, place: str) -> None:
+        self._wakes.below(self._path(place))
 
     def _fired(self, place: str) -> None:
         self._wakes.one(self._path(place))
@@ -214,6 +228,16 @@ class ZooKeeperRegistry:
 
 class _Vanished(Exception):
     """A folder was removed between two questions about it."""
+
+
+def _value(path: str, node: Node | None, before: int) -> Entry | Damaged | None:
+    """What was read, when `before` had been reached."""
+    if node is None:
+        return None
+    value = decode(node.data)
+    if isinstance(value, str):
+        return Damaged(path, node.data, value, node.version, node.changed, node.session)
+    return Entry(path, value, node.version, node.made, node.changed, node.session, max(before, node.changed))
 
 
 def _explained(write: Write, cause: Cause) -> Conflict | Forbidden:

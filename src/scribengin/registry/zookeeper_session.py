@@ -1,4 +1,4 @@
-"""A session with ZooKeeper, and typed requests in it. The only module that imports kazoo, which has no types.
+"""A session with ZooKeeper, and typed requests in it. Only this module and the two that it is made of import kazoo, which has no types.
 
 None of kazoo's recipes is used: its Lock and Election know no Term and take SUSPENDED for LOST, its watches stay silent about reconnects.
 What is relied on beyond its documentation has tests of its own on a real server: what `registry.connections` changes, that `last_zxid` is
@@ -11,8 +11,8 @@ import logging
 import threading
 import time
 from contextlib import suppress
-from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, assert_never
 
@@ -32,19 +32,22 @@ from kazoo.exceptions import (
     SessionExpiredError,
 )
 from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.protocol.serialization import GetChildren, GetData
 from kazoo.protocol.states import KazooState, KeeperState
-from kazoo.security import ACL, CREATOR_ALL_ACL, Id
+from kazoo.security import CREATOR_ALL_ACL
 
 from scribengin.core.errors import EnvironmentFault, Unreachable
 from scribengin.registry.access import DigestLogin, SaslLogin
 from scribengin.registry.connections import now_s, see_connections
 from scribengin.registry.contract import Create, Delete, Forbidden, Grant, Link, May, Replace, Require, Session, Unsettled
+from scribengin.registry.zookeeper_requests import ReadMany, WatchBelow, see_events, send
+from scribengin.registry.zookeeper_words import Node, Told, acl_of, sasl_options, tls_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from scribengin.registry.access import Address, Login, Tls
-    from scribengin.registry.contract import Write
+    from scribengin.registry.zookeeper_words import Step
 
 _BEATS = 4
 """how often in a session's time it is asked whether it lives"""
@@ -53,6 +56,8 @@ _ANSWER_S = 3.0
 """for one server to take a connection and begin a session, or a quarter of the session's time where that is more"""
 _ANY = -1
 """in place of a version"""
+_AT_ONCE = 200
+"""nodes that one request reads"""
 
 _LOG = logging.getLogger("scribengin.registry.zookeeper")
 _LOG.addHandler(logging.NullHandler())  # kazoo warns at each try to connect: for who asks for it
@@ -80,32 +85,19 @@ class Failed(Exception):
         self.cause = cause
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
-    """A node as it was read: `made` and `changed` are zxids, `session` is its owner's where it is ephemeral."""
-
-    data: bytes
-    version: int
-    made: int
-    changed: int
-    session: int
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One write of a transaction, on the node at `place`; `data` and, of a new node, all its `grants`."""
-
-    place: str
-    write: Write
-    data: bytes
-    grants: tuple[Grant, ...] = ()
-
-
 class ZooKeeperSession:
     """Connects by itself, again and again, until it is closed. Places are absolute paths. `wake_all` is called at each change of the
-    connection, in kazoo's threads: it must return at once."""
+    connection, `changed` with each place that a server tells of, in kazoo's threads: they must return at once."""
 
-    def __init__(self, address: Address, login: Login | None, tls: Tls | None, session_s: float, wake_all: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        address: Address,
+        login: Login | None,
+        tls: Tls | None,
+        session_s: float,
+        wake_all: Callable[[], None],
+        changed: Callable[[str], None],
+    ) -> None:
         self.address = address
         if isinstance(login, SaslLogin) and find_spec("puresasl") is None:
             raise EnvironmentFault("a login by SASL needs the package pure-sasl", remedy="install it: pip install 'scribengin[sasl]'")
@@ -113,12 +105,13 @@ class ZooKeeperSession:
             hosts=",".join(address.servers),
             timeout=session_s,
             auth_data=[("digest", login.secret.reveal())] if isinstance(login, DigestLogin) else [],
-            sasl_options=_sasl(login) if isinstance(login, SaslLogin) else None,
+            sasl_options=sasl_options(login) if isinstance(login, SaslLogin) else None,
             connection_retry={"max_tries": -1, "delay": 0.1, "max_delay": min(_RECONNECT_S, session_s / _BEATS)},
             logger=_LOG,
-            **(_tls(tls) if tls else {}),
+            **(tls_options(tls) if tls else {}),
         )
         self._wake_all = wake_all
+        self._changed = changed
         self._state = threading.Condition()
         # what `_state` guards
         self._link = Link.LOST
@@ -140,6 +133,7 @@ class ZooKeeperSession:
         """Connect. Raises Unreachable where nobody answers in time, Forbidden where the login is refused."""
         self._client.add_listener(self._on_state)
         see_connections(self._client, self._on_granted, self._on_failed, max(_ANSWER_S, self._granted_s / _BEATS))
+        see_events(self._client, self._changed)
         self._client.start_async()
         self._heart.start()
         self._wait_connected(wait_s)
@@ -169,8 +163,16 @@ class ZooKeeperSession:
         found = self._ask(lambda: self._client.get_async(place), place)
         if found is None:
             return None
-        data, stat = found
-        return Node(data, stat.version, stat.czxid, stat.mzxid, stat.ephemeralOwner)
+        return _node(*found)
+
+    def get_many(self, places: Sequence[str]) -> list[Node | None]:
+        """The nodes, in their order; None where there is none."""
+        found = self._ask_many([GetData(place, None) for place in places])
+        return [None if each is None else _node(*each) for each in found]
+
+    def children_many(self, places: Sequence[str]) -> list[tuple[str, ...]]:
+        """The names below each; none where there is no such node."""
+        return [tuple(each or ()) for each in self._ask_many([GetChildren(place, None) for place in places])]
 
     def children(self, place: str) -> tuple[str, ...]:
         """The names below a node; none where there is none."""
@@ -187,7 +189,7 @@ class ZooKeeperSession:
 
     def make(self, place: str, grants: tuple[Grant, ...] | None, more: tuple[Grant, ...]) -> None:
         """Make a node where there is none, with `grants` (None: all rights for this login) and `more`."""
-        acl = [*(CREATOR_ALL_ACL if grants is None else _acl(grants)), *_acl(more)]
+        acl = [*(CREATOR_ALL_ACL if grants is None else acl_of(grants)), *acl_of(more)]
         with suppress(NodeExistsError):
             self._ask_once(lambda: self._client.create_async(place, b"", acl), place)
 
@@ -197,7 +199,7 @@ class ZooKeeperSession:
         for step in steps:
             match step.write:
                 case Create(ephemeral=ephemeral, numbered=numbered):
-                    transaction.create(step.place, step.data, _acl(step.grants), ephemeral, numbered)
+                    transaction.create(step.place, step.data, acl_of(step.grants), ephemeral, numbered)
                 case Replace(was):
                     transaction.set_data(step.place, step.data, was.version)
                 case Delete(version=version):
@@ -243,7 +245,7 @@ class ZooKeeperSession:
         """Have the server tell of the next change of each node or its children, once: `fired(place)`. Those that could be asked for."""
         if self.standing().link is not Link.CONNECTED:
             return set()
-        told = _Told(fired)
+        told = Told(fired)
         asked = [(place, self._client.exists_async(place, told), self._client.get_children_async(place, told)) for place in places]
         armed = set()
         with suppress(KazooException, KazooTimeoutError):
@@ -253,6 +255,15 @@ class ZooKeeperSession:
                     children.get(timeout=self._granted_s)
                 armed.add(place)
         return armed
+
+    def arm_below(self, place: str) -> bool:
+        """Have the server tell of each change at the node and below it, as long as this connection lasts. Whether it could be asked."""
+        if self.standing().link is not Link.CONNECTED:
+            return False
+        with suppress(KazooException, KazooTimeoutError):
+            send(self._client, WatchBelow(place)).get(timeout=self._granted_s)
+            return True
+        return False
 
     # --- the first three run in kazoo's threads, and must not wait for a server
 
@@ -323,6 +334,18 @@ class ZooKeeperSession:
             if session == self._id and self._fresh:
                 return answer
 
+    def _ask_many(self, questions: Sequence[Any]) -> list[Any]:
+        """The answers in their order; None where nothing is there. Those of one request are of one moment, not all."""
+        found: list[Any] = []
+        for start in range(0, len(questions), _AT_ONCE):
+            some = questions[start : start + _AT_ONCE]
+            answers = self._ask(partial(send, self._client, ReadMany(some)))
+            for question, answer in zip(some, answers, strict=True):
+                if isinstance(answer, Exception) and not isinstance(answer, NoNodeError):
+                    raise self._explained(answer, question.path) from answer
+                found.append(None if isinstance(answer, NoNodeError) else answer)
+        return found
+
     def _ask_once(self, request: Callable[[], Any], place: str = "") -> Any:
         """The answer to a request that may be sent twice; None where nothing is there."""
         deadline = time.monotonic() + self._granted_s
@@ -359,41 +382,5 @@ class ZooKeeperSession:
         return EnvironmentFault(f"{where}: the answer is {type(error).__name__} {error}", code="registry-answer")
 
 
-class _Told:
-    """What kazoo calls, once. Equal for the same function, so that kazoo keeps one of them for a place."""
-
-    def __init__(self, fired: Callable[[str], None]) -> None:
-        self._fired = fired
-
-    def __call__(self, event: Any) -> None:
-        if event.path is not None:  # None: the connection is gone, of which `_on_state` tells
-            self._fired(event.path)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Told) and other._fired == self._fired
-
-    def __hash__(self) -> int:
-        return hash(self._fired)
-
-
-def _acl(grants: Sequence[Grant]) -> list[ACL]:
-    split = [(grant.may.value, *grant.who.split(":", 1)) for grant in grants]
-    return [ACL(may, Id(scheme, name)) for may, scheme, name in split]
-
-
-def _sasl(login: SaslLogin) -> dict[str, str]:
-    if login.secret is not None:
-        user, _, password = login.secret.reveal().partition(":")
-        return {"mechanism": login.mechanism, "username": user, "password": password}
-    return {"mechanism": login.mechanism} | ({"principal": login.principal} if login.principal else {})
-
-
-def _tls(tls: Tls) -> dict[str, Any]:
-    return {
-        "use_ssl": True,
-        "check_hostname": tls.check_host,
-        "ca": tls.ca and str(tls.ca),
-        "certfile": tls.certificate and str(tls.certificate),
-        "keyfile": tls.key and str(tls.key),
-        "keyfile_password": tls.key_password and tls.key_password.reveal(),
-    }
+def _node(data: bytes, stat: Any) -> Node:
+    return Node(data, stat.version, stat.czxid, stat.mzxid, stat.ephemeralOwner)

@@ -1,8 +1,8 @@
 """The worker as a process: `python -m scribengin.worker WORKER`, with all else from its environment and the registry.
 
-SCRIBENGIN_REGISTRY         zk://HOST:PORT/path
-SCRIBENGIN_REGISTRY_LOGIN   user:password, where the registry asks for a login
-SCRIBENGIN_HOME             this host's folder: packages
+SCRIBENGIN_HOME   this host's folder: packages
+SCRIBENGIN_TOKEN, SCRIBENGIN_CERTIFICATES   what masters ask of who fetches packages
+SCRIBENGIN_…      the way into the registry: `registry.entrance`
 """
 
 from __future__ import annotations
@@ -14,60 +14,86 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from scribengin.control.masters import CERTIFICATES, TOKEN, addresses
 from scribengin.control.world import RunId
 from scribengin.core.errors import Exit, Refused
 from scribengin.core.secret import Secret
+from scribengin.packages.fetch import FetchedPackages
 from scribengin.packages.store import PackageStore
-from scribengin.registry.access import Address, DigestLogin
 from scribengin.registry.contract import Damaged, shown
+from scribengin.registry.entrance import LOGIN, Entrance
 from scribengin.registry.lease import Lease
 from scribengin.registry.records import Stored, read_record
-from scribengin.registry.tree import LEASE, SPEC, WANTED
-from scribengin.registry.zookeeper import open_zookeeper
+from scribengin.registry.tree import LEADER, LEASE, SPEC, WANTED
+from scribengin.watching.progress import Teller
 from scribengin.worker.attempt import TierAttempt
+from scribengin.worker.progress import Reporter
 from scribengin.worker.service import Service
+from scribengin.worker.timeline import Timeline
 from scribengin.worker.wanted import Wanted
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import MutableMapping
 
     from scribengin.registry.contract import Registry
     from scribengin.registry.tree import Spec
 
-REGISTRY, LOGIN, HOME = "SCRIBENGIN_REGISTRY", "SCRIBENGIN_REGISTRY_LOGIN", "SCRIBENGIN_HOME"
-
-
-def open_registry(environment: Mapping[str, str]) -> Registry:
-    """The registry that the environment names. Raises as `open_zookeeper`, Refused where it names none."""
-    if REGISTRY not in environment:
-        raise Refused(f"{REGISTRY} is not set", remedy="a launcher sets it; by hand: zk://HOST:PORT/path", code="registry-address")
-    login = DigestLogin(Secret(environment[LOGIN], f"${{{LOGIN}}}")) if environment.get(LOGIN) else None
-    return open_zookeeper(Address.parse(environment[REGISTRY]), login=login, insecure=login is None)
+HOME = "SCRIBENGIN_HOME"
 
 
 def main(worker: str) -> Exit:
-    """Serve until it is wanted no more. Raises Refused for what is no worker, or one that nobody wants; as `open_registry`."""
+    """Serve until it is wanted no more. Raises Refused for what is no worker, or one that nobody wants; as `Entrance.open`."""
     id_ = RunId.parse(worker)
     if id_ is None:
         raise Refused(f'"{worker}" is no worker', remedy="write FLOW.TIER-NUMBER", code="worker-unknown")
+    timeline = Timeline()
+    timeline.mark("loaded")
     with ExitStack() as stack:
-        registry = open_registry(os.environ)
+        entrance, secrets = Entrance.of_environment(os.environ), take_secrets(os.environ)
+        registry = entrance.open()
         stack.callback(registry.close)
         version, spec = _read_spec(registry, id_)
+        packages = _packages(registry, secrets.get(TOKEN))
+        timeline.mark("connected")
         lease = Lease(registry, LEASE(id_.flow, id_.tier).path, _about(id_))
         stack.callback(lease.close)
         wanted = Wanted(registry, id_)
         stack.callback(wanted.close)
-        attempt = TierAttempt(spec, id_.tier, PackageStore(Path(os.environ[HOME]) / "packages"), lease)
+        teller = Teller(id_.flow, id_.tier, id_.number, version)
+        reporter = Reporter(teller, lambda: _leader(registry), lambda: lease.claim)
+        stack.callback(reporter.close)
+        attempt = TierAttempt(spec, id_, packages, lease, timeline, reporter.show)
         stack.callback(attempt.close)
-        service = Service(registry, id_, lease, wanted, version, attempt)
+        service = Service(registry, id_, lease, wanted, version, attempt, attempt.warm)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: service.stop())
         return service.serve()
 
 
+def take_secrets(environment: MutableMapping[str, str]) -> dict[str, Secret]:
+    """What the worker alone may know, taken out of its environment: Spark's JVM, and the flow's own code in its Python, inherit that."""
+    return {name: Secret(environment.pop(name), f"${{{name}}}") for name in (LOGIN, TOKEN) if environment.get(name)}
+
+
+def _packages(registry: Registry, token: Secret | None) -> FetchedPackages:
+    """This host's, and what masters have."""
+    certificates = os.environ.get(CERTIFICATES)
+    return FetchedPackages(
+        PackageStore(Path(os.environ[HOME]) / "packages"),
+        lambda: addresses(registry),
+        token=token,
+        certificates=Path(certificates) if certificates else None,
+    )
+
+
 def _about(id_: RunId) -> dict[str, Any]:
     return {"run": id_.number, "pid": os.getpid(), "host": socket.gethostname()}
+
+
+def _leader(registry: Registry) -> str:
+    """Where the leading master answers; empty where none does. Raises Unreachable."""
+    found = read_record(registry, LEADER())
+    return found.record.http if isinstance(found, Stored) else ""
 
 
 def _read_spec(registry: Registry, id_: RunId) -> tuple[int, Spec]:

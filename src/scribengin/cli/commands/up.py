@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from scribengin.cli.answer import Answer, AnsweringCommand
-from scribengin.cli.home_option import home_option
+from scribengin.cli.home_option import folder_option
 from scribengin.cli.listen_options import listen_options
-from scribengin.core.errors import Exit
+from scribengin.cli.serving import until_asked
 
 if TYPE_CHECKING:
     from scribengin.api.serving import Listen
@@ -21,7 +18,7 @@ if TYPE_CHECKING:
 
 @click.command(cls=AnsweringCommand)
 @listen_options
-@home_option
+@folder_option
 def command(*, listen: Listen, home: Home) -> Answer:
     """Start a ZooKeeper and a master on this machine, all of it in one folder, and manage flows until Ctrl-C.
 
@@ -30,22 +27,9 @@ def command(*, listen: Listen, home: Home) -> Answer:
     """
     from scribengin.hosts.up import House
 
-    asked = threading.Event()
-
-    def interrupt(_number: int, _frame: Any) -> None:
-        if asked.is_set():
-            click.echo("left at once; the workers go on, and the next `scribengin up` adopts them", err=True)
-            os._exit(Exit.INTERRUPTED)
-        asked.set()
-
-    before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        with House(home, listen=listen, tell=lambda line: click.echo(line, err=True)) as house:
-            click.echo(f"up: API {house.url}, registry {house.address}, all of it in {home.folder}", err=True)
-            click.echo("submit a flow: scribengin apply FILE; Ctrl-C ends it", err=True)
-            asked.wait()
-            click.echo("stopping; Ctrl-C again leaves at once, and the workers go on", err=True)
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    with until_asked() as asked, House(home, listen=listen, tell=lambda line: click.echo(line, err=True)) as house:
+        click.echo(f"up: API {house.url}, registry {house.address}, all of it in {home.folder}", err=True)
+        click.echo("submit a flow: scribengin apply FILE; Ctrl-C ends it", err=True)
+        asked.wait()
+        click.echo("stopping; Ctrl-C again leaves at once, and the workers go on", err=True)
     return Answer({"home": str(home.folder), "registry": str(house.address), "http": house.url})

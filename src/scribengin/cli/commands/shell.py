@@ -1,0 +1,54 @@
+"""`scribengin shell`: one command a line, with completion and history; or a script of them."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.home_option import home_option
+from scribengin.core.errors import Exit
+from scribengin.core.problems import Place, Problem
+
+if TYPE_CHECKING:
+    from scribengin.control.home import Home
+
+
+@click.command(cls=AnsweringCommand)
+@click.option("-c", "text", metavar="TEXT", help="Run these commands, parted by newlines or ;, and end.")
+@click.option("-f", "file", type=click.Path(exists=True, dir_okay=False, allow_dash=True), metavar="FILE", help="Run a script; -: stdin.")
+@click.option("--keep-going", is_flag=True, help="Go on with a script after a command that failed.")
+@home_option
+def command(*, text: str | None, file: str | None, keep_going: bool, home: Home) -> Answer:
+    """Type commands without the word scribengin, with completion (Tab) and history; exit or Ctrl-D ends.
+
+    A script is the same in a file: # begins a comment, a backslash at the end continues a line. It ends at the first command that fails,
+    with its exit status, and says which line that was.
+    """
+    from scribengin.cli.shell_lines import read_script
+    from scribengin.cli.shell_session import Session, converse
+
+    if text is not None and file is not None:
+        raise click.UsageError("give -c or -f, not both")
+    session = Session({**os.environ, "SCRIBENGIN_HOME": str(home.folder)})
+    if text is None and file is None:
+        converse(session, home.folder / "shell.history")
+        return Answer(session.done)
+    name = file or "-c"
+    content = text or (sys.stdin.read() if file == "-" else Path(name).read_text() if file else "")
+    failed: list[tuple[int, list[str], int]] = []
+    for number, words in read_script(content, name):
+        if (status := session.perform(words)) != 0:
+            failed.append((number, words, status))
+            if not keep_going or status == Exit.INTERRUPTED:
+                break
+    return Answer(session.done, [_problem(name, *each) for each in failed], Exit(failed[0][2]) if failed else Exit.DONE)
+
+
+def _problem(name: str, line: int, words: list[str], status: int) -> Problem:
+    what, remedy = f"{' '.join(words)} ended with status {status}", "the lines above say why; --keep-going passes on"
+    return Problem("shell-failed", Place(name, line, 1), what, remedy)

@@ -1,0 +1,116 @@
+"""`--registry` and what goes with it: the way into a registry that is not one of `scribengin up` here."""
+
+from __future__ import annotations
+
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from scribengin.core.errors import EnvironmentFault, Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scribengin.core.secret import Secret
+    from scribengin.registry.access import Login, Tls
+    from scribengin.registry.entrance import Entrance
+
+C = TypeVar("C")
+_FILE = click.Path(path_type=Path, dir_okay=False)
+_FURTHER = ("sasl", "principal", "tls_ca", "tls_certificate", "tls_key", "worker_key_file", "insecure")
+
+
+def registry_options(*, required: bool) -> Callable[[Callable[..., C]], Callable[..., C]]:
+    """Gives a command `entrance`, an Entrance. Where it is not `required` it is None unless a registry is named, and all but the address
+    and the login are left out of the help."""
+
+    def decorate(command: Callable[..., C]) -> Callable[..., C]:
+        @wraps(command)
+        def with_entrance(
+            *some: Any,
+            registry: str | None,
+            login_file: Path | None,
+            sasl: str | None,
+            principal: str,
+            tls_ca: Path | None,
+            tls_certificate: Path | None,
+            tls_key: Path | None,
+            worker_key_file: Path | None,
+            insecure: bool,
+            **more: Any,
+        ) -> C:
+            entrance = None
+            if registry is not None:
+                tls = (tls_ca, tls_certificate, tls_key)
+                entrance = _entrance(registry, login_file, sasl, principal, tls, worker_key_file, insecure=insecure)
+            return command(*some, entrance=entrance, **more)
+
+        for option in reversed(_options(required=required)):
+            with_entrance = option(with_entrance)
+        return with_entrance
+
+    return decorate
+
+
+def _options(*, required: bool) -> list[Callable[[Callable[..., Any]], Callable[..., Any]]]:
+    def option(name: str, doc: str, **more: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        key = name.removeprefix("--").replace("-", "_")
+        variable = "SCRIBENGIN_REGISTRY" if key == "registry" else f"SCRIBENGIN_REGISTRY_{key.upper()}"
+        return click.option(name, envvar=variable, help=doc, hidden=not required and key in _FURTHER, **more)
+
+    return [
+        option("--registry", "The registry: zk://HOST:PORT,HOST:PORT/path.", required=required, metavar="ADDRESS"),
+        option("--login-file", "A file with user:password of the registry.", type=_FILE),
+        option("--sasl", "Log in by SASL.", type=click.Choice(["DIGEST-MD5", "GSSAPI"])),
+        option("--principal", "Whose Kerberos ticket to take, where there are several.", default=""),
+        option("--tls-ca", "Enter by TLS; PEM file of who signs the servers' certificates.", type=_FILE),
+        option("--tls-certificate", "PEM file of this client's certificate.", type=_FILE),
+        option("--tls-key", "PEM file of its key.", type=_FILE),
+        option("--worker-key-file", "Any long random text; the logins of workers are made of it, else of the password.", type=_FILE),
+        option("--insecure", "It is meant that whoever reaches the registry can change it.", is_flag=True),
+    ]
+
+
+def _entrance(
+    registry: str,
+    login_file: Path | None,
+    sasl: str | None,
+    principal: str,
+    tls: tuple[Path | None, Path | None, Path | None],
+    worker_key_file: Path | None,
+    *,
+    insecure: bool,
+) -> Entrance:
+    from scribengin.registry.access import Address, Tls
+    from scribengin.registry.entrance import Entrance
+
+    key = None if worker_key_file is None else secret_of(worker_key_file)
+    encrypted: Tls | None = Tls(*tls) if any(tls) else None
+    return Entrance(Address.parse(registry), _login(login_file, sasl, principal), encrypted, insecure, key)
+
+
+def _login(login_file: Path | None, sasl: str | None, principal: str) -> Login | None:
+    from scribengin.registry.access import DigestLogin, SaslLogin
+
+    secret = None if login_file is None else secret_of(login_file)
+    if sasl is not None:
+        return SaslLogin(sasl, secret, principal)
+    return None if secret is None else DigestLogin(secret)
+
+
+def secret_of(file: Path) -> Secret:
+    """What stands in a file that is nobody else's business, without the blanks around it. Raises EnvironmentFault, Refused."""
+    from scribengin.core.secret import Secret
+
+    try:
+        text = file.read_text(encoding="utf-8").strip()
+        others = file.stat().st_mode & 0o077
+    except (OSError, UnicodeDecodeError) as error:
+        raise EnvironmentFault(f"{file} cannot be read: {error}", remedy="name a file with the secret as text") from error
+    if others:
+        raise Refused(f"{file} holds a secret, and others of this machine may read it", remedy=f"chmod 600 {file}", code="file-open")
+    if not text:
+        raise Refused(f"{file} is empty", remedy="write the secret into it", code="registry-login")
+    return Secret(text, str(file))

@@ -1,0 +1,146 @@
+"""Commands one after the other, each in a process of its own: code that was edited is read anew, and Spark ends with its command."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from click.shell_completion import ShellComplete
+
+from scribengin.cli.shell_lines import split_line
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_REMEMBERED = 2_000
+"""lines of history"""
+_ENDS = ("exit", "quit")
+
+
+class Session:
+    """What was done so far: `done` has the command and its exit status, in order. `environment` is that of the commands."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._environment = dict(environment)
+        self.done: list[dict[str, Any]] = []
+
+    def perform(self, words: list[str]) -> int:
+        """Run a command to its end, and return its exit status. A Ctrl-C is the command's."""
+        words = words[1:] if words[0] == "scribengin" and len(words) > 1 else words
+        if words[0] == "shell":
+            click.echo("this is the shell already", err=True)
+            status = 2
+        else:
+            status = self._run(words)
+        self.done.append({"command": shlex.join(words), "exit": status})
+        return status
+
+    def _run(self, words: list[str]) -> int:
+        sys.stdout.flush()
+        # a handler, not SIG_IGN, which the command would inherit
+        before = signal.signal(signal.SIGINT, lambda *_: None)
+        try:
+            status = subprocess.run([sys.executable, "-m", "scribengin.cli", *words], env=self._environment, check=False).returncode
+        finally:
+            signal.signal(signal.SIGINT, before)
+        # as a shell says it of a command that a signal has ended
+        return status if status >= 0 else 128 - status
+
+
+def converse(session: Session, history: Path) -> None:
+    """Read commands from the terminal, or from what stdin is, until it ends."""
+    interactive = sys.stdin.isatty()
+    if interactive:
+        _begin_history(history)
+    status = 0
+    while True:
+        try:
+            line = input(f"scribengin{f' [{status}]' if status else ''}> " if interactive else "")
+        except EOFError:
+            break
+        except KeyboardInterrupt:
+            click.echo(err=True)
+            continue
+        try:
+            commands = split_line(line)
+        except ValueError as error:
+            click.echo(f"{error}: close the quotes", err=True)
+            continue
+        for words in commands:
+            if words[0] in _ENDS:
+                return
+            status = session.perform(words)
+            if status:
+                break
+        if interactive:
+            _keep_history(history)
+    if interactive:
+        click.echo(err=True)
+
+
+def completions(line: str, end: int) -> list[str]:
+    """What could stand in place of the word that ends at `end`; with a space behind it where it is whole.
+
+    >>> completions("his", 3)
+    ['history ']
+    """
+    from scribengin.cli.main import scribengin
+
+    try:
+        words = split_line(line[:end])
+    except ValueError:
+        return []
+    current = words[-1] if words else []
+    incomplete = current.pop() if current and not line[:end].endswith((" ", ";")) else ""
+    if line[:end].rstrip().endswith(";"):
+        current = []
+    found = ShellComplete(scribengin, {}, "scribengin", "_SCRIBENGIN_COMPLETE").get_completions(current, incomplete)
+    names = [item.value for item in found if item.type == "plain"]
+    if any(item.type in ("file", "dir") for item in found):
+        names += _paths(incomplete)
+    return [name if name.endswith("/") else f"{name} " for name in names]
+
+
+def _paths(start: str) -> list[str]:
+    folder, _, name = start.rpartition("/")
+    above = f"{folder}/" if "/" in start else ""
+    try:
+        entries = sorted(os.scandir(Path(above or ".").expanduser()), key=lambda entry: entry.name)
+    except OSError:
+        return []
+    there = [entry for entry in entries if entry.name.startswith(name) and (name.startswith(".") or not entry.name.startswith("."))]
+    return [f"{above}{entry.name}{'/' if entry.is_dir() else ''}" for entry in there]
+
+
+def _begin_history(history: Path) -> None:
+    import readline
+
+    readline.set_completer_delims(" ;")
+    readline.set_completer(_completer)
+    readline.parse_and_bind("tab: complete")
+    readline.set_history_length(_REMEMBERED)
+    with suppress(OSError):
+        readline.read_history_file(history)
+
+
+def _keep_history(history: Path) -> None:
+    import readline
+
+    with suppress(OSError):  # a shell without a memory is one still
+        history.parent.mkdir(parents=True, exist_ok=True)
+        os.close(os.open(history, os.O_CREAT | os.O_WRONLY, 0o600))
+        readline.write_history_file(history)
+
+
+def _completer(_text: str, state: int) -> str | None:
+    import readline
+
+    found = completions(readline.get_line_buffer(), readline.get_endidx())
+    return found[state] if state < len(found) else None

@@ -1,0 +1,253 @@
+"""A host's agent: does what the leader asks of the host's workers in the registry, and writes back what it sees.
+
+Its orders are records, and so is what it sees: it may be killed at any point, and the next one on the same folder goes on. Workers know
+nothing of it and do not end with it. One agent a host's name: the right to be it is held like a lease, and each write is under its Term.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from scribengin.control.fleet import HOSTS
+from scribengin.control.mirror import Mirror
+from scribengin.core.errors import EnvironmentFault, FencedError, ScribenginError, Unreachable
+from scribengin.launch.contract import TellsEnds
+from scribengin.registry.contract import Conflict, Delete, Entry
+from scribengin.registry.host_records import WorkerOrder, WorkerSeen
+from scribengin.registry.lease import Lease
+from scribengin.registry.records import Stored, names, put, read_record
+from scribengin.registry.tree import HOST, HOST_UP, WORKER_ORDER, WORKER_SEEN
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from structlog.typing import FilteringBoundLogger
+
+    from scribengin.launch.contract import Launcher, Order, Seen
+    from scribengin.registry.contract import Registry, Write
+    from scribengin.registry.tree import Host
+
+    Making = Callable[[str, WorkerOrder], Order]
+    """worker, what it may use → what is started: command, environment, secrets"""
+
+LOOK_S = 0.5
+"""between two looks at the workers: not every launcher tells at once where a process ends"""
+_TAKE_S = 1.0
+_AGAIN_S = 0.5
+_COMMIT_WRITES = 50
+_SINCE_S = 1.0
+"""a worker's moments that differ by less are the same: one is the clock's, one the process table's"""
+
+
+class Agent:
+    """The agent of the host `name`. `enter` and `run` are for one thread, `stop` for any."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        name: str,
+        launcher: Launcher,
+        make: Making,
+        host: Host,
+        about: Mapping[str, object],
+        *,
+        log: FilteringBoundLogger,
+    ) -> None:
+        """`host` is what it registers; `about` what others read of this process (id, host, pid)."""
+        self._registry = registry
+        self._name = name
+        self._launcher = launcher
+        self._make = make
+        self._host = host
+        self._log = log
+        self._mirror = Mirror(registry, f"{HOSTS}/{name}")
+        if isinstance(launcher, TellsEnds):
+            launcher.on_end(self._mirror.changed.set)
+        self._right = Lease(registry, HOST_UP(name).path, about)
+        self._told: dict[str, WorkerSeen] = {}
+        """as it stands in the registry"""
+        self._known: set[str] = set()
+        self._made: dict[str, int] = {}
+        """the revision that made the order of each worker"""
+        self._asked: dict[str, WorkerOrder] = {}
+        """the last stop that was handed on, of each worker"""
+        self._stopped = threading.Event()
+        self._said: set[str] = set()
+
+    @property
+    def is_up(self) -> bool:
+        """Whether it certainly is the host's agent now."""
+        return self._right.held()
+
+    def enter(self, wait_s: float) -> bool:
+        """Become the host's agent, and register it; False where another one is after so many seconds. Raises Unreachable, Forbidden."""
+        if not self._right.acquire(wait_s=wait_s):
+            return False
+        self._register()
+        return True
+
+    def run(self) -> None:
+        """Until `stop`. The workers go on then."""
+        try:
+            while not self._stopped.is_set():
+                try:
+                    if not self._right.held() and not self.enter(_TAKE_S):
+                        self._say("another process is the agent of this node now; this one waits")
+                        continue
+                    self.step()
+                except (FencedError, Conflict, Unreachable) as error:
+                    self._log.debug("agent", message=error.message)
+                    self._stopped.wait(_AGAIN_S)
+                    continue
+                except ScribenginError as error:  # a disk that is full, rights that were taken: told, and tried again
+                    self._say(error.message)
+                    self._stopped.wait(_AGAIN_S)
+                    continue
+                self._mirror.changed.wait(LOOK_S)
+        finally:
+            self._right.close()
+            self._mirror.close()
+
+    def stop(self) -> None:
+        """End after the step under way."""
+        self._stopped.set()
+        self._mirror.changed.set()
+
+    def step(self) -> None:
+        """Do what is asked, look, and write what is new: once. Raises FencedError where another one is the agent, Unreachable, Conflict."""
+        self._mirror.refresh()
+        orders = self._orders()
+        seen = {each.worker: each for each in self._launcher.look()}
+        refused: dict[str, str] = {}
+        for worker, order in orders.items():
+            self._right.check()
+            if (why := self._follow(worker, order, seen.get(worker))) is not None:
+                refused[worker] = why
+        seen = {each.worker: each for each in self._launcher.look()}
+        for worker in [each.worker for each in seen.values() if each.is_over and each.worker not in orders]:
+            self._launcher.forget(worker)  # its end was noted: nothing is asked of it any more
+            del seen[worker]
+        found = {worker: self._record(worker, each) for worker, each in seen.items()}
+        for worker in orders.keys() - found.keys():
+            before = self._told.get(worker)
+            if before is not None and before.state in ("exited", "gone"):
+                found[worker] = before
+            elif worker in refused or before is not None or orders[worker].ask != "run":
+                found[worker] = WorkerSeen(
+                    state="gone", order=self._made[worker], reason=refused.get(worker, "no record of it is left on this host")
+                )
+        self._tell(found)
+
+    # --- pieces ---
+
+    def _register(self) -> None:
+        """Say what this host is, and read what was said of its workers before."""
+        there = read_record(self._registry, HOST(self._name))
+        before = there.record if isinstance(there, Stored) else None
+        host = self._host if before is None else msgspec.structs.replace(self._host, since=before.since)
+        if host != before:
+            self._registry.commit(put(self._registry, HOST(self._name), host), term=self._right.term)
+        self._told = {}
+        for worker in names(self._registry, f"{HOSTS}/{self._name}/seen"):
+            seen = read_record(self._registry, WORKER_SEEN(self._name, worker))
+            self._told[worker] = seen.record if isinstance(seen, Stored) else WorkerSeen(state="starting")
+
+    def _orders(self) -> dict[str, WorkerOrder]:
+        """What is asked now. A record that says nothing asks nothing, and is kept in mind: its worker is not forgotten."""
+        found = {}
+        names_there = self._mirror.children(f"{HOSTS}/{self._name}/orders")
+        workers = [worker for worker in names_there if WORKER_ORDER.fits(self._name, worker)]
+        self._mirror.fetch([WORKER_ORDER(self._name, worker).path for worker in workers])
+        for gone in self._known - {*workers}:
+            self._asked.pop(gone, None)
+            self._made.pop(gone, None)
+        self._known = {*workers}
+        for worker in workers:
+            spot = WORKER_ORDER(self._name, worker)
+            there = self._mirror.read(spot.path)
+            if there is None:
+                continue
+            order = self._mirror.stored(spot)
+            self._made[worker] = there.made if isinstance(there, Entry) else 0
+            if isinstance(order, Stored):
+                found[worker] = order.record
+            else:
+                self._say(f"what is asked of {worker} cannot be read")
+                found[worker] = WorkerOrder(ask="run", digest="?")
+        return found
+
+    def _follow(self, worker: str, order: WorkerOrder, seen: Seen | None) -> str | None:
+        """Do it; or why it cannot be started, for good: who orders it tries again under another number."""
+        told = self._told.get(worker)
+        if told is not None and (seen is None or seen.is_over) and told.order not in (0, self._made[worker]):
+            self._launcher.forget(worker)  # it was forgotten, and is ordered anew
+            del self._told[worker]
+            seen = None
+        match order.ask:
+            case "run" if seen is None and worker not in self._told and order.digest != "?":
+                try:
+                    self._launcher.start(self._make(worker, order))
+                except (EnvironmentFault, ValueError) as error:
+                    why = error.message if isinstance(error, ScribenginError) else str(error)
+                    self._say(f"{worker} was not started: {why}")
+                    return f"it was not started: {why}"
+            case "stop" if seen is not None and not seen.is_over and self._asked.get(worker) != order:
+                self._launcher.stop(worker, order.grace_s)
+                self._asked[worker] = order
+            case "kill" if seen is not None and not seen.is_over:
+                self._launcher.kill(worker)
+        return None
+
+    def _record(self, worker: str, seen: Seen) -> WorkerSeen:
+        before = self._told.get(worker)
+        since_s = seen.since_s
+        if before is not None and before.state == seen.state and abs(before.since_s - since_s) < _SINCE_S:
+            since_s = before.since_s
+        known = before is not None and (before.state, before.logs != ()) == (seen.state, True)
+        return WorkerSeen(
+            state=seen.state,
+            order=self._made.get(worker, 0),
+            since_s=since_s,
+            process=seen.process,
+            pid=seen.pid,
+            status=seen.status,
+            reason=seen.reason,
+            stopping=seen.stopping,
+            strays=seen.strays,
+            logs=before.logs if before is not None and known else self._launcher.logs(worker),
+        )
+
+    def _tell(self, found: Mapping[str, WorkerSeen]) -> None:
+        """Write what differs from what stands there."""
+        changed = [worker for worker in sorted(found) if found[worker] != self._told.get(worker)]
+        gone = [worker for worker in sorted(self._told) if worker not in found]
+        for part in _parts([*changed, *gone]):
+            writes: list[Write] = []
+            for worker in part:
+                spot = WORKER_SEEN(self._name, worker)
+                if worker in found:
+                    writes.append(put(self._registry, spot, found[worker]))
+                elif self._registry.read(spot.path) is not None:
+                    writes.append(Delete(spot.path))
+            self._registry.commit(*writes, term=self._right.term)
+            for worker in part:
+                if worker in found:
+                    self._told[worker] = found[worker]
+                else:
+                    self._told.pop(worker, None)
+
+    def _say(self, text: str) -> None:
+        """Once, until a thousand others were said."""
+        if len(self._said) > 1_000:
+            self._said.clear()
+        if text not in self._said:
+            self._said.add(text)
+            self._log.warning("agent", message=text)
+
+
+def _parts(workers: list[str]) -> Iterable[list[str]]:
+    for at in range(0, len(workers), _COMMIT_WRITES):
+        yield workers[at : at + _COMMIT_WRITES]

@@ -1,0 +1,150 @@
+"""A host of a control plane: the agent that takes orders for its workers, over a local launcher. What `scribengin node` runs."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import threading
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Self
+
+from scribengin.control.masters import TOKEN
+from scribengin.control.world import RunId
+from scribengin.core.errors import Refused
+from scribengin.hosts.agent import Agent
+from scribengin.hosts.worker_environment import not_its_own
+from scribengin.launch.contract import Order
+from scribengin.launch.local import LocalLauncher
+from scribengin.local.run_log import open_run_log
+from scribengin.registry.tree import HOST, HOST_UP, Host
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from scribengin.control.home import Home
+    from scribengin.core.secret import Secret
+    from scribengin.hosts.agent import Making
+    from scribengin.registry.contract import Registry
+    from scribengin.registry.entrance import Entrance
+    from scribengin.registry.host_records import WorkerOrder
+
+HOME, NODE = "SCRIBENGIN_HOME", "SCRIBENGIN_NODE"
+"""what a worker finds in its environment, beside the way into the registry"""
+_TAKEN_WITHIN_S = 30.0
+"""how long the session of an agent that was killed may live on"""
+
+
+@dataclass(frozen=True, slots=True)
+class Capacity:
+    """What all workers of a host together may have; None: as many as are ordered."""
+
+    cores: int | None = None
+    memory_bytes: int | None = None
+
+
+class Node:
+    """Up inside the `with` block: registered, and its workers are those of the ones before it in the same folder. They go on after it."""
+
+    def __init__(
+        self,
+        home: Home,
+        name: str,
+        entrance: Entrance,
+        *,
+        capacity: Capacity | None = None,
+        token: Secret | None = None,
+        make: Making | None = None,
+        http: str = "",
+    ) -> None:
+        """`token`: what masters ask of workers that fetch packages. `make` says what is started for a worker; the program
+        `scribengin.worker` by default. `http`: where the host has a page."""
+        self.name = name
+        self.home = home
+        self._entrance = entrance
+        self._capacity = capacity if capacity is not None else Capacity()
+        self._make = make if make is not None else worker_order(home, name, entrance, token)
+        self._http = http
+        self._stack = ExitStack()
+        check_name(name)
+
+    def __enter__(self) -> Self:
+        """Raises Refused where another process has this folder or this name, and as `Entrance.open`."""
+        self._entrance.check_workers()
+        with ExitStack() as stack:
+            stack.enter_context(self.home.held("node.lock"))
+            log = stack.enter_context(open_run_log(self.home.folder / "node.log"))
+            registry = self._entrance.open()
+            stack.callback(registry.close)
+            launcher = LocalLauncher(self.home.workers, cores=self._capacity.cores, memory_bytes=self._capacity.memory_bytes)
+            stack.callback(launcher.close)
+            host = Host(
+                host=socket.gethostname(),
+                cores=self._capacity.cores or 0,
+                memory_bytes=self._capacity.memory_bytes or 0,
+                since=datetime.now(UTC).isoformat(timespec="seconds"),
+                home=str(self.home.folder.absolute()),
+            )
+            about = {"id": self.name, "host": host.host, "pid": os.getpid(), "http": self._http, "since": host.since}
+            agent = Agent(registry, self.name, launcher, self._make, host, about, log=log)
+            if not agent.enter(_TAKEN_WITHIN_S):
+                raise _taken(registry, self.name)
+            thread = threading.Thread(target=agent.run, name="agent")
+            stack.callback(thread.join)
+            stack.callback(agent.stop)
+            thread.start()
+            log.info("node up", node=self.name, registry=str(self._entrance.address))
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._stack.close()
+
+
+def worker_order(home: Home, name: str, entrance: Entrance, token: Secret | None = None) -> Making:
+    """What a host makes of an order: the worker's command, with its own way into the registry in its environment."""
+
+    def make(worker: str, order: WorkerOrder) -> Order:
+        id_ = RunId.parse(worker)
+        if id_ is None:
+            raise ValueError(f"{worker!r} is no worker")
+        environment, secrets = entrance.of_worker(id_.flow, id_.tier)
+        if token is not None:
+            secrets = {**secrets, TOKEN: token}
+        environment = not_its_own(os.environ, *secrets) | environment
+        return Order(
+            worker,
+            (sys.executable, "-m", "scribengin.worker", worker),
+            {**environment, HOME: str(home.folder.absolute()), NODE: name},
+            secrets,
+            cores=order.cores,
+            memory_bytes=order.memory_bytes,
+            executors=order.executors,
+            spark=order.spark,
+        )
+
+    return make
+
+
+def check_name(name: str) -> None:
+    """Raise Refused for what cannot be a node's name."""
+    try:
+        HOST(name)
+    except ValueError:
+        raise Refused(
+            f'"{name}" cannot be the name of a node',
+            remedy="take letters, digits and . _ : -, at most 127, a letter or digit first: --name NAME",
+            code="node-name",
+        ) from None
+
+
+def _taken(registry: Registry, name: str) -> Refused:
+    there = registry.read(HOST_UP(name).path)
+    value = getattr(there, "value", {})
+    return Refused(
+        f'the node "{name}" is up already: process {value.get("pid", "?")} on {value.get("host", "?")}',
+        remedy="give this one another name: --name NAME",
+        code="node-taken",
+    )

@@ -1,0 +1,168 @@
+"""Several masters and hosts, real processes over a real ZooKeeper: killed, stopped and woken, one after the other."""
+
+from __future__ import annotations
+
+import signal
+import time
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+from plane import until
+
+from scribengin.control import admin
+from scribengin.registry.contract import Entry
+from scribengin.registry.tree import DESIRED, RUN, STATUS, WANTED
+
+if TYPE_CHECKING:
+    from plane import Plane
+
+SESSION_S = 10.0
+pytestmark = pytest.mark.timeout(400)
+
+
+def test_when_the_leader_is_killed_another_leads_and_workers_are_adopted(plane: Plane) -> None:
+    for name in ("m1", "m2", "m3"):
+        plane.master(name)
+    for name in ("a", "b"):
+        plane.node(name)
+    plane.apply("tweets", edge=(), core=("edge",))
+    plane.comes_to("tweets", "running")
+    workers = {tier: plane.worker("tweets", tier) for tier in ("edge", "core")}
+    assert {plane.holder("tweets", tier)["host"] for tier in workers} == {"a", "b"}, "one on each host"
+    took = []
+    for _ in range(2):
+        leader = plane.leader()
+        plane.kill(leader)
+        begun = time.monotonic()
+        until(lambda gone=leader: plane.leader() not in ("", gone), "another leads", SESSION_S + 5)
+        took.append(time.monotonic() - begun)
+        # it does not only lead but acts
+        admin.want(plane.registry, "tweets", "paused" if len(took) == 1 else "running", by="me")
+        plane.comes_to("tweets", "paused" if len(took) == 1 else "running")
+        assert {tier: plane.worker("tweets", tier) for tier in workers} == workers, "adopted, not started again"
+    print(f"take-over after {', '.join(f'{each:.1f} s' for each in took)}")
+    assert max(took) <= SESSION_S + 5
+
+    # no master at all: they go on; the registry still answers; the next one adopts them
+    plane.kill(plane.leader())
+    until(lambda: plane.leader() == "", "nobody leads")
+    assert plane.says("list")[0]["state"] == "running"
+    assert plane.says("status", "tweets")["tiers"][0]["process"]["pid"] == workers["core"].pid
+    assert all(worker.is_running() for worker in workers.values())
+    plane.master("m4")
+    admin.want(plane.registry, "tweets", "paused", by="me")
+    plane.comes_to("tweets", "paused")
+    assert {tier: plane.worker("tweets", tier) for tier in workers} == workers
+
+
+def test_a_leader_that_slept_past_its_session_changes_nothing(plane: Plane) -> None:
+    plane.node("a")
+    plane.master("m1")
+    sleeper = plane.processes["m1"]
+    plane.master("m2")
+    assert plane.leader() == "m1"
+    flows = [f"flow{number}" for number in range(8)]
+    for flow in flows:
+        plane.apply(flow, main=())
+    until(lambda: plane.registry.children("flows/flow0/runs"), "it has begun to act")
+    sleeper.send_signal(signal.SIGSTOP)  # in the middle of it, with most of what it has decided still to be done
+    until(lambda: plane.leader() == "m2", "another leads", SESSION_S + 5)
+    for flow in flows:
+        plane.comes_to(flow, "running")
+    for flow in flows[:4]:
+        admin.want(plane.registry, flow, "stopped", by="me")
+    for flow in flows[:4]:
+        plane.comes_to(flow, "stopped")
+    until(lambda: len(plane.registry.children("physicalnodes/a/orders")) == 4, "what has ended is forgotten")
+    paths = [spot(flow, "main").path for flow in flows for spot in (RUN, WANTED)] + [STATUS(flow).path for flow in flows]
+    paths += [f"physicalnodes/a/orders/{worker}" for worker in plane.registry.children("physicalnodes/a/orders")]
+
+    def changes() -> dict[str, int]:
+        return {path: there.changed for path in paths if isinstance(there := plane.registry.read(path), Entry)}
+
+    before = changes()
+    sleeper.send_signal(signal.SIGCONT)
+    log = plane.folder / "m1" / "master-m1.log"
+    until(lambda: "leadership lost" in log.read_text(), "it knows that it leads no more", 30)
+    plane.kill("m2")
+    until(lambda: plane.leader() == "m1", "it leads again, by a right of its own", SESSION_S + 5)
+    until(lambda: log.read_text().count("leadership won") == 2, "it says so")
+    plane.apply("other", main=())
+    plane.comes_to("other", "running")
+    assert changes() == before
+    assert all(isinstance(run := plane.registry.read(RUN(flow, "main").path), Entry) and run.value["number"] == 1 for flow in flows)
+    assert len(plane.registry.children("physicalnodes/a/orders")) == 5
+
+
+def test_a_host_that_is_gone_gives_its_workers_to_others_and_kills_the_orphans_when_it_is_back(plane: Plane) -> None:
+    plane.master("m1")
+    plane.node("a")
+    plane.apply("tweets", main=())
+    plane.comes_to("tweets", "running")
+    first = plane.worker("tweets", "main")
+    plane.node("b")
+    # its agent alone: the worker holds its lease, and stays
+    plane.kill("a")
+    until(lambda: plane.registry.read("physicalnodes/a/up") is None, "a is away")
+    time.sleep(2)  # that nothing happens can only be waited for
+    assert plane.worker("tweets", "main") == first
+    # the worker sleeps past its lease, and nobody can kill it there
+    first.suspend()
+    until(lambda: plane.holder("tweets", "main").get("host") == "b", "it runs on b")
+    plane.comes_to("tweets", "running")
+    second = plane.worker("tweets", "main")
+    # back again: what it finds there, nobody wants any more
+    assert first.is_running()
+    plane.node("a")
+    until(lambda: not first.is_running() or first.status() == psutil.STATUS_ZOMBIE, "the orphan is killed")
+    until(lambda: not plane.registry.children("physicalnodes/a/seen"), "and forgotten")
+    assert plane.registry.children("physicalnodes/a/orders") == ()
+    assert plane.worker("tweets", "main") == second
+    assert plane.state("tweets") == "running"
+
+
+def test_the_agent_of_a_host_is_killed_at_any_moment_and_the_next_one_goes_on(plane: Plane) -> None:
+    plane.master("m1")
+    plane.node("a")
+    for number in range(4):
+        plane.apply(f"flow{number}", main=())
+    plane.kill("a")  # in the middle of starting them
+    plane.node("a")
+    for number in range(4):
+        plane.comes_to(f"flow{number}", "running")
+    workers = [plane.worker(f"flow{number}", "main") for number in range(4)]
+    for number in range(4):
+        admin.want(plane.registry, f"flow{number}", "stopped", by="me")
+    plane.kill("a")
+    plane.node("a")
+    for number in range(4):
+        plane.comes_to(f"flow{number}", "stopped")
+    assert not any(worker.is_running() for worker in workers)
+    runs = [plane.registry.read(RUN(f"flow{number}", "main").path) for number in range(4)]
+    assert all(isinstance(run, Entry) and run.value["number"] <= 2 for run in runs)
+    until(lambda: plane.registry.children("physicalnodes/a/seen") == (), "all of them are forgotten")
+
+
+def test_an_order_is_taken_up_at_once(plane: Plane) -> None:
+    plane.master("m1")
+    plane.node("a")
+    plane.apply("tweets", main=())
+    plane.comes_to("tweets", "running")
+    entry = plane.registry.read(DESIRED("tweets").path)
+    assert isinstance(entry, Entry)
+    begun = time.monotonic()
+    admin.want(plane.registry, "tweets", "stopped", by="me")
+    plane.comes_to("tweets", "stopped")
+    print(f"stopped after {time.monotonic() - begun:.2f} s")
+    begun = time.monotonic()
+    admin.want(plane.registry, "tweets", "running", by="me")
+    until(lambda: "tweets.main-2" in plane.registry.children("physicalnodes/a/seen"), "its process is there")
+    print(f"ordered and begun after {time.monotonic() - begun:.2f} s")
+
+
+def test_a_name_is_one_process_and_a_folder_too(plane: Plane) -> None:
+    plane.master("m1")
+    plane.node("a")
+    refused = plane.says("node", "--name", "a", status=2)
+    assert [(each["code"], "is up already" in each["message"]) for each in refused] == [("node-taken", True)]

@@ -1,0 +1,47 @@
+"""A worker in all but its tier: it takes the lease, does what is wanted, says how it stands. No Spark."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from typing import TYPE_CHECKING
+
+from scribengin.control.world import RunId
+from scribengin.registry.entrance import Entrance
+from scribengin.registry.lease import Lease
+from scribengin.registry.tree import LEASE
+from scribengin.worker.process import _read_spec
+from scribengin.worker.service import Outcome, Service, Standing
+from scribengin.worker.wanted import Wanted
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Callable
+
+
+def attempt(*, once: bool, stop: threading.Event, tell: Callable[[Standing], None]) -> Outcome:
+    tell(Standing("running", 1))
+    if once:
+        return Outcome("finished")
+    stop.wait()
+    return Outcome("stopped")
+
+
+def main(worker: str) -> int:
+    id_ = RunId.parse(worker)
+    assert id_ is not None
+    registry = Entrance.of_environment(os.environ).open()
+    version, _ = _read_spec(registry, id_)
+    about = {"run": id_.number, "pid": os.getpid(), "host": os.environ["SCRIBENGIN_NODE"]}
+    lease = Lease(registry, LEASE(id_.flow, id_.tier).path, about)
+    service = Service(registry, id_, lease, Wanted(registry, id_), version, attempt)
+    signal.signal(signal.SIGTERM, lambda *_: service.stop())
+    status = service.serve()
+    lease.close()
+    registry.close()
+    return int(status)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))
