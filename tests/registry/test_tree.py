@@ -50,6 +50,7 @@ NAMES = {
     "group": "g",
     "lock": "l",
     "worker": "tweets.edge-1",
+    "request": "0" * 32,
 }
 
 
