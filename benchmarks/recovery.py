@@ -101,6 +101,7 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--standby", action="store_true", help="with a warm standby")
     parser.add_argument("--no-archive", action="store_true", help="without the archive of Spark's classes")
+    parser.add_argument("--compare-archive", action="store_true", help="with and without it in turn")
     parser.add_argument("--keep", action="store_true", help="leave the folder")
     parser.add_argument("--seed", type=int, default=1)
     asked = parser.parse_args()
@@ -120,7 +121,8 @@ def main() -> None:
             for number in range(asked.kills):
                 bench.settle(commits=3)
                 time.sleep(chance.uniform(0.0, 2.0))  # at any moment of a Batch
-                trial = bench.kill()
+                with _without_archive(away=asked.compare_archive and number % 2 == 1):
+                    trial = bench.kill()
                 trials.append(trial)
                 print(f"{number + 1:2}  {trial.total_s:5.1f} s  load {trial.load:4.1f}  {_steps(trial.marks)}", flush=True)
         bench.check()
@@ -129,7 +131,23 @@ def main() -> None:
             print(folder)
         else:
             shutil.rmtree(folder, ignore_errors=True)
-    _tell(trials, standby=asked.standby)
+    _tell(trials[::2] if asked.compare_archive else trials, standby=asked.standby)
+    if asked.compare_archive:
+        print("\nthe same without the archive of Spark's classes, each after one of those above:")
+        _tell(trials[1::2], standby=asked.standby)
+
+
+@contextmanager
+def _without_archive(*, away: bool) -> Iterator[None]:
+    path = archive_path(find_java())
+    aside = path.with_suffix(".aside")
+    if away:
+        path.rename(aside)
+    try:
+        yield
+    finally:
+        if away:
+            aside.rename(path)
 
 
 def _steps(marks: dict[str, float]) -> str:

@@ -9,6 +9,8 @@
     process core exited 1          also `running`, `gone`
     lease core                     the newest process holds it; `lease core lost`; `lease core by 3`
     report core running commits 5  also `failed permanent CAUSE`, `recovering CAUSE`, `drained`
+    operation rewind edge          one of that kind begins, in which these tiers have a part; `operation renew v1 edge` as that version
+    done edge                      the tier's newest process has done its part of it; `done edge badly CAUSE`
     held WHY                       its records say nothing; `held no more`
     refused PATH WHY               what a person has written by hand; `refused nothing`
     damaged run core               also `wanted`, `report`, `status` (of the flow); it says nothing until it is set aside
@@ -32,10 +34,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scribengin.control.actions import Action, Forget, FreeLease, Kill, Note, SetAside, Start, Tell, Want
+from scribengin.control.actions import Action, Forget, FreeLease, Kill, Note, SetAside, Start, Step, Tell, Want
 from scribengin.control.decide import decide
-from scribengin.control.world import Delay, FlowSeen, Held, LeaseHolder, Node, Process, RunId, TierSeen, Wish, World
-from scribengin.registry.tree import REPORT, RUN, STATUS, WANTED, Report, Run, TierWish
+from scribengin.control.world import Delay, FlowSeen, Held, LeaseHolder, Node, Process, RunId, TierSeen, UnderWay, Wish, World
+from scribengin.registry.tree import REPORT, RUN, STATUS, UNDER_WAY, WANTED, Operation, Report, Run, TierWish
 from scribengin.registry.watched import Watched
 
 if TYPE_CHECKING:
@@ -50,6 +52,7 @@ class Story:
         self.flow = ""
         self.loses = False
         self.term = 0
+        self.operations = 0
         self.away: dict[RunId, Process] = {}
         """processes on nodes that do not answer"""
 
@@ -127,6 +130,10 @@ class Story:
                 self._set_flow(replace(self.world.flows[self.flow], refused={}))
             case ["refused", path, *why]:
                 self._set_flow(replace(self.world.flows[self.flow], refused={path: {"why": " ".join(why), "remedy": "mend it"}}))
+            case ["operation", kind, *rest]:
+                self._operation(kind, rest)
+            case ["done", tier, *rest]:
+                self._done(tier, " ".join(rest[1:]))
             case ["damaged", what, *tier]:
                 spot = {"run": RUN, "wanted": WANTED, "report": REPORT, "status": STATUS}[what](self.flow, *tier)
                 flow = self.world.flows[self.flow]
@@ -179,6 +186,23 @@ class Story:
         )
         self._set_tier(replace(seen, spare_report=report) if spare else replace(seen, report=report))
 
+    def _operation(self, kind: str, rest: list[str]) -> None:
+        flow = self.world.flows[self.flow]
+        version, tiers = (int(rest[0][1:]), rest[1:]) if rest[0].startswith("v") else (flow.wish.version, rest)
+        self.operations += 1
+        operation = Operation(kind=kind, step="stop", version=version, tiers=tuple(tiers))  # type: ignore[arg-type]
+        wish = replace(flow.wish, generation=flow.wish.generation + 1)
+        self._set_flow(replace(flow, wish=wish, under_way=UnderWay(str(self.operations), operation)))
+
+    def _done(self, tier: str, error: str) -> None:
+        flow, seen = self.world.flows[self.flow], self._tier(tier)
+        assert flow.under_way is not None
+        assert seen.wish is not None
+        number, wish = self._run(tier).number, seen.wish
+        told = {"task": flow.under_way.id, "task_error": error}
+        report = Report(run=number, generation=wish.generation, version=wish.version, state="stopped", **told)  # type: ignore[arg-type]
+        self._set_tier(replace(seen, report=report))
+
     def _act(self, action: Action) -> None:
         match action:
             case Want(_, tier, wish):
@@ -195,6 +219,9 @@ class Story:
                 self._set_process(id_, Process(node, "gone"))
             case Forget(id_):
                 self.world = replace(self.world, processes={key: each for key, each in self.world.processes.items() if key != id_})
+            case Step(name, id_, operation):
+                under_way = UnderWay(id_, operation) if operation.step in UNDER_WAY else None
+                self._set_flow(replace(self.world.flows[name], under_way=under_way))
             case Tell(name, status) if name in self.world.held:
                 self.world = replace(self.world, held={name: replace(self.world.held[name], status=status)})
             case Tell(name, status):
@@ -256,6 +283,8 @@ def _tiers(text: str) -> dict[str, TierSeen]:
 
 def _said(action: Action) -> str:
     match action:
+        case Want(_, tier, wish) if wish.task:
+            return f"> {tier} is wanted to do its part of operation {wish.task}, version {wish.version}, generation {wish.generation}"
         case Want(_, tier, wish):
             return f"> {tier} is wanted {wish.goal}, version {wish.version}, generation {wish.generation}"
         case Start(_, tier, run, spare):
@@ -276,6 +305,8 @@ def _said(action: Action) -> str:
         case Tell(name, status):
             refused = [f"refused: {path} {said['why']}" for path, said in status.refused.items()]
             return f"= {name} is {status.state}" + "".join(f"; {text}" for text in (status.reason, status.next, *refused) if text)
+        case Step(_, id_, operation):
+            return f"> operation {id_} comes to {operation.step}" + (f": {operation.error}" if operation.error else "")
         case SetAside(_, spot):
             return f"> set aside {spot.path}"
 

@@ -31,11 +31,10 @@ def test_whichever_half_of_a_worker_is_killed_the_other_ends_and_another_worker_
     driver = farm.driver("a", SECOND)
     farm.jvm("a", SECOND).send(signal.SIGKILL)
     until(lambda: not driver.alive() and not farm.processes("a", SECOND), "the end of its Python", GONE_WITHIN_S)
-    ended = farm.run()
-    assert ended is not None
-    if ended.number == 2:
-        assert ended.cause == "Spark's JVM has ended with status -9"
-        assert not ended.permanent
+    said = farm.report()
+    assert said is not None
+    assert (said.run, said.state, said.cause) == (2, "failed", "Spark's JVM has ended with status -9")
+    assert not said.permanent
     farm.adds()
     until(lambda: len(farm.finds()) == 150, "the third file's records, by a third")
     assert farm.finds() == list(range(1, 300, 2))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from scribengin.control.world import RunId
     from scribengin.registry.records import Spot
-    from scribengin.registry.tree import Run, Status, TierWish
+    from scribengin.registry.tree import Operation, Run, Status, TierWish
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,16 @@ class SetAside:
     spot: Spot[Any]
 
 
-Action = Want | Start | Note | FreeLease | Kill | Forget | Tell | SetAside
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Write how far an operation is."""
+
+    flow: str
+    id: str
+    operation: Operation
+
+
+Action = Want | Start | Note | FreeLease | Kill | Forget | Tell | SetAside | Step
 
 
 def flow_of(action: Action) -> str:

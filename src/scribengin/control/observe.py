@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from scribengin.control.bound import Bindings, read_bindings
 from scribengin.control.refusals import read_spec, read_wish, refusal, refused_limits
-from scribengin.control.world import FlowSeen, Held, LeaseHolder, Node, Process, RunId, TierSeen, World
+from scribengin.control.world import FlowSeen, Held, LeaseHolder, Node, Process, RunId, TierSeen, UnderWay, World
 from scribengin.core.errors import Unreachable
 from scribengin.registry.contract import Damaged, Entry
 from scribengin.registry.records import Newer, Record, Stored
@@ -20,12 +20,14 @@ from scribengin.registry.tree import (
     LEASE_TERM,
     LIMIT,
     MAPPED,
+    OPERATION,
     REPORT,
     RUN,
     SPARE,
     SPARE_REPORT,
     SPEC,
     STATUS,
+    UNDER_WAY,
     WANTED,
     TierSpec,
 )
@@ -146,9 +148,15 @@ class Observer:
             why = f"binds a tier that flow {name} has not; it has {', '.join(names)}"
             refused[spot.path] = refusal(self._mirror.read(spot.path), why, "remove it, or bind one of these")
         tiers = {tier: self._tier(name, tier, spec, bound.get(tier, "")) for tier in names}
+        under_way = self._under_way(name, wish.operation)
         for path, why in self._newer.items():
             return Held(status, f"{path} {why}", "run the newer version", refused, tuple(self._damaged))
-        return FlowSeen(name, wish, tiers, status, frozenset(spec.tiers), refused, tuple(self._damaged), spec.watched)
+        return FlowSeen(name, wish, tiers, status, frozenset(spec.tiers), refused, tuple(self._damaged), spec.watched, under_way)
+
+    def _under_way(self, flow: str, id_: str) -> UnderWay | None:
+        """The operation that the flow waits for. One that is forgotten, or said nothing, is none."""
+        operation = self._made(OPERATION(flow, id_)) if id_ and OPERATION.fits(flow, id_) else None
+        return UnderWay(id_, operation) if operation is not None and operation.step in UNDER_WAY else None
 
     def _tier(self, flow: str, tier: str, spec: Spec, node: str) -> TierSeen:
         wish, run, report = self._made(WANTED(flow, tier)), self._made(RUN(flow, tier)), self._made(REPORT(flow, tier))
@@ -158,8 +166,7 @@ class Observer:
         if run is None and (there := self._mirror.read(LEASE_TERM(flow, tier).path)) is not None:
             before = _run_of(there)
         said = spec.tiers.get(tier, TierSpec())
-        use = (said.cores, said.memory_bytes)
-        warm = said.standby == "warm"
+        use, warm = (said.cores, said.memory_bytes, said.since, said.process), said.standby == "warm"
         return TierSeen(tier, frozenset(feeders), node, *use, wish, run, report, lease, before, warm, spare, waits)
 
     def _old_feeders(self, flow: str, tier: str, wish: TierWish | None) -> tuple[str, ...]:

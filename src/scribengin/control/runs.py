@@ -100,6 +100,8 @@ def needs_worker(tier: TierSeen) -> bool:
     wish = tier.wish
     if wish is None:
         return False
+    if wish.task and (tier.report is None or tier.report.task != wish.task):
+        return True
     return wish.goal == "running" or (wish.goal == "drained" and not has_drained(tier, wish.generation))
 
 

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from scribengin.control.operations import standing_of
 from scribengin.control.places import choose_node
 from scribengin.control.runs import back_off_s, needs_worker
-from scribengin.control.wishes import at_rest
+from scribengin.control.wishes import at_rest, is_old
 from scribengin.core.units import show_duration
 from scribengin.registry.tree import Status
 from scribengin.watching.intake import BEHIND
@@ -53,6 +54,8 @@ def _iso(seconds: float) -> str:
 
 
 def _state(world: World, flow: FlowSeen) -> tuple[FlowState, str, str]:
+    if flow.under_way is not None:
+        return standing_of(flow, flow.under_way)
     tiers = [flow.tiers[name] for name in sorted(flow.tiers) if flow.wanted_tiers is None or name in flow.wanted_tiers]
     failed = [tier for tier in tiers if _waits_for_a_person(tier)]
     if failed:
@@ -73,7 +76,7 @@ def _state(world: World, flow: FlowSeen) -> tuple[FlowState, str, str]:
 def _running(world: World, flow: FlowSeen, tiers: list[TierSeen]) -> tuple[FlowState, str, str]:
     if (lost := _lost(world, tiers)) is not None:
         return "recovering", *lost
-    old = [name for name, tier in sorted(flow.tiers.items()) if tier.wish and tier.wish.version != flow.wish.version and not at_rest(tier)]
+    old = [name for name, tier in sorted(flow.tiers.items()) if is_old(flow, name) and not at_rest(tier)]
     if old:
         return "starting", f"version {flow.wish.version} follows when {', '.join(old)} of the old one has ended", ""
     coming = [tier for tier in tiers if not _is_up(tier, flow)]

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from scribengin.registry.records import Spot
-    from scribengin.registry.tree import Goal, Report, Run, Status, TierWish
+    from scribengin.registry.tree import Goal, Operation, Report, Run, Status, TierWish
 
 NOT_WATCHED = Watched()
 
@@ -56,6 +56,8 @@ class Wish:
     version: int
     goal: Goal
     generation: int
+    operation: str = ""
+    """the newest operation"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,10 @@ class TierSeen:
     cores: int = 1
     """what its worker takes of its node"""
     memory_bytes: int = 0
+    version: int = 0
+    """the version whose workers serve it as it is wanted; 0: the flow's"""
+    process: int = 0
+    """workers of that version, or of a later one, go on with it between two Batches; 0: others are to be started"""
     wish: TierWish | None = None
     run: Run | None = None
     report: Report | None = None
@@ -97,6 +103,14 @@ class Delay(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class UnderWay:
+    """An operation that is not over, and the name of its record."""
+
+    id: str
+    operation: Operation
+
+
+@dataclass(frozen=True, slots=True)
 class FlowSeen:
     """One flow. `tiers` are those of all versions that have, or may still have, a worker."""
 
@@ -112,6 +126,8 @@ class FlowSeen:
     """records that masters or workers make anew, once they are out of the way; till then nothing is decided about the flow"""
     watched: Watched = NOT_WATCHED
     """what its wanted version says of delay and alerts"""
+    under_way: UnderWay | None = None
+    """the operation that the flow waits for"""
 
 
 @dataclass(frozen=True, slots=True)

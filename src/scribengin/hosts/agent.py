@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     """worker, what it may use → what is started: command, environment, secrets"""
 
 LOOK_S = 0.5
-"""between two looks at the workers: not every launcher tells at once where a process ends"""
+"""between two looks at the workers, where no launcher says that one has ended"""
 _TAKE_S = 1.0
 _AGAIN_S = 0.5
 _COMMIT_WRITES = 50
@@ -76,6 +76,8 @@ class Agent:
         """the last stop that was handed on, of each worker"""
         self._stopped = threading.Event()
         self._said: set[str] = set()
+        if isinstance(launcher, TellsEnds):
+            launcher.on_end(self._mirror.changed.set)
 
     @property
     def is_up(self) -> bool:

@@ -117,7 +117,7 @@ def worker_order(home: Home, name: str, entrance: Entrance, token: Secret | None
         return Order(
             worker,
             (sys.executable, "-m", "scribengin.worker", worker),
-            {**environment, HOME: str(home.folder.absolute()), NODE: name},
+            {**not_its_own(os.environ, *secrets), **environment, HOME: str(home.folder.absolute()), NODE: name},
             secrets,
             cores=order.cores,
             memory_bytes=order.memory_bytes,

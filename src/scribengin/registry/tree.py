@@ -55,6 +55,12 @@ class TierSpec(Record):
     """0: Spark's own default"""
     standby: Literal["none", "warm"] = "none"
     """`warm`: a spare worker waits, with Spark up"""
+    executors: int = 1
+    """where the launcher has executors: each of them gets so many cores and so much memory"""
+    since: int = 0
+    """workers of that version serve it as they are: what they run is the same. 0: only those of its own version"""
+    process: int = 0
+    """workers of that version, or of a later one, go on with it between two Batches. 0: others have to be started"""
 
 
 class Spec(Record):
@@ -71,6 +77,10 @@ class Spec(Record):
     tiers: Mapping[str, TierSpec]
     by: str = ""
     at: str = ""
+    together: Mapping[str, int] = {}
+    """flow → version, of all that were submitted as one with it; empty for one that came alone"""
+    scaled: Mapping[str, Mapping[str, int]] = {}
+    """tier → what of its TierSpec was said by `scale`, and stays for later versions"""
     watched: Watched = Watched()
 
 
@@ -82,6 +92,8 @@ class Desired(Record):
     """the number of its Spec"""
     by: str = ""
     at: str = ""
+    operation: str = ""
+    """the newest operation; while it is under way the flow waits for it"""
 
 
 class Status(Record):
@@ -109,6 +121,8 @@ class TierWish(Record):
     goal: Goal
     generation: int
     """of the flow's wish that it was made from: a worker says back which it has reached"""
+    task: str = ""
+    """the operation of which the tier's part is to be done, under the lease, before the goal"""
 
 
 class Run(Record):
@@ -149,17 +163,33 @@ class Report(Record):
     cause: str = ""
     remedy: str = ""
     permanent: bool = False
+    http: str = ""
+    """the address of its page"""
+    task: str = ""
+    """the operation of which this tier's part is done, or has failed"""
+    task_error: str = ""
 
 
 class Operation(Record):
     """An operation of several steps, that the next master takes up."""
 
-    kind: str
-    step: str
+    kind: Literal["offsets", "rewind", "renew", "repartition"]
+    step: Literal["stop", "work", "done", "failed", "cancelled"]
+    """`stop`: the flow's workers end in order; `work`: the tiers do their part, each under its lease. The others are over."""
+    version: int
+    """of the flow, as which its tiers do their part"""
+    tiers: tuple[str, ...] = ()
+    """those that have a part in it"""
     arguments: Mapping[str, Any] = {}
     by: str = ""
     at: str = ""
+    since: str = ""
+    """when it came to its step"""
     error: str = ""
+
+
+UNDER_WAY = ("stop", "work")
+"""the steps of an operation that is not over"""
 
 
 class Task(Record):
@@ -334,7 +364,7 @@ MASTERS = Branch("masters/<id>", Holder, (Writer.CANDIDATE,), "a master that is 
 SPEC = Branch("flows/<flow>/spec/<n>", Spec, _LED, "a version of the flow")
 DESIRED = Branch("flows/<flow>/desired", Desired, _BY_HAND, "what is wanted of it")
 STATUS = Branch("flows/<flow>/status", Status, _LED, "how it is, since when, why, and what next; what was refused")
-OPERATION = Branch("flows/<flow>/ops/<id>", Operation, _LED, "an operation that is under way, or was")
+OPERATION = Branch("flows/<flow>/ops/<id>", Operation, _BY_HAND, "an operation that is under way, or was")
 WANTED = Branch("flows/<flow>/wanted/<tier>", TierWish, _LED, "what is wanted of a tier's worker")
 RUN = Branch("flows/<flow>/runs/<tier>", Run, _LED, "which worker is to serve a tier, and how the last one ended")
 SPARE = Branch("flows/<flow>/spares/<tier>", Run, _LED, "which worker waits to take a tier over, where one does")

@@ -31,10 +31,12 @@ if TYPE_CHECKING:
 
     from scribengin.control.world import RunId
     from scribengin.local.contract import QueryView, RunResult, RunView
+    from scribengin.local.limits import FlowLimits
     from scribengin.local.prepare import PreparedFlow
     from scribengin.packages.fetch import FetchedPackages
     from scribengin.registry.tree import Spec
     from scribengin.state.lease import Right
+    from scribengin.worker.glance import Glance
     from scribengin.worker.timeline import Timeline
 
 _ARCHIVE_AFTER_S = 60.0
@@ -51,7 +53,9 @@ class TierAttempt:
         packages: FetchedPackages,
         right: Right,
         timeline: Timeline,
+        glance: Glance,
         show: Callable[[RunView], None] = lambda _view: None,
+        limits: Callable[[], FlowLimits] | None = None,
     ) -> None:
         self._spec = spec
         self._id, self._tier = id_, id_.tier
@@ -59,6 +63,8 @@ class TierAttempt:
         self._right = right
         self._show = show
         self._timeline = timeline
+        self._glance = glance
+        self._limits = limits
         self._spark: SparkSession | None = None
         self._archive_at_s = 0.0
 
@@ -72,6 +78,7 @@ class TierAttempt:
             if self._jvm_status() is None:
                 raise
             outcome = Outcome("failed")
+        self._glance.view = None
         if (status := self._jvm_status()) is not None and outcome.state != "finished":
             # whatever failed for it: the next process has a JVM of its own
             return Outcome("failed", f"Spark's JVM has ended with status {status}", f"see {self._log()}")
@@ -89,6 +96,14 @@ class TierAttempt:
             return outcome_of(error)
         return None
 
+    def take(self, spec: Spec) -> None:
+        """Run that version from the next attempt on, in the same Spark session."""
+        self._spec = spec
+
+    def session(self) -> SparkSession:
+        """Spark, started at the first call."""
+        return self._spark or self._session(self._prepared())
+
     def close(self) -> None:
         """Stop Spark, where it was started."""
         spark, self._spark = self._spark, None
@@ -98,13 +113,14 @@ class TierAttempt:
 
     def _run(self, *, once: bool, stop: threading.Event, tell: Callable[[Standing], None]) -> RunResult:
         self._timeline.mark("leased")
-        settings = replace(self._settings(), once=once, right=self._right, stop=stop)
+        settings = replace(self._settings(), once=once, right=self._right, stop=stop, limits=self._limits)
         spark = self._spark
         if spark is None:
             spark = self._session(self._prepared())
             threading.Thread(target=warm_up, args=(spark,), name="warm up", daemon=True).start()
 
         def watch(view: RunView) -> None:
+            self._glance.view = view
             self._show(view)
             if self._jvm_status() is not None:
                 stop.set()  # nothing comes of it any more
@@ -139,6 +155,7 @@ class TierAttempt:
         settings = self._settings()
         prepared = prepare(self._path(), state=settings.state, tier=settings.tier, base=settings.base)
         self._timeline.mark("planned")
+        self._glance.flow = prepared
         return prepared
 
     def _session(self, prepared: PreparedFlow) -> SparkSession:

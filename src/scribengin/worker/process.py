@@ -27,8 +27,12 @@ from scribengin.registry.records import Stored, read_record
 from scribengin.registry.tree import LEADER, LEASE, SPEC, WANTED
 from scribengin.watching.progress import Teller
 from scribengin.worker.attempt import TierAttempt
+from scribengin.worker.glance import Glance
+from scribengin.worker.limits import LiveLimits
+from scribengin.worker.page import serve_page
 from scribengin.worker.progress import Reporter
 from scribengin.worker.service import Service
+from scribengin.worker.tasks import Tasks
 from scribengin.worker.timeline import Timeline
 from scribengin.worker.wanted import Wanted
 
@@ -62,9 +66,29 @@ def main(worker: str) -> Exit:
         teller = Teller(id_.flow, id_.tier, id_.number, version)
         reporter = Reporter(teller, lambda: _leader(registry), lambda: lease.claim)
         stack.callback(reporter.close)
-        attempt = TierAttempt(spec, id_, packages, lease, timeline, reporter.show)
+        limits = LiveLimits(registry, id_.flow)
+        stack.callback(limits.close)
+        glance = Glance(registry, id_, lease, version)
+        attempt = TierAttempt(spec, id_, packages, lease, timeline, glance, reporter.show, limits)
         stack.callback(attempt.close)
-        service = Service(registry, id_, lease, wanted, version, attempt, attempt.warm)
+        tasks = Tasks(registry, id_, spec, packages, lease, attempt.session)
+        loaded = [version]
+
+        def reload(newer: int) -> bool:
+            """Whether this process goes on with that version: its code and its resources are the same."""
+            stored = read_record(registry, SPEC(id_.flow, str(newer)))
+            tier = stored.record.tiers.get(id_.tier) if isinstance(stored, Stored) else None
+            if not isinstance(stored, Stored) or tier is None or not 0 < tier.process <= loaded[0] <= newer:
+                return False
+            attempt.take(stored.record)
+            tasks.take(stored.record)
+            loaded[0] = newer
+            return True
+
+        http = stack.enter_context(serve_page(glance.look))
+        service = Service(
+            registry, id_, lease, wanted, version, attempt, attempt.warm, task=tasks, reload=reload, http=http, on_say=glance.hear
+        )
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: service.stop())
         return service.serve()

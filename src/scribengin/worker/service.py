@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 import msgspec
 
-from scribengin.core.errors import Exit, FencedError, ScribenginError, Unreachable
+from scribengin.core.errors import Exit, FencedError, Refused, ScribenginError, Unreachable
 from scribengin.registry.contract import Conflict, Require
 from scribengin.registry.records import Stored, put, read_record
-from scribengin.registry.tree import REPORT, RUN, SPARE, SPARE_REPORT, Report
+from scribengin.registry.tree import NODE_HTTP, NODE_JSON, REPORT, RUN, SPARE, SPARE_REPORT, Link, Report
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from scribengin.control.world import RunId
-    from scribengin.registry.contract import Entry, Registry
+    from scribengin.registry.contract import Entry, Registry, Term, Write
     from scribengin.registry.lease import Lease
     from scribengin.registry.records import Spot
     from scribengin.registry.tree import Run, TierWish, WorkerState
@@ -71,10 +71,18 @@ class Service:
         version: int,
         attempt: Attempt,
         warm: Callable[[], Outcome | None] = lambda: None,
+        *,
+        task: Callable[[str], None] | None = None,
+        reload: Callable[[int], bool] | None = None,
+        http: str = "",
+        on_say: Callable[[Report], None] = lambda _report: None,
     ) -> None:
         """`version`: that of the flow which this process has loaded. `warm` does what can be done without the lease, for a spare; it
-        returns how that has failed, if it has."""
+        returns how that has failed, if it has. `task` does the tier's part of the operation of that name, under the lease; what it was
+        asked before changes nothing. `reload` takes up another version between two attempts, where it can. `http`: where its page is;
+        `on_say` hears what it says of itself, whoever else does."""
         self._registry = registry
+        self._node = f"{id_.flow}.{id_.tier}"
         self._lease = lease
         self._wanted = wanted
         self._version = version
@@ -84,12 +92,17 @@ class Service:
         self._spots[True] = (SPARE_REPORT(id_.flow, id_.tier), SPARE(id_.flow, id_.tier))
         """whether it is the spare → where it speaks, and what says that it is the one"""
         self._spare = False
-        self._report = Report(run=id_.number, generation=0, version=version, state="starting")
+        self._report = Report(run=id_.number, generation=0, version=version, state="starting", http=http)
+        self._on_say = on_say
+        self._placed = 0
+        """the Term under which the place of its page was written"""
         self._told: Report | None = None
         self._told_at: Spot[Report] | None = None
         self._before = 0
         """Batches committed in earlier attempts of this process"""
         self._asked = threading.Event()
+        self._task = task
+        self._reload = reload
 
     def stop(self) -> None:
         """End after the Batches under way, whatever is wanted. From any thread or signal handler."""
@@ -100,7 +113,12 @@ class Service:
         while True:
             orders = self._wanted.read()
             wish, self._spare = orders.wish, orders.spare
-            if self._asked.is_set() or wish is None or wish.goal == "stopped" or wish.version != self._version:
+            if wish is not None and wish.version != self._version and self._reload is not None and self._reload(wish.version):
+                self._version = wish.version
+                self._report = msgspec.structs.replace(self._report, version=wish.version)
+            open_task = wish is not None and wish.task not in ("", self._report.task)
+            idle = wish is None or (wish.goal == "stopped" and not open_task)
+            if self._asked.is_set() or wish is None or idle or wish.version != self._version:
                 return self._end("stopped", wish)
             if self._spare and not self._lease.held():
                 if wish.goal == "drained":  # it is over soon, and nothing of it is to be done twice
@@ -112,6 +130,10 @@ class Service:
                 if not self._taken_over(wish):
                     continue
             elif not self._lease.held() and not self._acquired(wish):
+                continue
+            if open_task:
+                if (ended := self._do(wish)) is not None:
+                    return ended
                 continue
             if wish.goal == "paused":
                 self._say(Standing("paused", self._before), wish.generation)
@@ -156,6 +178,24 @@ class Service:
         except Unreachable:
             self._wanted.wait(_LEASE_S)
             return False
+
+    def _do(self, wish: TierWish) -> Exit | None:
+        """Do the tier's part of an operation, and say so. What passes by itself is tried again by the next worker: then it is to end."""
+        error = ""
+        try:
+            if self._task is None:
+                raise Refused("this worker does no tasks", remedy="run the version of the masters")
+            self._task(wish.task)
+        except (Unreachable, FencedError) as failed:
+            if self._lease.held():
+                self._say(Standing("failed", self._before, failed.message, failed.remedy), wish.generation)
+                return Exit.FAILED
+            return None
+        except ScribenginError as failed:
+            error = f"{failed.message}; {failed.remedy}" if failed.remedy else failed.message
+        self._report = msgspec.structs.replace(self._report, task=wish.task, task_error=error)
+        self._say(Standing("starting", self._before), wish.generation)
+        return None
 
     def _run(self, wish: TierWish) -> Outcome:
         """Until the attempt has ended, by itself or because something else is wanted, or the lease is lost."""
@@ -203,13 +243,16 @@ class Service:
             remedy=standing.remedy,
             permanent=permanent,
         )
+        self._on_say(report)
         held = self._lease.held()
         spot, run_spot = self._spots[self._spare and not held]
         if (report, spot) == (self._told, self._told_at):
             return
         try:
             if held:
-                self._registry.commit(put(self._registry, spot, report), term=self._lease.term)
+                term = self._lease.term
+                self._registry.commit(put(self._registry, spot, report), *self._links(term), term=term)
+                self._placed = term.number
             elif (run := self._served(run_spot)) is not None:  # no Term, or none any more: only as long as it is the one that is wanted
                 self._registry.commit(put(self._registry, spot, report), Require(run.path, run.version))
             else:
@@ -219,6 +262,13 @@ class Service:
         except FencedError:
             return
         self._told, self._told_at = report, spot
+
+    def _links(self, term: Term) -> list[Write]:
+        """Where the page of the tier is now; once for each take of the lease."""
+        if self._placed == term.number or not self._report.http:
+            return []
+        spots = {NODE_HTTP(self._node): "", NODE_JSON(self._node): "/json"}
+        return [put(self._registry, spot, Link(url=self._report.http + path)) for spot, path in spots.items()]
 
     def _served(self, spot: Spot[Run]) -> Entry | None:
         """The record that says that this worker is the one; None where it says so no more."""
