@@ -49,6 +49,7 @@ NAMES = {
     "host": "a.example",
     "group": "g",
     "lock": "l",
+    "request": "0" * 32,
     "worker": "tweets.edge-1",
     "request": "0" * 32,
 }
@@ -74,6 +75,7 @@ def some(kind: type[Record]) -> Record:
         "asked_at": 1.0,
         "ask": "run",
         "asked": "asked",
+        "at": 1.0,
     }
     return kind(**{field.name: fields[field.name] for field in msgspec.structs.fields(kind) if field.required})
 
