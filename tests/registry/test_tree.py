@@ -51,7 +51,6 @@ NAMES = {
     "lock": "l",
     "request": "0" * 32,
     "worker": "tweets.edge-1",
-    "request": "0" * 32,
 }
 
 
