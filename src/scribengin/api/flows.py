@@ -26,6 +26,8 @@ from scribengin.client.models import (
 from scribengin.client.problems import Fault, PointedError
 from scribengin.control import admin
 from scribengin.registry.contract import Registry
+from scribengin.registry.records import Stored, read_record
+from scribengin.registry.tree import SPEC
 
 
 def flow_routes(may: Callable[[Role], Any]) -> APIRouter:
@@ -87,6 +89,9 @@ def flow_routes(may: Callable[[Role], Any]) -> APIRouter:
 
         def act(registry: Registry) -> WentBack:
             asked.check_flow(flow)
+            spec = read_record(registry, SPEC(flow, str(to.version))) if SPEC.fits(flow, str(to.version)) else None
+            for name in spec.record.together if isinstance(spec, Stored) and not to.only else ():
+                asked.check_flow(name)
             return WentBack(admin.rollback(registry, flow, to.version, by=asked.who.name, only=to.only))
 
         return asked.write(f"rollback to {to.version}", flow, act, to)
