@@ -1,4 +1,4 @@
-"""`--home` and `--master`: the control plane that a command talks to."""
+"""`--home`, `--registry` and `--master`: the control plane that a command talks to."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from scribengin.api.views import RegistryView
     from scribengin.client.client import Client
     from scribengin.control.home import Home
+    from scribengin.core.errors import Unreachable
+    from scribengin.registry.entrance import Entrance
 
 C = TypeVar("C")
 TOKEN, CERTIFICATES = "SCRIBENGIN_TOKEN", "SCRIBENGIN_CERTIFICATES"
@@ -26,21 +28,21 @@ TOKEN, CERTIFICATES = "SCRIBENGIN_TOKEN", "SCRIBENGIN_CERTIFICATES"
 
 @dataclass(frozen=True, slots=True)
 class Masters:
-    """The masters that a command asks: those that were named, or the one of the home."""
+    """The masters that a command asks: those that were named, those of the registry that was named, or the one of the home."""
 
     home: Home
     named: tuple[str, ...]
 
     @contextmanager
     def client(self) -> Iterator[Client]:
-        """Raises Refused where none was named and nothing is up in the home."""
+        """Raises Refused where none was named and nothing is up in the home, Unreachable where the registry has none."""
         from pathlib import Path
 
         from scribengin.client.client import Client
 
-        masters = self.named or ((self.home.master(),) if self.home.master() else ())
+        masters = self._addresses()
         if not masters:
-            raise self.home.not_up()
+            raise _no_master(self.home.entrance) if self.home.entrance is not None else self.home.not_up()
         said, certificates = os.environ.get(TOKEN), os.environ.get(CERTIFICATES)
         token = Secret(said, f"${{{TOKEN}}}") if said else None
         with Client(masters, token=token, user=getpass.getuser(), certificates=Path(certificates) if certificates else None) as client:
@@ -48,11 +50,11 @@ class Masters:
 
     @contextmanager
     def reader(self) -> Iterator[Client | RegistryView]:
-        """The same to look only: where no master was named and that of the home does not answer, the registry itself says it."""
+        """The same to look only: where no master was named and none answers, the registry itself says it."""
         from scribengin.api.views import RegistryView
         from scribengin.core.errors import Unreachable
 
-        if self.named or self.home.master():
+        if self._addresses():
             with self.client() as client:
                 try:
                     client.ready()
@@ -64,6 +66,22 @@ class Masters:
                     return
         with self.home.registry() as registry:
             yield RegistryView(registry)
+
+    def _addresses(self) -> tuple[str, ...]:
+        from scribengin.control.masters import addresses
+
+        if self.named:
+            return self.named
+        if self.home.entrance is not None:
+            with self.home.registry() as registry:
+                return addresses(registry)
+        return (self.home.master(),) if self.home.master() else ()
+
+
+def _no_master(entrance: Entrance) -> Unreachable:
+    from scribengin.core.errors import Unreachable
+
+    return Unreachable(f"no master of {entrance.address} is up", remedy="start one: scribengin master")
 
 
 def _both(home: Home, master: str | None) -> Masters:

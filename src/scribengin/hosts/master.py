@@ -15,12 +15,15 @@ from scribengin.api.planning import Planner
 from scribengin.api.serving import Listen, open_door
 from scribengin.control.master import Master
 from scribengin.control.orders import ordering
+from scribengin.hosts.package_keeper import PackageKeeper
 from scribengin.hosts.presence import Presence
 from scribengin.local.run_log import open_run_log
+from scribengin.packages.fetch import fetching
 from scribengin.registry.tree import MASTERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from pathlib import Path
     from types import TracebackType
 
     from scribengin.control.home import Home
@@ -44,15 +47,18 @@ class MasterHost:
         *,
         listen: Listen | None = None,
         logs: Callable[[str], Sequence[str]] = lambda _worker: (),
+        state: Path | None = None,
         session_s: float = 10.0,
     ) -> None:
-        """`listen`: where the API answers, a free port of the loopback by default. `logs`: as `Plane` says. `session_s`: after so long
-        without a sign another one leads."""
+        """`listen`: where the API answers, a free port of the loopback by default. `logs`: as `Plane` says. `state`: the root of the
+        folders in which new flows keep their state, on every host the same; in the home by default. `session_s`: after so long without a sign
+        another one leads."""
         self.home = home
         self.name = name
         self._entrance = entrance
         self._listen = listen or Listen()
         self._logs = logs
+        self._state = (state or home.state).absolute()
         self._session_s = session_s
         self._stack = ExitStack()
 
@@ -83,12 +89,13 @@ class MasterHost:
             plane = Plane(
                 self.registry,
                 self.home.packages,
-                Planner(self.home.packages.folder, self.home.state),
-                str(self.home.state.absolute()),
+                Planner(self.home.packages.folder, self._state),
+                str(self._state),
                 leads=lambda: master.leads,
                 logs=self._logs,
             )
             stack.enter_context(door.serve(make_app(plane)))
+            stack.enter_context(PackageKeeper(self.registry, self.home.packages, self.url, log=log, **fetching(os.environ)))
             self._stack = stack.pop_all()
         return self
 

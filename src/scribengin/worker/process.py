@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any
 from scribengin.control.masters import addresses
 from scribengin.control.world import RunId
 from scribengin.core.errors import Exit, Refused
-from scribengin.core.secret import Secret
-from scribengin.packages.fetch import FetchedPackages
+from scribengin.packages.fetch import FetchedPackages, fetching
 from scribengin.packages.store import PackageStore
 from scribengin.registry.contract import Damaged, shown
 from scribengin.registry.entrance import Entrance
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
     from scribengin.registry.tree import Spec
 
 HOME = "SCRIBENGIN_HOME"
-TOKEN, CERTIFICATES = "SCRIBENGIN_TOKEN", "SCRIBENGIN_CERTIFICATES"
 
 
 def main(worker: str) -> Exit:
@@ -60,13 +58,7 @@ def main(worker: str) -> Exit:
 
 def _packages(registry: Registry) -> FetchedPackages:
     """This host's, and what masters have."""
-    token, certificates = os.environ.get(TOKEN), os.environ.get(CERTIFICATES)
-    return FetchedPackages(
-        PackageStore(Path(os.environ[HOME]) / "packages"),
-        lambda: addresses(registry),
-        token=Secret(token, f"${{{TOKEN}}}") if token else None,
-        certificates=Path(certificates) if certificates else None,
-    )
+    return FetchedPackages(PackageStore(Path(os.environ[HOME]) / "packages"), lambda: addresses(registry), **fetching(os.environ))
 
 
 def _about(id_: RunId) -> dict[str, Any]:
