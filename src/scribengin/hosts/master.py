@@ -51,8 +51,8 @@ class MasterHost:
         session_s: float = 10.0,
     ) -> None:
         """`listen`: where the API answers, a free port of the loopback by default. `logs`: as `Plane` says. `state`: the root of the
-        folders in which new flows keep their state, on every host the same; in the home by default. `session_s`: after so long without a sign
-        another one leads."""
+        folders in which new flows keep their state, on every host the same; in the home by default. `session_s`: after so long without
+        a sign another one leads."""
         self.home = home
         self.name = name
         self._entrance = entrance
