@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from scribengin.control.masters import addresses
+from scribengin.control.masters import CERTIFICATES, addresses, token_of
 from scribengin.control.mirror import Mirror
 from scribengin.core.errors import ScribenginError
 from scribengin.packages.fetch import FetchedPackages
@@ -13,12 +14,11 @@ from scribengin.registry.records import Stored
 from scribengin.registry.tree import SPEC
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Mapping
     from types import TracebackType
 
     from structlog.typing import FilteringBoundLogger
 
-    from scribengin.core.secret import Secret
     from scribengin.packages.store import PackageStore
     from scribengin.registry.contract import Registry
 
@@ -27,23 +27,22 @@ _FLOWS = "flows"
 
 
 class PackageKeeper:
-    """At work inside the `with` block. `url` is this master's own, which is not asked."""
+    """At work inside the `with` block. `url` is this master's own, which is not asked; `environment` may hold a token and certificates for
+    the others."""
 
     def __init__(
-        self,
-        registry: Registry,
-        store: PackageStore,
-        url: str,
-        *,
-        token: Secret | None = None,
-        certificates: Path | None = None,
-        log: FilteringBoundLogger,
+        self, registry: Registry, store: PackageStore, url: str, environment: Mapping[str, str], *, log: FilteringBoundLogger
     ) -> None:
         self._log = log
         self._store = store
         self._mirror = Mirror(registry, _FLOWS)
-        others = lambda: [address for address in addresses(registry) if address != url]  # noqa: E731
-        self._packages = FetchedPackages(store, others, token=token, certificates=certificates)
+        certificates = environment.get(CERTIFICATES)
+        self._packages = FetchedPackages(
+            store,
+            lambda: [address for address in addresses(registry) if address != url],
+            token=token_of(environment),
+            certificates=Path(certificates) if certificates else None,
+        )
         self._here: set[str] = set()
         self._said: set[str] = set()
         self._ended = threading.Event()

@@ -4,38 +4,24 @@ from __future__ import annotations
 
 import ssl
 from contextlib import suppress
-from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING
 
 import httpx2
 
 from scribengin.core.errors import Refused, ScribenginError, Unreachable
-from scribengin.core.secret import Secret
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
 
+    from scribengin.core.secret import Secret
     from scribengin.packages.store import PackageStore
 
-TOKEN, CERTIFICATES = "SCRIBENGIN_TOKEN", "SCRIBENGIN_CERTIFICATES"
 _CONNECT_S = 5.0
 _READ_S = 30.0
 _PIECE_BYTES = 2**20
 _FOUND, _MISSING = 200, 404
 _BAD = ("package-hash", "package-damaged", "package-size")
-
-
-class Fetching(TypedDict):
-    """What is shown to those who are asked, and by whose certificates they are known."""
-
-    token: Secret | None
-    certificates: Path | None
-
-
-def fetching(environment: Mapping[str, str]) -> Fetching:
-    """As SCRIBENGIN_TOKEN and SCRIBENGIN_CERTIFICATES say."""
-    token, certificates = environment.get(TOKEN), environment.get(CERTIFICATES)
-    return Fetching(token=Secret(token, f"${{{TOKEN}}}") if token else None, certificates=Path(certificates) if certificates else None)
 
 
 class FetchedPackages:

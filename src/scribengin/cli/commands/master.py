@@ -11,10 +11,12 @@ import click
 
 from scribengin.cli.answer import Answer, AnsweringCommand
 from scribengin.cli.home_option import folder_option
+from scribengin.cli.listen_options import listen_options
 from scribengin.cli.registry_option import registry_options
 from scribengin.cli.serving import until_asked
 
 if TYPE_CHECKING:
+    from scribengin.api.serving import Listen
     from scribengin.control.home import Home
     from scribengin.registry.entrance import Entrance
 
@@ -28,8 +30,9 @@ if TYPE_CHECKING:
     metavar="DIR",
     help="Where new flows keep their state: a folder that all hosts and masters see under this path; in its own folder by default.",
 )
+@listen_options
 @folder_option
-def command(*, entrance: Entrance, name: str | None, state: Path | None, home: Home) -> Answer:
+def command(*, entrance: Entrance, name: str | None, state: Path | None, listen: Listen, home: Home) -> Answer:
     """Be one of the masters of a registry, until Ctrl-C or SIGTERM. Any number of them may be up, on any hosts: one leads, and when it is
     gone another one does.
 
@@ -38,8 +41,8 @@ def command(*, entrance: Entrance, name: str | None, state: Path | None, home: H
     from scribengin.hosts.master import MasterHost
 
     called = name or f"{socket.gethostname()}:{os.getpid()}"
-    with until_asked() as asked, MasterHost(home, called, entrance, state=state) as host:
-        click.echo(f"master {called} is up: API {host.url}, registry {entrance.address}, log {home.master_log(called)}", err=True)
+    with until_asked() as asked, MasterHost(home, called, entrance, listen=listen, state=state) as master:
+        click.echo(f"master {called} is up: API {master.url}, registry {entrance.address}, log {home.master_log(called)}", err=True)
         asked.wait()
         click.echo("stopping", err=True)
-    return Answer({"name": called, "registry": str(entrance.address), "http": host.url})
+    return Answer({"name": called, "registry": str(entrance.address), "http": master.url})
