@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from scribengin.control.deleting import records_of
 from scribengin.core.errors import Refused, StateError
 from scribengin.core.problems import did_you_mean
 from scribengin.registry.contract import Conflict, Damaged, Delete, Entry, Require, shown
 from scribengin.registry.records import DAMAGED, Newer, Record, Stored, names, put, read_record, read_records
-from scribengin.registry.tree import DESIRED, LEASE, REPORT, RUN, SPEC, STATUS, WANTED, Desired, Spec, TierSpec
+from scribengin.registry.tree import DESIRED, LEASE, REPORT, RUN, SPEC, STATUS, Desired, Spec, TierSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -136,8 +137,9 @@ def rollback(registry: Registry, flow: str, version: int, *, by: str) -> int:
 
 
 def delete(registry: Registry, flow: str) -> None:
-    """Forget a flow that is stopped: its versions, what is wanted, how it stood. The numbers of its runs and the Terms of its leases stay,
-    so that a flow that gets its name later never gives one out twice. Its state and its packages stay too.
+    """Forget a flow that is stopped: its versions, what is wanted, how it stood, its limits. The numbers of its runs and the Terms of its
+    leases stay, so that a flow that gets its name later never gives one out twice, and so does what nobody here knows. Its state and its
+    packages stay too, and to which nodes its tiers are bound.
 
     Raises Refused where there is no such flow, or it is not stopped.
     """
@@ -148,10 +150,7 @@ def delete(registry: Registry, flow: str) -> None:
         if not at_rest or not isinstance(desired, Entry):
             now = "not looked at yet" if status is None else status.state
             raise Refused(f"flow {flow} is {now}, not stopped", remedy=f"scribengin stop {flow} --wait", code="flow-not-stopped")
-        gone = [*(SPEC(flow, str(version)).path for version in versions_of(registry, flow)), STATUS(flow).path]
-        gone += [WANTED(flow, tier).path for tier in names(registry, f"flows/{flow}/wanted")]
-        gone += [path for tier in names(registry, f"flows/{flow}/tiers") if registry.read(path := REPORT(flow, tier).path) is not None]
-        registry.commit(Delete(DESIRED(flow).path, desired.version), *map(Delete, gone))
+        registry.commit(Delete(DESIRED(flow).path, desired.version), *map(Delete, records_of(registry, flow)))
 
     _again(attempt)
 

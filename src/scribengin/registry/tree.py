@@ -365,6 +365,16 @@ OWN_FOLDERS: Mapping[Owner, tuple[str, ...]] = {
 """whose login has all rights on which folder, and on what is below it; for a tier `<node>` is `<flow>.<tier>`"""
 
 
+def branch_at(path: str) -> Branch[Any] | None:
+    """What belongs at a path; None where it is none of the tree's places."""
+    return next((branch for branch in TREE if _pattern(branch.path).fullmatch(path)), None)
+
+
+def is_folder(path: str) -> bool:
+    """Whether records of the tree lie below it."""
+    return any(_pattern("/".join(branch.path.split("/")[: path.count("/") + 1])).fullmatch(path) for branch in TREE if "/" in branch.path)
+
+
 def own_folders_of_worker(flow: str, tier: str, who: str) -> list[Create]:
     """The writes with which the leader makes the folders of a tier, before its first worker starts. `who`: the worker's login."""
     for_all = {"flow": flow, "tier": tier, "node": f"{flow}.{tier}"}
@@ -385,6 +395,12 @@ def right_of_tier(flow: str, tier: str) -> str:
 
 def _named(path: str, names: Mapping[str, str]) -> str:
     return re.sub("<([a-z]+)>", lambda found: names[found[1]], path)
+
+
+@cache
+def _pattern(path: str) -> re.Pattern[str]:
+    parts = re.split("<([a-z]+)>", path)
+    return re.compile("".join(f"(?:{_NAMES[part]})" if at % 2 else re.escape(part) for at, part in enumerate(parts)))
 
 
 @cache
