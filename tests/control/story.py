@@ -13,6 +13,8 @@
     refused PATH WHY               what a person has written by hand; `refused nothing`
     damaged run core               also `wanted`, `report`, `status` (of the flow); it says nothing until it is set aside
     gone run core                  a record of the master's was removed; also `wanted`
+    max_delay 300                  seconds, of the flow
+    delay 400 CAUSE                the age of the oldest thing that waits, and what holds it up; `delay unknown`
     the launcher loses what is asked next
     wait 15                        seconds
     look                           the master looks, and does what follows: `>` what it does, `=` how the flow stands where that has changed
@@ -29,8 +31,9 @@ from typing import TYPE_CHECKING, Any
 
 from scribengin.control.actions import Action, Forget, FreeLease, Kill, Note, SetAside, Start, Tell, Want
 from scribengin.control.decide import decide
-from scribengin.control.world import FlowSeen, Held, LeaseHolder, Node, Process, RunId, TierSeen, Wish, World
+from scribengin.control.world import Delay, FlowSeen, Held, LeaseHolder, Node, Process, RunId, TierSeen, Wish, World
 from scribengin.registry.tree import REPORT, RUN, STATUS, WANTED, Report, Run, TierWish
+from scribengin.registry.watched import Watched
 
 if TYPE_CHECKING:
     from scribengin.registry.records import Spot
@@ -122,6 +125,13 @@ class Story:
                 self._set_tier(replace(self._tier(tier), run=None))
             case ["gone", "wanted", tier]:
                 self._set_tier(replace(self._tier(tier), wish=None))
+            case ["max_delay", seconds]:
+                flow = self.world.flows[self.flow]
+                self._set_flow(replace(flow, watched=Watched(max_delay_s=float(seconds))))
+            case ["delay", "unknown"]:
+                self.world = replace(self.world, delays={})
+            case ["delay", seconds, *cause]:
+                self.world = replace(self.world, delays={self.flow: Delay(float(seconds), " ".join(cause))})
             case ["forgotten", name]:
                 self.world = replace(self.world, flows={key: flow for key, flow in self.world.flows.items() if key != name})
             case ["the", "launcher", "loses", *_]:

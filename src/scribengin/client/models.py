@@ -188,6 +188,14 @@ class Written:
 
 
 @dataclass(frozen=True, slots=True)
+class FlowEvent:
+    """A flow as it stands after a change; `revision` is that of the change."""
+
+    revision: int
+    flow: FlowRow
+
+
+@dataclass(frozen=True, slots=True)
 class MasterRow:
     """A master. `http` is where it answers; `leads` is of the one that decides."""
 

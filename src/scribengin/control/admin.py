@@ -12,6 +12,8 @@ from scribengin.core.problems import did_you_mean
 from scribengin.registry.contract import Conflict, Damaged, Delete, Entry, Require, shown
 from scribengin.registry.records import DAMAGED, Newer, Record, Stored, names, put, read_record, read_records
 from scribengin.registry.tree import DESIRED, LEASE, REPORT, RUN, SPEC, STATUS, Desired, Spec, TierSpec
+from scribengin.registry.watched import AlertSpec, Watched
+from scribengin.spec.alerts import show_condition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -20,10 +22,12 @@ if TYPE_CHECKING:
     from scribengin.registry.contract import Registry
     from scribengin.registry.records import Spot
     from scribengin.registry.tree import Goal, Status
+    from scribengin.spec.model import Flow
 
 R = TypeVar("R", bound=Record)
 T = TypeVar("T")
 _TRIES = 10
+NOT_WATCHED = Watched()
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +40,7 @@ class Submission:
     path: str
     base: str
     tiers: Mapping[str, TierSpec]
+    watched: Watched = NOT_WATCHED
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +73,14 @@ def tiers_of(plan: FlowPlan) -> dict[str, TierSpec]:
     return tiers
 
 
+def watched_of(flow: Flow) -> Watched:
+    """What masters must know of the flow's delay and alerts."""
+    alerts = {
+        alert.id: AlertSpec(when=show_condition(alert.when), webhook=alert.webhook, command=alert.command) for alert in flow.alerts.values()
+    }
+    return Watched(max_delay_s=flow.max_delay_s, alerts=alerts)
+
+
 def apply(registry: Registry, submission: Submission, *, state: Callable[[str], str], by: str) -> Applied:
     """Make it the flow's next version, and want it to run; the same again changes nothing. `state`: flow → folder of its state.
 
@@ -91,6 +104,7 @@ def apply(registry: Registry, submission: Submission, *, state: Callable[[str], 
             tiers=dict(submission.tiers),
             by=by,
             at=now,
+            watched=submission.watched,
         )
         version = newest + 1
         wanted = Desired(state="running", version=version, by=by, at=now)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from scribengin.registry.records import DAMAGED
-from scribengin.registry.tree import DESIRED, LEASE, LEASE_TERM, LIMIT, RUN, branch_at, is_folder
+from scribengin.registry.tree import DESIRED, LEASE, LEASE_TERM, LIMIT, RUN, TREE, branch_of
 
 if TYPE_CHECKING:
     from scribengin.registry.contract import Registry
@@ -34,5 +35,12 @@ def records_of(registry: Registry, flow: str) -> list[str]:
 
 
 def _goes(path: str) -> bool:
-    branch = branch_at(path)
-    return f"/{DAMAGED}" in path or (branch not in _STAY if branch is not None else is_folder(path))
+    branch = branch_of(path)
+    return f"/{DAMAGED}" in path or (branch not in _STAY if branch is not None else _is_folder(path))
+
+
+def _is_folder(path: str) -> bool:
+    """Whether records of the tree lie below it."""
+    above = {branch.path.rpartition("/")[0] for branch in TREE}
+    above |= {path.rpartition("/")[0] for path in above}
+    return any(replace(TREE[0], path=each).matches(path) for each in above)

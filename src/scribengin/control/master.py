@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from scribengin.control.act import Actor
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
     from scribengin.control.act import Ordering, WorkerLogin
+    from scribengin.control.watch import Watch
     from scribengin.control.world import World
     from scribengin.launch.contract import Launcher
     from scribengin.registry.contract import Registry
@@ -47,6 +49,7 @@ class Master:
         *,
         log: FilteringBoundLogger,
         clock: Callable[[], float] = time.time,
+        watch: Watch | None = None,
         worker_login: WorkerLogin = lambda _flow, _tier: None,
     ) -> None:
         """`launchers` are this process' own; those of the hosts that have registered come by themselves. `worker_login`: as whom a tier's
@@ -54,6 +57,7 @@ class Master:
         self._registry = registry
         self._log = log
         self._clock = clock
+        self._watch = watch
         self._election = Election(registry, about)
         self._mirror = Mirror(registry)
         fleet = Fleet(registry, self._mirror, lambda: self._election.term, launchers)
@@ -106,6 +110,9 @@ class Master:
         self._election.check()
         world = self._observer.look(self._clock())
         self._say(f"{shown(path)} {why}" for path, why in self.problems.items())
+        if self._watch is not None:
+            self._watch.seen(world, self._election.term)
+            world = replace(world, delays=self._watch.delays())
         selected = self._attention.select(world)
         actions = decide(world, selected)
         self._attention.note(world, selected, actions)

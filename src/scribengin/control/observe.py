@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from scribengin.control.bindings import Bindings, read_bindings
+from scribengin.control.bound import Bindings, read_bindings
 from scribengin.control.refusals import read_spec, read_wish, refusal, refused_limits
 from scribengin.control.world import FlowSeen, Held, LeaseHolder, Node, Process, RunId, TierSeen, World
 from scribengin.core.errors import Unreachable
 from scribengin.registry.contract import Damaged, Entry
 from scribengin.registry.records import Newer, Record, Stored
-from scribengin.registry.tree import DECOMMISSIONED, DESIRED, GROUP, LEASE, LEASE_TERM, LIMIT, MAPPED, REPORT, RUN, SPEC, STATUS, WANTED
+from scribengin.registry.tree import (
+    DECOMMISSIONED,
+    DESIRED,
+    GROUP,
+    HOST,
+    LEASE,
+    LEASE_TERM,
+    LIMIT,
+    MAPPED,
+    REPORT,
+    RUN,
+    SPEC,
+    STATUS,
+    WANTED,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,7 +37,7 @@ if TYPE_CHECKING:
 
 R = TypeVar("R", bound=Record)
 _FLOWS = "flows"
-_BINDINGS, _GROUPS = "/bindings", "/groups"
+_BINDINGS, _GROUPS, _LAUNCHED = "/bindings", "/groups", "/launched"
 """who reads what many flows hang on; no flow is called so"""
 
 
@@ -75,9 +90,9 @@ class Observer:
             if isinstance(seen, Held) and not self._ill[name]:
                 self._ill[name] = {f"{_FLOWS}/{name}": seen.why}
         self._dirty.clear()
-        processes, nodes = self._launched()
         flows = {name: seen for name, seen in sorted(self._flows.items()) if isinstance(seen, FlowSeen)}
         held = {name: seen for name, seen in sorted(self._flows.items()) if isinstance(seen, Held)}
+        processes, nodes = self._launched(flows)
         return World(now, flows, processes, nodes, held)
 
     def _look_at_shared(self) -> None:
@@ -130,7 +145,7 @@ class Observer:
         tiers = {tier: self._tier(name, tier, spec, bound.get(tier, "")) for tier in names}
         for path, why in self._newer.items():
             return Held(status, f"{path} {why}", "run the newer version", refused, tuple(self._damaged))
-        return FlowSeen(name, wish, tiers, status, frozenset(spec.tiers), refused, tuple(self._damaged))
+        return FlowSeen(name, wish, tiers, status, frozenset(spec.tiers), refused, tuple(self._damaged), spec.watched)
 
     def _tier(self, flow: str, tier: str, spec: Spec, node: str) -> TierSeen:
         wish, run, report = self._made(WANTED(flow, tier)), self._made(RUN(flow, tier)), self._made(REPORT(flow, tier))
@@ -138,7 +153,8 @@ class Observer:
         lease, before = self._lease(LEASE(flow, tier).path), 0
         if run is None and (there := self._mirror.read(LEASE_TERM(flow, tier).path)) is not None:
             before = _run_of(there)
-        return TierSeen(tier, frozenset(feeders), node, wish, run, report, lease, before)
+        use = (spec.tiers[tier].cores, spec.tiers[tier].memory_bytes) if tier in spec.tiers else (1, 0)
+        return TierSeen(tier, frozenset(feeders), node, *use, wish, run, report, lease, before)
 
     def _old_feeders(self, flow: str, tier: str, wish: TierWish | None) -> tuple[str, ...]:
         """Of a tier that the wanted version has no more: as in the version that it serves."""
@@ -163,21 +179,35 @@ class Observer:
             self._newer[spot.path] = "was written by a newer Scribengin"
         return None
 
-    def _launched(self) -> tuple[dict[RunId, Process], dict[str, Node]]:
+    def _node(self, name: str, cores: int, memory_bytes: int) -> Node:
+        """What it has left is what it has registered without what its workers were given."""
+        host = self._made(HOST(name))
+        limit = (0, 0) if host is None else (host.cores, host.memory_bytes)
+        free = (most - used if most else None for most, used in zip(limit, (cores, memory_bytes), strict=True))
+        return Node(isinstance(self._mirror.stored(DECOMMISSIONED(name)), Stored), *free)
+
+    def _launched(self, flows: Mapping[str, FlowSeen]) -> tuple[dict[RunId, Process], dict[str, Node]]:
         processes: dict[RunId, Process] = {}
         nodes: dict[str, Node] = {}
+        cores, memory_bytes = Counter[str](), Counter[str]()
+        for tier in (tier for flow in flows.values() for tier in flow.tiers.values()):
+            if tier.run is not None and tier.run.ended_at is None:
+                cores[tier.run.node] += tier.cores
+                memory_bytes[tier.run.node] += tier.memory_bytes
         self.missing = {}
+        self._damaged, self._newer = {}, {}
         for name, launcher in self._launchers.items():
             try:
                 seen = launcher.look()
             except Unreachable as error:
                 self.missing[name] = error
                 continue
-            nodes[name] = Node(decommissioned=isinstance(self._mirror.stored(DECOMMISSIONED(name)), Stored))
+            nodes[name] = self._node(name, cores[name], memory_bytes[name])
             for each in seen:
                 if (id_ := RunId.parse(each.worker)) is not None:
                     # what is left of a worker is none that serves, and none that is over
                     processes[id_] = Process(name, "running" if each.strays and not each.is_over else each.state, each.status, each.reason)
+        self._ill[_LAUNCHED] = {**self._newer, **{spot.path: why for spot, why in self._damaged.items()}}
         return processes, nodes
 
 

@@ -10,12 +10,16 @@ from msgspec.structs import replace
 from scribengin.control.places import choose_node
 from scribengin.control.runs import back_off_s, needs_worker
 from scribengin.control.wishes import at_rest
+from scribengin.core.units import show_duration
 from scribengin.registry.tree import Status
+from scribengin.watching.intake import BEHIND
 
 if TYPE_CHECKING:
     from scribengin.control.world import FlowSeen, Held, TierSeen, World
     from scribengin.registry.tree import FlowState
 
+CAUGHT_UP_SHARE = 0.9
+"""of `max_delay`: a flow that is behind is so until it falls below, so that its state does not flicker"""
 _UNDER_WAY: dict[str, FlowState] = {"paused": "pausing", "drained": "draining", "stopped": "stopping"}
 
 
@@ -76,7 +80,7 @@ def _running(world: World, flow: FlowSeen, tiers: list[TierSeen]) -> tuple[FlowS
     if coming:
         homeless = [tier.tier for tier in coming if _is_down(tier) and choose_node(world.nodes, tier, {}) is None]
         if homeless:
-            return "starting", f"no node answers that can take {', '.join(homeless)}", "start one: scribengin node"
+            return "starting", f"no node answers that has room for {', '.join(homeless)}", "start one: scribengin node"
         again = flow.status is not None and flow.status.state in ("recovering", "degraded")
         names = " and ".join(tier.tier for tier in coming)
         return ("recovering" if again else "starting"), f"{names} {'is' if len(coming) == 1 else 'are'} starting", ""
@@ -86,7 +90,29 @@ def _running(world: World, flow: FlowSeen, tiers: list[TierSeen]) -> tuple[FlowS
     for tier in tiers:
         if tier.report is not None and tier.report.state == "recovering":
             return "recovering", f"tier {tier.tier}: {tier.report.cause}", "it goes on by itself"
+    if (reason := _behind(world, flow)) is not None:
+        return "degraded", reason, f"it goes on; producers are told to wait (intake); see: scribengin top {flow.name}"
     return "running", "", ""
+
+
+def _behind(world: World, flow: FlowSeen) -> str | None:
+    """Why it is beyond its `max_delay`; None where it is not.
+
+    The reason stays as it was when it fell behind, and nobody who says anything is no news: a status is written when a state changes.
+    """
+    most_s, delay = flow.watched.max_delay_s, world.delays.get(flow.name)
+    if most_s is None:
+        return None
+    before = flow.status
+    was = before.reason if before is not None and before.state == "degraded" and before.reason.startswith(BEHIND) else None
+    if delay is None:
+        return was
+    if was is not None:
+        return was if delay.seconds > CAUGHT_UP_SHARE * most_s else None
+    if delay.seconds <= most_s:
+        return None
+    cause = f"; {delay.cause}" if delay.cause else ""
+    return f"{BEHIND}the oldest that waits is {show_duration(delay.seconds)} old, max_delay is {show_duration(most_s)}{cause}"
 
 
 def _lost(world: World, tiers: list[TierSeen]) -> tuple[str, str] | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from scribengin.control.admin import Submission, tiers_of
+from scribengin.control.admin import Submission, tiers_of, watched_of
 from scribengin.core.errors import InputError
 from scribengin.core.problems import Place, Problem
 from scribengin.local.prepare import prepare
@@ -31,4 +31,5 @@ def submission(path: Path, packages: PackageStore, state: Path) -> tuple[Submiss
     packages.put([made.package.data], made.package.id)
     base = path.parent.resolve()
     prepared = prepare(packages.get(made.package.id) / packed.path, state=state, base=base)
-    return Submission(prepared.name, made.package.id, packed.path, str(base), tiers_of(prepared.plan)), made.warnings
+    watched = watched_of(prepared.plan.flow)
+    return Submission(prepared.name, made.package.id, packed.path, str(base), tiers_of(prepared.plan), watched), made.warnings

@@ -10,11 +10,15 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from scribengin.registry.watched import Watched
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from scribengin.registry.records import Spot
     from scribengin.registry.tree import Goal, Report, Run, Status, TierWish
+
+NOT_WATCHED = Watched()
 
 ProcessState = Literal["starting", "running", "exited", "gone"]
 """What a launcher says. `gone`: there is no such process any more, and nobody knows how it ended."""
@@ -70,12 +74,22 @@ class TierSeen:
     feeders: frozenset[str] = frozenset()
     node: str = ""
     """the physical node that it is mapped to; empty: any"""
+    cores: int = 1
+    """what its worker takes of its node"""
+    memory_bytes: int = 0
     wish: TierWish | None = None
     run: Run | None = None
     report: Report | None = None
     lease: LeaseHolder | None = None
     leased_before: int = 0
     """the run that took its lease last; only where no run is noted"""
+
+
+class Delay(NamedTuple):
+    """How old the oldest thing is that waits in a flow, and what holds it up, in words."""
+
+    seconds: float
+    cause: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +106,8 @@ class FlowSeen:
     """what of it people have written by hand and cannot be (`control.refusals`)"""
     damaged: tuple[Spot[Any], ...] = ()
     """records that masters or workers make anew, once they are out of the way; till then nothing is decided about the flow"""
+    watched: Watched = NOT_WATCHED
+    """what its wanted version says of delay and alerts"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +144,9 @@ class Node:
 
     decommissioned: bool = False
     """it keeps what it has until that has ended in order, and gets nothing new"""
+    free_cores: int | None = None
+    """what its further workers may have; None: there is no limit"""
+    free_memory_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,3 +160,5 @@ class World:
     """those that answer now"""
     held: Mapping[str, Held] = field(default_factory=dict)
     """flows that are in none of `flows`, because their records say nothing"""
+    delays: Mapping[str, Delay] = field(default_factory=dict)
+    """flow → what its workers say; those of which nobody has said anything yet are not in it"""

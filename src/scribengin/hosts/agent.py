@@ -17,7 +17,7 @@ from scribengin.core.errors import EnvironmentFault, FencedError, ScribenginErro
 from scribengin.registry.contract import Conflict, Delete, Entry
 from scribengin.registry.host_records import WorkerOrder, WorkerSeen
 from scribengin.registry.lease import Lease
-from scribengin.registry.records import Stored, names, put, read_record, stored_as
+from scribengin.registry.records import Stored, names, put, read_record
 from scribengin.registry.tree import HOST, HOST_UP, WORKER_ORDER, WORKER_SEEN
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class Agent:
         self._make = make
         self._host = host
         self._log = log
-        self._mirror = Mirror(registry)
+        self._mirror = Mirror(registry, f"{HOSTS}/{name}")
         self._right = Lease(registry, HOST_UP(name).path, about)
         self._told: dict[str, WorkerSeen] = {}
         """as it stands in the registry"""
@@ -155,9 +155,10 @@ class Agent:
     def _orders(self) -> dict[str, WorkerOrder]:
         """What is asked now. A record that says nothing asks nothing, and is kept in mind: its worker is not forgotten."""
         found = {}
-        workers = [worker for worker in self._mirror.children(f"{HOSTS}/{self._name}/orders") if not worker.startswith(".")]
+        names_there = self._mirror.children(f"{HOSTS}/{self._name}/orders")
+        workers = [worker for worker in names_there if WORKER_ORDER.fits(self._name, worker)]
+        self._mirror.fetch([WORKER_ORDER(self._name, worker).path for worker in workers])
         for gone in self._known - {*workers}:
-            self._mirror.drop(WORKER_ORDER(self._name, gone).path)
             self._asked.pop(gone, None)
             self._made.pop(gone, None)
         self._known = {*workers}
@@ -166,7 +167,7 @@ class Agent:
             there = self._mirror.read(spot.path)
             if there is None:
                 continue
-            order = stored_as(there, spot) if isinstance(there, Entry) else there
+            order = self._mirror.stored(spot)
             self._made[worker] = there.made if isinstance(there, Entry) else 0
             if isinstance(order, Stored):
                 found[worker] = order.record

@@ -70,7 +70,7 @@ class Node:
             stack.callback(launcher.close)
             host = Host(
                 host=socket.gethostname(),
-                cores=self._capacity.cores or os.cpu_count() or 1,
+                cores=self._capacity.cores or 0,
                 memory_bytes=self._capacity.memory_bytes or 0,
                 since=datetime.now(UTC).isoformat(timespec="seconds"),
                 home=str(self.home.folder.absolute()),

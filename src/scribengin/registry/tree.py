@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 from scribengin.registry.contract import Create, Grant, May, fence_of
 from scribengin.registry.host_records import Decommissioned, WorkerOrder, WorkerSeen
 from scribengin.registry.records import Record, Spot
+from scribengin.registry.watched import Alerts, Watched
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -68,6 +69,7 @@ class Spec(Record):
     tiers: Mapping[str, TierSpec]
     by: str = ""
     at: str = ""
+    watched: Watched = Watched()
 
 
 class Desired(Record):
@@ -201,7 +203,9 @@ class Host(Record):
 
     host: str
     cores: int = 0
+    """what its workers together may have; 0: no limit"""
     memory_bytes: int = 0
+    """the same"""
     since: str = ""
     home: str = ""
     """its folder there: workers' logs, packages"""
@@ -240,6 +244,19 @@ class Limit(Record):
     """edge → `rows_per_s`, `bytes_per_s`"""
 
 
+class Request(Record):
+    """A write that was asked of the API under an idempotency key, and its answer."""
+
+    asked: str
+    """SHA-256 of method, path and body"""
+    at: float
+    """seconds since 1970, by the clock of the master that was asked"""
+    status: int = 0
+    """of the answer; 0 while the write is under way"""
+    body: str = ""
+    """of the answer"""
+
+
 class Writer(Enum):
     """Who writes a record."""
 
@@ -270,6 +287,7 @@ _NAMES = {
     "group": r"[a-z][a-z0-9_]{0,62}",
     "lock": r"[A-Za-z0-9_][A-Za-z0-9._:-]{0,126}",
     "worker": r"[A-Za-z0-9][A-Za-z0-9_.-]{0,199}",
+    "request": r"[0-9a-f]{32}",
 }
 """placeholder → what may stand for it"""
 _PATTERNS = {placeholder: re.compile(pattern) for placeholder, pattern in _NAMES.items()}
@@ -296,6 +314,12 @@ class Branch(Generic[K]):
     def fits(self, *names: str) -> bool:
         """Whether these names can stand there; others are somebody else's, and left alone."""
         return all(_PATTERNS[placeholder].fullmatch(name) for placeholder, name in zip(_placeholders(self.path), names, strict=True))
+
+    def matches(self, path: str) -> bool:
+        """Whether a path is one of these places."""
+        parts = re.split("<([a-z]+)>", self.path)
+        pattern = "".join(f"(?:{_NAMES[part]})" if number % 2 else re.escape(part) for number, part in enumerate(parts))
+        return re.fullmatch(pattern, path) is not None
 
 
 _LED = (Writer.MASTER,)
@@ -346,6 +370,8 @@ ACK = Branch("acks/<flow>/<tier>", Ack, _WORK, "how far what the tier put out is
 LIMIT = Branch("limits/<flow>", Limit, _BY_HAND, "how fast a flow, its sources and edges may go")
 LOCK = Branch("locks/<lock>", Holder, (Writer.CANDIDATE,), "a right of one process at a time: upkeep of a folder, a claim", ephemeral=True)
 LOCK_TERM = Branch("locks/<lock>.term", Holder, (Writer.CANDIDATE,), "who had it last; its version fences all before")
+ALERTS = Branch("flows/<flow>/alerts", Alerts, _LED, "which alerts fire, and were told")
+REQUEST = Branch("requests/<request>", Request, (Writer.CANDIDATE,), "the answer to a write that was asked for under an idempotency key")
 
 TREE: tuple[Branch[Any], ...] = (
     *(LEADER, LEADER_TERM, MASTERS),
@@ -355,7 +381,9 @@ TREE: tuple[Branch[Any], ...] = (
     *(NODE_SOURCE, NODE_SINK, NODE_STATE, NODE_GROUP, NODE_HTTP, NODE_JSON),
     *(HOST, MAPPED, HOST_HTTP, HOST_JSON),
     *(GROUP, ACK, LIMIT, LOCK, LOCK_TERM),
+    *(ALERTS,),
     *(HOST_UP, HOST_UP_TERM, DECOMMISSIONED, WORKER_ORDER, WORKER_SEEN),
+    REQUEST,
 )
 
 OWN_FOLDERS: Mapping[Owner, tuple[str, ...]] = {
@@ -365,14 +393,10 @@ OWN_FOLDERS: Mapping[Owner, tuple[str, ...]] = {
 """whose login has all rights on which folder, and on what is below it; for a tier `<node>` is `<flow>.<tier>`"""
 
 
-def branch_at(path: str) -> Branch[Any] | None:
-    """What belongs at a path; None where it is none of the tree's places."""
-    return next((branch for branch in TREE if _pattern(branch.path).fullmatch(path)), None)
-
-
-def is_folder(path: str) -> bool:
-    """Whether records of the tree lie below it."""
-    return any(_pattern("/".join(branch.path.split("/")[: path.count("/") + 1])).fullmatch(path) for branch in TREE if "/" in branch.path)
+def branch_of(path: str) -> Branch[Any] | None:
+    """The kind of place that a path is; None of one that the tree does not have."""
+    fitting = [branch for branch in TREE if branch.matches(path)]
+    return max(fitting, key=lambda branch: len(_filled(branch.path, [""] * branch.path.count("<"))), default=None)
 
 
 def own_folders_of_worker(flow: str, tier: str, who: str) -> list[Create]:
@@ -395,12 +419,6 @@ def right_of_tier(flow: str, tier: str) -> str:
 
 def _named(path: str, names: Mapping[str, str]) -> str:
     return re.sub("<([a-z]+)>", lambda found: names[found[1]], path)
-
-
-@cache
-def _pattern(path: str) -> re.Pattern[str]:
-    parts = re.split("<([a-z]+)>", path)
-    return re.compile("".join(f"(?:{_NAMES[part]})" if at % 2 else re.escape(part) for at, part in enumerate(parts)))
 
 
 @cache

@@ -57,6 +57,8 @@ class Progress:
     gated: tuple[str, ...] = ()
     """see Compiled"""
     held: int | None = None
+    held_bytes: int | None = None
+    """of memory that its state takes"""
     batch: int = -1
     tasks: tuple[int, int] | None = None
     """(through, all) of the Batch under way"""
@@ -288,6 +290,7 @@ class QueryRun:
         # Spark's watermark stands at the epoch until rows with a time have come through
         self.progress.watermark = "" if watermark.startswith("1970-01-01T00:00:00") else watermark
         self.progress.held = sum(operator.numRowsTotal for operator in last.stateOperators) if last.stateOperators else None
+        self.progress.held_bytes = sum(operator.memoryUsedBytes for operator in last.stateOperators) if last.stateOperators else None
         for source in last.sources:
             latest = msgspec.json.decode(source.latestOffset) if source.latestOffset not in (None, "null", "") else None
             if latest is not None:

@@ -20,19 +20,22 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from scribengin.local.contract import QueryView, RunResult, RunView
-    from scribengin.packages.store import PackageStore
+    from scribengin.packages.fetch import FetchedPackages
     from scribengin.registry.tree import Spec
     from scribengin.state.lease import Right
 
 
 class TierAttempt:
-    """Runs a tier of a version. `right` is what its lease is taken by; `close` stops Spark."""
+    """Runs a tier of a version. `right` is what its lease is taken by; `show` is called with each view; `close` stops Spark."""
 
-    def __init__(self, spec: Spec, tier: str, packages: PackageStore, right: Right) -> None:
+    def __init__(
+        self, spec: Spec, tier: str, packages: FetchedPackages, right: Right, show: Callable[[RunView], None] = lambda _view: None
+    ) -> None:
         self._spec = spec
         self._tier = tier
         self._packages = packages
         self._right = right
+        self._show = show
         self._spark: SparkSession | None = None
 
     def __call__(self, *, once: bool, stop: threading.Event, tell: Callable[[Standing], None]) -> Outcome:
@@ -67,6 +70,7 @@ class TierAttempt:
             self._spark = start([prepared], settings, lambda _line: None)
 
         def watch(view: RunView) -> None:
+            self._show(view)
             if (standing := standing_of(view)) is not None:
                 tell(standing)
 

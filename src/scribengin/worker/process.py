@@ -1,6 +1,7 @@
 """The worker as a process: `python -m scribengin.worker WORKER`, with all else from its environment and the registry.
 
 SCRIBENGIN_HOME   this host's folder: packages
+SCRIBENGIN_TOKEN, SCRIBENGIN_CERTIFICATES   what masters ask of who fetches packages
 SCRIBENGIN_…      the way into the registry: `registry.entrance`
 """
 
@@ -13,15 +14,20 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from scribengin.control.masters import addresses
 from scribengin.control.world import RunId
 from scribengin.core.errors import Exit, Refused
+from scribengin.core.secret import Secret
+from scribengin.packages.fetch import FetchedPackages
 from scribengin.packages.store import PackageStore
 from scribengin.registry.contract import Damaged, shown
 from scribengin.registry.entrance import Entrance
 from scribengin.registry.lease import Lease
 from scribengin.registry.records import Stored, read_record
-from scribengin.registry.tree import LEASE, SPEC, WANTED
+from scribengin.registry.tree import LEADER, LEASE, SPEC, WANTED
+from scribengin.watching.progress import Teller
 from scribengin.worker.attempt import TierAttempt
+from scribengin.worker.progress import Reporter
 from scribengin.worker.service import Service
 from scribengin.worker.wanted import Wanted
 
@@ -30,6 +36,7 @@ if TYPE_CHECKING:
     from scribengin.registry.tree import Spec
 
 HOME = "SCRIBENGIN_HOME"
+TOKEN, CERTIFICATES = "SCRIBENGIN_TOKEN", "SCRIBENGIN_CERTIFICATES"
 
 
 def main(worker: str) -> Exit:
@@ -45,7 +52,10 @@ def main(worker: str) -> Exit:
         stack.callback(lease.close)
         wanted = Wanted(registry, id_)
         stack.callback(wanted.close)
-        attempt = TierAttempt(spec, id_.tier, PackageStore(Path(os.environ[HOME]) / "packages"), lease)
+        teller = Teller(id_.flow, id_.tier, id_.number, version)
+        reporter = Reporter(teller, lambda: _leader(registry), lambda: lease.claim)
+        stack.callback(reporter.close)
+        attempt = TierAttempt(spec, id_.tier, _packages(registry), lease, reporter.show)
         stack.callback(attempt.close)
         service = Service(registry, id_, lease, wanted, version, attempt)
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -53,8 +63,25 @@ def main(worker: str) -> Exit:
         return service.serve()
 
 
+def _packages(registry: Registry) -> FetchedPackages:
+    """This host's, and what masters have."""
+    token, certificates = os.environ.get(TOKEN), os.environ.get(CERTIFICATES)
+    return FetchedPackages(
+        PackageStore(Path(os.environ[HOME]) / "packages"),
+        lambda: addresses(registry),
+        token=Secret(token, f"${{{TOKEN}}}") if token else None,
+        certificates=Path(certificates) if certificates else None,
+    )
+
+
 def _about(id_: RunId) -> dict[str, Any]:
     return {"run": id_.number, "pid": os.getpid(), "host": socket.gethostname()}
+
+
+def _leader(registry: Registry) -> str:
+    """Where the leading master answers; empty where none does. Raises Unreachable."""
+    found = read_record(registry, LEADER())
+    return found.record.http if isinstance(found, Stored) else ""
 
 
 def _read_spec(registry: Registry, id_: RunId) -> tuple[int, Spec]:

@@ -1,0 +1,23 @@
+"""Which masters are there, as their records say."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scribengin.registry.contract import Entry
+from scribengin.registry.records import names
+from scribengin.registry.tree import LEADER, MASTERS
+
+if TYPE_CHECKING:
+    from scribengin.registry.contract import Registry
+
+
+def addresses(registry: Registry) -> tuple[str, ...]:
+    """Where their APIs answer, the leader's first. Raises Unreachable."""
+    found: dict[str, None] = {}
+    for path in (LEADER().path, *(MASTERS(name).path for name in names(registry, "masters"))):
+        there = registry.read(path)
+        http = there.value.get("http") if isinstance(there, Entry) and there.session else None
+        if isinstance(http, str) and http:
+            found[http] = None
+    return tuple(found)
