@@ -26,6 +26,7 @@ from scribengin.client.models import (
     RecordWrite,
     Rollback,
     Submit,
+    TaskRow,
     VersionRow,
     Want,
     Written,
@@ -92,6 +93,10 @@ class Client:
     def flow(self, name: str) -> FlowView:
         """What is wanted of a flow, how it stands, and who serves its tiers. Raises Refused where there is no such flow."""
         return self._get(f"/v1/flows/{_part(name)}", FlowView)
+
+    def tasks(self, name: str) -> list[TaskRow]:
+        """The tasks of a flow's tiers, as their workers wrote them last."""
+        return self._get(f"/v1/flows/{_part(name)}/tasks", list[TaskRow])
 
     def versions(self, name: str) -> list[VersionRow]:
         """The versions of a flow, the newest first."""

@@ -11,7 +11,7 @@ from scribengin.core.errors import Refused, StateError
 from scribengin.core.problems import did_you_mean
 from scribengin.registry.contract import Conflict, Damaged, Delete, Entry, Require, shown
 from scribengin.registry.records import DAMAGED, Newer, Record, Stored, names, put, read_record, read_records
-from scribengin.registry.tree import DESIRED, LEASE, REPORT, RUN, SPEC, STATUS, Desired, Spec, TierSpec
+from scribengin.registry.tree import DESIRED, LEASE, REPORT, RUN, SPEC, STATUS, TASK, Desired, Spec, Task, TierSpec
 from scribengin.registry.watched import AlertSpec, Watched
 from scribengin.spec.alerts import show_condition
 
@@ -248,6 +248,20 @@ def _described_tier(registry: Registry, flow: str, tier: str) -> dict[str, Any]:
         "cause": (run.cause if run is not None else "") or (mine.cause if mine is not None else ""),
         "remedy": (run.remedy if run is not None else "") or (mine.remedy if mine is not None else ""),
     }
+
+
+def read_tasks(registry: Registry, flow: str) -> list[dict[str, Any]]:
+    """The tasks of a flow's tiers as their workers wrote them last, as JSON: `tier`, `task`, and what the record says."""
+    found: list[dict[str, Any]] = []
+    tiers = [tier for tier in names(registry, f"flows/{flow}/tiers") if RUN.fits(flow, tier)]
+    numbers = registry.children_many([f"flows/{flow}/tiers/{tier}/tasks" for tier in tiers])
+    for tier, there in zip(tiers, numbers, strict=True):
+        tasks = sorted((number for number in there if TASK.fits(flow, tier, number)), key=int)
+        for number, stored in zip(tasks, read_records(registry, [TASK(flow, tier, number) for number in tasks]), strict=True):
+            if isinstance(stored, Stored):
+                said = {name: getattr(stored.record, name) for name in Task.__struct_fields__}
+                found.append({"tier": tier, "task": int(number), **said})
+    return found
 
 
 def read_set_aside(registry: Registry, flow: str) -> list[dict[str, Any]]:

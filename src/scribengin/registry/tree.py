@@ -161,15 +161,18 @@ class Operation(Record):
 
 
 class Task(Record):
-    """One task of a tier: what it reads and writes, and how far it is."""
+    """One task of a tier, as of the newest Batch that was decided when it was written: what it reads and writes, and how far it is."""
 
+    query: str = ""
+    batch: int = -1
     sources: Mapping[str, Any] = {}
-    """source → its SourceStreams"""
+    """source → the labels of its SourceStreams"""
     sinks: Mapping[str, Any] = {}
-    """sink → its SinkStreams"""
+    """sink → its SinkStream: `unit`, `rows`, `bytes`"""
     owner: str = ""
+    """the worker"""
     position: Mapping[str, Any] = {}
-    """source → the last committed position; at checkpoints of progress, not per Batch"""
+    """source → the entries of its log that are decided; at checkpoints of progress, not per Batch"""
 
 
 class Ends(Record):

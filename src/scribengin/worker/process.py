@@ -25,13 +25,16 @@ from scribengin.registry.entrance import Entrance
 from scribengin.registry.lease import Lease
 from scribengin.registry.records import Stored, read_record
 from scribengin.registry.tree import LEADER, LEASE, SPEC, WANTED
+from scribengin.state.folder import StateFolder
 from scribengin.watching.progress import Teller
 from scribengin.worker.attempt import TierAttempt
 from scribengin.worker.progress import Reporter
 from scribengin.worker.service import Service
+from scribengin.worker.tier_records import TierRecords
 from scribengin.worker.wanted import Wanted
 
 if TYPE_CHECKING:
+    from scribengin.local.contract import RunView
     from scribengin.registry.contract import Registry
     from scribengin.registry.tree import Spec
 
@@ -55,7 +58,15 @@ def main(worker: str) -> Exit:
         teller = Teller(id_.flow, id_.tier, id_.number, version)
         reporter = Reporter(teller, lambda: _leader(registry), lambda: lease.claim)
         stack.callback(reporter.close)
-        attempt = TierAttempt(spec, id_.tier, _packages(registry), lease, reporter.show)
+        records = TierRecords(registry, id_, lease, StateFolder(Path(spec.state), id_.flow, id_.tier), socket.gethostname())
+        stack.callback(records.close)
+        records.start()
+
+        def show(view: RunView) -> None:
+            reporter.show(view)
+            records.show(view)
+
+        attempt = TierAttempt(spec, id_.tier, _packages(registry), lease, show)
         stack.callback(attempt.close)
         service = Service(registry, id_, lease, wanted, version, attempt)
         for number in (signal.SIGTERM, signal.SIGINT):

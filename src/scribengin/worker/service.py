@@ -11,7 +11,7 @@ import msgspec
 
 from scribengin.core.errors import Exit, FencedError, ScribenginError, Unreachable
 from scribengin.registry.contract import Conflict
-from scribengin.registry.records import put
+from scribengin.registry.records import Newer, Stored, put, read_record
 from scribengin.registry.tree import REPORT, Report
 
 if TYPE_CHECKING:
@@ -72,6 +72,9 @@ class Service:
         self._before = 0
         """Batches committed in earlier attempts of this process"""
         self._asked = threading.Event()
+        self._touched = threading.Event()
+        """somebody, perhaps this worker, has changed the record of what it says"""
+        self._watch = registry.watch(self._spot.path, self._touched.set)
 
     def stop(self) -> None:
         """End after the Batches under way, whatever is wanted. From any thread or signal handler."""
@@ -153,7 +156,7 @@ class Service:
             remedy=standing.remedy,
             permanent=permanent,
         )
-        if report == self._told:
+        if report == self._told and self._stands():
             return
         try:
             term = self._lease.term if self._lease.held() else None
@@ -163,6 +166,18 @@ class Service:
         except FencedError:
             return  # another one speaks for the tier now
         self._told = report
+
+    def _stands(self) -> bool:
+        """Whether what it said last is still there: a damaged record is set aside, and said again. Asked only after a change."""
+        if not self._touched.is_set():
+            return True
+        self._touched.clear()
+        try:
+            there = read_record(self._registry, self._spot)
+        except Unreachable:
+            self._touched.set()
+            return True
+        return isinstance(there, Newer) or (isinstance(there, Stored) and there.record == self._told)
 
 
 def _is_other(now: TierWish | None, wish: TierWish, standing: Standing) -> bool:

@@ -51,10 +51,11 @@ def _of_name(flow: str, masters: Masters) -> Answer:
         if isinstance(plane, Client):
             with suppress(ScribenginError):  # as when no master leads: the rest is known without
                 found["now"] = plane.metrics(flow, step_s=600)["now"]
-    return Answer(found, show=lambda: _show_named(found))
+    return Answer(found, show=lambda: show_named(found))
 
 
-def _show_named(found: dict[str, Any]) -> None:
+def show_named(found: dict[str, Any]) -> None:
+    """A flow that was submitted, for people."""
     from scribengin.cli.tables import print_table
 
     wanted, now = found["wanted"], found["status"] or {"state": "created"}
