@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from scribengin.cli.answer import Answer, AnsweringCommand
-from scribengin.cli.commands.status import show_named
+from scribengin.cli.commands.status import read_named, show_named
 from scribengin.cli.plane_option import masters_option
 from scribengin.cli.tables import print_table
 
@@ -27,7 +27,7 @@ def command(*, flow: str, tasks: bool, masters: Masters) -> Answer:
     import msgspec
 
     with masters.reader() as plane:
-        found = msgspec.to_builtins(plane.flow(flow))
+        found = read_named(plane, flow)
         if tasks:
             found["tasks"] = msgspec.to_builtins(plane.tasks(flow))
 
