@@ -21,6 +21,7 @@ from scribengin.client.models import (
     TaskRow,
     VersionRow,
     Want,
+    WentBack,
     Written,
 )
 from scribengin.client.problems import Fault, PointedError
@@ -84,13 +85,13 @@ def flow_routes(may: Callable[[Role], Any]) -> APIRouter:
 
         return asked.write(want.state, flow, act, want)
 
-    @routes.post("/{flow}/rollback", response_model=Written)
+    @routes.post("/{flow}/rollback", response_model=WentBack)
     def roll_back(flow: str, to: Rollback, asked: Annotated[Asked, may(Role.EDITOR)]) -> Response:
         """Want another version that there was, code and flow together, in the state that is wanted now."""
 
-        def act(registry: Registry) -> Written:
+        def act(registry: Registry) -> WentBack:
             asked.check_flow(flow)
-            return Written(admin.rollback(registry, flow, to.version, by=asked.who.name))
+            return WentBack(admin.rollback(registry, flow, to.version, by=asked.who.name, only=to.only))
 
         return asked.write(f"rollback to {to.version}", flow, act, to)
 

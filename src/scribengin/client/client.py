@@ -29,6 +29,7 @@ from scribengin.client.models import (
     TaskRow,
     VersionRow,
     Want,
+    WentBack,
     Written,
 )
 from scribengin.core.errors import Refused, ScribenginError, Unreachable
@@ -114,9 +115,10 @@ class Client:
         """Say what is wanted of a flow now; asked again what failed is tried again."""
         return self._write("PUT", f"/v1/flows/{_part(name)}/wanted", Want(goal), Written, expected)
 
-    def rollback(self, name: str, version: int, *, expected: int | None = None) -> Written:
-        """Want another version that there was, code and flow together."""
-        return self._write("POST", f"/v1/flows/{_part(name)}/rollback", Rollback(version), Written, expected)
+    def rollback(self, name: str, version: int, *, only: bool = False, expected: int | None = None) -> WentBack:
+        """Want another version that there was, code and flow together; flows that were submitted as one with it go back too, unless
+        `only`."""
+        return self._write("POST", f"/v1/flows/{_part(name)}/rollback", Rollback(version, only), WentBack, expected)
 
     def delete(self, name: str, *, expected: int | None = None) -> Written:
         """Forget a flow that is stopped."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from scribengin.control.world import RunId
     from scribengin.registry.records import Spot
-    from scribengin.registry.tree import Run, Status, TierWish
+    from scribengin.registry.tree import Operation, Run, Status, TierWish
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +27,8 @@ class Start:
     flow: str
     tier: str
     run: Run
+    spare: bool = False
+    """it is to wait until it is needed"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,7 @@ class Note:
     flow: str
     tier: str
     run: Run
+    spare: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +81,16 @@ class SetAside:
     spot: Spot[Any]
 
 
-Action = Want | Start | Note | FreeLease | Kill | Forget | Tell | SetAside
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Write how far an operation is."""
+
+    flow: str
+    id: str
+    operation: Operation
+
+
+Action = Want | Start | Note | FreeLease | Kill | Forget | Tell | SetAside | Step
 
 
 def flow_of(action: Action) -> str:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from scribengin.registry.contract import Registry
 
 _LOOK_S = 1.0
-"""between two looks where no watch says that something is new: launchers have none"""
+"""between two looks where no watch says that something is new, and no launcher that a worker has ended"""
 _REMEMBERED = 1_000
 _WAIT_S = 5.0
 """for the lead, between two looks at whether to stop"""

@@ -6,8 +6,8 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from scribengin.control.bound import Bindings, read_bindings
-from scribengin.control.refusals import read_spec, read_wish, refusal, refused_limits
-from scribengin.control.world import FlowSeen, Held, LeaseHolder, Node, Process, RunId, TierSeen, World
+from scribengin.control.refusals import read_spec, read_wish, refusal, refused_limits, some_of
+from scribengin.control.world import FlowSeen, Held, LeaseHolder, Node, Process, RunId, TierSeen, UnderWay, World
 from scribengin.core.errors import Unreachable
 from scribengin.registry.contract import Damaged, Entry
 from scribengin.registry.records import Newer, Record, Stored
@@ -20,11 +20,16 @@ from scribengin.registry.tree import (
     LEASE_TERM,
     LIMIT,
     MAPPED,
+    OPERATION,
     REPORT,
     RUN,
+    SPARE,
+    SPARE_REPORT,
     SPEC,
     STATUS,
+    UNDER_WAY,
     WANTED,
+    TierSpec,
 )
 
 if TYPE_CHECKING:
@@ -118,7 +123,7 @@ class Observer:
         for name, spot_of_spec in specs.items():
             spec = self._mirror.stored(spot_of_spec)
             tiers += [(name, tier) for tier in self._tiers(name, spec.record if isinstance(spec, Stored) else None)]
-        self._mirror.fetch([spot(*tier).path for tier in tiers for spot in (WANTED, RUN, REPORT, LEASE)])
+        self._mirror.fetch([spot(*tier).path for tier in tiers for spot in (WANTED, RUN, REPORT, LEASE, SPARE, SPARE_REPORT)])
         self._mirror.fetch([LEASE_TERM(*tier).path for tier in tiers if self._mirror.read(RUN(*tier).path) is None])
 
     def _tiers(self, flow: str, spec: Spec | None) -> list[str]:
@@ -135,7 +140,7 @@ class Observer:
         refused = {**refused, **refused_limits(self._mirror, name), **self._bindings.refused.get(name, {})}
         if wish is None or spec is None:
             why, remedy = next(iter((said["why"], said["remedy"]) for said in refused.values()))
-            return Held(status, f"{DESIRED(name).path} {why}", remedy, refused, tuple(self._damaged))
+            return Held(status, f"{DESIRED(name).path} {why}", remedy, some_of(refused), tuple(self._damaged))
         names = self._tiers(name, spec)
         bound = self._bindings.bound.get(name, {})
         for tier in bound.keys() - {*names}:
@@ -143,18 +148,26 @@ class Observer:
             why = f"binds a tier that flow {name} has not; it has {', '.join(names)}"
             refused[spot.path] = refusal(self._mirror.read(spot.path), why, "remove it, or bind one of these")
         tiers = {tier: self._tier(name, tier, spec, bound.get(tier, "")) for tier in names}
+        under_way = self._under_way(name, wish.operation)
         for path, why in self._newer.items():
             return Held(status, f"{path} {why}", "run the newer version", refused, tuple(self._damaged))
-        return FlowSeen(name, wish, tiers, status, frozenset(spec.tiers), refused, tuple(self._damaged), spec.watched)
+        return FlowSeen(name, wish, tiers, status, frozenset(spec.tiers), some_of(refused), tuple(self._damaged), spec.watched, under_way)
+
+    def _under_way(self, flow: str, id_: str) -> UnderWay | None:
+        """The operation that the flow waits for. One that is forgotten, or said nothing, is none."""
+        operation = self._made(OPERATION(flow, id_)) if id_ and OPERATION.fits(flow, id_) else None
+        return UnderWay(id_, operation) if operation is not None and operation.step in UNDER_WAY else None
 
     def _tier(self, flow: str, tier: str, spec: Spec, node: str) -> TierSeen:
         wish, run, report = self._made(WANTED(flow, tier)), self._made(RUN(flow, tier)), self._made(REPORT(flow, tier))
+        spare, waits = self._made(SPARE(flow, tier)), self._made(SPARE_REPORT(flow, tier))
         feeders = spec.tiers[tier].feeders if tier in spec.tiers else self._old_feeders(flow, tier, wish)
         lease, before = self._lease(LEASE(flow, tier).path), 0
         if run is None and (there := self._mirror.read(LEASE_TERM(flow, tier).path)) is not None:
             before = _run_of(there)
-        use = (spec.tiers[tier].cores, spec.tiers[tier].memory_bytes) if tier in spec.tiers else (1, 0)
-        return TierSeen(tier, frozenset(feeders), node, *use, wish, run, report, lease, before)
+        said = spec.tiers.get(tier, TierSpec())
+        use, warm = (said.cores, said.memory_bytes, said.since, said.process), said.standby == "warm"
+        return TierSeen(tier, frozenset(feeders), node, *use, wish, run, report, lease, before, warm, spare, waits)
 
     def _old_feeders(self, flow: str, tier: str, wish: TierWish | None) -> tuple[str, ...]:
         """Of a tier that the wanted version has no more: as in the version that it serves."""

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from scribengin.control.operations import standing_of
 from scribengin.control.places import choose_node
 from scribengin.control.runs import back_off_s, needs_worker
-from scribengin.control.wishes import at_rest
+from scribengin.control.wishes import at_rest, is_old
 from scribengin.core.units import show_duration
 from scribengin.registry.tree import Status
 from scribengin.watching.intake import BEHIND
@@ -36,6 +37,7 @@ def standing(world: World, flow: FlowSeen) -> Status:
         version=flow.wish.version,
         generation=flow.wish.generation,
         goal=flow.wish.goal,
+        operation=flow.wish.operation,
         refused=flow.refused,
     )
 
@@ -53,6 +55,8 @@ def _iso(seconds: float) -> str:
 
 
 def _state(world: World, flow: FlowSeen) -> tuple[FlowState, str, str]:
+    if flow.under_way is not None:
+        return standing_of(flow, flow.under_way)
     tiers = [flow.tiers[name] for name in sorted(flow.tiers) if flow.wanted_tiers is None or name in flow.wanted_tiers]
     failed = [tier for tier in tiers if _waits_for_a_person(tier)]
     if failed:
@@ -73,7 +77,7 @@ def _state(world: World, flow: FlowSeen) -> tuple[FlowState, str, str]:
 def _running(world: World, flow: FlowSeen, tiers: list[TierSeen]) -> tuple[FlowState, str, str]:
     if (lost := _lost(world, tiers)) is not None:
         return "recovering", *lost
-    old = [name for name, tier in sorted(flow.tiers.items()) if tier.wish and tier.wish.version != flow.wish.version and not at_rest(tier)]
+    old = [name for name, tier in sorted(flow.tiers.items()) if is_old(flow, name) and not at_rest(tier)]
     if old:
         return "starting", f"version {flow.wish.version} follows when {', '.join(old)} of the old one has ended", ""
     coming = [tier for tier in tiers if not _is_up(tier, flow)]
@@ -82,6 +86,7 @@ def _running(world: World, flow: FlowSeen, tiers: list[TierSeen]) -> tuple[FlowS
         if homeless:
             return "starting", f"no node answers that has room for {', '.join(homeless)}", "start one: scribengin node"
         again = flow.status is not None and flow.status.state in ("recovering", "degraded")
+        again = again or any(tier.run is not None and tier.run.failures and _is_of(tier, flow) for tier in coming)
         names = " and ".join(tier.tier for tier in coming)
         return ("recovering" if again else "starting"), f"{names} {'is' if len(coming) == 1 else 'are'} starting", ""
     for tier in tiers:
@@ -143,6 +148,11 @@ def _failure(tier: TierSeen) -> str:
 def _remedy(flow: FlowSeen, tier: TierSeen) -> str:
     said = f"{tier.run.remedy}; then: " if tier.run is not None and tier.run.remedy else ""
     return f"{said}scribengin resume {flow.name}"
+
+
+def _is_of(tier: TierSeen, flow: FlowSeen) -> bool:
+    """True where its run is of the flow's wish, not of one before."""
+    return tier.run is not None and tier.run.generation == flow.wish.generation
 
 
 def _is_down(tier: TierSeen) -> bool:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from scribengin.registry.records import Spot
-    from scribengin.registry.tree import Goal, Report, Run, Status, TierWish
+    from scribengin.registry.tree import Goal, Operation, Report, Run, Status, TierWish
 
 NOT_WATCHED = Watched()
 
@@ -56,6 +56,8 @@ class Wish:
     version: int
     goal: Goal
     generation: int
+    operation: str = ""
+    """the newest operation"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +79,20 @@ class TierSeen:
     cores: int = 1
     """what its worker takes of its node"""
     memory_bytes: int = 0
+    version: int = 0
+    """the version whose workers serve it as it is wanted; 0: the flow's"""
+    process: int = 0
+    """workers of that version, or of a later one, go on with it between two Batches; 0: others are to be started"""
     wish: TierWish | None = None
     run: Run | None = None
     report: Report | None = None
     lease: LeaseHolder | None = None
     leased_before: int = 0
     """the run that took its lease last; only where no run is noted"""
+    standby: bool = False
+    """a spare is wanted"""
+    spare: Run | None = None
+    spare_report: Report | None = None
 
 
 class Delay(NamedTuple):
@@ -90,6 +100,14 @@ class Delay(NamedTuple):
 
     seconds: float
     cause: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class UnderWay:
+    """An operation that is not over, and the name of its record."""
+
+    id: str
+    operation: Operation
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +126,8 @@ class FlowSeen:
     """records that masters or workers make anew, once they are out of the way; till then nothing is decided about the flow"""
     watched: Watched = NOT_WATCHED
     """what its wanted version says of delay and alerts"""
+    under_way: UnderWay | None = None
+    """the operation that the flow waits for"""
 
 
 @dataclass(frozen=True, slots=True)

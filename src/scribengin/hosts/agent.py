@@ -14,6 +14,7 @@ import msgspec
 from scribengin.control.fleet import HOSTS
 from scribengin.control.mirror import Mirror
 from scribengin.core.errors import EnvironmentFault, FencedError, ScribenginError, Unreachable
+from scribengin.launch.contract import TellsEnds
 from scribengin.registry.contract import Conflict, Delete, Entry
 from scribengin.registry.host_records import WorkerOrder, WorkerSeen
 from scribengin.registry.lease import Lease
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     """worker, what it may use → what is started: command, environment, secrets"""
 
 LOOK_S = 0.5
-"""between two looks at the workers: nothing wakes where a process ends"""
+"""between two looks at the workers, where no launcher says that one has ended"""
 _TAKE_S = 1.0
 _AGAIN_S = 0.5
 _COMMIT_WRITES = 50
@@ -63,6 +64,8 @@ class Agent:
         self._host = host
         self._log = log
         self._mirror = Mirror(registry, f"{HOSTS}/{name}")
+        if isinstance(launcher, TellsEnds):
+            launcher.on_end(self._mirror.changed.set)
         self._right = Lease(registry, HOST_UP(name).path, about)
         self._told: dict[str, WorkerSeen] = {}
         """as it stands in the registry"""
@@ -73,6 +76,8 @@ class Agent:
         """the last stop that was handed on, of each worker"""
         self._stopped = threading.Event()
         self._said: set[str] = set()
+        if isinstance(launcher, TellsEnds):
+            launcher.on_end(self._mirror.changed.set)
 
     @property
     def is_up(self) -> bool:

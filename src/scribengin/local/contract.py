@@ -8,9 +8,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from scribengin.core.problems import Problem
+    from scribengin.local.limits import FlowLimits
     from scribengin.state.contract import Counts
     from scribengin.state.lease import Right
 
@@ -44,6 +46,8 @@ class RunSettings:
     """the driver's heap (`2g`); Spark's default by default"""
     spark_conf: dict[str, str] = field(default_factory=dict)
     stop: threading.Event = field(default_factory=threading.Event)
+    limits: Callable[[], FlowLimits] | None = None
+    """how fast it may go, asked before each Batch; None: as the flow file says, for as long as it runs"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,6 +80,8 @@ def _defaults(flow: Flow, *, resolved: bool) -> dict[str, Any]:
         data["edge"] = edge_data(given.edge)
     if resolved or given.trace != plain.trace:
         data["trace"] = given.trace
+    if resolved or given.standby != plain.standby:
+        data["standby"] = given.standby
     return data
 
 

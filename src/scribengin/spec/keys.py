@@ -226,6 +226,7 @@ DEFAULTS = Section(
             "edge", "section", "what holds for every cut edge that says nothing else", "{compression: zstd}", section=tier_keys.DEFAULT_EDGE
         ),
         tier_keys.TRACE,
+        tier_keys.STANDBY,
     ),
 )
 

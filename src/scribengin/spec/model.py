@@ -121,6 +121,10 @@ class Edge:
     """a group, or `group.member`"""
 
 
+Standby = Literal["none", "warm"]
+"""`warm`: where flows are managed, a spare process with Spark up takes over when the one that runs the tier is lost"""
+
+
 @dataclass(frozen=True, slots=True)
 class Resources:
     """What a tier gets where it runs."""
@@ -128,6 +132,8 @@ class Resources:
     cores: int | None = None
     memory: int | None = None
     """bytes"""
+    standby: Standby | None = None
+    """None: as `defaults` says"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +184,7 @@ class Defaults:
     edge: Edge = field(default_factory=Edge)
     trace: float = 0.0
     """the share of records, 0 to 1, whose way is kept; that of dead letters always is"""
+    standby: Standby = "none"
 
 
 @dataclass(frozen=True, slots=True)

@@ -128,6 +128,7 @@ class _FlowReader:
             plain.profile,
             read_default_edge(self._reader, edge, owner) if edge else Edge(),
             values.get("trace", 0.0),
+            values.get("standby", plain.standby),
         )
         return defaults, given.sound and self._reader.errors == before
 

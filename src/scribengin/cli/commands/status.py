@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from scribengin.client.client import Client
 
 
+_SPARE = {"standby": "ready", "starting": "starting", "failed": "failing", "stopped": "ending"}
+
+
 @click.command(cls=AnsweringCommand)
 @flow_argument
 @setting_flags("state")
@@ -85,6 +88,16 @@ def show_named(found: dict[str, Any]) -> None:
         by = f"{process['pid']} on {process['host']}" if process else "–"
         rows.append({**tier, "process": by, "worker": tier["worker"] or "–"})
     print_table(rows, {name: name for name in ("tier", "state", "worker", "process", "failures", "cause")})
+    for tier in found["tiers"]:
+        if tier["remedy"] and tier["failures"]:
+            click.echo(f"tier {tier['tier']}: {tier['remedy']}")
+        if tier["starts_again"]:
+            click.echo(f"tier {tier['tier']}: its next worker starts at {tier['starts_again']}")
+        if tier["standby"]:
+            spare = tier["standby"]
+            click.echo(
+                f"tier {tier['tier']}: its standby, {spare['worker']} on {spare['node']}, is {_SPARE.get(spare['state'], spare['state'])}"
+            )
 
 
 def _going(now: dict[str, Any]) -> str:
