@@ -36,6 +36,7 @@ from scribengin.client.models import (
     SetLimit,
     SetOffset,
     Submit,
+    TaskRow,
     Topology,
     VersionRow,
     Want,
@@ -104,6 +105,10 @@ class Client:
     def flow(self, name: str) -> FlowView:
         """What is wanted of a flow, how it stands, and who serves its tiers. Raises Refused where there is no such flow."""
         return self._get(f"/v1/flows/{_part(name)}", FlowView)
+
+    def tasks(self, name: str) -> list[TaskRow]:
+        """The tasks of a flow's tiers, as their workers wrote them last."""
+        return self._get(f"/v1/flows/{_part(name)}/tasks", list[TaskRow])
 
     def versions(self, name: str) -> list[VersionRow]:
         """The versions of a flow, the newest first."""
