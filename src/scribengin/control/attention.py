@@ -38,7 +38,8 @@ class Attention:
         if self._rounds:
             self._round = (self._round + 1) % self._rounds
             turn = {name for at, name in enumerate(world.flows) if at % self._rounds == self._round}
-        return (changed | turn | self._busy | _flows_of(last.processes, world.processes)) & world.flows.keys()
+        late = _beyond(last) ^ _beyond(world)
+        return (changed | turn | late | self._busy | _flows_of(last.processes, world.processes)) & world.flows.keys()
 
     def note(self, world: World, selected: Iterable[str], actions: Iterable[Action]) -> None:
         """What was decided of the selected flows."""
@@ -55,6 +56,12 @@ def _takers(world: World) -> dict[str, bool]:
 
 def _time_matters(flow: FlowSeen) -> bool:
     return any(waits(tier) for tier in flow.tiers.values())
+
+
+def _beyond(world: World) -> set[str]:
+    """The flows whose delay is more than they allow."""
+    most = {name: world.flows[name].watched.max_delay_s for name in world.delays if name in world.flows}
+    return {name for name, most_s in most.items() if most_s is not None and world.delays[name].seconds > most_s}
 
 
 def _flows_of(before: Mapping[RunId, Process], now: Mapping[RunId, Process]) -> set[str]:

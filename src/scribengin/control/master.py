@@ -5,16 +5,17 @@ from __future__ import annotations
 import threading
 import time
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from scribengin.control.act import Actor
+from scribengin.control.actions import SetAside
 from scribengin.control.attention import Attention
 from scribengin.control.decide import decide
 from scribengin.control.fleet import Fleet
 from scribengin.control.mirror import Mirror
 from scribengin.control.observe import Observer
 from scribengin.core.errors import FencedError, Unreachable
-from scribengin.launch.contract import TellsEnds
 from scribengin.registry.contract import Conflict, shown
 from scribengin.registry.lease import Election
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
     from scribengin.control.act import Ordering, WorkerLogin
+    from scribengin.control.watch import Watch
     from scribengin.control.world import World
     from scribengin.launch.contract import Launcher
     from scribengin.registry.contract import Registry
@@ -47,6 +49,7 @@ class Master:
         *,
         log: FilteringBoundLogger,
         clock: Callable[[], float] = time.time,
+        watch: Watch | None = None,
         worker_login: WorkerLogin = lambda _flow, _tier: None,
     ) -> None:
         """`launchers` are this process' own; those of the hosts that have registered come by themselves. `worker_login`: as whom a tier's
@@ -54,6 +57,7 @@ class Master:
         self._registry = registry
         self._log = log
         self._clock = clock
+        self._watch = watch
         self._election = Election(registry, about)
         self._mirror = Mirror(registry)
         fleet = Fleet(registry, self._mirror, lambda: self._election.term, launchers)
@@ -62,9 +66,6 @@ class Master:
         self._actor = Actor(registry, self._mirror, fleet, order, worker_login)
         self._stopped = threading.Event()
         self._said: set[str] = set()
-        for launcher in launchers.values():
-            if isinstance(launcher, TellsEnds):
-                launcher.on_end(self._mirror.changed.set)
         self._led: int | None = None
         """the Term under which it led last, until it has told that it does no more"""
         self._is_warm = False
@@ -109,9 +110,13 @@ class Master:
         self._election.check()
         world = self._observer.look(self._clock())
         self._say(f"{shown(path)} {why}" for path, why in self.problems.items())
+        if self._watch is not None:
+            self._watch.seen(world, self._election.term)
+            world = replace(world, delays=self._watch.delays())
         selected = self._attention.select(world)
         actions = decide(world, selected)
         self._attention.note(world, selected, actions)
+        self._say(f"{shown(action.spot.path)} is set aside" for action in actions if isinstance(action, SetAside))
         for error in self._actor.perform_all(actions, self._election.term, self._election.check):
             if isinstance(error, Conflict):
                 self._mirror.changed.set()  # somebody has changed it meanwhile: look again

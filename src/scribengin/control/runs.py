@@ -8,7 +8,8 @@ from msgspec.structs import replace
 
 from scribengin.control.actions import Forget, FreeLease, Kill, Note, Start
 from scribengin.control.places import choose_node
-from scribengin.control.spares import newest_number, successor, waiting
+from scribengin.control.rebuilt import lost_run
+from scribengin.control.spares import newest_number, spare_waits, successor, waiting
 from scribengin.control.wishes import has_drained
 from scribengin.control.world import RunId
 from scribengin.registry.tree import Run
@@ -39,6 +40,9 @@ def back_off_s(failures: int) -> float:
 def tend(world: World, flow: str, tier: TierSeen, load: Mapping[str, int]) -> Iterator[Action]:
     """What to do for the tier's worker now. `load` is how many workers each node has, for choosing."""
     run = tier.run
+    if run is None and (lost := lost_run(world, flow, tier)) is not None:
+        yield Note(flow, tier.tier, lost)
+        return
     failures = 0 if run is None else run.failures if run.ended_at is not None else _failures(tier, run)
     taken_over = successor(world, flow, tier, failures, due=_is_due(world, tier))
     if taken_over is not None:
@@ -51,6 +55,8 @@ def tend(world: World, flow: str, tier: TierSeen, load: Mapping[str, int]) -> It
     process, node = world.processes.get(id_), world.nodes.get(run.node)
     if process is not None and process.ended:
         yield from _end(world, id_, tier, run, process)
+    elif process is not None and not run.node:
+        yield Note(flow, tier.tier, replace(run, node=process.node))
     elif tier.lease is not None and tier.lease.run == run.number:
         if not run.leased or run.unleased_since is not None:
             yield Note(flow, tier.tier, replace(run, leased=True, unleased_since=None))
@@ -70,11 +76,13 @@ def tend(world: World, flow: str, tier: TierSeen, load: Mapping[str, int]) -> It
 def orphans(world: World) -> Iterator[Action]:
     """What to do about processes that no run stands for any more."""
     for id_, process in world.processes.items():
-        if id_.flow in world.unreadable:
-            continue
         flow = world.flows.get(id_.flow)
+        if id_.flow in world.held or (flow is not None and flow.damaged):
+            continue
         tier = flow.tiers.get(id_.tier) if flow is not None else None
         run = tier.run if tier is not None else None
+        if tier is not None and run is None:
+            continue  # it is noted first, and then served or not
         if run is not None and run.number == id_.number and run.ended_at is None:
             continue
         if tier is not None and (spare := waiting(tier)) is not None and spare.number == id_.number:
@@ -92,6 +100,8 @@ def needs_worker(tier: TierSeen) -> bool:
     wish = tier.wish
     if wish is None:
         return False
+    if wish.task and (tier.report is None or tier.report.task != wish.task):
+        return True
     return wish.goal == "running" or (wish.goal == "drained" and not has_drained(tier, wish.generation))
 
 
@@ -101,6 +111,14 @@ def next_start_at(tier: TierSeen, wish: TierWish) -> float | None:
     if run is None or run.ended_at is None or run.generation != wish.generation:
         return 0.0
     return None if run.permanent else run.ended_at + back_off_s(run.failures)
+
+
+def waits(tier: TierSeen) -> bool:
+    """True where time alone may change what is to be done: a worker that has not shown itself, has lost its lease, or is to be started."""
+    run = tier.run
+    if run is None or run.ended_at is not None:
+        return needs_worker(tier)
+    return not run.leased or run.unleased_since is not None or spare_waits(tier)
 
 
 def serves(tier: TierSeen) -> bool:
@@ -119,14 +137,6 @@ def _is_due(world: World, tier: TierSeen) -> bool:
         return False
     at = next_start_at(tier, wish)
     return at is not None and world.now >= at
-
-
-def waits(tier: TierSeen) -> bool:
-    """True where time alone may change what is to be done: a worker that has not shown itself, has lost its lease, or is to be started."""
-    run = tier.run
-    if run is None or run.ended_at is not None:
-        return needs_worker(tier)
-    return not run.leased or run.unleased_since is not None or (tier.standby and waiting(tier) is None)
 
 
 def _start(world: World, flow: str, tier: TierSeen, load: Mapping[str, int]) -> Iterator[Action]:
@@ -164,7 +174,7 @@ def _end(world: World, id_: RunId, tier: TierSeen, run: Run, process: Process) -
 def _give_up(world: World, id_: RunId, run: Run, process: Process | None, why: str) -> Iterator[Action]:
     """It does not answer. Killed where that can be done; where its node is away too, its Term alone holds it back."""
     if process is not None:
-        yield Kill(id_, run.node, why)
+        yield Kill(id_, process.node, why)
     elif run.node not in world.nodes:
         cause = f"{why}, and node {run.node} does not answer"
         yield Note(id_.flow, id_.tier, replace(run, ended_at=world.now, unleased_since=None, failures=run.failures + 1, cause=cause))

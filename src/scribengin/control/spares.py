@@ -34,6 +34,14 @@ def waiting(tier: TierSeen) -> Run | None:
     return spare
 
 
+def spare_waits(tier: TierSeen) -> bool:
+    """True where time alone may change what is to be done for the spare: one is wanted and not there, or it has said nothing yet."""
+    spare = waiting(tier)
+    if spare is None:
+        return tier.standby
+    return tier.spare_report is None or tier.spare_report.run != spare.number
+
+
 def newest_number(tier: TierSeen) -> int:
     """The highest number that any worker of the tier was given; 0 where there was none."""
     return max((run.number for run in (tier.run, tier.spare) if run is not None), default=0)

@@ -1,9 +1,10 @@
-"""A real ZooKeeper, one server, on 127.0.0.1, from the jars that PySpark carries."""
+"""A real ZooKeeper on 127.0.0.1, one server or several that vote, from the jars that PySpark carries."""
 
 from __future__ import annotations
 
 import socket
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -15,6 +16,7 @@ from scribengin.embedded.java_server import HOST, check_port, free_ports, java_c
 from scribengin.embedded.process import find_server, start_server
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
     from types import TracebackType
 
@@ -34,6 +36,14 @@ class _Place(msgspec.Struct, frozen=True):
     port: int
 
 
+@dataclass(frozen=True, slots=True)
+class Quorum:
+    """A server's place among those that vote: its number, and of each number the ports for followers and for elections."""
+
+    number: int
+    ports: Mapping[int, tuple[int, int]]
+
+
 class ZooKeeper:
     """One server. Data and port stay in `folder` over restarts.
 
@@ -41,8 +51,10 @@ class ZooKeeper:
     as short as 1 s: a tick is half of that.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, quorum: Quorum | None = None) -> None:
+        """`quorum`: where it is one of several (`ensemble.ZooKeeperEnsemble`): alone it serves nobody."""
         self.folder = folder.absolute()
+        self._quorum = quorum
         self.log = self.folder / "log" / "zookeeper.log"
         self._pid_file = self.folder / "run" / "zookeeper.pid.json"
         self._port = _read_or_make(self.folder)
@@ -60,25 +72,34 @@ class ZooKeeper:
 
     def start(self) -> None:
         """Start it where it is not up, and return when it serves. Raises EnvironmentFault: no Java, its port taken, it does not come up."""
-        server = self._server
-        begun = server is None or not server.alive()
-        if server is None or not server.alive():
-            check_port(self._port, NAME)
-            jars = pyspark_jars(*_JARS)
-            command = java_command(
-                "org.apache.zookeeper.server.ZooKeeperServerMain",
-                jars,
-                [self._write_config()],
-                heap_mib=_HEAP_MIB,
-                folder=self.folder / "run",
-            )
-            server = self._server = start_server(NAME, command, pid_file=self._pid_file, log=self.log)
+        begun = self.begin()
         try:
-            server.wait_ready(lambda: self.answers(timeout_s=_STARTING_ANSWER_S), _READY_WITHIN_S)
+            self.wait_ready()
         except BaseException:
             if begun:
-                server.kill()
+                self.kill()
             raise
+
+    def begin(self) -> bool:
+        """Start it where it is not up, and do not wait; whether that was so."""
+        if self._server is not None and self._server.alive():
+            return False
+        check_port(self._port, NAME)
+        main = "ZooKeeperServerMain" if self._quorum is None else "quorum.QuorumPeerMain"
+        command = java_command(
+            f"org.apache.zookeeper.server.{main}",
+            pyspark_jars(*_JARS),
+            [self._write_config()],
+            heap_mib=_HEAP_MIB,
+            folder=self.folder / "run",
+        )
+        self._server = start_server(NAME, command, pid_file=self._pid_file, log=self.log)
+        return True
+
+    def wait_ready(self) -> None:
+        """Until it serves, once it was begun. Raises EnvironmentFault where it ends, or does not in time."""
+        assert self._server is not None
+        self._server.wait_ready(lambda: self.answers(timeout_s=_STARTING_ANSWER_S), _READY_WITHIN_S)
 
     def release(self) -> None:
         """Let it live on when this process ends."""
@@ -96,6 +117,11 @@ class ZooKeeper:
         server, self._server = self._server, None
         if server is not None:
             server.kill()
+
+    def clear(self) -> None:
+        """Clear away what is left of one that has ended by itself; one that is up stays."""
+        if self.pid is None:
+            self.kill()
 
     def answers(self, *, timeout_s: float = _ANSWER_S) -> bool:
         """Whether it serves: it says its mode. (`ruok` is answered long before.)"""
@@ -122,7 +148,7 @@ class ZooKeeper:
     def _write_config(self) -> Path:
         data = self.folder / "data"
         make_folder(data)
-        settings = {
+        settings: dict[str, object] = {
             "tickTime": 500,
             "maxSessionTimeout": 60_000,
             "dataDir": data,
@@ -134,6 +160,10 @@ class ZooKeeper:
             "autopurge.snapRetainCount": 3,
             "autopurge.purgeInterval": 1,
         }
+        if self._quorum is not None:
+            replace(data / "myid", f"{self._quorum.number}\n".encode())
+            settings |= {"initLimit": 20, "syncLimit": 10}
+            settings |= {f"server.{number}": f"{HOST}:{peers}:{votes}" for number, (peers, votes) in self._quorum.ports.items()}
         config = self.folder / "run" / "zookeeper.cfg"
         replace(config, "".join(f"{name}={value}\n" for name, value in settings.items()).encode())
         return config

@@ -64,6 +64,8 @@ class Agent:
         self._host = host
         self._log = log
         self._mirror = Mirror(registry, f"{HOSTS}/{name}")
+        if isinstance(launcher, TellsEnds):
+            launcher.on_end(self._mirror.changed.set)
         self._right = Lease(registry, HOST_UP(name).path, about)
         self._told: dict[str, WorkerSeen] = {}
         """as it stands in the registry"""

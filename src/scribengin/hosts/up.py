@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Self
 from scribengin.api.serving import Listen
 from scribengin.control.home import LOCAL
 from scribengin.embedded.zookeeper import ZooKeeper
+from scribengin.hosts.kept_up import kept_up
 from scribengin.hosts.master import MasterHost
 from scribengin.hosts.node import Node
 from scribengin.launch.local import LocalLauncher
@@ -45,6 +46,7 @@ class House:
             stack.enter_context(self.home.held())
             self._tell("starting ZooKeeper")
             server = stack.enter_context(ZooKeeper(self.home.zookeeper))
+            stack.enter_context(kept_up(server, "ZooKeeper", self._tell))
             self.address = Address((server.address,), DEFAULT_ROOT)
             entrance = Entrance(self.address, self.home.login())
             stack.callback(self._end_workers)

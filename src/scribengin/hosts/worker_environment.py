@@ -11,15 +11,13 @@ _OWN = "SCRIBENGIN_"
 _SHARED = frozenset(
     {
         "SCRIBENGIN_CACHE",
+        "SCRIBENGIN_CERTIFICATES",
         "SCRIBENGIN_CLASS_ARCHIVE",
         "SCRIBENGIN_CONFIG",
         "SCRIBENGIN_FAULT",
         "SCRIBENGIN_IVY_SETTINGS",
-        "SCRIBENGIN_TOKEN",
-        "SCRIBENGIN_CERTIFICATES",
     }
 )
-"""the last two are how it fetches packages from masters"""
 
 
 def not_its_own(environment: Mapping[str, str], *secrets: str) -> dict[str, str | None]:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from scribengin.core.problems import Place
     from scribengin.core.types import Schema
+    from scribengin.spec.alert_model import Alert
 
 Delivery = Literal["exactly_once", "at_least_once"]
 OnError = Literal["fail", "drop", "dead_letter"]
@@ -368,6 +369,9 @@ class Flow:
     edges: Mapping[str, Edge] = field(default_factory=dict)
     """`a -> b` (`r.branch -> b`), written so → its properties"""
     groups: Mapping[str, Group] = field(default_factory=dict)
+    max_delay_s: float | None = None
+    """how old the oldest thing that waits may be before the flow is degraded"""
+    alerts: Mapping[str, Alert] = field(default_factory=dict)
     version: int = 1
     folder: Path = field(default=Path(), compare=False)
     code: Path | None = field(default=None, compare=False)

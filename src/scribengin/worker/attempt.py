@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from scribengin.control.world import RunId
     from scribengin.local.contract import QueryView, RunResult, RunView
+    from scribengin.local.limits import FlowLimits
     from scribengin.local.prepare import PreparedFlow
     from scribengin.packages.fetch import FetchedPackages
     from scribengin.registry.tree import Spec
@@ -43,15 +44,27 @@ _MILESTONES = {"checking with spark": "recovering", "running": "running"}
 
 
 class TierAttempt:
-    """Runs a tier of a version. `right` is what its lease is taken by; `close` stops Spark."""
+    """Runs a tier of a version. `right` is what its lease is taken by; `show` is called with each view; `close` stops Spark."""
 
-    def __init__(self, spec: Spec, id_: RunId, packages: FetchedPackages, right: Right, timeline: Timeline, glance: Glance) -> None:
+    def __init__(
+        self,
+        spec: Spec,
+        id_: RunId,
+        packages: FetchedPackages,
+        right: Right,
+        timeline: Timeline,
+        glance: Glance,
+        show: Callable[[RunView], None] = lambda _view: None,
+        limits: Callable[[], FlowLimits] | None = None,
+    ) -> None:
         self._spec = spec
         self._id, self._tier = id_, id_.tier
         self._packages = packages
         self._right = right
+        self._show = show
         self._timeline = timeline
         self._glance = glance
+        self._limits = limits
         self._spark: SparkSession | None = None
         self._archive_at_s = 0.0
 
@@ -83,6 +96,14 @@ class TierAttempt:
             return outcome_of(error)
         return None
 
+    def take(self, spec: Spec) -> None:
+        """Run that version from the next attempt on, in the same Spark session."""
+        self._spec = spec
+
+    def session(self) -> SparkSession:
+        """Spark, started at the first call."""
+        return self._spark or self._session(self._prepared())
+
     def close(self) -> None:
         """Stop Spark, where it was started."""
         spark, self._spark = self._spark, None
@@ -92,7 +113,7 @@ class TierAttempt:
 
     def _run(self, *, once: bool, stop: threading.Event, tell: Callable[[Standing], None]) -> RunResult:
         self._timeline.mark("leased")
-        settings = replace(self._settings(), once=once, right=self._right, stop=stop)
+        settings = replace(self._settings(), once=once, right=self._right, stop=stop, limits=self._limits)
         spark = self._spark
         if spark is None:
             prepared = self._prepared()
@@ -102,6 +123,7 @@ class TierAttempt:
 
         def watch(view: RunView) -> None:
             self._glance.view = view
+            self._show(view)
             if self._jvm_status() is not None:
                 stop.set()  # nothing comes of it any more
             if view.phase in _MILESTONES:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 import msgspec
 
-from scribengin.core.errors import Exit, FencedError, ScribenginError, Unreachable
+from scribengin.core.errors import Exit, FencedError, Refused, ScribenginError, Unreachable
 from scribengin.registry.contract import Conflict, Require
 from scribengin.registry.records import Stored, put, read_record
 from scribengin.registry.tree import NODE_HTTP, NODE_JSON, REPORT, RUN, SPARE, SPARE_REPORT, Link, Report
@@ -76,11 +76,15 @@ class Service:
         attempt: Attempt,
         warm: Callable[[], Outcome | None] = lambda: None,
         *,
+        task: Callable[[str], None] | None = None,
+        reload: Callable[[int], bool] | None = None,
         http: str = "",
         on_say: Callable[[Report], None] = lambda _report: None,
     ) -> None:
         """`version`: that of the flow which this process has loaded. `warm` does what can be done without the lease, for a spare; it
-        returns how that has failed, if it has. `http`: where its page is; `on_say` hears what it says of itself, whoever else does."""
+        returns how that has failed, if it has. `task` does the tier's part of the operation of that name, under the lease; what it was
+        asked before changes nothing. `reload` takes up another version between two attempts, where it can. `http`: where its page is;
+        `on_say` hears what it says of itself, whoever else does."""
         self._registry = registry
         self._node = f"{id_.flow}.{id_.tier}"
         self._lease = lease
@@ -101,6 +105,8 @@ class Service:
         self._before = 0
         """Batches committed in earlier attempts of this process"""
         self._asked = threading.Event()
+        self._task = task
+        self._reload = reload
 
     def stop(self) -> None:
         """End after the Batches under way, whatever is wanted. From any thread or signal handler."""
@@ -111,7 +117,12 @@ class Service:
         while True:
             orders = self._wanted.read()
             wish, self._spare = orders.wish, orders.spare
-            if self._asked.is_set() or wish is None or wish.goal == "stopped" or wish.version != self._version:
+            if wish is not None and wish.version != self._version and self._reload is not None and self._reload(wish.version):
+                self._version = wish.version
+                self._report = msgspec.structs.replace(self._report, version=wish.version)
+            open_task = wish is not None and wish.task not in ("", self._report.task)
+            idle = wish is None or (wish.goal == "stopped" and not open_task)
+            if self._asked.is_set() or wish is None or idle or wish.version != self._version:
                 return self._end("stopped", wish)
             if self._spare and not self._lease.held():
                 if wish.goal == "drained":  # it is over soon, and nothing of it is to be done twice
@@ -123,6 +134,10 @@ class Service:
                 if not self._taken_over(wish):
                     continue
             elif not self._lease.held() and not self._acquired(wish):
+                continue
+            if open_task:
+                if (ended := self._do(wish)) is not None:
+                    return ended
                 continue
             if wish.goal == "paused":
                 self._say(Standing("paused", self._before), wish.generation)
@@ -167,6 +182,24 @@ class Service:
         except Unreachable:
             self._wanted.wait(_LEASE_S)
             return False
+
+    def _do(self, wish: TierWish) -> Exit | None:
+        """Do the tier's part of an operation, and say so. What passes by itself is tried again by the next worker: then it is to end."""
+        error = ""
+        try:
+            if self._task is None:
+                raise Refused("this worker does no tasks", remedy="run the version of the masters")
+            self._task(wish.task)
+        except (Unreachable, FencedError) as failed:
+            if self._lease.held():
+                self._say(Standing("failed", self._before, failed.message, failed.remedy), wish.generation)
+                return Exit.FAILED
+            return None
+        except ScribenginError as failed:
+            error = f"{failed.message}; {failed.remedy}" if failed.remedy else failed.message
+        self._report = msgspec.structs.replace(self._report, task=wish.task, task_error=error)
+        self._say(Standing("starting", self._before), wish.generation)
+        return None
 
     def _run(self, wish: TierWish) -> Outcome:
         """Until the attempt has ended, by itself or because something else is wanted, or the lease is lost."""

@@ -52,6 +52,8 @@ def main(*, minutes: float, only: str, seed: int | None, lives: int, strikes: in
         made = prepare_archive(folder, stop) if archive else None
     except Ended:
         sys.exit(130)
+    if only.startswith("control"):
+        sys.exit(_control(folder, only, minutes, seed, stop, made))
     with Brokers(folder / "brokers") as brokers:
         campaign = _Campaign(folder, only, limit_s, stop, made, brokers, strikes)
         again = [outcome.life for outcome in campaign.outcomes if outcome.seed == seed]
@@ -66,6 +68,20 @@ def main(*, minutes: float, only: str, seed: int | None, lives: int, strikes: in
     failed = sum(outcome.verdict == "failed" for outcome in campaign.new)
     click.echo(f"{len(campaign.new)} lives, {failed} failed; {count_open(campaign.outcomes)} seeds are open; {folder / 'report.md'}")
     sys.exit(1 if failed else 0)
+
+
+def _control(folder: Path, only: str, minutes: float, seed: int | None, stop: threading.Event, archive: Path | None) -> int:
+    """The other campaign: its exit status."""
+    from scribengin.testing.faults.control.campaign import run_control_campaign
+
+    with Brokers(folder / "brokers") as brokers:
+        try:
+            failed = run_control_campaign(folder, only, minutes=minutes, seed=seed, stop=stop, archive=archive, brokers=brokers)
+        except Ended:
+            click.echo("ended by a signal; the life that ran is not counted", err=True)
+            return 130
+    click.echo(f"{failed} lives failed; {folder / 'control.md'}")
+    return 1 if failed else 0
 
 
 class _Campaign:

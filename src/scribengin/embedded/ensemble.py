@@ -1,0 +1,79 @@
+"""Several ZooKeeper servers of this machine that vote: of three, one may be lost."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from scribengin.core.errors import EnvironmentFault
+from scribengin.core.storage import make_folder, put_if_absent, read_or_none
+from scribengin.embedded.java_server import free_ports
+from scribengin.embedded.zookeeper import Quorum, ZooKeeper
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from types import TracebackType
+
+
+class ZooKeeperEnsemble:
+    """`count` servers, an odd number. Data and ports stay in `folder` over restarts. A context manager like `ZooKeeper`."""
+
+    def __init__(self, folder: Path, count: int = 3) -> None:
+        self.folder = folder.absolute()
+        ports = _read_or_make(self.folder, count)
+        self.servers = [ZooKeeper(self.folder / str(number), Quorum(number, ports)) for number in sorted(ports)]
+
+    @property
+    def address(self) -> str:
+        """`127.0.0.1:port,…`, for a client's connect string."""
+        return ",".join(server.address for server in self.servers)
+
+    @property
+    def pid(self) -> int | None:
+        """The first server's process, where all are there."""
+        pids = [server.pid for server in self.servers]
+        return None if None in pids else pids[0]
+
+    def start(self) -> None:
+        """Start those that are not up, and return when all serve. Raises EnvironmentFault as `ZooKeeper.start`."""
+        begun = [server for server in self.servers if server.begin()]
+        try:
+            for server in self.servers:
+                server.wait_ready()
+        except BaseException:
+            for server in begun:
+                server.kill()
+            raise
+
+    def stop(self) -> None:
+        """End all in order."""
+        for server in self.servers:
+            server.stop()
+
+    def clear(self) -> None:
+        """Clear away what is left of those that have ended."""
+        for server in self.servers:
+            server.clear()
+
+    def __enter__(self) -> ZooKeeperEnsemble:
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.stop()
+
+
+def _read_or_make(folder: Path, count: int) -> dict[int, tuple[int, int]]:
+    path = folder / "ensemble.json"
+    data = read_or_none(path)
+    if data is None:
+        make_folder(folder)
+        ports = free_ports(2 * count)
+        made = {number: (ports[2 * number - 2], ports[2 * number - 1]) for number in range(1, count + 1)}
+        put_if_absent(path, msgspec.json.encode(made) + b"\n")
+        data = path.read_bytes()
+    try:
+        return msgspec.json.decode(data, type=dict[int, tuple[int, int]])
+    except msgspec.DecodeError as error:
+        raise EnvironmentFault(f"{path} is not what was written there: {error}", remedy=f"remove {folder}", code="server-folder") from error

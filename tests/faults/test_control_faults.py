@@ -1,0 +1,189 @@
+"""A slice of `make faults ONLY=control`, and the campaign's own parts: what is to catch a fault must be seen to catch one."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from scribengin.connectors.contract import BatchId
+from scribengin.state.contract import Decision
+from scribengin.state.decisions import Decisions
+from scribengin.testing.faults.control.feeds import FileFeed, Load
+from scribengin.testing.faults.control.life import Ground, in_order, run_control_life, terms_out_of_order
+from scribengin.testing.faults.control.report import append_life, read_lives, write_control_report
+from scribengin.testing.faults.control.soak import Sample, trends
+from scribengin.testing.faults.control.strikes import LifeTold, Struck
+from scribengin.testing.faults.control.ways import WAYS
+from scribengin.testing.faults.control.wire import HOST, Wire
+from scribengin.testing.faults.java import java_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(900)
+def test_a_file_flow_under_load_outlives_its_worker_and_then_everything(tmp_path: Path) -> None:
+    ways = ("worker-killed", "all-killed")
+    ground = Ground(tmp_path / "life", java_settings(), threading.Event(), limit_s=300.0)
+    told = run_control_life(ways, 3, ground, in_order([(way, WAYS[way]) for way in ways]))
+    assert told.verdict == "passed", (told.wrong, [str(strike) for strike in told.strikes])
+    assert [strike.way for strike in told.strikes] == [*ways]
+    assert all(strike.running_s is not None for strike in told.strikes)
+    assert told.rows > 0
+
+
+class Echo:
+    """A server that gives back what it gets."""
+
+    def __init__(self) -> None:
+        self._socket = socket.create_server((HOST, 0))
+        self.port = int(self._socket.getsockname()[1])
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                client, _ = self._socket.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._answer, args=(client,), daemon=True).start()
+
+    def _answer(self, client: socket.socket) -> None:
+        with client:
+            while part := client.recv(100):
+                client.sendall(part)
+
+    def close(self) -> None:
+        self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+
+
+@pytest.fixture
+def wire() -> Iterator[Wire]:
+    echo = Echo()
+    with Wire(lambda: echo.port) as wire:
+        yield wire
+    echo.close()
+
+
+def call(wire: Wire) -> socket.socket:
+    return socket.create_connection((HOST, wire.port), timeout=10)
+
+
+def says(client: socket.socket, word: bytes) -> bytes:
+    client.sendall(word)
+    return client.recv(100)
+
+
+def test_a_silent_cut_holds_back_what_is_sent_by_whom_it_hits_and_lets_it_pass_when_mended(wire: Wire) -> None:
+    with call(wire) as one, call(wire) as other:
+        assert says(one, b"a") == b"a"
+        mine = one.getsockname()[1]
+        wire.cut("silent", lambda port: port == mine)
+        assert says(other, b"b") == b"b"
+        one.settimeout(0.5)
+        with pytest.raises(TimeoutError):
+            says(one, b"c")
+        wire.mend()
+        one.settimeout(10)
+        assert one.recv(100) == b"c"
+
+
+def test_a_refusal_resets_those_who_are_there_and_those_who_come(wire: Wire) -> None:
+    with call(wire) as one:
+        assert says(one, b"a") == b"a"
+        wire.cut("refused", lambda _port: True)
+        assert one.recv(100) == b""
+        with call(wire) as late:
+            assert late.recv(100) == b""
+        wire.mend()
+        with call(wire) as after:
+            assert says(after, b"d") == b"d"
+
+
+def samples(value: Callable[[int], float], what: str = "memory MiB") -> list[Sample]:
+    return [Sample(nth * 30.0, "up 1", what, value(nth)) for nth in range(60)]
+
+
+@pytest.mark.parametrize(
+    ("what", "leak"),
+    [("memory MiB", lambda nth: 100 + nth), ("threads", lambda nth: 20 + nth // 6), ("records", lambda nth: 40 + nth // 2)],
+)
+def test_what_grows_all_the_time_is_told(what: str, leak: Callable[[int], float]) -> None:
+    (trend,) = trends(samples(leak, what))
+    assert not trend.is_flat
+    assert "GROWS" in str(trend)
+
+
+def test_what_grows_at_the_begin_or_peaks_is_flat() -> None:
+    (warm,) = trends(samples(lambda nth: 100 + min(nth, 15) * 4))
+    (peaks,) = trends(samples(lambda nth: 100 + (nth % 7) * 10 + (200 if nth == 58 else 0)))
+    assert warm.is_flat
+    assert peaks.is_flat
+
+
+def test_of_few_samples_nothing_is_said() -> None:
+    assert trends(samples(float)[:5]) == []
+
+
+class Careless(Decisions):
+    """Decides whatever was decided before."""
+
+    def _check_order(self, decision: Decision) -> None:
+        pass
+
+
+@pytest.mark.parametrize(("terms", "broken"), [([3, 3, 5], 0), ([3, 5, 3], 1)])
+def test_a_decision_under_an_older_term_than_one_before_it_is_found(terms: list[int], broken: int, tmp_path: Path) -> None:
+    decisions = Careless(tmp_path / "main" / "kept" / "decisions")
+    for number, term in enumerate(terms):
+        decisions.decide(Decision(BatchId("filed", "kept", "l", number, term), "h", "p", (), ()))
+    assert len(terms_out_of_order(tmp_path)) == broken
+
+
+def test_a_load_notes_when_the_output_grew_and_its_judge_sees_what_is_lost(tmp_path: Path) -> None:
+    feed = FileFeed(tmp_path / "filed", rows=3)
+    feed.write()
+    out = tmp_path / "filed" / "out"
+    out.mkdir()
+    with Load([feed], 0.05, time.monotonic) as load:
+        deadline = time.monotonic() + 20
+        while feed.parts < 3 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        load.stop_feeding()
+        began = time.monotonic()
+        for part in sorted((tmp_path / "filed" / "data").glob("part-*")):
+            (out / part.name).write_bytes(part.read_bytes())
+        while load.first_after(feed, began) is None and time.monotonic() < deadline:
+            time.sleep(0.05)
+    assert load.first_after(feed, began) is not None
+    assert load.wrong == []
+    assert not feed.judge()
+    (out / "part-00001.jsonl").unlink()
+    assert len(feed.judge().lost) == 3
+
+
+def test_the_longest_silence_is_that_of_an_outage_not_of_a_commit_just_before_or_after(tmp_path: Path) -> None:
+    feed = FileFeed(tmp_path)
+    load = Load([feed], 1.0, time.monotonic)
+    load.grown[feed.name] = [(at, 0) for at in (9.0, 10.2, 31.0, 32.0)]
+    assert load.longest_silence_s(feed, 10.0, 33.0) == pytest.approx(20.8)
+    assert load.longest_silence_s(feed, 40.0, 100.0) == 60.0
+
+
+def test_lives_are_remembered_and_told_with_their_recoveries(tmp_path: Path) -> None:
+    strike = Struck("worker-killed", "jvm", {"filed": 12.0, "chained": 21.0}, 30.0)
+    for seed, wrong in ((1, []), (2, ["a row is lost"])):
+        append_life(tmp_path, LifeTold(("worker-killed",), seed, True, [strike], wrong, rows=10))
+    lives = read_lives(tmp_path)
+    assert [life.verdict for life in lives] == ["passed", "failed"]
+    text = write_control_report(tmp_path, lives).read_text()
+    assert "2 lives: 1 passed, 1 failed. 2 strikes" in text
+    assert "| worker-killed | 2 | 16.5 | 21.0 | 30.0 | 30.0 |  |" in text
+    assert "WRONG: a row is lost" in text
