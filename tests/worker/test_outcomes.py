@@ -13,7 +13,6 @@ from scribengin.core.storage import explained
 from scribengin.worker.service import outcome_of
 
 if TYPE_CHECKING:
-
     from farm import Farm
 
 

@@ -125,7 +125,7 @@ class Service:
             if self._asked.is_set() or wish is None or idle or wish.version != self._version:
                 return self._end("stopped", wish)
             if self._spare and not self._lease.held():
-                if wish.goal == "drained":  # it is over soon, and nothing of it is to be done twice
+                if wish.goal not in ("running", "paused"):  # it is over soon, and nothing of it is to be done twice
                     return self._end("stopped", wish)
                 failed = self._warmed(wish)
                 if failed is not None:
