@@ -6,7 +6,7 @@ import errno
 from typing import TYPE_CHECKING
 
 import pytest
-from farm import until
+from farm import FLOW, until
 
 from scribengin.core.errors import EnvironmentFault, Refused, SourceError, StateError, Unreachable
 from scribengin.core.storage import explained
@@ -14,6 +14,16 @@ from scribengin.worker.service import outcome_of
 
 if TYPE_CHECKING:
     from farm import Farm
+
+
+BROKEN = """\
+from scribengin import record
+
+
+@record
+def odd(row):
+    return 1 / (row["id"] - 7) > 0
+"""
 
 
 def _full() -> EnvironmentFault:
@@ -79,3 +89,20 @@ def test_a_flow_whose_source_is_gone_waits_and_one_whose_package_is_gone_is_trie
 def _state(farm: Farm) -> str | None:
     status = farm.describes()["status"]
     return None if status is None else status["state"]
+
+
+@pytest.mark.timeout(600)
+def test_a_step_that_fails_for_good_is_told_down_to_its_line_and_not_started_again(farm: Farm) -> None:
+    farm.adds()
+    farm.plants(FLOW.replace("name: numbers", "name: numbers\ndefaults: {on_error: fail}"), BROKEN)
+    until(lambda: _state(farm) == "failed", "failed")
+    found = farm.describes()
+    for text in ("query kept", "steps.py", "ZeroDivisionError"):
+        assert text in found["status"]["reason"], found
+    assert found["status"]["next"].endswith("then: scribengin resume numbers")
+    assert (found["tiers"][0]["worker"], found["tiers"][0]["starts_again"]) == ("numbers.main-1", None)
+    assert farm.finds() == []
+
+    # mended and submitted again it goes on, with the record that was in the way
+    farm.plants(steps=BROKEN.replace('1 / (row["id"] - 7) > 0', 'row["id"] % 2 == 1'))
+    until(lambda: len(farm.finds()) == 50, "what had waited")
