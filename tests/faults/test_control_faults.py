@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import socket
 import threading
 import time
@@ -12,12 +13,13 @@ import pytest
 from scribengin.connectors.contract import BatchId
 from scribengin.state.contract import Decision
 from scribengin.state.decisions import Decisions
+from scribengin.testing.faults.control.campaign import choose
 from scribengin.testing.faults.control.feeds import FileFeed, Load
 from scribengin.testing.faults.control.life import Ground, in_order, run_control_life, terms_out_of_order
 from scribengin.testing.faults.control.report import append_life, read_lives, write_control_report
 from scribengin.testing.faults.control.soak import Sample, trends
 from scribengin.testing.faults.control.strikes import LifeTold, Struck
-from scribengin.testing.faults.control.ways import WAYS
+from scribengin.testing.faults.control.ways import OF_ENSEMBLE, OF_WIRE, ON_SMALL_DISK, WAYS
 from scribengin.testing.faults.control.wire import HOST, Wire
 from scribengin.testing.faults.java import java_settings
 
@@ -175,6 +177,17 @@ def test_the_longest_silence_is_that_of_an_outage_not_of_a_commit_just_before_or
     load.grown[feed.name] = [(at, 0) for at in (9.0, 10.2, 31.0, 32.0)]
     assert load.longest_silence_s(feed, 10.0, 33.0) == pytest.approx(20.8)
     assert load.longest_silence_s(feed, 40.0, 100.0) == 60.0
+
+
+def test_a_campaign_meets_each_way_with_and_without_a_chain_each_on_its_own_ground() -> None:
+    lives: list[LifeTold] = []
+    for seed in range(20):
+        kafka, ways = choose(random.Random(seed), tuple(WAYS), lives)
+        assert not (OF_ENSEMBLE & {*ways} and OF_WIRE & {*ways}), "before several ZooKeepers there is no wire to cut"
+        assert not ON_SMALL_DISK & {*ways} or {*ways} <= ON_SMALL_DISK
+        lives.append(LifeTold(ways, seed, kafka, [Struck(way) for way in ways]))
+    met = {(strike.way, life.kafka) for life in lives for strike in life.strikes}
+    assert met >= {(way, kafka) for way in WAYS.keys() - ON_SMALL_DISK for kafka in (True, False)} | {("disk-full", False)}
 
 
 def test_lives_are_remembered_and_told_with_their_recoveries(tmp_path: Path) -> None:
