@@ -33,10 +33,12 @@ def Flow(  # noqa: N802
     tiers: Mapping[str, Any] | None = None,
     edges: Mapping[str, Any] | None = None,
     groups: Mapping[str, Any] | None = None,
+    max_delay: str | None = None,
+    alerts: Mapping[str, Any] | None = None,
 ) -> model.Flow:
     """The flow that ends in `sinks`, each made by `.to(…)`; a flow file in Python sets it to its variable `flow`.
 
-    `defaults`, `tiers`, `edges` and `groups` hold what stands under these keys in a flow file.
+    `defaults`, `tiers`, `edges`, `groups`, `max_delay` and `alerts` hold what stands under these keys in a flow file.
     Raises InputError that holds every mistake, each at the line of its call.
     """
     import os
@@ -52,6 +54,8 @@ def Flow(  # noqa: N802
         tiers=tiers,
         edges=edges,
         groups=groups,
+        max_delay=max_delay,
+        alerts=alerts,
         source_types=source_types(),
         sink_types=sink_types(),
         environment=os.environ,

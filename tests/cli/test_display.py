@@ -6,11 +6,12 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from scribengin.cli.display import Plain, lag_text, plain_line
+from scribengin.cli.display import Plain, plain_line
 from scribengin.cli.live import Live, draw
 from scribengin.cli.summary import show_summary
 from scribengin.local.contract import QueryResult, QueryView, RunResult, RunView, SinkResult
 from scribengin.state.contract import Counts
+from scribengin.watching.words import lag_text
 
 KEPT = QueryView(
     "kept", "running", batches=3, rows_in=612_000, rows_out=5402, filtered=606_570, dead=28, rows_per_s=412_000.4,

@@ -9,7 +9,17 @@
     process core exited 1          also `running`, `gone`
     lease core                     the newest process holds it; `lease core lost`; `lease core by 3`
     report core running commits 5  also `failed permanent CAUSE`, `recovering CAUSE`, `drained`
-    unreadable tweets              its records are damaged
+    operation rewind edge          one of that kind begins, in which these tiers have a part; `operation renew v1 edge` as that version
+    done edge                      the tier's newest process has done its part of it; `done edge badly CAUSE`
+    held WHY                       its records say nothing; `held no more`
+    refused PATH WHY               what a person has written by hand; `refused nothing`
+    damaged run core               also `wanted`, `report`, `status` (of the flow); it says nothing until it is set aside
+    gone run core                  a record of the master's was removed; also `wanted`
+    max_delay 300                  seconds, of the flow
+    delay 400 CAUSE                the age of the oldest thing that waits, and what holds it up; `delay unknown`
+    standby core                   a spare is wanted for it; `standby core none`
+    spare core running             the spare's newest process; also `exited 1`, `gone`
+    spare core says standby        also `starting`, `failed permanent CAUSE`, `stopped`
     the launcher loses what is asked next
     wait 15                        seconds
     look                           the master looks, and does what follows: `>` what it does, `=` how the flow stands where that has changed
@@ -22,11 +32,16 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from scribengin.control.actions import Action, Forget, FreeLease, Kill, Note, Start, Tell, Want
+from scribengin.control.actions import Action, Forget, FreeLease, Kill, Note, SetAside, Start, Step, Tell, Want
 from scribengin.control.decide import decide
-from scribengin.control.world import FlowSeen, LeaseHolder, Node, Process, RunId, TierSeen, Wish, World
-from scribengin.registry.tree import Report
+from scribengin.control.world import Delay, FlowSeen, Held, LeaseHolder, Node, Process, RunId, TierSeen, UnderWay, Wish, World
+from scribengin.registry.tree import REPORT, RUN, STATUS, UNDER_WAY, WANTED, Operation, Report, Run, TierWish
+from scribengin.registry.watched import Watched
+
+if TYPE_CHECKING:
+    from scribengin.registry.records import Spot
 
 
 class Story:
@@ -37,6 +52,7 @@ class Story:
         self.flow = ""
         self.loses = False
         self.term = 0
+        self.operations = 0
         self.away: dict[RunId, Process] = {}
         """processes on nodes that do not answer"""
 
@@ -87,6 +103,13 @@ class Story:
                 ended = {"status": int(status[0])} if status else {}
                 node = self._tier(tier).run.node  # type: ignore[union-attr]
                 self._set_process(id_, Process(node, state, **ended))  # type: ignore[arg-type]
+            case ["standby", tier, *how]:
+                self._set_tier(replace(self._tier(tier), standby=how != ["none"]))
+            case ["spare", tier, "says", *rest]:
+                self._report(tier, rest, spare=True)
+            case ["spare", tier, state, *status]:
+                id_ = self._run(tier, spare=True)
+                self._set_process(id_, Process(self._node(tier, spare=True), state, int(status[0]) if status else None))  # type: ignore[arg-type]
             case ["lease", tier, "lost"]:
                 self._set_tier(replace(self._tier(tier), lease=None))
             case ["lease", tier, *by]:
@@ -95,9 +118,37 @@ class Story:
                 self._set_tier(replace(self._tier(tier), lease=LeaseHolder(number, self.term)))
             case ["report", tier, *rest]:
                 self._report(tier, rest)
-            case ["unreadable", name]:
-                flows = {key: flow for key, flow in self.world.flows.items() if key != name}
-                self.world = replace(self.world, unreadable=frozenset({name}), flows=flows)
+            case ["held", "no", "more"]:
+                held = self.world.held[self.flow]
+                self.world = replace(self.world, held={})
+                self._set_flow(replace(self.kept, status=held.status))
+            case ["held", *why]:
+                self.kept = self.world.flows[self.flow]
+                held = Held(self.kept.status, " ".join(why), "mend it")
+                self.world = replace(self.world, flows={}, held={self.flow: held})
+            case ["refused", "nothing"]:
+                self._set_flow(replace(self.world.flows[self.flow], refused={}))
+            case ["refused", path, *why]:
+                self._set_flow(replace(self.world.flows[self.flow], refused={path: {"why": " ".join(why), "remedy": "mend it"}}))
+            case ["operation", kind, *rest]:
+                self._operation(kind, rest)
+            case ["done", tier, *rest]:
+                self._done(tier, " ".join(rest[1:]))
+            case ["damaged", what, *tier]:
+                spot = {"run": RUN, "wanted": WANTED, "report": REPORT, "status": STATUS}[what](self.flow, *tier)
+                flow = self.world.flows[self.flow]
+                self._set_flow(replace(flow, damaged=(*flow.damaged, spot)))
+            case ["gone", "run", tier]:
+                self._set_tier(replace(self._tier(tier), run=None))
+            case ["gone", "wanted", tier]:
+                self._set_tier(replace(self._tier(tier), wish=None))
+            case ["max_delay", seconds]:
+                flow = self.world.flows[self.flow]
+                self._set_flow(replace(flow, watched=Watched(max_delay_s=float(seconds))))
+            case ["delay", "unknown"]:
+                self.world = replace(self.world, delays={})
+            case ["delay", seconds, *cause]:
+                self.world = replace(self.world, delays={self.flow: Delay(float(seconds), " ".join(cause))})
             case ["forgotten", name]:
                 self.world = replace(self.world, flows={key: flow for key, flow in self.world.flows.items() if key != name})
             case ["the", "launcher", "loses", *_]:
@@ -115,14 +166,14 @@ class Story:
         wish = Wish(version, goal, flow.wish.generation + 1)  # type: ignore[arg-type]
         self._set_flow(replace(flow, wish=wish, wanted_tiers=wanted))
 
-    def _report(self, tier: str, rest: list[str]) -> None:
+    def _report(self, tier: str, rest: list[str], *, spare: bool = False) -> None:
         seen = self._tier(tier)
         assert seen.wish is not None
         state, *more = rest
         commits = int(more[1]) if more[:1] == ["commits"] else 0
         permanent = more[:1] == ["permanent"]
         cause = "" if commits else " ".join(more[1:] if permanent else more)
-        number = self._run(tier).number
+        number = self._run(tier, spare=spare).number
         wish = seen.wish
         report = Report(
             run=number,
@@ -133,34 +184,81 @@ class Story:
             cause=cause,
             permanent=permanent,
         )
+        self._set_tier(replace(seen, spare_report=report) if spare else replace(seen, report=report))
+
+    def _operation(self, kind: str, rest: list[str]) -> None:
+        flow = self.world.flows[self.flow]
+        version, tiers = (int(rest[0][1:]), rest[1:]) if rest[0].startswith("v") else (flow.wish.version, rest)
+        self.operations += 1
+        operation = Operation(kind=kind, step="stop", version=version, tiers=tuple(tiers))  # type: ignore[arg-type]
+        wish = replace(flow.wish, generation=flow.wish.generation + 1)
+        self._set_flow(replace(flow, wish=wish, under_way=UnderWay(str(self.operations), operation)))
+
+    def _done(self, tier: str, error: str) -> None:
+        flow, seen = self.world.flows[self.flow], self._tier(tier)
+        assert flow.under_way is not None
+        assert seen.wish is not None
+        number, wish = self._run(tier).number, seen.wish
+        told = {"task": flow.under_way.id, "task_error": error}
+        report = Report(run=number, generation=wish.generation, version=wish.version, state="stopped", **told)  # type: ignore[arg-type]
         self._set_tier(replace(seen, report=report))
 
     def _act(self, action: Action) -> None:
         match action:
             case Want(_, tier, wish):
                 self._set_tier(replace(self._tier(tier), wish=wish))
-            case Start(_, tier, run):
-                self._set_tier(replace(self._tier(tier), run=run))
+            case Start(_, tier, run, spare):
+                self._set_run(tier, run, spare=spare)
                 if not self.loses:
-                    self._set_process(self._run(tier), Process(run.node, "starting"))
-            case Note(_, tier, run):
-                self._set_tier(replace(self._tier(tier), run=run))
+                    self._set_process(self._run(tier, spare=spare), Process(run.node, "starting"))
+            case Note(_, tier, run, spare):
+                self._set_run(tier, run, spare=spare)
             case FreeLease(id_):
                 self._set_tier(replace(self._tier(id_.tier), lease=None))
             case Kill(id_, node):
                 self._set_process(id_, Process(node, "gone"))
             case Forget(id_):
                 self.world = replace(self.world, processes={key: each for key, each in self.world.processes.items() if key != id_})
+            case Step(name, id_, operation):
+                under_way = UnderWay(id_, operation) if operation.step in UNDER_WAY else None
+                self._set_flow(replace(self.world.flows[name], under_way=under_way))
+            case Tell(name, status) if name in self.world.held:
+                self.world = replace(self.world, held={name: replace(self.world.held[name], status=status)})
             case Tell(name, status):
                 self._set_flow(replace(self.world.flows[name], status=status))
+            case SetAside(name, spot):
+                self._set_aside(name, spot)
+
+    def _set_aside(self, name: str, spot: Spot[Any]) -> None:
+        """It is not there any more."""
+        flow = self.world.flows[name]
+        self._set_flow(replace(flow, damaged=tuple(each for each in flow.damaged if each != spot)))
+        tier = spot.path.split("/")[3] if spot.path != STATUS(name).path else ""
+        match spot.kind:
+            case kind if kind is Run:
+                self._set_tier(replace(self._tier(tier), run=None))
+            case kind if kind is TierWish:
+                self._set_tier(replace(self._tier(tier), wish=None))
+            case kind if kind is Report:
+                self._set_tier(replace(self._tier(tier), report=None))
+            case _:
+                self._set_flow(replace(self.world.flows[name], status=None))
 
     def _tier(self, name: str) -> TierSeen:
         return self.world.flows[self.flow].tiers[name]
 
-    def _run(self, tier: str) -> RunId:
-        run = self._tier(tier).run
+    def _run(self, tier: str, *, spare: bool = False) -> RunId:
+        run = self._tier(tier).spare if spare else self._tier(tier).run
         assert run is not None
         return RunId(self.flow, tier, run.number)
+
+    def _node(self, tier: str, *, spare: bool) -> str:
+        run = self._tier(tier).spare if spare else self._tier(tier).run
+        assert run is not None
+        return run.node
+
+    def _set_run(self, tier: str, run: Run, *, spare: bool) -> None:
+        self._set_tier(replace(self._tier(tier), spare=run) if spare else replace(self._tier(tier), run=run))
 
     def _set_flow(self, flow: FlowSeen) -> None:
         self.world = replace(self.world, flows={**self.world.flows, flow.name: flow})
@@ -185,14 +283,19 @@ def _tiers(text: str) -> dict[str, TierSeen]:
 
 def _said(action: Action) -> str:
     match action:
+        case Want(_, tier, wish) if wish.task:
+            return f"> {tier} is wanted to do its part of operation {wish.task}, version {wish.version}, generation {wish.generation}"
         case Want(_, tier, wish):
             return f"> {tier} is wanted {wish.goal}, version {wish.version}, generation {wish.generation}"
-        case Start(_, tier, run):
-            return f"> start {tier}-{run.number} on {run.node}"
+        case Start(_, tier, run, spare):
+            return f"> start {tier}-{run.number} on {run.node}" + (", to wait" if spare else "")
         case Note(_, tier, run) if run.ended_at is not None:
             return f"> note {tier}-{run.number} has ended, failures {run.failures}" + (f": {run.cause}" if run.cause else "")
+        case Note(_, tier, run) if not run.leased:
+            return f"> note {tier}-{run.number} is the worker now, on {run.node}"
         case Note(_, tier, run):
-            return f"> note {tier}-{run.number} " + ("has lost its lease" if run.unleased_since is not None else "holds the lease")
+            what = "has lost its lease" if run.unleased_since is not None else "holds the lease"
+            return f"> note {tier}-{run.number} {what}"
         case FreeLease(id_):
             return f"> free the lease of {id_.tier}-{id_.number}"
         case Kill(id_, node, why):
@@ -200,7 +303,12 @@ def _said(action: Action) -> str:
         case Forget(id_, node):
             return f"> forget {id_.tier}-{id_.number} on {node}"
         case Tell(name, status):
-            return f"= {name} is {status.state}" + "".join(f"; {text}" for text in (status.reason, status.next) if text)
+            refused = [f"refused: {path} {said['why']}" for path, said in status.refused.items()]
+            return f"= {name} is {status.state}" + "".join(f"; {text}" for text in (status.reason, status.next, *refused) if text)
+        case Step(_, id_, operation):
+            return f"> operation {id_} comes to {operation.step}" + (f": {operation.error}" if operation.error else "")
+        case SetAside(_, spot):
+            return f"> set aside {spot.path}"
 
 
 if __name__ == "__main__":

@@ -42,6 +42,11 @@ HAPPENINGS = st.one_of(
         st.sampled_from(["running", "gone", "exited 1"]),
     ),
     st.builds("lease {}{}".format, st.sampled_from(TIERS), st.sampled_from(["", " lost"])),
+    st.builds(
+        "{} {}".format,
+        st.sampled_from(["gone run", "gone wanted", "damaged run", "damaged wanted", "damaged report"]),
+        st.sampled_from(TIERS),
+    ),
     st.builds("report {} {}".format, st.sampled_from(TIERS), st.sampled_from(["running commits 3", "recovering x", "failed permanent x"])),
 )
 

@@ -84,7 +84,19 @@ class Plane:
 
     def says(self, *words: str, status: int = 0) -> Any:
         """A command with --json: its result; of one that ends otherwise its problems."""
-        command = [sys.executable, "-m", "scribengin.cli", *words, *self.entrance, "--home", str(self.folder / "person"), "--json"]
+        return self._said([*words, *self.entrance, "--home", str(self.folder / "person")], status)
+
+    def says_openly(self, *words: str, status: int = 0) -> Any:
+        """The same without a login."""
+        return self._said([*words, "--registry", str(self.address), "--home", str(self.folder / "person")], status)
+
+    def openly(self, program: str, name: str, sign: str) -> None:
+        """A master or node over a registry that everybody may change."""
+        words = [program, "--registry", str(self.address), "--insecure", "--name", name, "--home", str(self.folder / name)]
+        self._begin(name, [sys.executable, "-m", "scribengin.cli", *words], sign)
+
+    def _said(self, words: list[str], status: int) -> Any:
+        command = [sys.executable, "-m", "scribengin.cli", *words, "--json"]
         ended = subprocess.run(command, cwd=self.folder, env=clean(), capture_output=True, text=True, timeout=300, check=False)
         assert ended.returncode == status, f"{words}: {ended.stdout} {ended.stderr}"
         said = json.loads(ended.stdout)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from scribengin.cli.display import gate_text, plain_line, slowest_text
+from scribengin.cli.display import plain_line
 from scribengin.connectors.contract import BatchId, Limits, Receipt, SourceStream
 from scribengin.core.numbered_log import NumberedLog
 from scribengin.local.contract import GateView, QueryView, RunView
@@ -23,6 +23,7 @@ from scribengin.state.decisions import Decisions
 from scribengin.state.folder import QueryFolder
 from scribengin.state.lineage import open_lineage, read_lineage, rewind
 from scribengin.state.source_log import SourceLog
+from scribengin.watching.words import gate_text, slowest_text
 
 CHANNEL, READ_AS = "a_to_far", "a"
 FILE_ROWS = 100

@@ -26,7 +26,7 @@ def committed(files: int, rows: int) -> Committed:
 
 def look(files: int, *, oldest_s: float | None = None, more: bool = False):
     backlog = {"rows": {"files": files, "bytes": files * 100, "rows": None, "oldest_s": oldest_s, "more": more}}
-    progress = SimpleNamespace(backlog=backlog, watermark="", tasks=None, gated=())
+    progress = SimpleNamespace(backlog=backlog, watermark="", tasks=None, gated=(), held=None, held_bytes=None)
     return SimpleNamespace(state="running", message="", restarts=0, progress=progress)
 
 

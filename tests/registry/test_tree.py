@@ -59,9 +59,21 @@ def spot_of(branch: Branch[Any]) -> Any:
 
 def some(kind: type[Record]) -> Record:
     """A record with what must be in it."""
-    texts = {name: name for name in ("kind", "step", "url", "group", "host", "package", "path", "base", "node")}
+    texts = {name: name for name in ("url", "group", "host", "package", "path", "base", "node")}
     numbers = dict.fromkeys(("version", "generation", "number", "run"), 3)
-    fields = {**texts, **numbers, "state": "running", "goal": "running", "members": {"a": 1}, "tiers": {}, "asked_at": 1.0, "ask": "run"}
+    fields = {
+        **texts,
+        **numbers,
+        "kind": "rewind",
+        "step": "stop",
+        "state": "running",
+        "goal": "running",
+        "members": {"a": 1},
+        "tiers": {},
+        "asked_at": 1.0,
+        "ask": "run",
+        "asked": "asked",
+    }
     return kind(**{field.name: fields[field.name] for field in msgspec.structs.fields(kind) if field.required})
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from declared_tiers import edges, parts, targets
 from hypothesis import strategies as st
 
 from scribengin.core.types import Field, Schema, Type
+from scribengin.spec.alert_model import Alert, Condition, Measure
 from scribengin.spec.model import (
     Aggregate,
     Dedupe,
@@ -173,6 +174,15 @@ def sinks(draw: st.DrawFn, id_: str, known: list[str]) -> Sink:
 
 
 @st.composite
+def alerts(draw: st.DrawFn) -> Alert:
+    measure = draw(st.sampled_from(get_args(Measure)))
+    spans = durations.filter(lambda s: 1.0 <= s <= 14 * 86400.0)
+    over = 0.0 if measure == "progress" else draw(spans) if measure == "lag_s" else float(draw(st.integers(0, 10**9)))
+    condition = Condition(measure, over, draw(spans))
+    return Alert(draw(ids), condition, draw(st.sampled_from(["", "https://a.example/b"])), tuple(draw(st.lists(texts, max_size=2))))
+
+
+@st.composite
 def flows(draw: st.DrawFn) -> Flow:
     """A flow that the parser takes: its graph may be nonsense, its keys are right."""
     names_ = draw(st.lists(ids, min_size=3, max_size=7, unique=True))
@@ -197,4 +207,6 @@ def flows(draw: st.DrawFn) -> Flow:
             )
         ),
         **draw(parts(names_, default)),
+        max_delay_s=draw(st.none() | durations.filter(lambda s: s >= 1.0)),
+        alerts={alert.id: alert for alert in draw(st.lists(alerts(), max_size=2))},
     )

@@ -33,6 +33,10 @@ class Who:
     role: Role
     labels: Mapping[str, str] = field(default_factory=dict)
 
+    def may_see(self, labels: Mapping[str, str]) -> bool:
+        """Whether a flow with these labels is one that he has to do with."""
+        return all(labels.get(label) == value for label, value in self.labels.items())
+
     def check(self, role: Role) -> None:
         """Raise Refused where he has not so much."""
         if self.role < role:

@@ -1,24 +1,30 @@
 """The FastAPI application: routes, and the one form in which every mistake leaves it."""
 
+import re
 from collections.abc import Callable
 from importlib.metadata import version
 from typing import Any
-from urllib.parse import unquote
 
 from fastapi import Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from scribengin.api.access import Role, Who
+from scribengin.api.access import Role
+from scribengin.api.events import event_routes
 from scribengin.api.flows import flow_routes
 from scribengin.api.health import health_routes
+from scribengin.api.limits import BodyLimit
 from scribengin.api.packages import package_routes
 from scribengin.api.plane import Asked, Plane
-from scribengin.client.client import REVISION, USER
+from scribengin.api.progress import router
+from scribengin.api.records import record_routes
+from scribengin.client.client import REVISION
 from scribengin.client.problems import CODE, MEDIA_TYPE, Fault, PointedError, ProblemDetails, encode, to_problem
 from scribengin.core.errors import Refused, ScribenginError
 
+_NUMBER = re.compile("[0-9]{1,18}")
+_LONGEST = 200
 _PROBLEM = {
     "description": "What is wrong, and what to do",
     "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemDetails"}}},
@@ -39,7 +45,12 @@ def make_app(plane: Plane) -> FastAPI:
     may = _gate(plane)
     app.include_router(flow_routes(may))
     app.include_router(package_routes(may))
+    app.include_router(record_routes(may))
+    app.include_router(event_routes(may, plane.registry))
     app.include_router(health_routes(plane, may))
+    if plane.watch is not None:
+        app.include_router(router(plane.watch, [may(Role.VIEWER)], [may(Role.OPERATOR)]))
+    app.add_middleware(BodyLimit)
     for kind in (ScribenginError, HTTPException, RequestValidationError, Exception):
         app.add_exception_handler(kind, _Told(plane))
     return app
@@ -50,11 +61,19 @@ def _gate(plane: Plane) -> Callable[[Role], Any]:
 
     def may(role: Role) -> Any:
         def asked(request: Request) -> Asked:
-            who = Who(unquote(request.headers.get(USER, "")) or "local", Role.ADMIN)
-            who.check(role)
+            name, address = "", request.client.host if request.client is not None else ""
+            try:
+                who = plane.gate.who(request)
+                name = who.name
+                who.check(role)
+            except Refused as error:
+                plane.audit.write(name, address, f"{request.method} {request.url.path}"[:_LONGEST], "", error.code)
+                raise
             seen = request.headers.get(REVISION, "")
-            plane.registry.sync(at_least=int(seen) if seen.isdigit() else None)
-            return Asked(plane, who)
+            plane.registry.sync()  # what anybody was told is written is seen, whoever told him
+            if _NUMBER.fullmatch(seen):
+                plane.registry.sync(at_least=int(seen))
+            return Asked(plane, who, request)
 
         return Depends(asked)
 
@@ -74,6 +93,8 @@ class _Told:
             headers |= dict(error.headers or {})
         if problem.status == 503:
             headers["Retry-After"] = "1"
+        if problem.status == 401:
+            headers["WWW-Authenticate"] = "Bearer"
         return Response(encode(problem), problem.status, headers, MEDIA_TYPE)
 
 

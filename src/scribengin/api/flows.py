@@ -9,7 +9,6 @@ from starlette.responses import Response
 from scribengin.api.access import Role
 from scribengin.api.logs import MOST_LINES, read_logs
 from scribengin.api.plane import Asked
-from scribengin.api.views import check_flow
 from scribengin.client.models import (
     FLOW_NAME,
     PACKAGE_ID,
@@ -21,10 +20,12 @@ from scribengin.client.models import (
     Submit,
     VersionRow,
     Want,
+    WentBack,
     Written,
 )
 from scribengin.client.problems import Fault, PointedError
 from scribengin.control import admin
+from scribengin.registry.contract import Registry
 
 
 def flow_routes(may: Callable[[Role], Any]) -> APIRouter:
@@ -39,6 +40,7 @@ def flow_routes(may: Callable[[Role], Any]) -> APIRouter:
     @routes.get("/{flow}", response_model=FlowView)
     def show_flow(flow: str, asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:
         """What is wanted of a flow, how it stands, and who serves its tiers. `ETag` is the revision of what is wanted."""
+        asked.check_flow(flow)
         view = asked.view.flow(flow)
         return asked.answer(view, headers={"ETag": f'"{view.wanted.revision}"'})
 
@@ -46,54 +48,56 @@ def flow_routes(may: Callable[[Role], Any]) -> APIRouter:
     def submit_flow(flow: str, wanted: Submit, asked: Annotated[Asked, may(Role.EDITOR)]) -> Response:
         """Make a flow of a package the next version of this flow, and want it to run; the same again changes nothing."""
 
-        def act() -> AppliedFlow:
+        def act(registry: Registry) -> AppliedFlow:
             _check(flow, wanted)
+            asked.check_new(flow)
             planned, _ = asked.plane.planner.plan(wanted)
             if planned.flow != flow:
                 fault = Fault(
                     "flow-name", f'{wanted.path} is flow "{planned.flow}", not "{flow}"', f"PUT /v1/flows/{planned.flow}", pointer="/path"
                 )
                 raise PointedError((fault,))
-            applied = admin.apply(asked.registry, planned, state=lambda _: asked.plane.state, by=asked.who.name)
+            applied = admin.apply(registry, planned, state=lambda _: asked.plane.state, by=asked.who.name)
             return AppliedFlow(applied.flow, applied.version, applied.changed)
 
-        return asked.answer(act())
+        return asked.write("apply", flow, act, wanted)
 
     @routes.get("/{flow}/versions", response_model=list[VersionRow])
     def show_versions(flow: str, asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:
         """The versions of a flow, the newest first."""
+        asked.check_flow(flow)
         return asked.answer(asked.view.versions(flow))
 
     @routes.put("/{flow}/wanted", response_model=Written)
     def want_flow(flow: str, want: Want, asked: Annotated[Asked, may(Role.OPERATOR)]) -> Response:
         """Say what is wanted of a flow now; asked again what failed is tried again."""
 
-        def act() -> Written:
-            check_flow(asked.registry, flow)
-            return Written(admin.want(asked.registry, flow, want.state, by=asked.who.name))
+        def act(registry: Registry) -> Written:
+            asked.check_flow(flow)
+            return Written(admin.want(registry, flow, want.state, by=asked.who.name))
 
-        return asked.answer(act())
+        return asked.write(want.state, flow, act, want)
 
-    @routes.post("/{flow}/rollback", response_model=Written)
+    @routes.post("/{flow}/rollback", response_model=WentBack)
     def roll_back(flow: str, to: Rollback, asked: Annotated[Asked, may(Role.EDITOR)]) -> Response:
         """Want another version that there was, code and flow together, in the state that is wanted now."""
 
-        def act() -> Written:
-            check_flow(asked.registry, flow)
-            return Written(admin.rollback(asked.registry, flow, to.version, by=asked.who.name))
+        def act(registry: Registry) -> WentBack:
+            asked.check_flow(flow)
+            return WentBack(admin.rollback(registry, flow, to.version, by=asked.who.name, only=to.only))
 
-        return asked.answer(act())
+        return asked.write(f"rollback to {to.version}", flow, act, to)
 
     @routes.delete("/{flow}", response_model=Written)
     def delete_flow(flow: str, asked: Annotated[Asked, may(Role.EDITOR)]) -> Response:
         """Forget a flow that is stopped. Its outputs, its state and its packages stay."""
 
-        def act() -> Written:
-            check_flow(asked.registry, flow)
-            admin.delete(asked.registry, flow)
+        def act(registry: Registry) -> Written:
+            asked.check_flow(flow)
+            admin.delete(registry, flow)
             return Written(asked.plane.revision())
 
-        return asked.answer(act())
+        return asked.write("delete", flow, act)
 
     @routes.get("/{flow}/logs", response_model=list[LogLines])
     def show_logs(
@@ -103,7 +107,7 @@ def flow_routes(may: Callable[[Role], Any]) -> APIRouter:
         lines: Annotated[int, Query(ge=1, le=MOST_LINES)] = 50,
     ) -> Response:
         """What the newest worker of each tier has printed, and the tiers' run logs, as far as they lie on this master's host."""
-        check_flow(asked.registry, flow)
+        asked.check_flow(flow)
         workers = {row.tier: row.worker for row in asked.view.flow(flow).tiers if tier in (None, row.tier)}
         return asked.answer(read_logs(admin.state_of(asked.registry, flow), flow, workers, asked.plane.logs, lines))
 

@@ -12,7 +12,7 @@ from scribengin.api.access import Role
 from scribengin.api.plane import Asked
 from scribengin.client.models import PACKAGE_ID, PackageRow
 from scribengin.client.problems import Fault, PointedError
-from scribengin.core.errors import Refused
+from scribengin.core.errors import Refused, ScribenginError
 
 _MEMORY_BYTES = 2**20
 _PIECE_BYTES = 2**20
@@ -25,6 +25,7 @@ def package_routes(may: Callable[[Role], Any]) -> APIRouter:
     @routes.get("", response_model=list[PackageRow])
     def list_packages(asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:
         """The packages that this master has."""
+        asked.check_all()
         return asked.answer([PackageRow(each.id, each.size) for each in asked.plane.packages.packages()])
 
     @routes.put("/{id}", response_model=PackageRow, openapi_extra=_BYTES)
@@ -40,6 +41,7 @@ def package_routes(may: Callable[[Role], Any]) -> APIRouter:
     @routes.api_route("/{id}", methods=["GET", "HEAD"], response_class=FileResponse, responses={200: _FILE})
     def fetch_package(id: str, asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:
         """A package's file. Who fetches it checks its hash."""
+        asked.check_all()
         check_id(id)
         path = asked.plane.packages.file(id)
         if not path.is_file():
@@ -62,7 +64,12 @@ def check_id(id: str) -> None:
 
 
 def _keep(asked: Asked, id: str, file: IO[bytes]) -> Response:
-    package = asked.plane.packages.put(_pieces(file), id)
+    try:
+        package = asked.plane.packages.put(_pieces(file), id)
+    except ScribenginError as error:
+        asked.note("bring package", id, error.code)
+        raise
+    asked.note("bring package", id, "done")
     return asked.answer(PackageRow(package.id, len(package.data)))
 
 

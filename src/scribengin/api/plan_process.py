@@ -18,6 +18,7 @@ import msgspec
 from scribengin.client.problems import Fault, ProblemDetails, to_problem
 from scribengin.core.errors import Refused, ScribenginError
 from scribengin.registry.tree import TierSpec  # noqa: TC001  msgspec looks at it
+from scribengin.registry.watched import Watched
 
 MEMORY_BYTES = 8 * 2**30
 """of addresses; a flow's planning takes a few hundred MiB"""
@@ -43,11 +44,13 @@ class Planned:
     tiers: Mapping[str, TierSpec] = field(default_factory=dict)
     warnings: tuple[Fault, ...] = ()
     problem: ProblemDetails | None = None
+    watched: Watched = field(default_factory=Watched)
+    """what it says of delay and alerts"""
 
 
 def plan(task: Task) -> Planned:
     """Check and plan it."""
-    from scribengin.control.admin import tiers_of
+    from scribengin.control.admin import tiers_of, watched_of
     from scribengin.local.prepare import prepare
     from scribengin.packages.store import PackageStore
 
@@ -61,7 +64,7 @@ def plan(task: Task) -> Planned:
     except ScribenginError as error:
         return Planned(problem=to_problem(error))
     warnings = to_faults(prepared.warnings)
-    return Planned(prepared.name, tiers_of(prepared.plan), warnings)
+    return Planned(prepared.name, tiers_of(prepared.plan), warnings, watched=watched_of(prepared.plan.flow))
 
 
 def to_faults(problems: object) -> tuple[Fault, ...]:

@@ -2,26 +2,39 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 from starlette.responses import Response
 
-from scribengin.api.views import RegistryView
-from scribengin.client.client import REVISION
-from scribengin.core.errors import Unreachable
+from scribengin.api.audit import AuditLog
+from scribengin.api.expecting import ExpectingRegistry
+from scribengin.api.once import Answered, Claim, Once
+from scribengin.api.views import RegistryView, check_flow, labels_of
+from scribengin.client.client import KEY, REVISION
+from scribengin.client.problems import CODE, MEDIA_TYPE, Fault, PointedError, encode, to_problem
+from scribengin.control import admin
+from scribengin.core.errors import Refused, ScribenginError, Unreachable
 from scribengin.registry.contract import Link
+from scribengin.registry.records import names
+from scribengin.registry.tree import DESIRED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+
+    from starlette.requests import Request
 
     from scribengin.api.access import Who
+    from scribengin.api.gate import Gate
     from scribengin.api.planning import Planner
+    from scribengin.control.watch import Watch
     from scribengin.packages.store import PackageStore
     from scribengin.registry.contract import Registry
 
 T = TypeVar("T")
+AGAIN = "Idempotency-Replayed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +48,16 @@ class Plane:
     packages: PackageStore
     planner: Planner
     state: str
+    gate: Gate
     leads: Callable[[], bool]
+    audit: AuditLog = field(default_factory=lambda: AuditLog(None))
     logs: Callable[[str], Sequence[str]] = field(default=lambda _worker: ())
+    watch: Watch | None = None
+    """what it was told of how flows go; None: nothing is asked of it"""
+    once: Once = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "once", Once(self.registry))
 
     def revision(self) -> int:
         """Of what this master's client has seen; 0 where the registry does not answer now."""
@@ -54,6 +75,7 @@ class Asked:
 
     plane: Plane
     who: Who
+    request: Request
 
     @property
     def registry(self) -> Registry:
@@ -62,10 +84,122 @@ class Asked:
 
     @property
     def view(self) -> RegistryView:
-        """Reads."""
-        return RegistryView(self.registry)
+        """Reads, of what this person may see."""
+        return RegistryView(self.registry, self.who.labels)
 
-    def answer(self, value: Any, *, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    @property
+    def address(self) -> str:
+        """Where the request comes from."""
+        return self.request.client.host if self.request.client is not None else ""
+
+    def check_flow(self, flow: str) -> None:
+        """Raise Refused for a name that no flow can have, or of one that this person may not see."""
+        check_flow(self.registry, flow)
+        if self.who.labels and not self.who.may_see(labels_of(self.registry, flow)):
+            raise admin.unknown_flow(
+                flow, [name for name in names(self.registry, "flows") if self.who.may_see(labels_of(self.registry, name))]
+            )
+
+    def check_new(self, flow: str) -> None:
+        """Raise Refused for a flow that this person may not submit: one that is there and that he may not see, or a new one without his
+        labels."""
+        if self.who.labels and not self.who.may_see(labels_of(self.registry, flow)):
+            labels = ", ".join(f"{label}={value}" for label, value in self.who.labels.items())
+            raise Refused(
+                f"{self.who.name} has flows with {labels} only, and {flow} is none of them",
+                remedy="ask with a token that has no labels",
+                code="role-lacking",
+            )
+
+    def check_all(self) -> None:
+        """Raise Refused for somebody who may see some flows only: this is about all of them."""
+        if self.who.labels:
+            raise Refused(
+                f"{self.who.name} has flows with certain labels only; this is about all",
+                remedy="ask with a token that has no labels",
+                code="role-lacking",
+            )
+
+    def answer(self, value: Any, *, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
         """As JSON, with the registry's revision."""
-        said = {REVISION: str(self.plane.revision()), **(headers or {})}
-        return Response(msgspec.json.encode(value), status, said, "application/json")
+        return self._response(Answered(status, msgspec.json.encode(value)), dict(headers or {}))
+
+    def write(self, what: str, target: str, act: Callable[[Registry], object], body: object = None) -> Response:
+        """Do `act`, and answer with what it returns: once where the request has an idempotency key, and noted in the audit log.
+
+        `target` is a flow: where the request has If-Match, the registry that `act` is given holds it to that.
+        """
+        key = self.request.headers.get(KEY)
+        try:
+            registry = self._expecting(target)
+            begun = None if key is None else self.plane.once.begin(self.who.name, key, self._asked(body))
+            if isinstance(begun, Answered):
+                self._note(what, target, "done" if begun.status < 400 else "refused", again=True)
+                return self._response(begun, {AGAIN: "true"})
+        except ScribenginError as error:
+            self._note(what, target, error.code)
+            raise
+        return self._do(what, target, lambda: act(registry), begun)
+
+    def note(self, what: str, target: str, outcome: str) -> None:
+        """A line of the audit log, for what is no `write`."""
+        self._note(what, target, outcome)
+
+    def _do(self, what: str, target: str, act: Callable[[], object], claim: Claim | None) -> Response:
+        try:
+            answer = Answered(200, msgspec.json.encode(act()))
+        except ScribenginError as error:
+            problem = to_problem(error)
+            self._note(what, target, problem.code)
+            if claim is not None:
+                with suppress(ScribenginError):
+                    if problem.status < 500:
+                        claim.settle(Answered(problem.status, encode(problem)))
+                    else:
+                        claim.drop()
+            raise
+        except BaseException:
+            self._note(what, target, "bug")
+            raise
+        self._note(what, target, "done")
+        if claim is not None:
+            with suppress(ScribenginError):  # it is done; that it cannot be noted makes a repetition do it again, and each converges
+                claim.settle(answer)
+        return self._response(answer, {})
+
+    def _response(self, answer: Answered, headers: dict[str, str]) -> Response:
+        said = {REVISION: str(self.plane.revision()), **headers}
+        if answer.status < 400:
+            return Response(answer.body, answer.status, said, "application/json")
+        code = msgspec.json.decode(answer.body)["code"]
+        return Response(answer.body, answer.status, said | {CODE: code}, MEDIA_TYPE)
+
+    def _asked(self, body: object) -> str:
+        url = self.request.url
+        conditions = [self.request.headers.get(name, "") for name in ("If-Match", "If-None-Match")]
+        return msgspec.json.encode([self.request.method, url.path, url.query, conditions, body]).decode()
+
+    def _note(self, what: str, target: str, outcome: str, *, again: bool = False) -> None:
+        self.plane.audit.write(self.who.name, self.address, what, target, outcome, revision=self.plane.revision(), again=again)
+
+    def _expecting(self, flow: str) -> Registry:
+        headers = self.request.headers
+        match, none = headers.get("If-Match"), headers.get("If-None-Match")
+        if match is None and none is None:
+            return self.registry
+        if none is not None:
+            if none.strip() != "*" or match is not None:
+                raise PointedError(
+                    (Fault("parameter", "If-None-Match takes * only, and no If-Match beside it", "send the one or the other"),)
+                )
+            revision = 0
+        else:
+            text = (match or "").strip().strip('"')
+            if not text.isdecimal() or not text.isascii():
+                raise PointedError((Fault("parameter", f"If-Match: {match!r} is no ETag of a flow", 'send "REVISION", as ETag gave it'),))
+            revision = int(text)
+        try:
+            path = DESIRED(flow).path
+        except ValueError:
+            return self.registry
+        return ExpectingRegistry(self.registry, path, revision)

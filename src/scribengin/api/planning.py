@@ -54,7 +54,7 @@ class Planner:
         if planned.problem is not None:
             raise to_error(_from_package(planned.problem, inside))
         warnings = tuple(_fault_from_package(fault, inside) for fault in planned.warnings)
-        return Submission(planned.flow, wanted.package, wanted.path, wanted.base, planned.tiers), warnings
+        return Submission(planned.flow, wanted.package, wanted.path, wanted.base, planned.tiers, planned.watched), warnings
 
     def _ask(self, task: Task) -> Planned:
         settings = {name: value for name, value in os.environ.items() if name not in _HIDDEN}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import threading
 import time
 from contextlib import contextmanager
@@ -13,14 +14,19 @@ import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from scribengin.api.gate import Gate, is_loopback
 from scribengin.client.problems import CODE, MEDIA_TYPE, Fault, PointedError, encode, to_problem
-from scribengin.core.errors import EnvironmentFault
+from scribengin.core.errors import EnvironmentFault, Refused
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from fastapi import FastAPI
 
+    from scribengin.api.tokens import TokenFile
+
+_MAKE_ONE = "make one: scribengin token add NAME --role ROLE"
 _BACKLOG = 256
 _START_S = 30.0
 _LEAVE_S = 3
@@ -29,10 +35,55 @@ _LEAVE_S = 3
 
 @dataclass(frozen=True, slots=True)
 class Listen:
-    """An address of this machine; port 0: a free one."""
+    """An address of this machine; port 0: a free one. `certificate` and `key` are PEM files, of TLS. `asks`: a token is needed on the
+    loopback, too. `insecure`: that it is open to others without tokens or without TLS is meant."""
 
     host: str = "127.0.0.1"
     port: int = 0
+    certificate: Path | None = None
+    key: Path | None = None
+    asks: bool = False
+    insecure: bool = False
+
+    @property
+    def local(self) -> bool:
+        """Only this machine can reach it."""
+        return is_loopback(self.host)
+
+    def check(self, tokens: TokenFile) -> None:
+        """Raise Refused where others could reach it without a token, or read what goes by; EnvironmentFault where TLS cannot begin."""
+        if (self.certificate is None) != (self.key is None):
+            raise Refused(
+                "TLS takes a certificate and its key", remedy="name both: --tls-certificate FILE --tls-key FILE", code="listen-open"
+            )
+        if self.asks and not tokens.rows():
+            raise Refused(f"a token is asked for, and there is none in {tokens.path}", remedy=_MAKE_ONE, code="listen-open")
+        if not self.local and not self.insecure:
+            if self.certificate is None:
+                raise Refused(
+                    f"others can reach {self.host}, and tokens would go by in plain text",
+                    remedy="name a certificate: --tls-certificate FILE --tls-key FILE; or say that it is meant: --insecure",
+                    code="listen-open",
+                )
+            if not tokens.rows():
+                raise Refused(
+                    f"others can reach {self.host}, and there is no token in {tokens.path}",
+                    remedy=f"{_MAKE_ONE}; or say that it is meant: --insecure",
+                    code="listen-open",
+                )
+        if self.certificate is not None and self.key is not None:
+            try:
+                ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(self.certificate, self.key)
+            except (OSError, ssl.SSLError) as error:
+                raise EnvironmentFault(
+                    f"TLS cannot begin with {self.certificate} and {self.key}: {error}",
+                    remedy="name PEM files that belong together",
+                    code="listen-tls",
+                ) from error
+
+    def gate(self, tokens: TokenFile) -> Gate:
+        """Who comes in here."""
+        return Gate(tokens, asks=self.asks or (not self.local and bool(tokens.rows())), local=self.local)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +92,22 @@ class Door:
 
     socket: socket.socket
     url: str
+    listen: Listen
 
     @contextmanager
     def serve(self, app: FastAPI) -> Iterator[None]:
         """Answer inside the `with` block."""
+        certificate, key = (None if path is None else str(path) for path in (self.listen.certificate, self.listen.key))
         config = uvicorn.Config(
-            app, http=_Protocol, loop="asyncio", lifespan="off", log_config=None, access_log=False, timeout_graceful_shutdown=_LEAVE_S
+            app,
+            ssl_certfile=certificate,
+            ssl_keyfile=key,
+            http=_Protocol,
+            loop="asyncio",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            timeout_graceful_shutdown=_LEAVE_S,
         )
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [self.socket]}, name="api")
@@ -79,7 +140,7 @@ def open_door(listen: Listen) -> Iterator[Door]:
             ) from error
         bound.listen(_BACKLOG)
         host = f"[{listen.host}]" if ":" in listen.host else listen.host
-        yield Door(bound, f"http://{host}:{bound.getsockname()[1]}")
+        yield Door(bound, f"{'http' if listen.certificate is None else 'https'}://{host}:{bound.getsockname()[1]}", listen)
 
 
 class _Protocol(H11Protocol):

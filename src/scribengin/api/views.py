@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -10,21 +10,34 @@ from scribengin.client.models import FLOW_NAME, FlowRow, FlowView, VersionRow
 from scribengin.control import admin
 from scribengin.registry.contract import Entry
 from scribengin.registry.records import names
-from scribengin.registry.tree import DESIRED
+from scribengin.registry.tree import DESIRED, SPEC
 
 if TYPE_CHECKING:
-    from scribengin.registry.contract import Registry
+    from collections.abc import Mapping
+
+    from scribengin.registry.contract import Damaged, Registry
+
+    class Reading(Protocol):
+        """What reads records: a registry, or a master's mirror of it."""
+
+        def read(self, path: str) -> Entry | Damaged | None:
+            """What is there; None where nothing is."""
 
 
 class RegistryView:
-    """Reads of `client.Client`, made of the registry itself."""
+    """Reads of `client.Client`, made of the registry itself; of flows with all these labels only."""
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: Registry, labels: Mapping[str, str] | None = None) -> None:
         self._registry = registry
+        self._labels = labels or {}
 
     def flows(self) -> list[FlowRow]:
         """As `Client.flows`."""
-        return [_row(row) for row in admin.read_flows(self._registry)]
+        rows = admin.read_flows(self._registry)
+        if self._labels:
+            wanted = self._labels.items()
+            rows = tuple(row for row in rows if wanted <= labels_of(self._registry, row.flow).items())
+        return [row_of(row) for row in rows]
 
     def flow(self, name: str) -> FlowView:
         """As `Client.flow`."""
@@ -45,14 +58,24 @@ def check_flow(registry: Registry, name: str) -> None:
         raise admin.unknown_flow(name, names(registry, "flows"))
 
 
+def labels_of(registry: Reading, flow: str) -> Mapping[str, str]:
+    """The labels of a flow, as the version that is wanted has them; none of a flow that nobody has submitted."""
+    desired = registry.read(DESIRED(flow).path)
+    version = desired.value.get("version") if isinstance(desired, Entry) else None
+    spec = registry.read(SPEC(flow, str(version)).path) if isinstance(version, int) and version > 0 else None
+    labels = spec.value.get("labels") if isinstance(spec, Entry) else None
+    return {str(label): str(value) for label, value in labels.items()} if isinstance(labels, dict) else {}
+
+
 def wanted_revision(registry: Registry, flow: str) -> int:
     """Which revision wrote what is wanted of the flow; 0 where nothing is."""
     found = registry.read(DESIRED(flow).path)
     return found.changed if isinstance(found, Entry) else 0
 
 
-def _row(row: admin.FlowRow) -> FlowRow:
+def row_of(row: admin.FlowRow) -> FlowRow:
+    """A flow in the list."""
     desired, status = row.desired, row.status
     if status is None:
         return FlowRow(row.flow, desired.version, desired.state, "created", desired.at, "", "")
-    return FlowRow(row.flow, desired.version, desired.state, status.state, status.since, status.reason, status.next)
+    return FlowRow(row.flow, desired.version, desired.state, status.state, status.since, status.reason, status.next, status.refused)

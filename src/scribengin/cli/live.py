@@ -11,8 +11,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from scribengin.cli.display import gate_text, lag_text, lost_text, slowest_text, soon_text, under_way, watermark_text
 from scribengin.core.units import show_duration
+from scribengin.watching.words import gate_text, lag_text, lost_text, slowest_text, soon_text, under_way, watermark_text
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

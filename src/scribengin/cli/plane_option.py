@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from scribengin.cli.home_option import home_option
-from scribengin.core.secret import Secret
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from scribengin.control.home import Home
 
 C = TypeVar("C")
-TOKEN, CERTIFICATES = "SCRIBENGIN_TOKEN", "SCRIBENGIN_CERTIFICATES"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +35,15 @@ class Masters:
         from pathlib import Path
 
         from scribengin.client.client import Client
+        from scribengin.control.masters import CERTIFICATES, token_of
 
         masters = self.named or ((self.home.master(),) if self.home.master() else ())
         if not masters:
             raise self.home.not_up()
-        said, certificates = os.environ.get(TOKEN), os.environ.get(CERTIFICATES)
-        token = Secret(said, f"${{{TOKEN}}}") if said else None
-        with Client(masters, token=token, user=getpass.getuser(), certificates=Path(certificates) if certificates else None) as client:
+        certificates = os.environ.get(CERTIFICATES)
+        with Client(
+            masters, token=token_of(os.environ), user=getpass.getuser(), certificates=Path(certificates) if certificates else None
+        ) as client:
             yield client
 
     @contextmanager

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 from rich.text import Text
 
-from scribengin.cli.display import catch_up_text, lag_text, lost_text
 from scribengin.cli.tables import open_console
 from scribengin.core.units import show_duration
+from scribengin.watching.words import catch_up_text, lag_text, lost_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 from urllib.parse import quote
 
 import httpx2
@@ -13,6 +15,7 @@ import msgspec
 from scribengin.client import problems
 from scribengin.client.models import (
     AppliedFlow,
+    FlowEvent,
     FlowRow,
     FlowView,
     Health,
@@ -25,12 +28,13 @@ from scribengin.client.models import (
     Submit,
     VersionRow,
     Want,
+    WentBack,
     Written,
 )
 from scribengin.core.errors import Refused, ScribenginError, Unreachable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
     from types import TracebackType
 
@@ -42,6 +46,9 @@ REVISION, KEY, USER = "Scribengin-Revision", "Idempotency-Key", "Scribengin-User
 _CONNECT_S = 5.0
 _READ_S = 120.0
 """an answer may take as long as a flow's planning"""
+_SILENT_S = 45.0
+"""a stream of events gives a sign of life each 15 s"""
+_AGAIN_S = 0.5
 _PIECE_BYTES = 2**20
 
 
@@ -103,9 +110,10 @@ class Client:
         """Say what is wanted of a flow now; asked again what failed is tried again."""
         return self._write("PUT", f"/v1/flows/{_part(name)}/wanted", Want(goal), Written, expected)
 
-    def rollback(self, name: str, version: int, *, expected: int | None = None) -> Written:
-        """Want another version that there was, code and flow together."""
-        return self._write("POST", f"/v1/flows/{_part(name)}/rollback", Rollback(version), Written, expected)
+    def rollback(self, name: str, version: int, *, only: bool = False, expected: int | None = None) -> WentBack:
+        """Want another version that there was, code and flow together; flows that were submitted as one with it go back too, unless
+        `only`."""
+        return self._write("POST", f"/v1/flows/{_part(name)}/rollback", Rollback(version, only), WentBack, expected)
 
     def delete(self, name: str, *, expected: int | None = None) -> Written:
         """Forget a flow that is stopped."""
@@ -115,6 +123,29 @@ class Client:
         """What the newest worker of each tier has printed, as far as it lies on the host of the master that answers."""
         which = "" if tier is None else f"&tier={_part(tier)}"
         return self._get(f"/v1/flows/{_part(name)}/logs?lines={lines}{which}", list[LogLines])
+
+    def overview(self) -> list[dict[str, Any]]:
+        """How all flows go now, as the leading master was told: a line for each."""
+        return self._get("/v1/metrics", list[dict[str, Any]])
+
+    def metrics(self, name: str, *, since: float | None = None, step_s: int = 1) -> dict[str, Any]:
+        """How a flow goes now, and went since then (seconds since 1970; None: the last ten minutes); docs/metrics.md says what is in it."""
+        begin = "" if since is None else f"&since={since}"
+        return self._get(f"/v1/flows/{_part(name)}/metrics?step={step_s}{begin}", dict[str, Any])
+
+    def intake(self, name: str) -> dict[str, Any]:
+        """Whether producers may go on: `intake` is open, slow or refusing."""
+        return self._get(f"/v1/flows/{_part(name)}/intake", dict[str, Any])
+
+    def alerts(self, name: str) -> list[dict[str, Any]]:
+        """The alerts of a flow, and how each stands."""
+        return self._get(f"/v1/flows/{_part(name)}/alerts", list[dict[str, Any]])
+
+    def test_alerts(self, name: str, alert: str | None = None) -> list[dict[str, Any]]:
+        """Send a test through the targets of all its alerts, or of one; what came of each."""
+        which = "" if alert is None else f"?alert={_part(alert)}"
+        answer = self._ask("POST", f"/v1/flows/{_part(name)}/alerts/test{which}")
+        return msgspec.json.decode(answer.content, type=list[dict[str, Any]])
 
     def has_package(self, id: str) -> bool:
         """Whether the master that answers has the package of that SHA-256."""
@@ -147,6 +178,23 @@ class Client:
         """A package, in pieces, for `PackageStore.put`, which checks it. Raises Refused where the master does not have it."""
         with self._answer("GET", f"/v1/packages/{_part(id)}") as answer:
             yield from answer.iter_bytes(_PIECE_BYTES)
+
+    def events(self, after: int = 0) -> Iterator[Event]:
+        """What becomes of flows, as it becomes, without end: first the names of all (`flows`), then a `flow` or `deleted` event for each
+        that has changed since `after`, the `id` of an event, and for each change from now on.
+
+        Where the master falls silent another one is asked, and the stream goes on; some events may come twice then (`revision` tells).
+        Raises as all else.
+        """
+        while True:
+            headers = {"Accept": f"text/event-stream, {problems.MEDIA_TYPE}", "Last-Event-ID": str(after)}
+            try:
+                with self._answer("GET", "/v1/events", headers=headers, read_s=_SILENT_S) as answer:
+                    for event in _events(answer.iter_lines()):
+                        after = event.id
+                        yield event
+            except httpx2.TransportError:
+                time.sleep(_AGAIN_S)
 
     def record(self, path: str = "") -> RecordView:
         """What stands at a path of the registry, and the names below."""
@@ -184,15 +232,14 @@ class Client:
 
     @contextmanager
     def _answer(
-        self, method: str, path: str, *, headers: dict[str, str] | None = None, content: bytes | None = None
+        self, method: str, path: str, *, headers: dict[str, str] | None = None, content: bytes | None = None, read_s: float = _READ_S
     ) -> Iterator[httpx2.Response]:
         """Of the first master that answers; it is asked first the next time. Raises what it tells, Unreachable where none answers."""
         silent: list[str] = []
         for master in list(self.masters):
             sent = {**(headers or {}), **({REVISION: str(self.revision)} if self.revision else {})}
-            request = self._http.build_request(method, master + path, headers=sent, content=content)
             try:
-                answer = self._http.send(request, stream=True)
+                answer = self._send(method, master + path, sent, content, read_s)
             except httpx2.TransportError as error:
                 silent.append(f"{master}: {error or type(error).__name__}")
                 continue
@@ -216,9 +263,50 @@ class Client:
             code="master-unreachable",
         )
 
+    def _send(self, method: str, url: str, headers: dict[str, str], content: bytes | None, read_s: float) -> httpx2.Response:
+        """Of what only the leader knows a standby names it: that one is asked, with the same token."""
+        timeout = httpx2.Timeout(read_s, connect=_CONNECT_S)
+
+        def send(url: str) -> httpx2.Response:
+            request = self._http.build_request(method, url, headers=headers, content=content, timeout=timeout)
+            return self._http.send(request, stream=True)
+
+        answer = send(url)
+        leader = answer.headers.get("location", "")
+        if answer.status_code == 307 and leader.startswith(("http://", "https://")):
+            answer.close()
+            answer = send(leader)
+        return answer
+
     def _prefer(self, master: str) -> None:
         self.masters.remove(master)
         self.masters.insert(0, master)
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One of the stream. `flows` has the `names` of all flows; `flow` and `deleted` tell of one. `id` is where to resume."""
+
+    kind: Literal["flows", "flow", "deleted"]
+    id: int
+    names: tuple[str, ...] = ()
+    change: FlowEvent | None = None
+
+
+def _events(lines: Iterable[str]) -> Iterator[Event]:
+    """Server-sent events, of the kinds that are known here."""
+    fields: dict[str, str] = {}
+    for line in lines:
+        if line:
+            name, _, value = line.partition(":")
+            fields[name] = value.removeprefix(" ")
+            continue
+        kind, id_, data = fields.get("event"), _number(fields.get("id")), fields.get("data", "").encode()
+        if kind == "flows":
+            yield Event("flows", id_, names=msgspec.json.decode(data, type=tuple[str, ...]))
+        elif kind in ("flow", "deleted"):
+            yield Event("flow" if kind == "flow" else "deleted", id_, change=msgspec.json.decode(data, type=FlowEvent))
+        fields = {}
 
 
 def address_of(text: str) -> str:

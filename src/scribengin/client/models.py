@@ -27,6 +27,7 @@ class FlowRow:
     since: str
     reason: str
     next: str
+    refused: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,9 @@ class FlowStatus:
     next: str = ""
     version: int = 0
     generation: int = 0
+    goal: Goal | None = None
     refused: Mapping[str, Any] = field(default_factory=dict)
+    """record that a person wrote and that cannot be → `version` of it, `why`, `remedy`"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +65,19 @@ class TierProcess:
 
 
 @dataclass(frozen=True, slots=True)
+class StandbyRow:
+    """A worker that waits to take a tier over. `http` is the address of its page, for its own host."""
+
+    worker: str
+    node: str
+    state: str
+    http: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class TierRow:
-    """A tier of a flow, and the worker that serves it. `failures` are ends in a row without progress."""
+    """A tier of a flow, and the worker that serves it. `failures` are ends in a row without progress; `starts_again` is when the next
+    worker starts, ISO 8601, null where none does by itself. `http` is the address of the worker's page, for its own host."""
 
     tier: str
     state: str
@@ -73,6 +87,9 @@ class TierRow:
     failures: int = 0
     cause: str = ""
     remedy: str = ""
+    starts_again: str | None = None
+    standby: StandbyRow | None = None
+    http: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +100,8 @@ class FlowView:
     wanted: WantedState
     status: FlowStatus | None
     tiers: tuple[TierRow, ...]
+    set_aside: tuple[Mapping[str, str], ...] = ()
+    """damaged records that were moved out of the way: `path`, `why`, and where each is `kept`"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,10 +146,18 @@ class Want:
 
 @dataclass(frozen=True, slots=True)
 class Rollback:
-    """Another version that there was."""
+    """Another version that there was; with the flows that were submitted as one with it, unless `only`."""
 
     version: int
+    only: bool = False
     __pydantic_config__ = _CLOSED
+
+
+@dataclass(frozen=True, slots=True)
+class WentBack:
+    """Flow → the version that is wanted of it now, of all that changed."""
+
+    versions: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +207,14 @@ class Written:
     """A write that was done."""
 
     revision: int
+
+
+@dataclass(frozen=True, slots=True)
+class FlowEvent:
+    """A flow as it stands after a change; `revision` is that of the change."""
+
+    revision: int
+    flow: FlowRow
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, assert_never
 
-from scribengin.control.actions import Forget, FreeLease, Kill, Note, Start, Tell, Want, flow_of
+from scribengin.control.actions import Forget, FreeLease, Kill, Note, SetAside, Start, Step, Tell, Want, flow_of
 from scribengin.control.world import RunId
 from scribengin.core.errors import FencedError, Refused, ScribenginError
-from scribengin.registry.contract import Conflict, Delete, Entry
-from scribengin.registry.tree import LEASE, RUN, STATUS, WANTED, own_folders_of_worker
+from scribengin.registry.contract import Conflict, Damaged, Delete, Entry
+from scribengin.registry.records import read_record, set_aside
+from scribengin.registry.tree import LEASE, OPERATION, RUN, SPARE, STATUS, WANTED, own_folders_of_worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -44,7 +45,7 @@ class Actor:
         """Raises FencedError where the Term is over, Conflict where somebody else was faster, Unreachable and EnvironmentFault as
         registry and launcher do; the next look decides again."""
         match action:
-            case Want() | Note() | Tell():
+            case Want() | Note() | Tell() | Step():
                 self._write(*_written(action), term)
             case Start():
                 self._write(*_written(action), term)
@@ -55,6 +56,8 @@ class Actor:
                 self._launchers[node].kill(str(id_))
             case Forget(id_, node):
                 self._launchers[node].forget(str(id_))
+            case SetAside(_, spot):
+                self._set_aside(spot, term)
             case _:
                 assert_never(action)
 
@@ -82,10 +85,10 @@ class Actor:
     def _prepared(self, actions: Sequence[Action]) -> _Group:
         writes: dict[str, Write] = {}
         for action in actions:
-            if isinstance(action, Want | Start | Note | Tell):
+            if isinstance(action, Want | Start | Note | Tell | Step):
                 spot, record = _written(action)
                 writes[spot.path] = self._mirror.put(spot, record)
-        return list(writes.values()), [action for action in actions if not isinstance(action, Want | Note | Tell)]
+        return list(writes.values()), [action for action in actions if not isinstance(action, Want | Note | Tell | Step)]
 
     def _perform(self, groups: Sequence[_Group], term: Term, check: Callable[[], None]) -> Iterator[ScribenginError]:
         check()
@@ -136,6 +139,12 @@ class Actor:
     def _write(self, spot: Spot[Any], record: Record, term: Term) -> None:
         self._commit([self._mirror.put(spot, record)], term)
 
+    def _set_aside(self, spot: Spot[Any], term: Term) -> None:
+        found = read_record(self._registry, spot)
+        self._mirror.forget(spot.path)
+        if isinstance(found, Damaged):
+            set_aside(self._registry, found, term=term)
+
     def _free(self, id_: RunId, term: Term) -> None:
         path = LEASE(id_.flow, id_.tier).path
         there = self._registry.read(path)
@@ -144,11 +153,13 @@ class Actor:
         self._mirror.forget(path)
 
 
-def _written(action: Want | Start | Note | Tell) -> tuple[Spot[Any], Record]:
+def _written(action: Want | Start | Note | Tell | Step) -> tuple[Spot[Any], Record]:
     match action:
         case Want(flow, tier, wish):
             return WANTED(flow, tier), wish
-        case Start(flow, tier, run) | Note(flow, tier, run):
-            return RUN(flow, tier), run
+        case Start(flow, tier, run, spare) | Note(flow, tier, run, spare):
+            return (SPARE if spare else RUN)(flow, tier), run
         case Tell(flow, status):
             return STATUS(flow), status
+        case Step(flow, id_, operation):
+            return OPERATION(flow, id_), operation

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from scribengin.control.world import RunId
-    from scribengin.registry.tree import Run, Status, TierWish
+    from scribengin.registry.records import Spot
+    from scribengin.registry.tree import Operation, Run, Status, TierWish
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,8 @@ class Start:
     flow: str
     tier: str
     run: Run
+    spare: bool = False
+    """it is to wait until it is needed"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,7 @@ class Note:
     flow: str
     tier: str
     run: Run
+    spare: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +73,24 @@ class Tell:
     status: Status
 
 
-Action = Want | Start | Note | FreeLease | Kill | Forget | Tell
+@dataclass(frozen=True, slots=True)
+class SetAside:
+    """Move a damaged record out of the way, with its bytes: it is made anew from what is seen."""
+
+    flow: str
+    spot: Spot[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Write how far an operation is."""
+
+    flow: str
+    id: str
+    operation: Operation
+
+
+Action = Want | Start | Note | FreeLease | Kill | Forget | Tell | SetAside | Step
 
 
 def flow_of(action: Action) -> str:

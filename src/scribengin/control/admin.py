@@ -6,23 +6,52 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from msgspec.structs import replace
+
+from scribengin.control.runs import next_start_at
+from scribengin.control.spares import waiting
+from scribengin.control.world import TierSeen
 from scribengin.core.errors import Refused, StateError
 from scribengin.core.problems import did_you_mean
-from scribengin.registry.contract import Conflict, Damaged, Delete, Entry, Require, shown
-from scribengin.registry.records import Newer, Record, Stored, names, put, read_record, read_records
-from scribengin.registry.tree import DESIRED, LEASE, REPORT, RUN, SPEC, STATUS, WANTED, Desired, Spec, TierSpec
+from scribengin.plan.standby import standby_of
+from scribengin.registry.contract import Conflict, Damaged, Delete, Entry, Replace, Require, shown
+from scribengin.registry.records import DAMAGED, Newer, Record, Stored, names, read_record, read_records
+from scribengin.registry.tree import (
+    ALERTS,
+    DESIRED,
+    LEASE,
+    OPERATION,
+    REPORT,
+    RUN,
+    SPARE,
+    SPARE_REPORT,
+    SPEC,
+    STATUS,
+    UNDER_WAY,
+    WANTED,
+    Desired,
+    Operation,
+    Spec,
+    TierSpec,
+)
+from scribengin.registry.watched import AlertSpec, Watched
+from scribengin.spec.alerts import show_condition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from scribengin.plan.split import FlowPlan
-    from scribengin.registry.contract import Registry
+    from scribengin.registry.contract import Registry, Write
     from scribengin.registry.records import Spot
-    from scribengin.registry.tree import Goal, Status
+    from scribengin.registry.tree import Goal, Report, Run, Status, TierWish
+    from scribengin.spec.model import Flow
 
 R = TypeVar("R", bound=Record)
 T = TypeVar("T")
 _TRIES = 10
+KEPT_OPERATIONS = 20
+"""of each flow, those that are over"""
+NOT_WATCHED = Watched()
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +64,7 @@ class Submission:
     path: str
     base: str
     tiers: Mapping[str, TierSpec]
+    watched: Watched = NOT_WATCHED
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,40 +93,138 @@ def tiers_of(plan: FlowPlan) -> dict[str, TierSpec]:
         feeders = sorted({channel.feeding for channel in plan.channels if channel.reading == tier.tier})
         cores = 1 if declared is None else declared.resources.cores or 1
         memory_bytes = 0 if declared is None else declared.resources.memory or 0
-        tiers[tier.tier] = TierSpec(feeders=tuple(feeders), cores=cores, memory_bytes=memory_bytes)
+        standby = standby_of(plan.flow, tier.tier)
+        tiers[tier.tier] = TierSpec(feeders=tuple(feeders), cores=cores, memory_bytes=memory_bytes, standby=standby)
     return tiers
 
 
+def watched_of(flow: Flow) -> Watched:
+    """What masters must know of the flow's delay and alerts."""
+    alerts = {
+        alert.id: AlertSpec(when=show_condition(alert.when), webhook=alert.webhook, command=alert.command) for alert in flow.alerts.values()
+    }
+    return Watched(max_delay_s=flow.max_delay_s, alerts=alerts)
+
+
 def apply(registry: Registry, submission: Submission, *, state: Callable[[str], str], by: str) -> Applied:
-    """Make it the flow's next version, and want it to run; the same again changes nothing. `state`: flow → folder of its state.
+    """`apply_all` of one flow, whatever is wanted of it now."""
+    return apply_all(registry, [submission], None, state=state, by=by)[0]
 
-    Both records are written, or none. Raises StateError where the flow's records are damaged, Unreachable.
+
+def apply_all(
+    registry: Registry,
+    submissions: Sequence[Submission],
+    versions: Mapping[str, int] | None,
+    *,
+    state: Callable[[str], str],
+    by: str,
+    renew: Mapping[str, Sequence[tuple[str, str]]] | None = None,
+    how: str = "again",
+    effects: Mapping[str, str | None] | None = None,
+) -> tuple[Applied, ...]:
+    """Make each the next version of its flow, and want it to run; what is wanted just so is left alone. All records are written, or none.
+
+    `state`: flow → folder of its state, where it has none. `versions`: flow → the version that it is to follow, 0 for a new flow. `renew`:
+    flow → (tier, Query) of those that begin with a new checkpoint, `how` they do (`Accept`). `effects`: flow → how its changes take effect
+    (`changes.Effect`), by which workers stay; else they are all replaced. Raises Refused `plan-stale` where another
+    version is wanted by now, `operation-under-way`; StateError where a flow's records are damaged; Unreachable.
     """
-    flow = submission.flow
 
-    def attempt() -> Applied:
-        desired = _known(registry, DESIRED(flow))
-        newest = max(versions_of(registry, flow), default=0)
-        before = _known(registry, SPEC(flow, str(newest))) if newest else None
-        runs = desired is not None and (desired.state, desired.version) == ("running", newest)
-        if runs and before is not None and _same(before, submission):
-            return Applied(flow, newest, changed=False)
+    def attempt() -> tuple[Applied, ...]:
         now = _now()
-        spec = Spec(
-            package=submission.package,
-            path=submission.path,
-            base=submission.base,
-            state=before.state if before is not None else state(flow),
-            tiers=dict(submission.tiers),
-            by=by,
-            at=now,
-        )
-        version = newest + 1
-        wanted = Desired(state="running", version=version, by=by, at=now)
-        registry.commit(SPEC(flow, str(version)).create(spec), put(registry, DESIRED(flow), wanted))
-        return Applied(flow, version, changed=True)
+        found: list[tuple[Submission, Stored[Desired] | None, Spec | None, int]] = []
+        for submission in submissions:
+            stored = _stored(registry, DESIRED(submission.flow))
+            version = 0 if stored is None else stored.record.version
+            if versions is not None and versions[submission.flow] != version:
+                raise _stale(submission.flow, versions[submission.flow], version)
+            newest = max(versions_of(registry, submission.flow), default=0)
+            spec = _known(registry, SPEC(submission.flow, str(version or newest))) if newest else None
+            found.append((submission, stored, spec, newest))
+        applied = tuple(_applied(*each) for each in found)
+        together = {each.flow: each.version for each in applied} if len(applied) > 1 else {}
+        writes: list[Write] = []
+        for each, (submission, stored, before, _) in zip(applied, found, strict=True):
+            if not each.changed:
+                continue
+            refuse_while_under_way(registry, each.flow, stored)
+            spec = Spec(
+                package=submission.package,
+                path=submission.path,
+                base=submission.base,
+                state=before.state if before is not None else state(each.flow),
+                tiers=_tiers(submission, before, 0 if stored is None else stored.record.version, (effects or {}).get(each.flow)),
+                by=by,
+                at=now,
+                together=together,
+                scaled={} if before is None else before.scaled,
+                watched=submission.watched,
+            )
+            desired = Desired(state="running", version=each.version, by=by, at=now)
+            if anew := (renew or {}).get(each.flow, ()):
+                old = each.version if stored is None else stored.record.version
+                arguments: dict[str, Any] = {"how": how, "queries": [list(query) for query in anew]}
+                tiers = tuple(dict.fromkeys(tier for tier, _ in anew))
+                begun = Operation(kind="renew", step="stop", tiers=tiers, version=old, arguments=arguments, by=by, at=now, since=now)
+                id_, more = new_operation(registry, each.flow, begun)
+                desired = replace(desired, operation=id_)
+                writes += more
+            if stored is None or each.version != stored.record.version:
+                writes.append(SPEC(each.flow, str(each.version)).create(spec))
+            writes.append(DESIRED(each.flow).create(desired) if stored is None else stored.replace(desired))
+        if writes:
+            registry.commit(*writes)
+        return applied
 
-    return _again(attempt)
+    return again(attempt)
+
+
+def _applied(submission: Submission, stored: Stored[Desired] | None, spec: Spec | None, newest: int) -> Applied:
+    if stored is not None and spec is not None and same_as(spec, submission):
+        return Applied(submission.flow, stored.record.version, changed=stored.record.state != "running")
+    return Applied(submission.flow, newest + 1, changed=True)
+
+
+def _stale(flow: str, planned: int, version: int) -> Refused:
+    now = f"version {version} is wanted" if version else "nothing is wanted of it"
+    was = f"version {planned}" if planned else "nothing"
+    return Refused(
+        f"the plan is stale: of flow {flow} it knew {was}, and by now {now}",
+        remedy="look at what would change now: scribengin apply … --dry-run",
+        code="plan-stale",
+    )
+
+
+def new_operation(registry: Registry, flow: str, operation: Operation) -> tuple[str, list[Write]]:
+    """(its id, the writes that make it its flow's newest, and forget the oldest). To be committed with a replacement of the flow's DESIRED
+    that was read before, and names the id: so there is one at a time."""
+    there = operation_ids(registry, flow)
+    id_ = str(max(there, default=0) + 1)
+    old = [Delete(OPERATION(flow, str(number)).path) for number in there[:-KEPT_OPERATIONS]]
+    return id_, [OPERATION(flow, id_).create(operation), *old]
+
+
+def operation_ids(registry: Registry, flow: str) -> list[int]:
+    """The numbers of its operations that are known, the oldest first."""
+    return sorted(int(name) for name in names(registry, f"flows/{flow}/ops") if name.isdigit())
+
+
+def refuse_while_under_way(registry: Registry, flow: str, desired: Stored[Desired] | None) -> None:
+    """Raise Refused while an operation of the flow is under way."""
+    id_ = "" if desired is None else desired.record.operation
+    operation = _known(registry, OPERATION(flow, id_)) if id_ else None
+    if operation is not None and operation.step in UNDER_WAY:
+        raise Refused(
+            f"operation {id_} of flow {flow} ({operation.kind}) is under way, at step {operation.step} since {operation.since}",
+            remedy=f"wait for its end (scribengin ops {flow}), or: scribengin ops cancel {flow} {id_}",
+            code="operation-under-way",
+        )
+
+
+def wanted(registry: Registry, flow: str) -> tuple[Desired | None, Spec | None]:
+    """What is wanted of a flow, and the version that is. Raises StateError where that is damaged."""
+    desired = _known(registry, DESIRED(flow))
+    return desired, None if desired is None else _known(registry, SPEC(flow, str(desired.version)))
 
 
 def want(registry: Registry, flow: str, goal: Goal, *, by: str) -> int:
@@ -104,37 +232,53 @@ def want(registry: Registry, flow: str, goal: Goal, *, by: str) -> int:
     failed is tried again. Raises Refused where there is no such flow."""
 
     def attempt() -> int:
-        desired = _known(registry, DESIRED(flow))
-        if desired is None:
-            raise unknown_flow(flow, names(registry, "flows"))
-        wanted = Desired(state=goal, version=desired.version, by=by, at=_now())
-        return registry.commit(put(registry, DESIRED(flow), wanted), Require(SPEC(flow, str(desired.version)).path)).revision
+        there = registry.read(DESIRED(flow).path)
+        desired = read_flow(registry, flow).desired
+        wish = replace(desired, state=goal, by=by, at=_now())
+        write = (
+            DESIRED(flow).create(wish) if there is None else Replace(there, wish.dump(there.value if isinstance(there, Entry) else None))
+        )
+        return registry.commit(write, Require(SPEC(flow, str(wish.version)).path)).revision
 
-    return _again(attempt)
+    return again(attempt)
 
 
-def rollback(registry: Registry, flow: str, version: int, *, by: str) -> int:
-    """Want another version that there was, code and flow together, in the state that is wanted now; returns the revision.
+def rollback(registry: Registry, flow: str, version: int, *, by: str, only: bool = False) -> dict[str, int]:
+    """Want another version that there was, code and flow together, in the state that is wanted now. Flows that were submitted as one with
+    that version go back with it, unless `only`. Returns flow → version of those that changed: all of them, or none.
 
-    Raises Refused where there is no such flow or version, or it is wanted already.
+    Raises Refused where there is no such flow or version, it is wanted already, or an operation is under way.
     """
 
-    def attempt() -> int:
-        desired = read_flow(registry, flow).desired
+    def attempt() -> dict[str, int]:
+        stored = known_flow(registry, flow)
         there = versions_of(registry, flow)
         if version not in there:
             known = ", ".join(str(number) for number in there)
             raise Refused(
                 f"flow {flow} has no version {version}", remedy=f"it has {known}: scribengin history {flow}", code="version-unknown"
             )
-        if version == desired.version:
+        spec = _known(registry, SPEC(flow, str(version)))
+        together = {} if only or spec is None else {**spec.together}
+        back = {name: number for name, number in {**together, flow: version}.items() if number in versions_of(registry, name)}
+        writes: list[Write] = []
+        changed = {}
+        for name, number in back.items():
+            desired = stored if name == flow else known_flow(registry, name)
+            if desired.record.version == number:
+                continue
+            refuse_while_under_way(registry, name, desired)
+            writes.append(desired.replace(replace(desired.record, version=number, by=by, at=_now())))
+            writes.append(Require(SPEC(name, str(number)).path))
+            changed[name] = number
+        if not changed:
             raise Refused(
                 f"version {version} of flow {flow} is wanted already", remedy=f"see: scribengin history {flow}", code="version-same"
             )
-        wanted = Desired(state=desired.state, version=version, by=by, at=_now())
-        return registry.commit(put(registry, DESIRED(flow), wanted), Require(SPEC(flow, str(version)).path)).revision
+        registry.commit(*writes)
+        return changed
 
-    return _again(attempt)
+    return again(attempt)
 
 
 def delete(registry: Registry, flow: str) -> None:
@@ -152,10 +296,12 @@ def delete(registry: Registry, flow: str) -> None:
             raise Refused(f"flow {flow} is {now}, not stopped", remedy=f"scribengin stop {flow} --wait", code="flow-not-stopped")
         gone = [*(SPEC(flow, str(version)).path for version in versions_of(registry, flow)), STATUS(flow).path]
         gone += [WANTED(flow, tier).path for tier in names(registry, f"flows/{flow}/wanted")]
+        gone += [OPERATION(flow, str(number)).path for number in operation_ids(registry, flow)]
+        gone += [path for path in (ALERTS(flow).path,) if registry.read(path) is not None]
         gone += [path for tier in names(registry, f"flows/{flow}/tiers") if registry.read(path := REPORT(flow, tier).path) is not None]
         registry.commit(Delete(DESIRED(flow).path, desired.version), *map(Delete, gone))
 
-    _again(attempt)
+    again(attempt)
 
 
 def versions_of(registry: Registry, flow: str) -> list[int]:
@@ -182,39 +328,50 @@ def state_of(registry: Registry, flow: str) -> str:
 
 
 def read_flow(registry: Registry, flow: str) -> FlowRow:
-    """Raises Refused where there is no such flow, StateError where its records are damaged."""
-    desired = _known(registry, DESIRED(flow))
+    """Where what is wanted is damaged, it is what was wanted before, and the status says why. Raises Refused where there is no such flow,
+    StateError where not even that is known."""
+    found, status = read_record(registry, DESIRED(flow)), _record(read_record(registry, STATUS(flow)))
+    desired = _last_wish(found, status)
+    if desired is None:
+        desired = _known(registry, DESIRED(flow))
     if desired is None:
         raise unknown_flow(flow, names(registry, "flows"))
-    return FlowRow(flow, desired, _known(registry, STATUS(flow)))
+    return FlowRow(flow, desired, status)
 
 
 def read_flows(registry: Registry) -> tuple[FlowRow, ...]:
-    """All flows, by name; damaged ones are left out (a master reports them)."""
+    """All flows, by name. Where what is wanted is damaged it is what was wanted before; a flow of which not even that is known is left out
+    (a master reports it)."""
     rows = []
     flows = [name for name in names(registry, "flows") if DESIRED.fits(name)]
     wanted = read_records(registry, [DESIRED(name) for name in flows])
     for name, desired, status in zip(flows, wanted, read_records(registry, [STATUS(name) for name in flows]), strict=True):
-        if isinstance(desired, Stored):
-            rows.append(FlowRow(name, desired.record, status.record if isinstance(status, Stored) else None))
+        now = _record(status)
+        wish = desired.record if isinstance(desired, Stored) else _last_wish(desired, now)
+        if wish is not None:
+            rows.append(FlowRow(name, wish, now))
     return tuple(rows)
 
 
 def describe(registry: Registry, flow: str) -> dict[str, Any]:
     """All that the registry says of a flow and its tiers, as JSON. Works with no master alive. Raises as `read_flow`."""
     row = read_flow(registry, flow)
-    spec = _known(registry, SPEC(flow, str(row.desired.version)))
-    tiers = sorted({*names(registry, f"flows/{flow}/runs"), *(spec.tiers if spec is not None else ())})
+    spec = _record(read_record(registry, SPEC(flow, str(row.desired.version))))
+    found = {*names(registry, f"flows/{flow}/runs"), *(spec.tiers if spec is not None else ())}
+    tiers = sorted(tier for tier in found if RUN.fits(flow, tier))
     return {
         "flow": flow,
         "wanted": {"state": row.desired.state, "version": row.desired.version, "by": row.desired.by, "at": row.desired.at},
         "status": None if row.status is None else row.status.dump(),
         "tiers": [_described_tier(registry, flow, tier) for tier in tiers],
+        "set_aside": read_set_aside(registry, flow),
     }
 
 
 def _described_tier(registry: Registry, flow: str, tier: str) -> dict[str, Any]:
-    run, report, lease = _known(registry, RUN(flow, tier)), _known(registry, REPORT(flow, tier)), registry.read(LEASE(flow, tier).path)
+    wish, run = _record(read_record(registry, WANTED(flow, tier))), _record(read_record(registry, RUN(flow, tier)))
+    report, lease = _record(read_record(registry, REPORT(flow, tier))), registry.read(LEASE(flow, tier).path)
+    spare = waiting(TierSeen(tier, run=run, spare=_record(read_record(registry, SPARE(flow, tier)))))
     mine = report if run is not None and report is not None and report.run == run.number else None
     holder = lease.value if isinstance(lease, Entry) else {}
     return {
@@ -224,9 +381,55 @@ def _described_tier(registry: Registry, flow: str, tier: str) -> dict[str, Any]:
         "state": "created" if run is None else "ended" if run.ended_at is not None else "starting" if mine is None else mine.state,
         "process": {"pid": holder.get("pid"), "host": holder.get("host")} if holder else None,
         "failures": 0 if run is None else run.failures,
+        "http": "" if mine is None else mine.http,
+        "starts_again": _next_start(run, wish),
+        "standby": None if spare is None else _described_spare(flow, tier, spare, _known(registry, SPARE_REPORT(flow, tier))),
         "cause": (run.cause if run is not None else "") or (mine.cause if mine is not None else ""),
         "remedy": (run.remedy if run is not None else "") or (mine.remedy if mine is not None else ""),
     }
+
+
+def read_set_aside(registry: Registry, flow: str) -> list[dict[str, Any]]:
+    """What was damaged among the flow's records and moved out of the way: `path`, `why`, and where it is `kept`."""
+    root = f"flows/{flow}"
+    folders = [root, f"{root}/wanted", f"{root}/runs", *(f"{root}/tiers/{tier}" for tier in names(registry, f"{root}/tiers"))]
+    aside = [f"{folder}/{DAMAGED}" for folder in folders]
+    paths = [f"{folder}/{name}" for folder, found in zip(aside, registry.children_many(aside), strict=True) for name in found]
+    kept = [entry for entry in registry.read_many(paths) if isinstance(entry, Entry)]
+    return [{"path": entry.value.get("path", ""), "why": entry.value.get("why", ""), "kept": entry.path} for entry in kept]
+
+
+def _record(found: Stored[R] | Newer | Damaged | None) -> R | None:
+    return found.record if isinstance(found, Stored) else None
+
+
+def _last_wish(found: Stored[Desired] | Newer | Damaged | None, status: Status | None) -> Desired | None:
+    """What a master goes on with where what is wanted of a flow is damaged or was removed, or cannot be."""
+    if status is None or status.goal is None:
+        return found.record if isinstance(found, Stored) else None
+    if isinstance(found, Stored):
+        said = status.refused.get(found.entry.path)
+        if said is None or said.get("version") != found.entry.version:
+            return found.record
+    return Desired(state=status.goal, version=status.version)
+
+
+def _described_spare(flow: str, tier: str, spare: Run, report: Report | None) -> dict[str, Any]:
+    mine = report if report is not None and report.run == spare.number else None
+    return {
+        "worker": f"{flow}.{tier}-{spare.number}",
+        "node": spare.node,
+        "state": "starting" if mine is None else mine.state,
+        "http": "" if mine is None else mine.http,
+    }
+
+
+def _next_start(run: Run | None, wish: TierWish | None) -> str | None:
+    """When the successor of a worker that has ended starts, ISO 8601; None where none does by itself."""
+    if run is None or wish is None or run.ended_at is None or wish.goal not in ("running", "drained"):
+        return None
+    at = next_start_at(TierSeen("", wish=wish, run=run), wish)
+    return None if at is None else datetime.fromtimestamp(at or run.ended_at, UTC).isoformat(timespec="seconds")
 
 
 def unknown_flow(flow: str, known: Sequence[str]) -> Refused:
@@ -239,16 +442,58 @@ def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def _same(spec: Spec, submission: Submission) -> bool:
-    mine = (submission.package, submission.path, submission.base, dict(submission.tiers))
-    return (spec.package, spec.path, spec.base, dict(spec.tiers)) == mine
+def same_as(spec: Spec, submission: Submission) -> bool:
+    """True where the submission is just this version."""
+    mine = (submission.package, submission.path, submission.base, scaled_tiers(submission.tiers, spec.scaled))
+    return (spec.package, spec.path, spec.base, bare_tiers(spec)) == mine
+
+
+def bare_tiers(spec: Spec) -> dict[str, TierSpec]:
+    """Its tiers, without which workers serve them."""
+    return {name: replace(tier, since=0, process=0) for name, tier in spec.tiers.items()}
+
+
+def scaled_tiers(tiers: Mapping[str, TierSpec], scaled: Mapping[str, Mapping[str, int]]) -> dict[str, TierSpec]:
+    """Tiers with what `scale` has said of them."""
+    return {name: replace(tier, **scaled.get(name, {})) for name, tier in tiers.items()}
+
+
+def _tiers(submission: Submission, before: Spec | None, version: int, effect: str | None) -> dict[str, TierSpec]:
+    """The tiers of the next version; `version` is that of `before`."""
+    tiers = scaled_tiers(submission.tiers, {} if before is None else before.scaled)
+    if before is None or not version or effect not in ("in place", "next Batch"):
+        return tiers
+    kept = {}
+    for name, tier in tiers.items():
+        old = before.tiers.get(name)
+        if old is None:
+            kept[name] = tier
+        elif effect == "in place":
+            kept[name] = replace(tier, since=old.since or version, process=old.process)
+        else:
+            kept[name] = replace(tier, process=old.process or old.since or version)
+    return kept
+
+
+def known_flow(registry: Registry, flow: str) -> Stored[Desired]:
+    """What is wanted of a flow, to be replaced. Raises as `read_flow`."""
+    stored = _stored(registry, DESIRED(flow))
+    if stored is None:
+        raise unknown_flow(flow, names(registry, "flows"))
+    return stored
 
 
 def _known(registry: Registry, spot: Spot[R]) -> R | None:
     """The record; None where there is none, or a folder only. Raises StateError where it says nothing."""
+    stored = _stored(registry, spot)
+    return None if stored is None else stored.record
+
+
+def _stored(registry: Registry, spot: Spot[R]) -> Stored[R] | None:
+    """The same, to be replaced."""
     found = read_record(registry, spot)
     if isinstance(found, Stored):
-        return found.record
+        return found
     if found is None or (isinstance(found, Damaged) and not found.raw.strip(b"{}")):
         return None
     why = "was written by a newer Scribengin" if isinstance(found, Newer) else found.why
@@ -256,7 +501,7 @@ def _known(registry: Registry, spot: Spot[R]) -> R | None:
     raise StateError(f"{shown(spot.path)} {why}", remedy=remedy, code="registry-damaged")
 
 
-def _again(attempt: Callable[[], T]) -> T:
+def again(attempt: Callable[[], T]) -> T:
     """Somebody else may write at the same time: look again, and decide again."""
     for _ in range(_TRIES - 1):
         try:

@@ -31,14 +31,15 @@ class Attention:
     def select(self, world: World) -> set[str]:
         """The flows of this world that need it."""
         last = self._last
-        if last is None or last.nodes != world.nodes:
+        if last is None or _takers(last) != _takers(world):
             return set(world.flows)
         changed = {name for name, flow in world.flows.items() if last.flows.get(name) is not flow}
         turn = set[str]()
         if self._rounds:
             self._round = (self._round + 1) % self._rounds
             turn = {name for at, name in enumerate(world.flows) if at % self._rounds == self._round}
-        return (changed | turn | self._busy | _flows_of(last.processes, world.processes)) & world.flows.keys()
+        late = _beyond(last) ^ _beyond(world)
+        return (changed | turn | late | self._busy | _flows_of(last.processes, world.processes)) & world.flows.keys()
 
     def note(self, world: World, selected: Iterable[str], actions: Iterable[Action]) -> None:
         """What was decided of the selected flows."""
@@ -47,8 +48,20 @@ class Attention:
         self._busy |= {name for name in selected if _time_matters(world.flows[name])}
 
 
+def _takers(world: World) -> dict[str, bool]:
+    """The nodes, and whether they take workers. What room they have changes with each start, and matters to those who wait for a place:
+    they are looked at anyway."""
+    return {name: node.decommissioned for name, node in world.nodes.items()}
+
+
 def _time_matters(flow: FlowSeen) -> bool:
     return any(waits(tier) for tier in flow.tiers.values())
+
+
+def _beyond(world: World) -> set[str]:
+    """The flows whose delay is more than they allow."""
+    most = {name: world.flows[name].watched.max_delay_s for name in world.delays if name in world.flows}
+    return {name for name, most_s in most.items() if most_s is not None and world.delays[name].seconds > most_s}
 
 
 def _flows_of(before: Mapping[RunId, Process], now: Mapping[RunId, Process]) -> set[str]:

@@ -6,16 +6,20 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from scribengin.control.actions import Kill, Note, Start, Tell, Want
-from scribengin.control.runs import orphans, tend
-from scribengin.control.standing import standing
+from scribengin.control.actions import Kill, Note, SetAside, Start, Step, Tell, Want
+from scribengin.control.operations import held_wishes, next_step
+from scribengin.control.runs import back_off_s, orphans, serves, tend
+from scribengin.control.spares import tend_spare
+from scribengin.control.standing import held_standing, standing
 from scribengin.control.wishes import tier_wishes
+from scribengin.control.world import UnderWay
+from scribengin.registry.tree import UNDER_WAY
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
     from scribengin.control.actions import Action
-    from scribengin.control.world import FlowSeen, World
+    from scribengin.control.world import FlowSeen, Held, World
 
 
 def decide(world: World, only: Collection[str] | None = None) -> list[Action]:
@@ -29,11 +33,28 @@ def decide(world: World, only: Collection[str] | None = None) -> list[Action]:
             actions.append(action)
             if isinstance(action, Start):
                 load[action.run.node] += 1
+    for name, held in sorted(world.held.items()):
+        actions += _for_held(world, name, held)
     return actions
 
 
+def _for_held(world: World, name: str, held: Held) -> Iterator[Action]:
+    if held.damaged:
+        yield from (SetAside(name, spot) for spot in held.damaged)
+    elif (status := held_standing(world, held)) != held.status:
+        yield Tell(name, status)
+
+
 def _for_flow(world: World, flow: FlowSeen, load: Counter[str], left: Collection[tuple[str, str]]) -> Iterator[Action]:
-    wishes = tier_wishes(flow, world.nodes)
+    if flow.damaged:  # what it said is found out again when it is out of the way
+        yield from (SetAside(flow.name, spot) for spot in flow.damaged)
+        return
+    under_way = flow.under_way
+    if under_way is not None and (step := next_step(flow, under_way, world.now)) is not None:
+        yield Step(flow.name, under_way.id, step)
+        under_way = UnderWay(under_way.id, step) if step.step in UNDER_WAY else None
+        flow = replace(flow, under_way=under_way)
+    wishes = tier_wishes(flow, world.nodes) if under_way is None else held_wishes(flow, under_way)
     tiers = dict(flow.tiers)
     for name, wish in wishes.items():
         if wish != tiers[name].wish:
@@ -47,6 +68,9 @@ def _for_flow(world: World, flow: FlowSeen, load: Counter[str], left: Collection
             yield action
             if isinstance(action, Note | Start):
                 tiers[name] = replace(tiers[name], run=action.run)
+        for action in tend_spare(world, flow.name, tiers[name], load, back_off_s, serves=serves(tiers[name])):
+            if not isinstance(action, Start) or (flow.name, name) not in left:
+                yield action
     # as it will stand when this cycle's actions are done: people need not wait for the next look
     status = standing(world, replace(flow, tiers=tiers))
     if status != flow.status:

@@ -16,7 +16,7 @@ from scribengin.core.secret import Secret
 from scribengin.launch.contract import Launcher, Seen
 from scribengin.registry.contract import Delete, Entry
 from scribengin.registry.host_records import WorkerOrder, WorkerSeen
-from scribengin.registry.records import Stored, put, stored_as
+from scribengin.registry.records import Stored
 from scribengin.registry.tree import HOST, HOST_UP, WORKER_ORDER, WORKER_SEEN
 
 if TYPE_CHECKING:
@@ -38,7 +38,6 @@ class HostLauncher:
         self._mirror = mirror
         self._term = term
         self._orders, self._seen = f"{HOSTS}/{name}/orders", f"{HOSTS}/{name}/seen"
-        self._known: set[str] = set()
 
     def start(self, order: Order) -> None:
         """As the contract says. Raises ValueError where a secret would have to travel. Where the host refuses it, `look` says so."""
@@ -80,12 +79,10 @@ class HostLauncher:
     def look(self) -> list[Seen]:
         """As the contract says: what the host has written last. Raises Unreachable where its agent is not there."""
         self._check_up()
-        workers = {*self._mirror.children(self._orders), *self._mirror.children(self._seen)}
-        for gone in self._known - workers:
-            for spot in (WORKER_ORDER(self._name, gone), WORKER_SEEN(self._name, gone)):
-                self._mirror.drop(spot.path)
-        self._known = {worker for worker in workers if not worker.startswith(".")}
-        found = (self._look_at(worker) for worker in sorted(self._known))
+        there = {*self._mirror.children(self._orders), *self._mirror.children(self._seen)}
+        workers = sorted(worker for worker in there if WORKER_ORDER.fits(self._name, worker))
+        self._mirror.fetch([branch(self._name, worker).path for worker in workers for branch in (WORKER_ORDER, WORKER_SEEN)])
+        found = [self._look_at(worker) for worker in workers]
         return [seen for seen in found if seen is not None]
 
     def logs(self, worker: str) -> tuple[str, ...]:
@@ -103,7 +100,7 @@ class HostLauncher:
         try:
             self._registry.commit(Delete(path, there.version), term=self._term())
         finally:
-            self._forget(path)
+            self._mirror.forget(path)
 
     def close(self) -> None:
         """Nothing is held."""
@@ -131,25 +128,19 @@ class HostLauncher:
 
     def _order(self, worker: str) -> WorkerOrder | None:
         """None also where it says nothing: then it is written anew."""
-        there = self._mirror.read(WORKER_ORDER(self._name, worker).path)
-        found = stored_as(there, WORKER_ORDER(self._name, worker)) if isinstance(there, Entry) and there.value else None
+        found = self._mirror.stored(WORKER_ORDER(self._name, worker))
         return found.record if isinstance(found, Stored) else None
 
     def _seen_record(self, worker: str) -> WorkerSeen | None:
-        there = self._mirror.read(WORKER_SEEN(self._name, worker).path)
-        found = stored_as(there, WORKER_SEEN(self._name, worker)) if isinstance(there, Entry) and there.value else None
+        found = self._mirror.stored(WORKER_SEEN(self._name, worker))
         return found.record if isinstance(found, Stored) else None
 
     def _write(self, worker: str, order: WorkerOrder) -> None:
         spot = WORKER_ORDER(self._name, worker)
         try:
-            self._registry.commit(put(self._registry, spot, order), term=self._term())
+            self._registry.commit(self._mirror.put(spot, order), term=self._term())
         finally:
-            self._forget(spot.path)
-
-    def _forget(self, path: str) -> None:
-        self._mirror.forget(path)
-        self._mirror.forget(self._orders)
+            self._mirror.forget(spot.path)
 
 
 def _seen(worker: str, digest: str, seen: WorkerSeen, *, stopping: bool) -> Seen:
@@ -179,7 +170,7 @@ class Fleet(Mapping[str, Launcher]):
     def __iter__(self) -> Iterator[str]:
         yield from self._own
         for name in self._mirror.children(HOSTS):
-            if name not in self._own and not name.startswith(".") and isinstance(self._mirror.read(HOST(name).path), Entry):
+            if name not in self._own and HOST.fits(name) and isinstance(self._mirror.read(HOST(name).path), Entry):
                 yield name
 
     def __len__(self) -> int:

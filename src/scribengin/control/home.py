@@ -5,6 +5,8 @@ registry.login     user:password of the registry, for this user alone
 zookeeper/         the embedded registry: its data, port, log
 packages/          the packages of all versions
 workers/           the launcher's: records and logs of workers
+tokens.json        who may use the API from elsewhere; no token stands there
+audit.log          who has changed what by the API
 state/             the state of the flows
 """
 
@@ -76,10 +78,19 @@ class Home:
         """Of the master of that name; several may share the folder."""
         return self.folder / ("master.log" if name == LOCAL else f"master-{name}.log")
 
+    def audit_log(self, name: str) -> Path:
+        """What the API of the master of that name was asked to do."""
+        return self.folder / ("audit.log" if name == LOCAL else f"audit-{name}.log")
+
     @property
     def state(self) -> Path:
         """Where flows keep their state that are submitted here."""
         return self.folder / "state"
+
+    @property
+    def tokens(self) -> Path:
+        """Who may use the API where tokens are asked for."""
+        return self.folder / "tokens.json"
 
     @contextmanager
     def held(self, name: str = "lock") -> Iterator[None]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import threading
 import time
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from scribengin.control.act import Actor
+from scribengin.control.actions import SetAside
 from scribengin.control.attention import Attention
 from scribengin.control.decide import decide
 from scribengin.control.fleet import Fleet
@@ -23,12 +25,13 @@ if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
 
     from scribengin.control.act import Ordering, WorkerLogin
+    from scribengin.control.watch import Watch
     from scribengin.control.world import World
     from scribengin.launch.contract import Launcher
     from scribengin.registry.contract import Registry
 
 _LOOK_S = 1.0
-"""between two looks where no watch says that something is new: launchers have none"""
+"""between two looks where no watch says that something is new, and no launcher that a worker has ended"""
 _REMEMBERED = 1_000
 _WAIT_S = 5.0
 """for the lead, between two looks at whether to stop"""
@@ -46,6 +49,7 @@ class Master:
         *,
         log: FilteringBoundLogger,
         clock: Callable[[], float] = time.time,
+        watch: Watch | None = None,
         worker_login: WorkerLogin = lambda _flow, _tier: None,
     ) -> None:
         """`launchers` are this process' own; those of the hosts that have registered come by themselves. `worker_login`: as whom a tier's
@@ -53,6 +57,7 @@ class Master:
         self._registry = registry
         self._log = log
         self._clock = clock
+        self._watch = watch
         self._election = Election(registry, about)
         self._mirror = Mirror(registry)
         fleet = Fleet(registry, self._mirror, lambda: self._election.term, launchers)
@@ -105,9 +110,13 @@ class Master:
         self._election.check()
         world = self._observer.look(self._clock())
         self._say(f"{shown(path)} {why}" for path, why in self.problems.items())
+        if self._watch is not None:
+            self._watch.seen(world, self._election.term)
+            world = replace(world, delays=self._watch.delays())
         selected = self._attention.select(world)
         actions = decide(world, selected)
         self._attention.note(world, selected, actions)
+        self._say(f"{shown(action.spot.path)} is set aside" for action in actions if isinstance(action, SetAside))
         for error in self._actor.perform_all(actions, self._election.term, self._election.check):
             if isinstance(error, Conflict):
                 self._mirror.changed.set()  # somebody has changed it meanwhile: look again

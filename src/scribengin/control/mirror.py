@@ -21,14 +21,16 @@ R = TypeVar("R", bound=Record)
 class Mirror:
     """What the registry holds. All is for one thread, but `changed`: set from any, when something that was read here may be new.
 
-    One watch covers the whole tree. It says only that something may have changed: what it is about is read again at the next use. So a
+    One watch covers all of it. It says only that something may have changed: what it is about is read again at the next use. So a
     cycle in which nothing has changed costs no request, whatever the number of flows; and with `reading` only those who have read what
     changed need look again.
     """
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: Registry, root: str = "") -> None:
+        """`root`: nothing is read but what is there, or below."""
         self.changed = threading.Event()
         self._registry = registry
+        self._root = root
         self._records: dict[str, Entry | Damaged | None] = {}
         self._kinds: dict[str, Stored[Any] | Newer | Damaged] = {}
         self._children: dict[str, tuple[str, ...]] = {}
@@ -128,7 +130,7 @@ class Mirror:
     def _begin(self) -> None:
         """Watch first, then read: a change between the two is seen."""
         if self._watch is None:
-            self._watch = self._registry.watch_below("", self._wake)
+            self._watch = self._registry.watch_below(self._root, self._wake)
 
     def _note(self, place: str) -> None:
         if self._reader and self._reader not in (known := self._readers.get(place, ())):

@@ -2,13 +2,35 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from collections import Counter
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from scribengin.control.world import FlowSeen, LeaseHolder, Node, Process, RunId, TierSeen, Wish, World
+from scribengin.control.bound import Bindings, read_bindings
+from scribengin.control.refusals import read_spec, read_wish, refusal, refused_limits
+from scribengin.control.world import FlowSeen, Held, LeaseHolder, Node, Process, RunId, TierSeen, UnderWay, World
 from scribengin.core.errors import Unreachable
 from scribengin.registry.contract import Damaged, Entry
 from scribengin.registry.records import Newer, Record, Stored
-from scribengin.registry.tree import DECOMMISSIONED, DESIRED, HOST, LEASE, REPORT, RUN, SPEC, STATUS, WANTED
+from scribengin.registry.tree import (
+    DECOMMISSIONED,
+    DESIRED,
+    GROUP,
+    HOST,
+    LEASE,
+    LEASE_TERM,
+    LIMIT,
+    MAPPED,
+    OPERATION,
+    REPORT,
+    RUN,
+    SPARE,
+    SPARE_REPORT,
+    SPEC,
+    STATUS,
+    UNDER_WAY,
+    WANTED,
+    TierSpec,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,32 +41,38 @@ if TYPE_CHECKING:
     from scribengin.registry.tree import Spec, TierWish
 
 R = TypeVar("R", bound=Record)
-_FLOWS, _HOSTS = "flows", "physicalnodes"
-_BINDINGS = "/bindings"
-"""who reads what of which all flows know a part; no flow is called so"""
+_FLOWS = "flows"
+_BINDINGS, _GROUPS, _LAUNCHED = "/bindings", "/groups", "/launched"
+"""who reads what many flows hang on; no flow is called so"""
 
 
 class Observer:
-    """Looks at everything. Of the last look: `problems` says of records, by path, why they say nothing; `missing` is what launchers failed
-    with."""
+    """Looks at everything. Of the last look: `problems` says of records, by path, why they say nothing or are refused; `missing` is what
+    launchers failed with."""
 
     def __init__(self, mirror: Mirror, launchers: Mapping[str, Launcher]) -> None:
         self._mirror = mirror
         self._launchers = launchers
-        self._flows: dict[str, FlowSeen | None] = {}
-        """as they were seen at the last look at each; None where nobody wants anything of it, or its records are damaged"""
+        self._flows: dict[str, FlowSeen | Held | None] = {}
+        """as they were seen at the last look at each; None where nobody wants anything of it"""
+        self._bindings = Bindings()
+        self._groups: dict[str, str] = {}
+        """the part of `problems` that is of no flow"""
         self._ill: dict[str, dict[str, str]] = {}
         """flow → its part of `problems`"""
-        self._bound: dict[str, str] = {}
-        self._dirty: set[str] = {_BINDINGS}
+        self._dirty: set[str] = {_BINDINGS, _GROUPS}
         """whom to look at again; kept where a look is broken off"""
-        self._found: dict[str, str] = {}
+        # of the flow that is being looked at
+        self._damaged: dict[Spot[Any], str] = {}
+        self._newer: dict[str, str] = {}
         self.missing: dict[str, Unreachable] = {}
 
     @property
     def problems(self) -> dict[str, str]:
-        """Records that say nothing, by path, and why."""
-        return {path: why for _, problems in sorted(self._ill.items()) for path, why in problems.items()}
+        """Records that say nothing, or what cannot be, by path, and why."""
+        of_flows = {path: why for _, problems in sorted(self._ill.items()) for path, why in problems.items()}
+        of_bindings = {path: said["why"] for refused in self._bindings.refused.values() for path, said in refused.items()}
+        return {**of_flows, **of_bindings, **self._groups}
 
     def look(self, now: float) -> World:
         """Only at flows of which something may have changed. Raises Unreachable where the registry does not answer."""
@@ -54,119 +82,149 @@ class Observer:
             self._mirror.drop(f"{_FLOWS}/{gone}")
             del self._flows[gone]
             self._ill.pop(gone, None)
-        if _BINDINGS in self._dirty:
-            self._look_at_bindings()
+        self._look_at_shared()
         again = sorted(names & self._dirty | names - self._flows.keys())
         self._fetch(again)
         for name in again:
-            self._found = {}
+            self._damaged, self._newer = {}, {}
             with self._mirror.reading(name):
-                flow = self._flow(name)
-            self._flows[name] = None if self._found else flow
-            self._ill.pop(name, None)
-            if self._found:
-                self._ill[name] = self._found
+                seen = self._flow(name)
+            self._flows[name] = seen
+            refused = {} if seen is None else {path: said["why"] for path, said in seen.refused.items()}
+            self._ill[name] = {**refused, **{spot.path: why for spot, why in self._damaged.items()}}
+            if isinstance(seen, Held) and not self._ill[name]:
+                self._ill[name] = {f"{_FLOWS}/{name}": seen.why}
         self._dirty.clear()
-        processes, nodes = self._launched()
-        flows = {name: flow for name, flow in sorted(self._flows.items()) if flow is not None}
-        return World(now, flows, processes, nodes, frozenset(self._ill))
+        flows = {name: seen for name, seen in sorted(self._flows.items()) if isinstance(seen, FlowSeen)}
+        held = {name: seen for name, seen in sorted(self._flows.items()) if isinstance(seen, Held)}
+        processes, nodes = self._launched(flows)
+        return World(now, flows, processes, nodes, held)
 
-    def _look_at_bindings(self) -> None:
-        """Logical node → the physical one that it is bound to; of several the first."""
-        with self._mirror.reading(_BINDINGS):
-            hosts = [host for host in self._mirror.children(_HOSTS) if HOST.fits(host)]
-            bound = {node: host for host in reversed(hosts) for node in self._mirror.children(f"{_HOSTS}/{host}/lns")}
-        before, self._bound = self._bound, bound
-        moved = {node for node in before.keys() | bound.keys() if before.get(node) != bound.get(node)}
-        self._dirty |= {node.partition(".")[0] for node in moved}
+    def _look_at_shared(self) -> None:
+        """What many flows hang on."""
+        if _BINDINGS in self._dirty:
+            with self._mirror.reading(_BINDINGS):
+                before, self._bindings = self._bindings, read_bindings(self._mirror, list(self._launchers))
+            self._dirty |= self._bindings.differ(before)
+        if _GROUPS in self._dirty:
+            with self._mirror.reading(_GROUPS):
+                found = {name: self._mirror.stored(GROUP(name)) for name in self._mirror.children("groups") if GROUP.fits(name)}
+            self._groups = {GROUP(name).path: said.why for name, said in found.items() if isinstance(said, Damaged)}
 
     def _fetch(self, names: Sequence[str]) -> None:
         """What `_flow` reads of these, in a few requests for all of them."""
         folders = [f"{_FLOWS}/{name}/{folder}" for name in names for folder in ("wanted", "runs")]
-        self._mirror.fetch([spot(name).path for name in names for spot in (DESIRED, STATUS)], folders)
+        self._mirror.fetch([spot(name).path for name in names for spot in (DESIRED, STATUS, LIMIT)], folders)
         wanted = {name: self._mirror.stored(DESIRED(name)) for name in names}
-        specs = {name: SPEC(name, str(found.record.version)) for name, found in wanted.items() if isinstance(found, Stored)}
+        versions = {name: str(found.record.version) for name, found in wanted.items() if isinstance(found, Stored)}
+        specs = {name: SPEC(name, version) for name, version in versions.items() if SPEC.fits(name, version)}
         self._mirror.fetch([spec.path for spec in specs.values()])
         tiers = []
         for name, spot_of_spec in specs.items():
             spec = self._mirror.stored(spot_of_spec)
             tiers += [(name, tier) for tier in self._tiers(name, spec.record if isinstance(spec, Stored) else None)]
-        self._mirror.fetch([spot(*tier).path for tier in tiers for spot in (WANTED, RUN, REPORT, LEASE)])
+        self._mirror.fetch([spot(*tier).path for tier in tiers for spot in (WANTED, RUN, REPORT, LEASE, SPARE, SPARE_REPORT)])
+        self._mirror.fetch([LEASE_TERM(*tier).path for tier in tiers if self._mirror.read(RUN(*tier).path) is None])
 
     def _tiers(self, flow: str, spec: Spec | None) -> list[str]:
         """The names of its tiers in all versions that have, or may still have, a worker."""
         there = {*self._mirror.children(f"{_FLOWS}/{flow}/wanted"), *self._mirror.children(f"{_FLOWS}/{flow}/runs")}
         return sorted(tier for tier in there | (spec.tiers.keys() if spec is not None else set()) if WANTED.fits(flow, tier))
 
-    def _flow(self, name: str) -> FlowSeen | None:
+    def _flow(self, name: str) -> FlowSeen | Held | None:
         """None where nobody wants anything of it (yet)."""
-        desired, status = self._stored(DESIRED(name)), self._stored(STATUS(name))
-        if desired is None:
+        status = self._made(STATUS(name))
+        wish, spec, refused = read_wish(self._mirror, name, status)
+        if wish is None and not refused:
             return None
-        wish = Wish(desired.record.version, desired.record.state, desired.entry.changed)
-        spec = self._stored(SPEC(name, str(wish.version)))
-        if spec is None:
-            path = SPEC(name, str(wish.version)).path
-            self._found.setdefault(path, "is not there, and is wanted")
-            return None
-        tiers = {
-            tier: self._tier(name, tier, spec.record, self._bound.get(f"{name}.{tier}", "")) for tier in self._tiers(name, spec.record)
-        }
-        return FlowSeen(name, wish, tiers, None if status is None else status.record, frozenset(spec.record.tiers))
+        refused = {**refused, **refused_limits(self._mirror, name), **self._bindings.refused.get(name, {})}
+        if wish is None or spec is None:
+            why, remedy = next(iter((said["why"], said["remedy"]) for said in refused.values()))
+            return Held(status, f"{DESIRED(name).path} {why}", remedy, refused, tuple(self._damaged))
+        names = self._tiers(name, spec)
+        bound = self._bindings.bound.get(name, {})
+        for tier in bound.keys() - {*names}:
+            spot = MAPPED(bound[tier], f"{name}.{tier}")
+            why = f"binds a tier that flow {name} has not; it has {', '.join(names)}"
+            refused[spot.path] = refusal(self._mirror.read(spot.path), why, "remove it, or bind one of these")
+        tiers = {tier: self._tier(name, tier, spec, bound.get(tier, "")) for tier in names}
+        under_way = self._under_way(name, wish.operation)
+        for path, why in self._newer.items():
+            return Held(status, f"{path} {why}", "run the newer version", refused, tuple(self._damaged))
+        return FlowSeen(name, wish, tiers, status, frozenset(spec.tiers), refused, tuple(self._damaged), spec.watched, under_way)
+
+    def _under_way(self, flow: str, id_: str) -> UnderWay | None:
+        """The operation that the flow waits for. One that is forgotten, or said nothing, is none."""
+        operation = self._made(OPERATION(flow, id_)) if id_ and OPERATION.fits(flow, id_) else None
+        return UnderWay(id_, operation) if operation is not None and operation.step in UNDER_WAY else None
 
     def _tier(self, flow: str, tier: str, spec: Spec, node: str) -> TierSeen:
-        wish, run, report = self._stored(WANTED(flow, tier)), self._stored(RUN(flow, tier)), self._stored(REPORT(flow, tier))
-        feeders = frozenset(
-            spec.tiers[tier].feeders if tier in spec.tiers else self._old_feeders(flow, tier, None if wish is None else wish.record)
-        )
-        return TierSeen(
-            tier,
-            feeders,
-            node,
-            None if wish is None else wish.record,
-            None if run is None else run.record,
-            None if report is None else report.record,
-            self._lease(LEASE(flow, tier).path),
-        )
+        wish, run, report = self._made(WANTED(flow, tier)), self._made(RUN(flow, tier)), self._made(REPORT(flow, tier))
+        spare, waits = self._made(SPARE(flow, tier)), self._made(SPARE_REPORT(flow, tier))
+        feeders = spec.tiers[tier].feeders if tier in spec.tiers else self._old_feeders(flow, tier, wish)
+        lease, before = self._lease(LEASE(flow, tier).path), 0
+        if run is None and (there := self._mirror.read(LEASE_TERM(flow, tier).path)) is not None:
+            before = _run_of(there)
+        said = spec.tiers.get(tier, TierSpec())
+        use, warm = (said.cores, said.memory_bytes, said.since, said.process), said.standby == "warm"
+        return TierSeen(tier, frozenset(feeders), node, *use, wish, run, report, lease, before, warm, spare, waits)
 
     def _old_feeders(self, flow: str, tier: str, wish: TierWish | None) -> tuple[str, ...]:
         """Of a tier that the wanted version has no more: as in the version that it serves."""
-        spec = None if wish is None else self._stored(SPEC(flow, str(wish.version)))
-        return spec.record.tiers[tier].feeders if spec is not None and tier in spec.record.tiers else ()
+        spec = None if wish is None else read_spec(self._mirror, flow, wish.version)[0]
+        return spec.tiers[tier].feeders if spec is not None and tier in spec.tiers else ()
 
     def _lease(self, path: str) -> LeaseHolder | None:
         """Who holds it. A record that somebody wrote by hand is no lease; one that names no run is a stranger's, run 0."""
         there = self._mirror.read(path)
         if there is None or not there.session:
             return None
-        run = there.value.get("run", 0) if isinstance(there, Entry) else 0
-        return LeaseHolder(run if isinstance(run, int) else 0, there.made if isinstance(there, Entry) else there.changed)
+        return LeaseHolder(_run_of(there), there.made if isinstance(there, Entry) else there.changed)
 
-    def _stored(self, spot: Spot[R]) -> Stored[R] | None:
-        """None where nothing is there, or only a folder; also where it says nothing, which is then a problem."""
-        there = self._mirror.read(spot.path)
-        if isinstance(there, Entry) and not there.value:
-            return None
+    def _made(self, spot: Spot[R]) -> R | None:
+        """A record that masters or workers make; None where nothing is there, or only a folder. One that is damaged is noted as that."""
         found = self._mirror.stored(spot)
-        if isinstance(found, Damaged):
-            self._found[spot.path] = found.why
+        if isinstance(found, Stored) and found.entry.value:
+            return found.record
+        if isinstance(found, Damaged) and found.raw.strip(b"{} \n"):
+            self._damaged[spot] = found.why
         elif isinstance(found, Newer):
-            self._found[spot.path] = "was written by a newer Scribengin"
-        return found if isinstance(found, Stored) else None
+            self._newer[spot.path] = "was written by a newer Scribengin"
+        return None
 
-    def _launched(self) -> tuple[dict[RunId, Process], dict[str, Node]]:
+    def _node(self, name: str, cores: int, memory_bytes: int) -> Node:
+        """What it has left is what it has registered without what its workers were given."""
+        host = self._made(HOST(name))
+        limit = (0, 0) if host is None else (host.cores, host.memory_bytes)
+        free = (most - used if most else None for most, used in zip(limit, (cores, memory_bytes), strict=True))
+        return Node(isinstance(self._mirror.stored(DECOMMISSIONED(name)), Stored), *free)
+
+    def _launched(self, flows: Mapping[str, FlowSeen]) -> tuple[dict[RunId, Process], dict[str, Node]]:
         processes: dict[RunId, Process] = {}
         nodes: dict[str, Node] = {}
+        cores, memory_bytes = Counter[str](), Counter[str]()
+        for tier in (tier for flow in flows.values() for tier in flow.tiers.values()):
+            if tier.run is not None and tier.run.ended_at is None:
+                cores[tier.run.node] += tier.cores
+                memory_bytes[tier.run.node] += tier.memory_bytes
         self.missing = {}
+        self._damaged, self._newer = {}, {}
         for name, launcher in self._launchers.items():
             try:
                 seen = launcher.look()
             except Unreachable as error:
                 self.missing[name] = error
                 continue
-            nodes[name] = Node(decommissioned=self._stored(DECOMMISSIONED(name)) is not None)
+            nodes[name] = self._node(name, cores[name], memory_bytes[name])
             for each in seen:
                 if (id_ := RunId.parse(each.worker)) is not None:
                     # what is left of a worker is none that serves, and none that is over
                     processes[id_] = Process(name, "running" if each.strays and not each.is_over else each.state, each.status, each.reason)
+        self._ill[_LAUNCHED] = {**self._newer, **{spot.path: why for spot, why in self._damaged.items()}}
         return processes, nodes
+
+
+def _run_of(holder: Entry | Damaged) -> int:
+    """Which run a lease's record names, 0 for none."""
+    run = holder.value.get("run", 0) if isinstance(holder, Entry) else 0
+    return run if isinstance(run, int) else 0

@@ -19,7 +19,7 @@ def ordering(registry: Registry) -> Ordering:
 
     def order(id_: RunId) -> Order:
         spec = tier_spec(registry, id_)
-        return Order(str(id_), (str(id_),), cores=spec.cores, memory_bytes=spec.memory_bytes)
+        return Order(str(id_), (str(id_),), cores=spec.cores, memory_bytes=spec.memory_bytes, executors=spec.executors)
 
     return order
 

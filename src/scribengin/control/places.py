@@ -11,8 +11,9 @@ if TYPE_CHECKING:
 
 
 def choose_node(nodes: Mapping[str, Node], tier: TierSeen, load: Mapping[str, int]) -> str | None:
-    """Where the tier's next worker starts: where it is mapped to, else where there are fewest; None where no such node answers."""
-    able = [name for name, node in nodes.items() if not node.decommissioned and tier.node in ("", name)]
+    """Where the tier's next worker starts: where it is mapped to, else where there are fewest; None where no such node answers and has
+    room."""
+    able = [name for name, node in nodes.items() if not node.decommissioned and tier.node in ("", name) and _fits(node, tier)]
     return min(able, key=lambda name: (load.get(name, 0), name), default=None)
 
 
@@ -23,3 +24,8 @@ def has_to_move(nodes: Mapping[str, Node], tier: TierSeen) -> bool:
         return False
     leaves = nodes[run.node].decommissioned or tier.node not in ("", run.node)
     return leaves and choose_node(nodes, tier, {}) is not None
+
+
+def _fits(node: Node, tier: TierSeen) -> bool:
+    cores, memory_bytes = node.free_cores, node.free_memory_bytes
+    return (cores is None or tier.cores <= cores) and (memory_bytes is None or tier.memory_bytes <= memory_bytes)

@@ -8,6 +8,8 @@ from msgspec.structs import replace
 
 from scribengin.control.actions import Forget, FreeLease, Kill, Note, Start
 from scribengin.control.places import choose_node
+from scribengin.control.rebuilt import lost_run
+from scribengin.control.spares import newest_number, spare_waits, successor, waiting
 from scribengin.control.wishes import has_drained
 from scribengin.control.world import RunId
 from scribengin.registry.tree import Run
@@ -38,6 +40,14 @@ def back_off_s(failures: int) -> float:
 def tend(world: World, flow: str, tier: TierSeen, load: Mapping[str, int]) -> Iterator[Action]:
     """What to do for the tier's worker now. `load` is how many workers each node has, for choosing."""
     run = tier.run
+    if run is None and (lost := lost_run(world, flow, tier)) is not None:
+        yield Note(flow, tier.tier, lost)
+        return
+    failures = 0 if run is None else run.failures if run.ended_at is not None else _failures(tier, run)
+    taken_over = successor(world, flow, tier, failures, due=_is_due(world, tier))
+    if taken_over is not None:
+        yield Note(flow, tier.tier, taken_over)
+        return
     if run is None or run.ended_at is not None:
         yield from _start(world, flow, tier, load)
         return
@@ -45,6 +55,8 @@ def tend(world: World, flow: str, tier: TierSeen, load: Mapping[str, int]) -> It
     process, node = world.processes.get(id_), world.nodes.get(run.node)
     if process is not None and process.ended:
         yield from _end(world, id_, tier, run, process)
+    elif process is not None and not run.node:
+        yield Note(flow, tier.tier, replace(run, node=process.node))
     elif tier.lease is not None and tier.lease.run == run.number:
         if not run.leased or run.unleased_since is not None:
             yield Note(flow, tier.tier, replace(run, leased=True, unleased_since=None))
@@ -64,13 +76,19 @@ def tend(world: World, flow: str, tier: TierSeen, load: Mapping[str, int]) -> It
 def orphans(world: World) -> Iterator[Action]:
     """What to do about processes that no run stands for any more."""
     for id_, process in world.processes.items():
-        if id_.flow in world.unreadable:
-            continue
         flow = world.flows.get(id_.flow)
+        if id_.flow in world.held or (flow is not None and flow.damaged):
+            continue
         tier = flow.tiers.get(id_.tier) if flow is not None else None
         run = tier.run if tier is not None else None
-        if run is not None and run.number <= id_.number and (run.number < id_.number or run.ended_at is None):
-            continue  # it is served, or its number comes from a newer look than ours
+        if tier is not None and run is None:
+            continue  # it is noted first, and then served or not
+        if run is not None and run.number == id_.number and run.ended_at is None:
+            continue
+        if tier is not None and (spare := waiting(tier)) is not None and spare.number == id_.number:
+            continue
+        if tier is not None and run is not None and id_.number > newest_number(tier):
+            continue  # its number comes from a newer look than ours
         if process.ended:
             yield Forget(id_, process.node)
         else:
@@ -82,6 +100,8 @@ def needs_worker(tier: TierSeen) -> bool:
     wish = tier.wish
     if wish is None:
         return False
+    if wish.task and (tier.report is None or tier.report.task != wish.task):
+        return True
     return wish.goal == "running" or (wish.goal == "drained" and not has_drained(tier, wish.generation))
 
 
@@ -98,7 +118,25 @@ def waits(tier: TierSeen) -> bool:
     run = tier.run
     if run is None or run.ended_at is not None:
         return needs_worker(tier)
-    return not run.leased or run.unleased_since is not None
+    return not run.leased or run.unleased_since is not None or spare_waits(tier)
+
+
+def serves(tier: TierSeen) -> bool:
+    """True where its worker holds the lease and says that it runs, and not just so as those before it, which failed one after the other."""
+    run, report = tier.run, tier.report
+    if run is None or run.ended_at is not None or report is None or not _heard(tier, run) or tier.lease is None:
+        return False
+    runs = tier.lease.run == run.number and report.state in ("running", "degraded", "recovering")
+    return runs and (run.failures <= 1 or report.commits > 0)
+
+
+def _is_due(world: World, tier: TierSeen) -> bool:
+    """Whether a worker is to be started now, as far as time says."""
+    run, wish = tier.run, tier.wish
+    if wish is None or not needs_worker(tier) or (run is not None and run.ended_at is None):
+        return False
+    at = next_start_at(tier, wish)
+    return at is not None and world.now >= at
 
 
 def _start(world: World, flow: str, tier: TierSeen, load: Mapping[str, int]) -> Iterator[Action]:
@@ -110,7 +148,7 @@ def _start(world: World, flow: str, tier: TierSeen, load: Mapping[str, int]) -> 
         return
     before = tier.run
     again = before is not None and before.generation == wish.generation
-    number, failures = (0 if before is None else before.number) + 1, before.failures if before is not None and again else 0
+    number, failures = newest_number(tier) + 1, before.failures if before is not None and again else 0
     run = Run(number=number, node=node, asked_at=world.now, generation=wish.generation, failures=failures)
     yield Start(flow, tier.tier, run)
 
@@ -136,7 +174,7 @@ def _end(world: World, id_: RunId, tier: TierSeen, run: Run, process: Process) -
 def _give_up(world: World, id_: RunId, run: Run, process: Process | None, why: str) -> Iterator[Action]:
     """It does not answer. Killed where that can be done; where its node is away too, its Term alone holds it back."""
     if process is not None:
-        yield Kill(id_, run.node, why)
+        yield Kill(id_, process.node, why)
     elif run.node not in world.nodes:
         cause = f"{why}, and node {run.node} does not answer"
         yield Note(id_.flow, id_.tier, replace(run, ended_at=world.now, unleased_since=None, failures=run.failures + 1, cause=cause))

@@ -5,24 +5,30 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
+from scribengin.control.operations import standing_of
 from scribengin.control.places import choose_node
 from scribengin.control.runs import back_off_s, needs_worker
-from scribengin.control.wishes import at_rest
+from scribengin.control.wishes import at_rest, is_old
+from scribengin.core.units import show_duration
 from scribengin.registry.tree import Status
+from scribengin.watching.intake import BEHIND
 
 if TYPE_CHECKING:
-    from scribengin.control.world import FlowSeen, TierSeen, World
+    from scribengin.control.world import FlowSeen, Held, TierSeen, World
     from scribengin.registry.tree import FlowState
 
+CAUGHT_UP_SHARE = 0.9
+"""of `max_delay`: a flow that is behind is so until it falls below, so that its state does not flicker"""
 _UNDER_WAY: dict[str, FlowState] = {"paused": "pausing", "drained": "draining", "stopped": "stopping"}
 
 
 def standing(world: World, flow: FlowSeen) -> Status:
-    """How the flow stands now. `since` is now where its state is new, else as it was; what was refused stays."""
+    """How the flow stands now. `since` is now where its state is new, else as it was."""
     state, reason, next_action = _state(world, flow)
     before = flow.status
     since = before.since if before is not None and before.state == state else _iso(world.now)
-    refused = {} if before is None else before.refused
     return Status(
         state=state,
         since=since,
@@ -30,8 +36,17 @@ def standing(world: World, flow: FlowSeen) -> Status:
         next=next_action,
         version=flow.wish.version,
         generation=flow.wish.generation,
-        refused=refused,
+        goal=flow.wish.goal,
+        refused=flow.refused,
     )
+
+
+def held_standing(world: World, held: Held) -> Status:
+    """How a flow stands of which nobody can know what is to be done. What was wanted last stays."""
+    before = held.status or Status(state="created")
+    since = before.since if before.state == "degraded" else _iso(world.now)
+    reason = f"it is left as it is: {held.why}"
+    return replace(before, state="degraded", since=since, reason=reason, next=held.next, refused=held.refused)
 
 
 def _iso(seconds: float) -> str:
@@ -39,6 +54,8 @@ def _iso(seconds: float) -> str:
 
 
 def _state(world: World, flow: FlowSeen) -> tuple[FlowState, str, str]:
+    if flow.under_way is not None:
+        return standing_of(flow, flow.under_way)
     tiers = [flow.tiers[name] for name in sorted(flow.tiers) if flow.wanted_tiers is None or name in flow.wanted_tiers]
     failed = [tier for tier in tiers if _waits_for_a_person(tier)]
     if failed:
@@ -59,15 +76,16 @@ def _state(world: World, flow: FlowSeen) -> tuple[FlowState, str, str]:
 def _running(world: World, flow: FlowSeen, tiers: list[TierSeen]) -> tuple[FlowState, str, str]:
     if (lost := _lost(world, tiers)) is not None:
         return "recovering", *lost
-    old = [name for name, tier in sorted(flow.tiers.items()) if tier.wish and tier.wish.version != flow.wish.version and not at_rest(tier)]
+    old = [name for name, tier in sorted(flow.tiers.items()) if is_old(flow, name) and not at_rest(tier)]
     if old:
         return "starting", f"version {flow.wish.version} follows when {', '.join(old)} of the old one has ended", ""
     coming = [tier for tier in tiers if not _is_up(tier, flow)]
     if coming:
         homeless = [tier.tier for tier in coming if _is_down(tier) and choose_node(world.nodes, tier, {}) is None]
         if homeless:
-            return "starting", f"no node answers that can take {', '.join(homeless)}", "start one: scribengin node"
+            return "starting", f"no node answers that has room for {', '.join(homeless)}", "start one: scribengin node"
         again = flow.status is not None and flow.status.state in ("recovering", "degraded")
+        again = again or any(tier.run is not None and tier.run.failures and _is_of(tier, flow) for tier in coming)
         names = " and ".join(tier.tier for tier in coming)
         return ("recovering" if again else "starting"), f"{names} {'is' if len(coming) == 1 else 'are'} starting", ""
     for tier in tiers:
@@ -76,7 +94,29 @@ def _running(world: World, flow: FlowSeen, tiers: list[TierSeen]) -> tuple[FlowS
     for tier in tiers:
         if tier.report is not None and tier.report.state == "recovering":
             return "recovering", f"tier {tier.tier}: {tier.report.cause}", "it goes on by itself"
+    if (reason := _behind(world, flow)) is not None:
+        return "degraded", reason, f"it goes on; producers are told to wait (intake); see: scribengin top {flow.name}"
     return "running", "", ""
+
+
+def _behind(world: World, flow: FlowSeen) -> str | None:
+    """Why it is beyond its `max_delay`; None where it is not.
+
+    The reason stays as it was when it fell behind, and nobody who says anything is no news: a status is written when a state changes.
+    """
+    most_s, delay = flow.watched.max_delay_s, world.delays.get(flow.name)
+    if most_s is None:
+        return None
+    before = flow.status
+    was = before.reason if before is not None and before.state == "degraded" and before.reason.startswith(BEHIND) else None
+    if delay is None:
+        return was
+    if was is not None:
+        return was if delay.seconds > CAUGHT_UP_SHARE * most_s else None
+    if delay.seconds <= most_s:
+        return None
+    cause = f"; {delay.cause}" if delay.cause else ""
+    return f"{BEHIND}the oldest that waits is {show_duration(delay.seconds)} old, max_delay is {show_duration(most_s)}{cause}"
 
 
 def _lost(world: World, tiers: list[TierSeen]) -> tuple[str, str] | None:
@@ -107,6 +147,11 @@ def _failure(tier: TierSeen) -> str:
 def _remedy(flow: FlowSeen, tier: TierSeen) -> str:
     said = f"{tier.run.remedy}; then: " if tier.run is not None and tier.run.remedy else ""
     return f"{said}scribengin resume {flow.name}"
+
+
+def _is_of(tier: TierSeen, flow: FlowSeen) -> bool:
+    """True where its run is of the flow's wish, not of one before."""
+    return tier.run is not None and tier.run.generation == flow.wish.generation
 
 
 def _is_down(tier: TierSeen) -> bool:

@@ -1,34 +1,77 @@
-"""A flow file as a submission: packed, checked, planned, its package in the store."""
+"""Flow files, folders and packages as submissions: packed, checked, planned, their packages in the store."""
 
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scribengin.control.admin import Submission, tiers_of
+from scribengin.control.admin import Submission, tiers_of, watched_of
 from scribengin.core.errors import InputError
 from scribengin.core.problems import Place, Problem
 from scribengin.local.prepare import prepare
 from scribengin.packages.make import make_package
+from scribengin.packages.package import SUFFIX
+from scribengin.packages.store import read_package
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
+    from scribengin.packages.package import Package
     from scribengin.packages.store import PackageStore
 
 
 def submission(path: Path, packages: PackageStore, state: Path) -> tuple[Submission, Sequence[Problem]]:
-    """Pack the folder of a flow file with its code, and plan that flow; with the warnings. Relative paths of its data start where the file
-    lies now.
+    """`submissions` of one flow file."""
+    found, warnings = submissions([path], packages, state)
+    return found[0], warnings
 
-    Raises InputError with every problem of every flow in the folder.
+
+def submissions(
+    places: Sequence[Path], packages: PackageStore, state: Path, *, base: Path | None = None
+) -> tuple[list[Submission], list[Problem]]:
+    """Submit flow files, folders (all flows in them) and packages (all of theirs); with the warnings. The folder of a file is packed with
+    its code. Relative paths of data start at `base`, by default where the files lie now; of a package in the working folder.
+
+    Raises InputError with every problem of every flow, those too that lie beside the ones that were named; Refused for what is no package.
     """
-    made = make_package(path.parent, os.environ)
-    packed = next((flow for flow in made.package.manifest.flows if flow.path == path.name), None)
-    if packed is None:
-        raise InputError([Problem("flow-missing", Place(str(path)), "this is no flow file", "name one that has sources or sinks")])
-    packages.put([made.package.data], made.package.id)
-    base = path.parent.resolve()
-    prepared = prepare(packages.get(made.package.id) / packed.path, state=state, base=base)
-    return Submission(prepared.name, made.package.id, packed.path, str(base), tiers_of(prepared.plan)), made.warnings
+    found: list[Submission] = []
+    told: list[Problem] = []
+    made: dict[Path, Package] = {}
+    for place in places:
+        try:
+            if place.suffix == SUFFIX:
+                package, chosen, start = read_package(place), None, Path.cwd()
+            else:
+                chosen, start = (None, place) if place.is_dir() else (place.name, place.parent)
+                if start.resolve() not in made:
+                    new = make_package(start, os.environ)
+                    told += new.warnings
+                    made[start.resolve()] = new.package
+                package = made[start.resolve()]
+            packages.put([package.data], package.id)
+            found += _of_package(package, chosen, place, (base or start).resolve(), packages, state)
+        except InputError as error:
+            told += error.problems
+    told = list(dict.fromkeys(told))
+    if any(problem.severity == "error" for problem in told):
+        raise InputError(told)
+    return found, told
+
+
+def _of_package(package: Package, chosen: str | None, place: Path, base: Path, packages: PackageStore, state: Path) -> list[Submission]:
+    """Its flows, or the one in the file `chosen`. Raises InputError with every problem of all."""
+    packed = [flow for flow in package.manifest.flows if chosen in (None, flow.path)]
+    if not packed:
+        raise InputError([Problem("flow-missing", Place(str(place)), "this is no flow file", "name one that has sources or sinks")])
+    found, problems = [], list[Problem]()
+    for flow in packed:
+        try:
+            prepared = prepare(packages.get(package.id) / flow.path, state=state, base=base)
+        except InputError as error:
+            problems += error.problems
+            continue
+        found.append(Submission(prepared.name, package.id, flow.path, str(base), tiers_of(prepared.plan), watched_of(prepared.plan.flow)))
+    if problems:
+        raise InputError(problems)
+    return found

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from scribengin.control.places import has_to_move
+from scribengin.control.rebuilt import lost_wish
 from scribengin.registry.tree import TierWish
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from scribengin.control.world import FlowSeen, Node, TierSeen
 
@@ -42,21 +43,25 @@ def tier_wishes(flow: FlowSeen, nodes: Mapping[str, Node]) -> dict[str, TierWish
     order = from_the_sources(flow)
     if flow.wish.goal == "running":
         order.reverse()
-    rolling = any(_other_version(flow, name) and not at_rest(flow.tiers[name]) for name in order)
+    old = {name for name in order if is_old(flow, name)}
+    rolling = any(not at_rest(flow.tiers[name]) for name in old)
     wishes = {}
     for name in order:
-        wish = _tier_wish(flow, flow.tiers[name], rolling=rolling)
+        wish = _tier_wish(flow, flow.tiers[name], old if rolling else ())
         if wish is not None:
             wishes[name] = replace(wish, goal="stopped") if has_to_move(nodes, flow.tiers[name]) else wish
     return wishes
 
 
-def _tier_wish(flow: FlowSeen, tier: TierSeen, *, rolling: bool) -> TierWish | None:
-    wish, before = flow.wish, tier.wish
+def _tier_wish(flow: FlowSeen, tier: TierSeen, leaving: Collection[str]) -> TierWish | None:
+    """`leaving`: tiers whose workers give way to those of another version; all of them end before any of these starts."""
+    wish, before = flow.wish, tier.wish or lost_wish(tier)
     wanted = flow.wanted_tiers is None or tier.tier in flow.wanted_tiers
     feeders = [flow.tiers[name] for name in tier.feeders if name in flow.tiers]
-    if rolling or not wanted:
-        if before is None or not all(at_rest(feeder) for feeder in feeders):
+    if tier.tier in leaving or not wanted or (leaving and before is None):
+        # a feeder that stays goes on: what it hands over waits in the channel
+        ending = [feeder for feeder in feeders if not leaving or feeder.tier in leaving or not _is_wanted(flow, feeder)]
+        if before is None or not all(at_rest(feeder) for feeder in ending):
             return before
         return TierWish(version=before.version, goal="stopped", generation=wish.generation)
     ready = (
@@ -66,9 +71,17 @@ def _tier_wish(flow: FlowSeen, tier: TierSeen, *, rolling: bool) -> TierWish | N
     )
     if not ready:
         return before
-    return TierWish(version=wish.version, goal=wish.goal, generation=wish.generation)
+    return TierWish(version=tier.version or wish.version, goal=wish.goal, generation=wish.generation)
 
 
-def _other_version(flow: FlowSeen, name: str) -> bool:
-    before = flow.tiers[name].wish
-    return before is not None and before.version != flow.wish.version
+def _is_wanted(flow: FlowSeen, tier: TierSeen) -> bool:
+    return flow.wanted_tiers is None or tier.tier in flow.wanted_tiers
+
+
+def is_old(flow: FlowSeen, name: str) -> bool:
+    """True where the tier's workers have to give way: they are of another version, and can not go on as the one that is wanted."""
+    tier = flow.tiers[name]
+    before = tier.wish or lost_wish(tier)
+    if before is None or before.version == (tier.version or flow.wish.version):
+        return False
+    return not tier.process or before.version < tier.process

@@ -8,12 +8,17 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from scribengin.registry.watched import Watched
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from scribengin.registry.tree import Goal, Report, Run, Status, TierWish
+    from scribengin.registry.records import Spot
+    from scribengin.registry.tree import Goal, Operation, Report, Run, Status, TierWish
+
+NOT_WATCHED = Watched()
 
 ProcessState = Literal["starting", "running", "exited", "gone"]
 """What a launcher says. `gone`: there is no such process any more, and nobody knows how it ended."""
@@ -51,6 +56,8 @@ class Wish:
     version: int
     goal: Goal
     generation: int
+    operation: str = ""
+    """the newest operation"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +76,38 @@ class TierSeen:
     feeders: frozenset[str] = frozenset()
     node: str = ""
     """the physical node that it is mapped to; empty: any"""
+    cores: int = 1
+    """what its worker takes of its node"""
+    memory_bytes: int = 0
+    version: int = 0
+    """the version whose workers serve it as it is wanted; 0: the flow's"""
+    process: int = 0
+    """workers of that version, or of a later one, go on with it between two Batches; 0: others are to be started"""
     wish: TierWish | None = None
     run: Run | None = None
     report: Report | None = None
     lease: LeaseHolder | None = None
+    leased_before: int = 0
+    """the run that took its lease last; only where no run is noted"""
+    standby: bool = False
+    """a spare is wanted"""
+    spare: Run | None = None
+    spare_report: Report | None = None
+
+
+class Delay(NamedTuple):
+    """How old the oldest thing is that waits in a flow, and what holds it up, in words."""
+
+    seconds: float
+    cause: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class UnderWay:
+    """An operation that is not over, and the name of its record."""
+
+    id: str
+    operation: Operation
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +120,25 @@ class FlowSeen:
     status: Status | None = None
     wanted_tiers: frozenset[str] | None = None
     """those of the wanted version; None: all"""
+    refused: Mapping[str, Any] = field(default_factory=dict)
+    """what of it people have written by hand and cannot be (`control.refusals`)"""
+    damaged: tuple[Spot[Any], ...] = ()
+    """records that masters or workers make anew, once they are out of the way; till then nothing is decided about the flow"""
+    watched: Watched = NOT_WATCHED
+    """what its wanted version says of delay and alerts"""
+    under_way: UnderWay | None = None
+    """the operation that the flow waits for"""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A flow of which nobody can know what is to be done: nothing of it is touched, its workers go on. `why` ends a sentence."""
+
+    status: Status | None
+    why: str
+    next: str
+    refused: Mapping[str, Any] = field(default_factory=dict)
+    damaged: tuple[Spot[Any], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +164,9 @@ class Node:
 
     decommissioned: bool = False
     """it keeps what it has until that has ended in order, and gets nothing new"""
+    free_cores: int | None = None
+    """what its further workers may have; None: there is no limit"""
+    free_memory_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,5 +178,7 @@ class World:
     processes: Mapping[RunId, Process] = field(default_factory=dict)
     nodes: Mapping[str, Node] = field(default_factory=dict)
     """those that answer now"""
-    unreadable: frozenset[str] = frozenset()
-    """flows whose records are damaged: of these nothing is known, so that nothing of theirs is touched"""
+    held: Mapping[str, Held] = field(default_factory=dict)
+    """flows that are in none of `flows`, because their records say nothing"""
+    delays: Mapping[str, Delay] = field(default_factory=dict)
+    """flow → what its workers say; those of which nobody has said anything yet are not in it"""

@@ -14,10 +14,11 @@ import msgspec
 from scribengin.control.fleet import HOSTS
 from scribengin.control.mirror import Mirror
 from scribengin.core.errors import EnvironmentFault, FencedError, ScribenginError, Unreachable
+from scribengin.launch.contract import TellsEnds
 from scribengin.registry.contract import Conflict, Delete, Entry
 from scribengin.registry.host_records import WorkerOrder, WorkerSeen
 from scribengin.registry.lease import Lease
-from scribengin.registry.records import Stored, names, put, read_record, stored_as
+from scribengin.registry.records import Stored, names, put, read_record
 from scribengin.registry.tree import HOST, HOST_UP, WORKER_ORDER, WORKER_SEEN
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     """worker, what it may use → what is started: command, environment, secrets"""
 
 LOOK_S = 0.5
-"""between two looks at the workers: nothing wakes where a process ends"""
+"""between two looks at the workers, where no launcher says that one has ended"""
 _TAKE_S = 1.0
 _AGAIN_S = 0.5
 _COMMIT_WRITES = 50
@@ -62,7 +63,9 @@ class Agent:
         self._make = make
         self._host = host
         self._log = log
-        self._mirror = Mirror(registry)
+        self._mirror = Mirror(registry, f"{HOSTS}/{name}")
+        if isinstance(launcher, TellsEnds):
+            launcher.on_end(self._mirror.changed.set)
         self._right = Lease(registry, HOST_UP(name).path, about)
         self._told: dict[str, WorkerSeen] = {}
         """as it stands in the registry"""
@@ -73,6 +76,8 @@ class Agent:
         """the last stop that was handed on, of each worker"""
         self._stopped = threading.Event()
         self._said: set[str] = set()
+        if isinstance(launcher, TellsEnds):
+            launcher.on_end(self._mirror.changed.set)
 
     @property
     def is_up(self) -> bool:
@@ -155,9 +160,10 @@ class Agent:
     def _orders(self) -> dict[str, WorkerOrder]:
         """What is asked now. A record that says nothing asks nothing, and is kept in mind: its worker is not forgotten."""
         found = {}
-        workers = [worker for worker in self._mirror.children(f"{HOSTS}/{self._name}/orders") if not worker.startswith(".")]
+        names_there = self._mirror.children(f"{HOSTS}/{self._name}/orders")
+        workers = [worker for worker in names_there if WORKER_ORDER.fits(self._name, worker)]
+        self._mirror.fetch([WORKER_ORDER(self._name, worker).path for worker in workers])
         for gone in self._known - {*workers}:
-            self._mirror.drop(WORKER_ORDER(self._name, gone).path)
             self._asked.pop(gone, None)
             self._made.pop(gone, None)
         self._known = {*workers}
@@ -166,7 +172,7 @@ class Agent:
             there = self._mirror.read(spot.path)
             if there is None:
                 continue
-            order = stored_as(there, spot) if isinstance(there, Entry) else there
+            order = self._mirror.stored(spot)
             self._made[worker] = there.made if isinstance(there, Entry) else 0
             if isinstance(order, Stored):
                 found[worker] = order.record

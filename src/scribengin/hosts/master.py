@@ -10,14 +10,19 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Self
 
 from scribengin.api.app import make_app
+from scribengin.api.audit import AuditLog
 from scribengin.api.plane import Plane
 from scribengin.api.planning import Planner
 from scribengin.api.serving import Listen, open_door
+from scribengin.api.tokens import TokenFile
+from scribengin.control.bell import Bell
 from scribengin.control.master import Master
 from scribengin.control.orders import ordering
+from scribengin.control.watch import Watch
 from scribengin.hosts.presence import Presence
 from scribengin.local.run_log import open_run_log
 from scribengin.registry.tree import MASTERS
+from scribengin.watching.board import Board
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -60,6 +65,8 @@ class MasterHost:
         """Raises as `Entrance.open` and `open_door`."""
         self._entrance.check_workers()
         with ExitStack() as stack:
+            tokens = TokenFile(self.home.tokens)
+            self._listen.check(tokens)
             door = stack.enter_context(open_door(self._listen))
             self.url = door.url
             log = stack.enter_context(open_run_log(self.home.master_log(self.name)))
@@ -72,8 +79,12 @@ class MasterHost:
                 "since": datetime.now(UTC).isoformat(timespec="seconds"),
                 "http": self.url,
             }
+            board = Board()
+            bell = Bell(self.registry, board, log)
+            stack.callback(bell.close)
+            watch = Watch(self.registry, board, bell, lambda: master.leads)
             self.master = master = Master(
-                self.registry, {}, ordering(self.registry), about, log=log, worker_login=self._entrance.worker_login
+                self.registry, {}, ordering(self.registry), about, log=log, watch=watch, worker_login=self._entrance.worker_login
             )
             stack.enter_context(Presence(self.registry, MASTERS(self.name).path, about))
             thread = threading.Thread(target=self.master.run, name="master")
@@ -85,8 +96,11 @@ class MasterHost:
                 self.home.packages,
                 Planner(self.home.packages.folder, self.home.state),
                 str(self.home.state.absolute()),
+                self._listen.gate(tokens),
+                audit=AuditLog(self.home.audit_log(self.name), log),
                 leads=lambda: master.leads,
                 logs=self._logs,
+                watch=watch,
             )
             stack.enter_context(door.serve(make_app(plane)))
             self._stack = stack.pop_all()

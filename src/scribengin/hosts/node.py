@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Self
 
+from scribengin.control.masters import TOKEN
 from scribengin.control.world import RunId
 from scribengin.core.errors import Refused
 from scribengin.hosts.agent import Agent
+from scribengin.hosts.worker_environment import not_its_own
 from scribengin.launch.contract import Order
 from scribengin.launch.local import LocalLauncher
 from scribengin.local.run_log import open_run_log
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from scribengin.control.home import Home
+    from scribengin.core.secret import Secret
     from scribengin.hosts.agent import Making
     from scribengin.registry.contract import Registry
     from scribengin.registry.entrance import Entrance
@@ -46,14 +49,23 @@ class Node:
     """Up inside the `with` block: registered, and its workers are those of the ones before it in the same folder. They go on after it."""
 
     def __init__(
-        self, home: Home, name: str, entrance: Entrance, *, capacity: Capacity | None = None, make: Making | None = None, http: str = ""
+        self,
+        home: Home,
+        name: str,
+        entrance: Entrance,
+        *,
+        capacity: Capacity | None = None,
+        token: Secret | None = None,
+        make: Making | None = None,
+        http: str = "",
     ) -> None:
-        """`make` says what is started for a worker; the program `scribengin.worker` by default. `http`: where the host has a page."""
+        """`token`: what masters ask of workers that fetch packages. `make` says what is started for a worker; the program
+        `scribengin.worker` by default. `http`: where the host has a page."""
         self.name = name
         self.home = home
         self._entrance = entrance
         self._capacity = capacity if capacity is not None else Capacity()
-        self._make = make if make is not None else worker_order(home, name, entrance)
+        self._make = make if make is not None else worker_order(home, name, entrance, token)
         self._http = http
         self._stack = ExitStack()
         check_name(name)
@@ -70,7 +82,7 @@ class Node:
             stack.callback(launcher.close)
             host = Host(
                 host=socket.gethostname(),
-                cores=self._capacity.cores or os.cpu_count() or 1,
+                cores=self._capacity.cores or 0,
                 memory_bytes=self._capacity.memory_bytes or 0,
                 since=datetime.now(UTC).isoformat(timespec="seconds"),
                 home=str(self.home.folder.absolute()),
@@ -91,7 +103,7 @@ class Node:
         self._stack.close()
 
 
-def worker_order(home: Home, name: str, entrance: Entrance) -> Making:
+def worker_order(home: Home, name: str, entrance: Entrance, token: Secret | None = None) -> Making:
     """What a host makes of an order: the worker's command, with its own way into the registry in its environment."""
 
     def make(worker: str, order: WorkerOrder) -> Order:
@@ -99,10 +111,13 @@ def worker_order(home: Home, name: str, entrance: Entrance) -> Making:
         if id_ is None:
             raise ValueError(f"{worker!r} is no worker")
         environment, secrets = entrance.of_worker(id_.flow, id_.tier)
+        if token is not None:
+            secrets = {**secrets, TOKEN: token}
+        environment = not_its_own(os.environ, *secrets) | environment
         return Order(
             worker,
             (sys.executable, "-m", "scribengin.worker", worker),
-            {**environment, HOME: str(home.folder.absolute()), NODE: name},
+            {**not_its_own(os.environ, *secrets), **environment, HOME: str(home.folder.absolute()), NODE: name},
             secrets,
             cores=order.cores,
             memory_bytes=order.memory_bytes,

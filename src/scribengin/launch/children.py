@@ -20,6 +20,7 @@ from scribengin.core.process import Process, within
 from scribengin.core.storage import explained, make_folder, names_in, remove_tree
 from scribengin.launch import keeper
 from scribengin.launch.contract import Seen
+from scribengin.launch.endings import Endings
 from scribengin.launch.logs import log_path, logs_of, prune_logs
 from scribengin.launch.marks import VARIABLE, mark_of, marked_processes
 from scribengin.launch.records import Ordered, WorkerRecords
@@ -53,6 +54,7 @@ class Children:
         self.folder = folder.resolve()  # one spelling, of which the marks are made
         self._log_bytes = log_bytes
         self._orphan_grace_s = orphan_grace_s
+        self._endings: Endings | None = None
         for part in (self.folder, self.folder / "workers", self.folder / "logs"):
             make_folder(part)
         with explained(f"the rights of {self.folder} cannot be set"):
@@ -102,6 +104,16 @@ class Children:
             asked = {**environment, **order.environment, **secrets, **spark_environment(records.folder, master), VARIABLE: None}
             given = {name: value for name, value in (os.environ | asked).items() if value is not None}
             _start_keeper(order.worker, records.folder, lock, given)
+
+    def on_end(self, wake: Callable[[], None]) -> None:
+        """As `TellsEnds` says: of those that `look` has seen running."""
+        self.close()
+        self._endings = Endings(wake)
+
+    def close(self) -> None:
+        """Nothing is held but who hears of ends."""
+        if self._endings is not None:
+            self._endings.close()
 
     def stop(self, worker: str, grace_s: float) -> None:
         """As the contract says. The keeper does it; in its absence this process asks, and whoever looks later strikes."""
@@ -187,6 +199,8 @@ class Children:
         if process is not None and started is not None and process.alive():
             if stopping is not None and stopping.dies_at_s < time.monotonic() and not _is_alive(records.keeper()):
                 process.send(SIGKILL)  # its keeper would have
+            if self._endings is not None:
+                self._endings.follow(process)
             where = f"process {process.pid}"
             return Seen(worker, "running", digest, started.at_s, where, process.pid, stopping=stopping is not None)
         strays = tuple(sorted(one.pid for one in marked or [] if one != process))

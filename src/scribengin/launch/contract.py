@@ -29,13 +29,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 from scribengin.core.records import canonical
 from scribengin.core.secret import Secret
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 State = Literal["starting", "running", "exited", "gone"]
 """starting: ordered, and no process yet; running: its process is there, which says nothing of its flow; exited: it has ended, and how is
@@ -163,4 +163,13 @@ class Launcher(Protocol):
 
     def close(self) -> None:
         """Give back what the launcher holds. The workers go on."""
+        ...
+
+
+@runtime_checkable
+class TellsEnds(Protocol):
+    """A launcher that hears of the ends of workers, so that nobody need look to know."""
+
+    def on_end(self, wake: Callable[[], None]) -> None:
+        """`wake` is called, from any thread, when a worker that `look` has shown may have ended: a hint. The last `wake` counts."""
         ...

@@ -8,6 +8,7 @@ from scribengin.core.errors import EnvironmentFault
 from scribengin.launch.children import LOG_BYTES, ORPHAN_GRACE_S, Children
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from scribengin.core.secret import Secret
@@ -70,8 +71,13 @@ class LocalLauncher:
         """As the contract says."""
         self._children.forget(worker)
 
+    def on_end(self, wake: Callable[[], None]) -> None:
+        """As `TellsEnds` says."""
+        self._children.on_end(wake)
+
     def close(self) -> None:
-        """Nothing is held."""
+        """As the contract says."""
+        self._children.close()
 
 
 def _check(worker: str, what: str, asked: int, limit: int | None, used: int) -> None:

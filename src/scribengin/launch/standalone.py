@@ -23,6 +23,7 @@ from scribengin.core.errors import EnvironmentFault, Unreachable
 from scribengin.launch.children import LOG_BYTES, ORPHAN_GRACE_S, Children
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from scribengin.core.secret import Secret
@@ -107,8 +108,13 @@ class StandaloneLauncher:
         """As the contract says."""
         self._children.forget(worker)
 
+    def on_end(self, wake: Callable[[], None]) -> None:
+        """As `TellsEnds` says."""
+        self._children.on_end(wake)
+
     def close(self) -> None:
-        """Nothing is held."""
+        """As the contract says."""
+        self._children.close()
 
     def _check(self, order: Order, memory_mib: int) -> None:
         alive = [worker for worker in self._read_state().workers if worker.state == "ALIVE"]

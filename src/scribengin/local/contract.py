@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping  # noqa: TC003  msgspec looks at the annotations of views: workers send them to masters
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable
     from pathlib import Path
 
     from scribengin.core.problems import Problem
+    from scribengin.local.limits import FlowLimits
     from scribengin.state.contract import Counts
     from scribengin.state.lease import Right
 
@@ -44,6 +46,23 @@ class RunSettings:
     """the driver's heap (`2g`); Spark's default by default"""
     spark_conf: dict[str, str] = field(default_factory=dict)
     stop: threading.Event = field(default_factory=threading.Event)
+    limits: Callable[[], FlowLimits] | None = None
+    """how fast it may go, asked before each Batch; None: as the flow file says, for as long as it runs"""
+
+
+@dataclass(frozen=True, slots=True)
+class EndView:
+    """One source or sink of a Query now. Rows are of this process, the rate of the last seconds; what waits is a source's, as of the last
+    look at it."""
+
+    rows: int = 0
+    rows_per_s: float = 0.0
+    lag_rows: int | None = None
+    lag_files: int | None = None
+    lag_bytes: int | None = None
+    lag_s: float | None = None
+    channel: bool = False
+    """of a source: another tier of the flow feeds it"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +112,13 @@ class QueryView:
     """why it waits, stops, recovers or failed"""
     slowest: tuple[str, float] | None = None
     """the node in which tasks spent most of their time in the last Batch, and which share, 0 to 1"""
+    sources: Mapping[str, EndView] = field(default_factory=dict)
+    sinks: Mapping[str, EndView] = field(default_factory=dict)
+    """channels among them, by their ids"""
+    state_rows: int | None = None
+    """rows or windows that its steps keep; None where they keep none"""
+    state_bytes: int | None = None
+    """in memory"""
 
     @property
     def is_slow(self) -> bool:

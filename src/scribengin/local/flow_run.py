@@ -16,6 +16,7 @@ from scribengin.local.contract import QueryResult, SinkResult
 from scribengin.local.gates import Gate, Pressure
 from scribengin.local.ledger import in_plan_order, query_rows, stateful_runs
 from scribengin.local.levels import Levels
+from scribengin.local.limits import Paced
 from scribengin.local.meter import Meter
 from scribengin.local.second_look import MISMATCH_REMEDY, mismatch_text
 from scribengin.plan.split import source_id
@@ -109,7 +110,7 @@ class FlowRun:
             on_commit=committed,
             log=log,
             fed=fed,
-            pressure=self._pressure(bench),
+            pressure=self._pressure(tier, bench),
         )
 
         def drive() -> None:
@@ -119,12 +120,15 @@ class FlowRun:
 
         return Live(tier, bench, meter, run, threading.Thread(target=drive, name=f"query {bench.plan.name}"), ended)
 
-    def _pressure(self, bench: QueryBench) -> Pressure | None:
+    def _pressure(self, tier: Prepared, bench: QueryBench) -> Pressure | Paced | None:
         for id_, sink in bench.parts.sinks.items():
             if isinstance(sink, OutboxSink):
                 sink.is_full = self._gates[id_].full_text
         gates = [self._gates[sink] for sink in bench.plan.sinks if sink in self._gates]
-        return Pressure(gates, bench.limits) if gates else None
+        depth = Pressure(gates, bench.limits) if gates else None
+        if self._settings.limits is None:
+            return depth
+        return Paced(bench.plan, self.prepared.plan, tier.plan.tier, bench.limits, self._settings.limits, depth)
 
     # --- life ---
 

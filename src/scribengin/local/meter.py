@@ -9,7 +9,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from scribengin.local.catch_up import CatchUp
-from scribengin.local.contract import QueryView
+from scribengin.local.contract import EndView, QueryView
 from scribengin.local.ledger import query_rows
 from scribengin.state.contract import Counts
 from scribengin.state.decisions import moment
@@ -53,7 +53,9 @@ class Meter:
         self._lock = threading.Lock()
         self._begun = now()
         self._ended: float | None = None
-        self._recent: deque[tuple[float, int]] = deque()
+        self._recent: deque[tuple[float, int, Mapping[str, int]]] = deque()
+        """(when, rows read, rows of each end)"""
+        self._ends: dict[str, int] = dict.fromkeys((*sources, *sinks), 0)
         self._phases: Mapping[str, float] = {}
         self._slowest_node: tuple[str, float] | None = None
         self._phases_total: defaultdict[str, float] = defaultdict(float)
@@ -96,7 +98,11 @@ class Meter:
             rows = query_rows(batch.decision.counts, self._sources, self._sinks)
             self.batches += 1
             self.rows.add(rows)
-            self._recent.append((self._now(), rows.rows_in))
+            counts = batch.decision.counts
+            ends = {end: counts[end].out if end in self._sinks else counts[end].rows_in for end in self._ends if end in counts}
+            for end, moved in ends.items():
+                self._ends[end] += moved
+            self._recent.append((self._now(), rows.rows_in, ends))
             for figure, amount in self._amount(batch.streams).items():
                 self._done[figure] += amount
             self._done_rows += sum(batch.decision.counts[source].rows_in for source in self._channels if source in batch.decision.counts)
@@ -118,9 +124,10 @@ class Meter:
             while self._recent and self._recent[0][0] < now - RATE_WINDOW_S:
                 self._recent.popleft()
             span = min(RATE_WINDOW_S, max(now - self._begun, 0.001))
-            rate = sum(rows for _, rows in self._recent) / span
+            rate = sum(rows for _, rows, _ in self._recent) / span
             at = self._ended or now
-            backlog = {} if run is None else self._backlog(run.progress.backlog, at)
+            looked = {} if run is None else run.progress.backlog
+            backlog = {} if run is None else self._backlog(looked, at)
             catch_up_s = None if run is None else self._level_in(run.state, backlog, at)
             tasks = run.progress.tasks if run is not None and run.state in ("running", "stopping") else None
             still_s = self._still(run, tasks, at)
@@ -156,7 +163,20 @@ class Meter:
                 held_back_by="" if run is None or not self.batches else self._slowest(run.progress.gated),
                 message="" if run is None else run.message,
                 slowest=self._slowest_node,
+                sources={source: self._end_view(source, span, looked.get(source)) for source in self._sources},
+                sinks={sink: self._end_view(sink, span, None) for sink in self._sinks},
+                state_rows=None if run is None else run.progress.held,
+                state_bytes=None if run is None else run.progress.held_bytes,
             )
+
+    def _end_view(self, end: str, span_s: float, looked: Mapping[str, Any] | None) -> EndView:
+        rate = sum(ends.get(end, 0) for _, _, ends in self._recent) / span_s
+        if (waits := self._waits.get(end)) is not None:
+            age_s = max(0.0, self._clock() - moment(waits.oldest_at).timestamp()) if waits.rows and waits.oldest_at else None
+            return EndView(self._ends[end], rate, waits.rows, None, waits.bytes, age_s, channel=True)
+        if looked is None:
+            return EndView(self._ends[end], rate)
+        return EndView(self._ends[end], rate, looked["rows"], looked["files"], looked["bytes"], looked["oldest_s"])
 
     def _still(self, run: QueryRun | None, tasks: tuple[int, int] | None, now: float) -> float:
         """Since when nothing of the Batch under way has moved."""

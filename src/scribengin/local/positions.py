@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from scribengin.spec.model import Flow
     from scribengin.state.folder import QueryFolder
     from scribengin.state.lease import Lease
+    from scribengin.state.lineage import Lineage
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +120,13 @@ def move_back(prepared: Prepared, query: QueryFolder, source: str, position: int
     a channel that is away: the new lineage would never hand them over.
     """
     moved = way_back(query, source, position)
+    begun = go_back(prepared, query, decided_ends(query) | {source: position}, lease)
+    return replace(moved, lineage=begun.id)
+
+
+def go_back(prepared: Prepared, query: QueryFolder, starts: Mapping[str, int], lease: Lease) -> Lineage:
+    """Under the lease: publish what is decided, begin a new lineage that reads from `starts` on, and let the sinks' places take it. What
+    the old one remembers is left with it. Raises Refused as `move_back`."""
     planned = next((each for each in prepared.plan.queries if each.name == query.name), None)
     lineage = read_lineage(query)
     assert lineage is not None
@@ -140,10 +148,10 @@ def move_back(prepared: Prepared, query: QueryFolder, source: str, position: int
                     remedy="bring the channel back, and run the flow until all went over: scribengin run FLOW --once",
                     code="outbox-waits",
                 )
-    begun = rewind(query, decided_ends(query) | {source: position})
+    begun = rewind(query, starts)
     for sink in sinks.values():
         sink.prepare(owner=owner, lineage=begun.id, adopt=True)
-    return replace(moved, lineage=begun.id)
+    return begun
 
 
 def _written_since(query: QueryFolder, source: str, position: int) -> dict[str, int]:

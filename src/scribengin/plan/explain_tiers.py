@@ -12,6 +12,7 @@ from scribengin.plan.explain import explain as explain_tier
 from scribengin.plan.graph import base
 from scribengin.plan.notes import cut_notes
 from scribengin.plan.split import source_id
+from scribengin.plan.standby import standby_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -61,6 +62,8 @@ def _where(tier: Tier) -> str:
         said.append(f"{resources.cores} core{'s' * (resources.cores != 1)}")
     if resources.memory is not None:
         said.append(show_bytes(resources.memory))
+    if resources.standby is not None:
+        said.append("a warm standby" if resources.standby == "warm" else "no standby")
     if tier.trigger_s is not None:
         said.append(f"a Batch every {span(tier.trigger_s)}")
     if tier.acknowledge != "checkpoint":
@@ -115,6 +118,7 @@ def _tier_json(plan: FlowPlan, tier: Plan) -> dict[str, Any]:
         "group": declared.group if declared else None,
         "cores": declared.resources.cores if declared else None,
         "memory_bytes": declared.resources.memory if declared else None,
+        "standby": standby_of(plan.flow, tier.tier),
         "acknowledge": declared.acknowledge if declared else "checkpoint",
         "queries": [query_json(tier, query) for query in tier.queries],
     }

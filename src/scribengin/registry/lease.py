@@ -54,6 +54,11 @@ class Lease:
             raise FencedError(f"{shown(self.path)}: the right was never held here", remedy="acquire it first")
         return self._term
 
+    @property
+    def claim(self) -> str:
+        """What tells its records from those of others: who names it has written them, or may read them."""
+        return self._claim
+
     def acquire(self, *, wait_s: float = 0.0) -> bool:
         """Take the right, waiting up to `wait_s` seconds for who has it. True where it is held then.
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 from scribengin.registry.contract import Create, Grant, May, fence_of
 from scribengin.registry.host_records import Decommissioned, WorkerOrder, WorkerSeen
 from scribengin.registry.records import Record, Spot
+from scribengin.registry.watched import Alerts, Watched
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -25,9 +26,9 @@ FlowState = Literal[
 Goal = Literal["running", "paused", "drained", "stopped"]
 """`paused`: no new Batch, the process stays. `drained`: what was there when it was asked goes through all tiers, then the processes end.
 `stopped`: the Batches under way end, then the processes."""
-WorkerState = Literal["starting", "running", "degraded", "recovering", "paused", "drained", "stopped", "failed"]
+WorkerState = Literal["starting", "running", "degraded", "recovering", "paused", "drained", "stopped", "failed", "standby"]
 """What a worker says of its tier. `recovering`: a Query of it failed for a passing reason and will start again by itself.
-`degraded`: a Query of it failed for good, the others go on."""
+`degraded`: a Query of it failed for good, the others go on. `standby`: it is the spare, and ready to take the tier over."""
 
 
 class Holder(Record):
@@ -52,6 +53,14 @@ class TierSpec(Record):
     cores: int = 1
     memory_bytes: int = 0
     """0: Spark's own default"""
+    standby: Literal["none", "warm"] = "none"
+    """`warm`: a spare worker waits, with Spark up"""
+    executors: int = 1
+    """where the launcher has executors: each of them gets so many cores and so much memory"""
+    since: int = 0
+    """workers of that version serve it as they are: what they run is the same. 0: only those of its own version"""
+    process: int = 0
+    """workers of that version, or of a later one, go on with it between two Batches. 0: others have to be started"""
 
 
 class Spec(Record):
@@ -68,6 +77,11 @@ class Spec(Record):
     tiers: Mapping[str, TierSpec]
     by: str = ""
     at: str = ""
+    together: Mapping[str, int] = {}
+    """flow → version, of all that were submitted as one with it; empty for one that came alone"""
+    scaled: Mapping[str, Mapping[str, int]] = {}
+    """tier → what of its TierSpec was said by `scale`, and stays for later versions"""
+    watched: Watched = Watched()
 
 
 class Desired(Record):
@@ -78,6 +92,8 @@ class Desired(Record):
     """the number of its Spec"""
     by: str = ""
     at: str = ""
+    operation: str = ""
+    """the newest operation; while it is under way the flow waits for it"""
 
 
 class Status(Record):
@@ -92,8 +108,10 @@ class Status(Record):
     version: int = 0
     generation: int = 0
     """the revision of `desired` that it speaks of"""
+    goal: Goal | None = None
+    """what was wanted then: with `version` and `generation` the last wish that could be taken up"""
     refused: Mapping[str, Any] = {}
-    """what was wanted by hand and is refused: `version` of the record, `why`"""
+    """what stands in records of people and cannot be: path → `version` of the record, `why`, `remedy`"""
 
 
 class TierWish(Record):
@@ -103,6 +121,8 @@ class TierWish(Record):
     goal: Goal
     generation: int
     """of the flow's wish that it was made from: a worker says back which it has reached"""
+    task: str = ""
+    """the operation of which the tier's part is to be done, under the lease, before the goal"""
 
 
 class Run(Record):
@@ -143,17 +163,33 @@ class Report(Record):
     cause: str = ""
     remedy: str = ""
     permanent: bool = False
+    http: str = ""
+    """the address of its page"""
+    task: str = ""
+    """the operation of which this tier's part is done, or has failed"""
+    task_error: str = ""
 
 
 class Operation(Record):
     """An operation of several steps, that the next master takes up."""
 
-    kind: str
-    step: str
+    kind: Literal["offsets", "rewind", "renew", "repartition"]
+    step: Literal["stop", "work", "done", "failed", "cancelled"]
+    """`stop`: the flow's workers end in order; `work`: the tiers do their part, each under its lease. The others are over."""
+    version: int
+    """of the flow, as which its tiers do their part"""
+    tiers: tuple[str, ...] = ()
+    """those that have a part in it"""
     arguments: Mapping[str, Any] = {}
     by: str = ""
     at: str = ""
+    since: str = ""
+    """when it came to its step"""
     error: str = ""
+
+
+UNDER_WAY = ("stop", "work")
+"""the steps of an operation that is not over"""
 
 
 class Task(Record):
@@ -199,7 +235,9 @@ class Host(Record):
 
     host: str
     cores: int = 0
+    """what its workers together may have; 0: no limit"""
     memory_bytes: int = 0
+    """the same"""
     since: str = ""
     home: str = ""
     """its folder there: workers' logs, packages"""
@@ -238,6 +276,19 @@ class Limit(Record):
     """edge → `rows_per_s`, `bytes_per_s`"""
 
 
+class Request(Record):
+    """A write that was asked of the API under an idempotency key, and its answer."""
+
+    asked: str
+    """SHA-256 of method, path and body"""
+    at: float
+    """seconds since 1970, by the clock of the master that was asked"""
+    status: int = 0
+    """of the answer; 0 while the write is under way"""
+    body: str = ""
+    """of the answer"""
+
+
 class Writer(Enum):
     """Who writes a record."""
 
@@ -268,6 +319,7 @@ _NAMES = {
     "group": r"[a-z][a-z0-9_]{0,62}",
     "lock": r"[A-Za-z0-9_][A-Za-z0-9._:-]{0,126}",
     "worker": r"[A-Za-z0-9][A-Za-z0-9_.-]{0,199}",
+    "request": r"[0-9a-f]{32}",
 }
 """placeholder → what may stand for it"""
 _PATTERNS = {placeholder: re.compile(pattern) for placeholder, pattern in _NAMES.items()}
@@ -295,6 +347,12 @@ class Branch(Generic[K]):
         """Whether these names can stand there; others are somebody else's, and left alone."""
         return all(_PATTERNS[placeholder].fullmatch(name) for placeholder, name in zip(_placeholders(self.path), names, strict=True))
 
+    def matches(self, path: str) -> bool:
+        """Whether a path is one of these places."""
+        parts = re.split("<([a-z]+)>", self.path)
+        pattern = "".join(f"(?:{_NAMES[part]})" if number % 2 else re.escape(part) for number, part in enumerate(parts))
+        return re.fullmatch(pattern, path) is not None
+
 
 _LED = (Writer.MASTER,)
 _BY_HAND = (Writer.PERSON, Writer.MASTER)
@@ -306,12 +364,14 @@ MASTERS = Branch("masters/<id>", Holder, (Writer.CANDIDATE,), "a master that is 
 SPEC = Branch("flows/<flow>/spec/<n>", Spec, _LED, "a version of the flow")
 DESIRED = Branch("flows/<flow>/desired", Desired, _BY_HAND, "what is wanted of it")
 STATUS = Branch("flows/<flow>/status", Status, _LED, "how it is, since when, why, and what next; what was refused")
-OPERATION = Branch("flows/<flow>/ops/<id>", Operation, _LED, "an operation that is under way, or was")
+OPERATION = Branch("flows/<flow>/ops/<id>", Operation, _BY_HAND, "an operation that is under way, or was")
 WANTED = Branch("flows/<flow>/wanted/<tier>", TierWish, _LED, "what is wanted of a tier's worker")
 RUN = Branch("flows/<flow>/runs/<tier>", Run, _LED, "which worker is to serve a tier, and how the last one ended")
+SPARE = Branch("flows/<flow>/spares/<tier>", Run, _LED, "which worker waits to take a tier over, where one does")
 LEASE = Branch("flows/<flow>/tiers/<tier>/lease", Holder, _WORK, "who runs the tier", Owner.WORKER, ephemeral=True)
 LEASE_TERM = Branch("flows/<flow>/tiers/<tier>/lease.term", Holder, _WORK, "who ran it last; its version fences all before", Owner.WORKER)
 REPORT = Branch("flows/<flow>/tiers/<tier>/status", Report, _WORK, "how its worker says that it is", Owner.WORKER)
+SPARE_REPORT = Branch("flows/<flow>/tiers/<tier>/spare", Report, _WORK, "the same of the one that waits", Owner.WORKER)
 TASK = Branch("flows/<flow>/tiers/<tier>/tasks/<task>", Task, _WORK, "what a task reads and writes, and how far it is", Owner.WORKER)
 NODE_SOURCE = Branch("logicalnodes/<node>/source", Ends, _WORK, "where the tier begins in the flow", Owner.WORKER)
 NODE_SINK = Branch("logicalnodes/<node>/sink", Ends, _WORK, "where it ends", Owner.WORKER)
@@ -344,16 +404,20 @@ ACK = Branch("acks/<flow>/<tier>", Ack, _WORK, "how far what the tier put out is
 LIMIT = Branch("limits/<flow>", Limit, _BY_HAND, "how fast a flow, its sources and edges may go")
 LOCK = Branch("locks/<lock>", Holder, (Writer.CANDIDATE,), "a right of one process at a time: upkeep of a folder, a claim", ephemeral=True)
 LOCK_TERM = Branch("locks/<lock>.term", Holder, (Writer.CANDIDATE,), "who had it last; its version fences all before")
+ALERTS = Branch("flows/<flow>/alerts", Alerts, _LED, "which alerts fire, and were told")
+REQUEST = Branch("requests/<request>", Request, (Writer.CANDIDATE,), "the answer to a write that was asked for under an idempotency key")
 
 TREE: tuple[Branch[Any], ...] = (
     *(LEADER, LEADER_TERM, MASTERS),
     *(SPEC, DESIRED, STATUS, OPERATION),
-    *(WANTED, RUN),
-    *(LEASE, LEASE_TERM, REPORT, TASK),
+    *(WANTED, RUN, SPARE),
+    *(LEASE, LEASE_TERM, REPORT, SPARE_REPORT, TASK),
     *(NODE_SOURCE, NODE_SINK, NODE_STATE, NODE_GROUP, NODE_HTTP, NODE_JSON),
     *(HOST, MAPPED, HOST_HTTP, HOST_JSON),
     *(GROUP, ACK, LIMIT, LOCK, LOCK_TERM),
+    *(ALERTS,),
     *(HOST_UP, HOST_UP_TERM, DECOMMISSIONED, WORKER_ORDER, WORKER_SEEN),
+    REQUEST,
 )
 
 OWN_FOLDERS: Mapping[Owner, tuple[str, ...]] = {
@@ -361,6 +425,12 @@ OWN_FOLDERS: Mapping[Owner, tuple[str, ...]] = {
     Owner.HOST: ("physicalnodes/<host>",),
 }
 """whose login has all rights on which folder, and on what is below it; for a tier `<node>` is `<flow>.<tier>`"""
+
+
+def branch_of(path: str) -> Branch[Any] | None:
+    """The kind of place that a path is; None of one that the tree does not have."""
+    fitting = [branch for branch in TREE if branch.matches(path)]
+    return max(fitting, key=lambda branch: len(_filled(branch.path, [""] * branch.path.count("<"))), default=None)
 
 
 def own_folders_of_worker(flow: str, tier: str, who: str) -> list[Create]:

@@ -38,6 +38,8 @@ class OffsetConfig:
     limits: Limits
     query: str = ""
     tells: bool = True
+    start: int = 0
+    """the entry at which a new checkpoint begins"""
 
 
 class _Descriptor(InputPartition):
@@ -51,10 +53,11 @@ class OffsetReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._node = config.ref.node
         self._log = SourceLog(config.log, self._node)
         self._feed = Feed(config.ref, config.log, config.limits, query=config.query, tells=config.tells)
+        self._start = config.start
         self._latest: dict[str, Any] | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: D102, N802
-        return self._offset(0)
+        return self._offset(self._start)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: D102, N802
         self._feed.fill()

@@ -57,6 +57,8 @@ class Progress:
     gated: tuple[str, ...] = ()
     """see Compiled"""
     held: int | None = None
+    held_bytes: int | None = None
+    """of memory that its state takes"""
     batch: int = -1
     tasks: tuple[int, int] | None = None
     """(through, all) of the Batch under way"""
@@ -187,11 +189,11 @@ class QueryRun:
         compiled = reports = None
         if stateful:  # a stateless one is compiled for each Batch; Spark has analysed both before the run
             reports = new_reports(session)
-            compiled = compiler.compile(streaming_inputs(session, self.parts, self.limits, self.static), reports)
+            compiled = compiler.compile(streaming_inputs(session, self.parts, self.limits, self.static, self.starts), reports)
             check_streaming(session, compiled, self.parts)
             self.progress.gated = compiled.gated
 
-        ranges: Ranges = OffsetRanges(session, self.parts.query.sources) if stateful else self._fed_ranges()
+        ranges: Ranges = OffsetRanges(session, self.parts.query.sources, self.starts) if stateful else self._fed_ranges()
 
         def committed(batch: Committed) -> None:
             self._came_through = True
@@ -288,6 +290,7 @@ class QueryRun:
         # Spark's watermark stands at the epoch until rows with a time have come through
         self.progress.watermark = "" if watermark.startswith("1970-01-01T00:00:00") else watermark
         self.progress.held = sum(operator.numRowsTotal for operator in last.stateOperators) if last.stateOperators else None
+        self.progress.held_bytes = sum(operator.memoryUsedBytes for operator in last.stateOperators) if last.stateOperators else None
         for source in last.sources:
             latest = msgspec.json.decode(source.latestOffset) if source.latestOffset not in (None, "null", "") else None
             if latest is not None:
@@ -301,13 +304,28 @@ def _asked_to_stop(error: BaseException) -> bool:
 
 
 def streaming_inputs(
-    spark: SparkSession, parts: QueryParts, limits: Mapping[str, Limits], static: Mapping[str, tuple[SourceStream, ...]]
+    spark: SparkSession,
+    parts: QueryParts,
+    limits: Mapping[str, Limits],
+    static: Mapping[str, tuple[SourceStream, ...]],
+    starts: Mapping[str, int] | None = None,
 ) -> StreamInputs:
-    """Streaming frames of descriptors for all sources of the Query; of a stateless one only to be analysed, never to be run."""
+    """Streaming frames of descriptors for all sources of the Query; of a stateless one only to be analysed, never to be run. `starts`:
+    where a new checkpoint begins to read, 0 for sources that are not named."""
     log = parts.letters.folder.parent / "sources"
     if parts.query.stateful:
         frames = {
-            source: read_offsets(spark, OffsetConfig(parts.sources[source], log, limits[source], parts.full_name, not parts.released_later))
+            source: read_offsets(
+                spark,
+                OffsetConfig(
+                    parts.sources[source],
+                    log,
+                    limits[source],
+                    parts.full_name,
+                    not parts.released_later,
+                    (starts or {}).get(source, 0),
+                ),
+            )
             for source in parts.query.sources
         }
     else:

@@ -57,12 +57,14 @@ class OffsetRanges:
 
     spark: SparkSession
     sources: Sequence[str]
+    starts: Mapping[str, int] = field(default_factory=dict)
 
     def take(self, df: DataFrame, last: Decision | None) -> tuple[SourceRange, ...]:  # noqa: ARG002
-        """Spark's offsets; `offsets/` may have been rewritten, the query in memory was not."""
+        """Spark's offsets; `offsets/` may have been rewritten, the query in memory was not. Spark knows none before its first Batch."""
         query_id = df.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
         starts, ends = batch_offsets(self.spark, str(query_id))
-        return tuple(SourceRange(source, starts.get(source, 0), ends.get(source, starts.get(source, 0))) for source in self.sources)
+        begun = {source: starts.get(source, self.starts.get(source, 0)) for source in self.sources}
+        return tuple(SourceRange(source, begun[source], ends.get(source, begun[source])) for source in self.sources)
 
     def share(self, share: float) -> None:
         """Nothing: how much a Batch takes Spark has fixed before it opens it."""

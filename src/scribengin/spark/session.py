@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from scribengin.core.errors import EnvironmentFault
 from scribengin.core.java import find_java
+from scribengin.spark.class_archive import archive_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -39,6 +40,8 @@ PRESET = {
 }
 _REDACTED = {"spark.redaction.regex": "(?i)secret|password|token|access[.]?key", "spark.sql.redaction.options.regex": "(?i)url"}
 """with Spark's defaults"""
+_LAUNCHER = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
+"""of the small Java that only makes the command of the large one"""
 # Refused: they break exactly-once (DESIGN: real-time mode, asynchronous progress tracking).
 _FORBIDDEN = ("asyncProgressTrackingEnabled", "spark.sql.streaming.realTimeMode")
 
@@ -50,6 +53,7 @@ def start_session(name: str, *, master: str, memory: str, conf: Mapping[str, str
     """
     java = find_java()
     os.environ["JAVA_HOME"] = str(java.home)
+    os.environ.setdefault("SPARK_LAUNCHER_OPTS", _LAUNCHER)
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkRuntimeError
@@ -71,15 +75,16 @@ def start_session(name: str, *, master: str, memory: str, conf: Mapping[str, str
     log = folder / "log4j2.properties"
     log.parent.mkdir(parents=True, exist_ok=True)
     log.write_text(_LOG4J)
-    settings.setdefault(
-        "spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile=file:{log.resolve()} -Djava.io.tmpdir={folder.resolve()}"
-    )
+    options = f"-Dlog4j2.configurationFile=file:{log.resolve()} -Djava.io.tmpdir={folder.resolve()}"
+    settings.setdefault("spark.driver.extraJavaOptions", f"{options} {archive_options(java)}".strip())
     # tells every exception of Spark a second time, as a page of JSON on stderr; `failures` tells it once, for people
     logging.getLogger("SQLQueryContextLogger").disabled = True
     try:
         session = _started(settings, folder / "spark.log")
     except (PySparkRuntimeError, Py4JError, OSError) as error:
-        raise EnvironmentFault(f"Spark did not start: {error}", remedy=f"see {folder / 'spark.log'}, and run: scribengin doctor") from error
+        raise EnvironmentFault(
+            f"Spark did not start: {error}", remedy=f"see {folder / 'spark.log'}, and run: scribengin doctor", code="spark-start"
+        ) from error
     found = session.sparkContext.master
     if found != wanted:
         raise EnvironmentFault(f"Spark runs on {found}, asked was {wanted}", remedy="stop the other session of this process first")

@@ -248,6 +248,8 @@ def build_flow(
     tiers: Mapping[str, Any] | None = None,
     edges: Mapping[str, Any] | None = None,
     groups: Mapping[str, Any] | None = None,
+    max_delay: str | None = None,
+    alerts: Mapping[str, Any] | None = None,
     source_types: Mapping[str, NodeType],
     sink_types: Mapping[str, NodeType],
     environment: Mapping[str, str],
@@ -265,7 +267,7 @@ def build_flow(
     for section in ("sources", "steps", "sinks"):
         members = {node.id: _data(node) for node in nodes if node.section == section}
         data |= {section: members} if members else {}
-    data |= _given(tiers=tiers or None, edges=edges or None, groups=groups or None)
+    data |= _given(tiers=tiers or None, edges=edges or None, groups=groups or None, max_delay=max_delay, alerts=alerts or None)
     text = write_yaml(plain(data))
     own = Path(place.file).resolve().parent if Path(place.file).exists() else Path.cwd()
     base = data_folder()
@@ -335,7 +337,7 @@ def _left_out(nodes: list[_Node]) -> list[Problem]:
 def _at_call(problem: Problem, parsed: Parsed, nodes: list[_Node], whole: Place) -> Problem:
     """The problem at the call that made the node in which it stands in the written flow file."""
     starts = sorted((parsed.places.key((node.section, node.id)).line, index) for index, node in enumerate(nodes))
-    sections = {parsed.places.key((section,)).line for section in ("sources", "steps", "sinks", "tiers", "edges", "groups")}
+    sections = {parsed.places.key((section,)).line for section in ("sources", "steps", "sinks", "tiers", "edges", "groups", "alerts")}
     above = [(line, index) for line, index in starts if line <= problem.place.line]
     inside = above and not any(above[-1][0] < line <= problem.place.line for line in sections)
     return replace(problem, place=nodes[above[-1][1]].place if inside else whole)

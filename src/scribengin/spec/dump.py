@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, assert_never
 
 from scribengin.core.secret import Secret
 from scribengin.core.zones import UTC
+from scribengin.spec.alerts import show_condition
 from scribengin.spec.model import PROFILE_TRIGGER_S, Aggregate, Dedupe, Filter, Join, Merge, Parse, Python, Route, Select, Sql
 from scribengin.spec.tier_data import edge_data, parts_data
 from scribengin.spec.units_text import show_bytes_exactly, show_duration_exactly
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from scribengin.core.options import NodeType, Option, OptionKind
+    from scribengin.spec.alert_model import Alert
     from scribengin.spec.model import Action, Flow, SchemaSpec, Sink, Source, Step, Watermark
 
 
@@ -39,7 +41,25 @@ def flow_data(
     if flow.steps:
         data["steps"] = {step.id: _step(step, flow if resolved else None) for step in flow.steps.values()}
     data["sinks"] = {sink.id: _sink(sink, sink_types.get(sink.type), flow if resolved else None) for sink in flow.sinks.values()}
-    return data | parts_data(flow, resolved=resolved)
+    return data | parts_data(flow, resolved=resolved) | _watched(flow)
+
+
+def _watched(flow: Flow) -> dict[str, Any]:
+    data: dict[str, Any] = {}
+    if flow.max_delay_s is not None:
+        data["max_delay"] = show_duration_exactly(flow.max_delay_s)
+    if flow.alerts:
+        data["alerts"] = {id_: _alert(alert) for id_, alert in flow.alerts.items()}
+    return data
+
+
+def _alert(alert: Alert) -> dict[str, Any]:
+    data: dict[str, Any] = {"when": show_condition(alert.when)}
+    if alert.webhook:
+        data["webhook"] = escaped(alert.webhook)
+    if alert.command:
+        data["command"] = [escaped(word) for word in alert.command]
+    return data
 
 
 def _defaults(flow: Flow, *, resolved: bool) -> dict[str, Any]:
@@ -60,6 +80,8 @@ def _defaults(flow: Flow, *, resolved: bool) -> dict[str, Any]:
         data["edge"] = edge_data(given.edge)
     if resolved or given.trace != plain.trace:
         data["trace"] = given.trace
+    if resolved or given.standby != plain.standby:
+        data["standby"] = given.standby
     return data
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import get_args
 
-from scribengin.spec import tier_keys
+from scribengin.spec import alert_keys, tier_keys
 from scribengin.spec.key import Key, Section
 from scribengin.spec.model import Delivery, Emit, OnError, Profile
 
@@ -226,6 +226,7 @@ DEFAULTS = Section(
             "edge", "section", "what holds for every cut edge that says nothing else", "{compression: zstd}", section=tier_keys.DEFAULT_EDGE
         ),
         tier_keys.TRACE,
+        tier_keys.STANDBY,
     ),
 )
 
@@ -249,12 +250,21 @@ FLOW = Section(
             section=tier_keys.EDGE,
         ),
         Key("groups", "nodes", "id → group of hosts or endpoints", "{hosts_a: {members: [{at: host1}]}}", section=tier_keys.GROUP),
+        Key(
+            "max_delay",
+            "duration",
+            "how old the oldest thing that waits may be; beyond it the flow is `degraded`, and tells producers to wait",
+            "5m",
+            default="it is not looked at",
+            low=1.0,
+        ),
+        Key("alerts", "nodes", "id → who is told of what", "{stuck: {when: no progress for 5m}}", section=alert_keys.ALERT),
         Key("tests", "text", "examples of input and output", "[]", later="warning"),
     ),
 )
 
 _OWN = (FLOW, DEFAULTS, SOURCE, STEP, SINK, SCHEMA, AGGREGATE, WINDOW, JOIN, PARSE, PYTHON, DEDUPE, MERGE)
-SECTIONS: tuple[Section, ...] = (*_OWN, *tier_keys.SECTIONS)
+SECTIONS: tuple[Section, ...] = (*_OWN, *tier_keys.SECTIONS, alert_keys.ALERT)
 
 
 def operation_names() -> tuple[str, ...]:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from scribengin.core.problems import Place
     from scribengin.core.types import Schema
+    from scribengin.spec.alert_model import Alert
 
 Delivery = Literal["exactly_once", "at_least_once"]
 OnError = Literal["fail", "drop", "dead_letter"]
@@ -120,6 +121,10 @@ class Edge:
     """a group, or `group.member`"""
 
 
+Standby = Literal["none", "warm"]
+"""`warm`: where flows are managed, a spare process with Spark up takes over when the one that runs the tier is lost"""
+
+
 @dataclass(frozen=True, slots=True)
 class Resources:
     """What a tier gets where it runs."""
@@ -127,6 +132,8 @@ class Resources:
     cores: int | None = None
     memory: int | None = None
     """bytes"""
+    standby: Standby | None = None
+    """None: as `defaults` says"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +184,7 @@ class Defaults:
     edge: Edge = field(default_factory=Edge)
     trace: float = 0.0
     """the share of records, 0 to 1, whose way is kept; that of dead letters always is"""
+    standby: Standby = "none"
 
 
 @dataclass(frozen=True, slots=True)
@@ -361,6 +369,9 @@ class Flow:
     edges: Mapping[str, Edge] = field(default_factory=dict)
     """`a -> b` (`r.branch -> b`), written so → its properties"""
     groups: Mapping[str, Group] = field(default_factory=dict)
+    max_delay_s: float | None = None
+    """how old the oldest thing that waits may be before the flow is degraded"""
+    alerts: Mapping[str, Alert] = field(default_factory=dict)
     version: int = 1
     folder: Path = field(default=Path(), compare=False)
     code: Path | None = field(default=None, compare=False)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from scribengin.spec import keys
 from scribengin.spec.actions import read_action
+from scribengin.spec.alerts import read_alerts
 from scribengin.spec.document import Document
 from scribengin.spec.model import PROFILE_TRIGGER_S, Defaults, Edge, Flow, Sink, Source, Step
 from scribengin.spec.nodes import Mapping, Node, kind_of
@@ -103,6 +104,8 @@ class _FlowReader:
             tiers=parts.tiers,
             edges=parts.edges,
             groups=parts.groups,
+            max_delay_s=read.values.get("max_delay"),
+            alerts=read_alerts(self._reader, self._sections, read),
             version=_VERSION,
             folder=self._reader.folder,
         )
@@ -125,6 +128,7 @@ class _FlowReader:
             plain.profile,
             read_default_edge(self._reader, edge, owner) if edge else Edge(),
             values.get("trace", 0.0),
+            values.get("standby", plain.standby),
         )
         return defaults, given.sound and self._reader.errors == before
 

@@ -127,6 +127,14 @@ CATALOG: tuple[Entry, ...] = (
         slot="source",
     ),
     Entry(
+        "alert-when",
+        "An alert that nobody can watch for",
+        "`when` is one of five sentences: no progress, lag in rows, lag in time, dead letters, restarts; with a number and a time.",
+        "Write one of them, as the problem shows.",
+        "alerts: {behind: {when: lag above 1000 for 2m}}",
+        slot="top",
+    ),
+    Entry(
         "bad-unit",
         "A duration or size without its unit",
         "Durations and sizes need a unit: ms, s, m, h, d; B, kB, MB, GB, TB, KiB, MiB, GiB, TiB.",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scribengin.spec import keys, tier_keys
+from scribengin.spec import alert_keys, keys, tier_keys
 from scribengin.spec.key import Section
 from scribengin.spec.problems import CATALOG
-from scribengin.spec.reference_prose import EDITORS, HEAD, PYTHON, SCHEMAS, TIERS, TIME
+from scribengin.spec.reference_prose import ALERTS, EDITORS, HEAD, PYTHON, SCHEMAS, TIERS, TIME
 from scribengin.spec.units_text import show_bound, show_bytes_exactly, show_duration_exactly
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ _KEY_KINDS = {
     "float": "number",
     "secrets": "mapping of texts",
     "sections": "list of mappings",
+    "words": "list of texts",
     "group": "`group` or `group.member`",
 }
 
@@ -35,7 +36,7 @@ _KEY_KINDS = {
 def flow_file_page(source_types: Mapping[str, NodeType], sink_types: Mapping[str, NodeType]) -> str:
     """docs/flow-file.md."""
     parts = [HEAD, _top(), _ends("Sources", keys.SOURCE, source_types), _steps(), _ends("Sinks", keys.SINK, sink_types)]
-    return "\n".join([*parts, _tiers(), SCHEMAS, TIME, PYTHON, EDITORS])
+    return "\n".join([*parts, _tiers(), _alerts(), SCHEMAS, TIME, PYTHON, EDITORS])
 
 
 def problems_page(more: Iterable[Entry] = ()) -> str:
@@ -108,6 +109,10 @@ def _tiers() -> str:
             rows = [_key_row(one, f"{homes[0]}." if len(homes) == 1 else "") for one in inner.keys]
             parts.append(f"{', '.join(f'`{name}`' for name in homes)}: {inner.doc}\n\n{_table(_HEAD, rows)}")
     return "\n".join(parts)
+
+
+def _alerts() -> str:
+    return "\n".join([ALERTS, _table(_HEAD, [_key_row(key) for key in alert_keys.ALERT.keys])])
 
 
 def _sections(section: Section | None, prefix: str) -> Iterator[tuple[Section, str]]:

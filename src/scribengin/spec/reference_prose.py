@@ -274,10 +274,36 @@ flow = Flow(
 | `merge` | `.merge(b, c)`, `.merge(b, how="intersect", key="id")`, `.merge(b, origin="came_by")` |
 | a sink | `.to("files", path=…, format=…)`; hand every sink to `Flow(…)` |
 | `tiers`, `edges`, `groups` | `Flow(…, tiers={"near": {"steps": ["known"]}}, edges={"known -> hot": {"compression": "zstd"}})` |
+| `max_delay`, `alerts` | `Flow(…, max_delay="5m", alerts={"stuck": {"when": "no progress for 5m"}})` |
 
 Every step takes `id`, `require`, `on_error` and `watermark`. Without `id` it is named after its source and operation.
 Texts mean what they mean in the YAML form. A mistake is told at the line of its call. `validate` never runs code of
 yours: of a `.py` file it checks the syntax, and `plan` executes it and checks the rest.
+"""
+
+ALERTS = """\
+## Delay and alerts
+
+They are for flows that a control plane runs; `run` passes them over. [Watching](metrics.md) says how they are looked at and sent.
+
+```yaml
+max_delay: 5m
+
+alerts:
+  stuck:   {when: no progress for 5m}
+  behind:  {when: lag over 100000 rows for 2m, webhook: "https://hooks.example.org/flows"}
+  late:    {when: lag over 60s for 2m, command: [notify, ops]}
+  letters: {when: dead letters over 100 in 10m}
+  loop:    {when: restarts over 3 in 10m}
+```
+
+| `when` | it fires |
+|---|---|
+| `no progress for TIME` | something waits, or is under way, and no Batch came through for so long |
+| `lag over N rows for TIME` | more than N rows have waited, at sources and in channels, all that time |
+| `lag over TIME for TIME` | the oldest thing that waits was older than the first, for all of the second |
+| `dead letters over N in TIME` | more than N records became dead letters within that time |
+| `restarts over N in TIME` | workers, or Queries in them, were started again more than N times within that time |
 """
 
 EDITORS = """\

@@ -108,6 +108,8 @@ def _value(key: Key) -> Json:
             return {"type": "object", "additionalProperties": _TEXT}
         case "group":
             return _GROUP
+        case "words":
+            return {"anyOf": [_TEXT, {"type": "array", "items": _TEXT, "minItems": 1}]}
         case "bool":
             return {"anyOf": [{"type": "boolean"}, _REFERENCE]}
         case "choice":

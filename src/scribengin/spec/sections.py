@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, assert_never
 
 from scribengin.core.problems import did_you_mean
-from scribengin.spec import keys, tier_keys
+from scribengin.spec import alert_keys, keys, tier_keys
 from scribengin.spec.model import SchemaSpec
 from scribengin.spec.nodes import Mapping, Node, Scalar, shorten
 from scribengin.spec.old_words import translate
@@ -28,6 +28,7 @@ from scribengin.spec.values import (
     read_texts,
     read_texts_by_name,
     read_watermark,
+    read_words,
 )
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
 FILLED_BY_GROUP = frozenset({"bootstrap"})
 """options that each member of a group says for itself, where a sink goes `to` one"""
-_NODES = (keys.SOURCE, keys.STEP, keys.SINK, tier_keys.TIER, tier_keys.EDGE, tier_keys.GROUP)
+_NODES = (keys.SOURCE, keys.STEP, keys.SINK, tier_keys.TIER, tier_keys.EDGE, tier_keys.GROUP, alert_keys.ALERT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +171,8 @@ class Sections:
                 return reader.text(node, what, key.example)
             case "secrets":
                 return read_texts_by_name(reader, node, what, key.example, secret=True)
+            case "words":
+                return read_words(reader, node, what, key.example)
             case "group":
                 return read_group(reader, node, what, key.example)
             case "word_or_section" if not isinstance(node, Mapping):

@@ -76,7 +76,7 @@ def _depth(depth: Depth) -> dict[str, Any]:
 
 
 def _tier(tier: Tier, *, resolved: bool) -> dict[str, Any]:
-    resources = _given(cores=tier.resources.cores, memory=_size(tier.resources.memory))
+    resources = _given(cores=tier.resources.cores, memory=_size(tier.resources.memory), standby=tier.resources.standby)
     return {"steps": names_data(tier.steps)} | _given(
         group=tier.group,
         resources=resources or None,

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import get_args
 
 from scribengin.spec.key import Key, Section
-from scribengin.spec.model import ChannelKind, Codec, Durability, Ordering
+from scribengin.spec.model import ChannelKind, Codec, Durability, Ordering, Standby
 
 TO = Key("to", "group", "where it goes: a group, or one of its members", "wan.second")
 TRACE = Key("trace", "float", "the share of records whose way is kept; that of dead letters always is", "0.01", default="0", low=0, high=1)
@@ -145,10 +145,22 @@ DEFAULT_EDGE = replace(
 )
 """`defaults.edge`: what holds for every edge that says nothing else"""
 
+STANDBY = Key(
+    "standby",
+    "choice",
+    "where flows are managed: `warm` keeps a spare process with Spark up, which takes over in seconds; it costs the memory once more",
+    "warm",
+    choices=get_args(Standby),
+    default="none",
+)
 RESOURCES = Section(
     "resources",
     "What a tier gets where it runs.",
-    (Key("cores", "int", "cores", "2", low=1), Key("memory", "bytes", "memory", "2GiB", low=1)),
+    (
+        Key("cores", "int", "cores", "2", low=1),
+        Key("memory", "bytes", "memory", "2GiB", low=1),
+        replace(STANDBY, default="that of `defaults`"),
+    ),
     filled=True,
 )
 TIER = Section(

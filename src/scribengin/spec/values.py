@@ -167,6 +167,18 @@ def read_texts(reader: Reader, node: Node, what: str, example: str) -> tuple[str
     return tuple(texts) if whole else None
 
 
+def read_words(reader: Reader, node: Node, what: str, example: str) -> tuple[str, ...] | None:
+    """A list of texts in their order, or one text."""
+    items = reader.items(node, what, example)
+    if items is None:
+        return None
+    if not items:
+        reader.error("wrong-kind", node, f"{what} is empty", f"write {example}")
+    words = [reader.raw_text(item, f"an item of {what}", example) for item in items]
+    known = tuple(word for word in words if word is not None)
+    return known if known and len(known) == len(words) else None
+
+
 def read_names(reader: Reader, node: Node, what: str, example: str) -> tuple[str, ...] | None:
     """As `read_texts`, each by the rule of ids."""
     texts = read_texts(reader, node, what, example)

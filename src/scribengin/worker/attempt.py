@@ -3,74 +3,178 @@
 from __future__ import annotations
 
 import os
+import threading
+import time
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scribengin.core.errors import ScribenginError
+from scribengin.core.java import find_java
+from scribengin.launch.marks import VARIABLE
 from scribengin.local.contract import RunSettings
+from scribengin.local.deep import deep_problems
 from scribengin.local.prepare import prepare
 from scribengin.local.run import run_flow
 from scribengin.local.session import start
+from scribengin.spark.class_archive import make_archive
+from scribengin.spark.user_code import pack
+from scribengin.spark.warm_up import warm_up
 from scribengin.worker.service import Outcome, Standing, outcome_of
+from scribengin.worker.timeline import LAST
 
 if TYPE_CHECKING:
-    import threading
     from collections.abc import Callable
 
     from pyspark.sql import SparkSession
 
+    from scribengin.control.world import RunId
     from scribengin.local.contract import QueryView, RunResult, RunView
-    from scribengin.packages.store import PackageStore
+    from scribengin.local.limits import FlowLimits
+    from scribengin.local.prepare import PreparedFlow
+    from scribengin.packages.fetch import FetchedPackages
     from scribengin.registry.tree import Spec
     from scribengin.state.lease import Right
+    from scribengin.worker.glance import Glance
+    from scribengin.worker.timeline import Timeline
+
+_ARCHIVE_AFTER_S = 60.0
+_MILESTONES = {"checking with spark": "recovering", "running": "running"}
 
 
 class TierAttempt:
-    """Runs a tier of a version. `right` is what its lease is taken by; `close` stops Spark."""
+    """Runs a tier of a version. `right` is what its lease is taken by; `show` is called with each view; `close` stops Spark."""
 
-    def __init__(self, spec: Spec, tier: str, packages: PackageStore, right: Right) -> None:
+    def __init__(
+        self,
+        spec: Spec,
+        id_: RunId,
+        packages: FetchedPackages,
+        right: Right,
+        timeline: Timeline,
+        glance: Glance,
+        show: Callable[[RunView], None] = lambda _view: None,
+        limits: Callable[[], FlowLimits] | None = None,
+    ) -> None:
         self._spec = spec
-        self._tier = tier
+        self._id, self._tier = id_, id_.tier
         self._packages = packages
         self._right = right
+        self._show = show
+        self._timeline = timeline
+        self._glance = glance
+        self._limits = limits
         self._spark: SparkSession | None = None
+        self._archive_at_s = 0.0
 
     def __call__(self, *, once: bool, stop: threading.Event, tell: Callable[[Standing], None]) -> Outcome:
         """See `service.Attempt`."""
         try:
-            result = self._run(once=once, stop=stop, tell=tell)
+            outcome = _outcome(self._run(once=once, stop=stop, tell=tell))
+        except ScribenginError as error:
+            outcome = outcome_of(error)
+        except Exception:
+            if self._jvm_status() is None:
+                raise
+            outcome = Outcome("failed")
+        self._glance.view = None
+        if (status := self._jvm_status()) is not None and outcome.state != "finished":
+            # whatever failed for it: the next process has a JVM of its own
+            return Outcome("failed", f"Spark's JVM has ended with status {status}", f"see {self._log()}")
+        return outcome
+
+    def warm(self) -> Outcome | None:
+        """What can be done without the lease, so that little is left to do with it: plan, start Spark, let it look at every step, have its
+        Python up. No Query is opened, nothing is read. How it has failed, if it has."""
+        try:
+            prepared = self._prepared()
+            spark = self._session(prepared)
+            warm_up(spark)
+            deep_problems(spark, prepared, pack(prepared.plan.flow.code_folder, prepared.root))
         except ScribenginError as error:
             return outcome_of(error)
-        return _outcome(result)
+        return None
+
+    def take(self, spec: Spec) -> None:
+        """Run that version from the next attempt on, in the same Spark session."""
+        self._spec = spec
+
+    def session(self) -> SparkSession:
+        """Spark, started at the first call."""
+        return self._spark or self._session(self._prepared())
 
     def close(self) -> None:
         """Stop Spark, where it was started."""
-        if self._spark is not None:
-            self._spark.stop()
-            self._spark = None
+        spark, self._spark = self._spark, None
+        if spark is not None:
+            with suppress(*((Exception,) if _jvm_status(spark) is not None else ())):
+                spark.stop()
 
     def _run(self, *, once: bool, stop: threading.Event, tell: Callable[[Standing], None]) -> RunResult:
-        spec = self._spec
-        path = self._packages.get(spec.package) / spec.path
-        settings = RunSettings(
-            once=once,
-            state=Path(spec.state),
-            base=Path(spec.base),
-            tier=self._tier,
-            right=self._right,
-            # a launcher says it so to all programs that it starts
-            master=os.environ.get("SCRIBENGIN_SPARK_MASTER", ""),
-            stop=stop,
-        )
-        if self._spark is None:
-            prepared = prepare(path, state=settings.state, tier=settings.tier, base=settings.base)
-            self._spark = start([prepared], settings, lambda _line: None)
+        self._timeline.mark("leased")
+        settings = replace(self._settings(), once=once, right=self._right, stop=stop, limits=self._limits)
+        spark = self._spark
+        if spark is None:
+            spark = self._session(self._prepared())
+            threading.Thread(target=warm_up, args=(spark,), name="warm up", daemon=True).start()
 
         def watch(view: RunView) -> None:
+            self._glance.view = view
+            self._show(view)
+            if self._jvm_status() is not None:
+                stop.set()  # nothing comes of it any more
+            if view.phase in _MILESTONES:
+                self._timeline.mark(_MILESTONES[view.phase])
+            if any(query.batches for query in view.queries):
+                self._timeline.mark(LAST)
+                self._archive()
             if (standing := standing_of(view)) is not None:
                 tell(standing)
 
-        return run_flow(path, settings, watch, spark=self._spark)
+        return run_flow(self._path(), settings, watch, spark=spark)
+
+    def _jvm_status(self) -> int | None:
+        """How Spark's JVM has ended; None where it runs, or was never started."""
+        return None if self._spark is None else _jvm_status(self._spark)
+
+    def _log(self) -> Path:
+        return Path(self._spec.state) / self._id.flow / self._tier / "tmp" / "spark.log"
+
+    def _path(self) -> Path:
+        return self._packages.get(self._spec.package) / self._spec.path
+
+    def _settings(self) -> RunSettings:
+        # a launcher says it so to all programs that it starts, and gives each a folder of its own, which goes with it
+        scratch = {"spark.local.dir": str(Path.cwd() / "spark")} if VARIABLE in os.environ else {}
+        master = os.environ.get("SCRIBENGIN_SPARK_MASTER", "")
+        spec = self._spec
+        return RunSettings(state=Path(spec.state), base=Path(spec.base), tier=self._tier, master=master, spark_conf=scratch)
+
+    def _prepared(self) -> PreparedFlow:
+        settings = self._settings()
+        prepared = prepare(self._path(), state=settings.state, tier=settings.tier, base=settings.base)
+        self._timeline.mark("planned")
+        self._glance.flow = prepared
+        return prepared
+
+    def _session(self, prepared: PreparedFlow) -> SparkSession:
+        self._spark = start([prepared], self._settings(), lambda _line: None)
+        self._timeline.mark("spark")
+        return self._spark
+
+    def _archive(self) -> None:
+        """Once, when the tier has run for a while: its start is over, and what it needs has been loaded."""
+        now_s = time.monotonic()
+        self._archive_at_s = self._archive_at_s or now_s + _ARCHIVE_AFTER_S
+        if now_s >= self._archive_at_s and self._spark is not None:
+            self._archive_at_s = float("inf")
+            threading.Thread(target=make_archive, args=(self._spark, find_java()), name="archive", daemon=True).start()
+
+
+def _jvm_status(spark: SparkSession) -> int | None:
+    status: int | None = spark.sparkContext._gateway.proc.poll()  # type: ignore[union-attr]
+    return status
 
 
 def standing_of(view: RunView) -> Standing | None:

@@ -1,6 +1,7 @@
 """The worker as a process: `python -m scribengin.worker WORKER`, with all else from its environment and the registry.
 
 SCRIBENGIN_HOME   this host's folder: packages
+SCRIBENGIN_TOKEN, SCRIBENGIN_CERTIFICATES   what masters ask of who fetches packages
 SCRIBENGIN_…      the way into the registry: `registry.entrance`
 """
 
@@ -13,19 +14,31 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from scribengin.control.masters import CERTIFICATES, TOKEN, addresses
 from scribengin.control.world import RunId
 from scribengin.core.errors import Exit, Refused
+from scribengin.core.secret import Secret
+from scribengin.packages.fetch import FetchedPackages
 from scribengin.packages.store import PackageStore
 from scribengin.registry.contract import Damaged, shown
-from scribengin.registry.entrance import Entrance
+from scribengin.registry.entrance import LOGIN, Entrance
 from scribengin.registry.lease import Lease
 from scribengin.registry.records import Stored, read_record
-from scribengin.registry.tree import LEASE, SPEC, WANTED
+from scribengin.registry.tree import LEADER, LEASE, SPEC, WANTED
+from scribengin.watching.progress import Teller
 from scribengin.worker.attempt import TierAttempt
+from scribengin.worker.glance import Glance
+from scribengin.worker.limits import LiveLimits
+from scribengin.worker.page import serve_page
+from scribengin.worker.progress import Reporter
 from scribengin.worker.service import Service
+from scribengin.worker.tasks import Tasks
+from scribengin.worker.timeline import Timeline
 from scribengin.worker.wanted import Wanted
 
 if TYPE_CHECKING:
+    from collections.abc import MutableMapping
+
     from scribengin.registry.contract import Registry
     from scribengin.registry.tree import Spec
 
@@ -37,24 +50,74 @@ def main(worker: str) -> Exit:
     id_ = RunId.parse(worker)
     if id_ is None:
         raise Refused(f'"{worker}" is no worker', remedy="write FLOW.TIER-NUMBER", code="worker-unknown")
+    timeline = Timeline()
+    timeline.mark("loaded")
     with ExitStack() as stack:
-        registry = Entrance.of_environment(os.environ).open()
+        entrance, secrets = Entrance.of_environment(os.environ), take_secrets(os.environ)
+        registry = entrance.open()
         stack.callback(registry.close)
         version, spec = _read_spec(registry, id_)
+        packages = _packages(registry, secrets.get(TOKEN))
+        timeline.mark("connected")
         lease = Lease(registry, LEASE(id_.flow, id_.tier).path, _about(id_))
         stack.callback(lease.close)
         wanted = Wanted(registry, id_)
         stack.callback(wanted.close)
-        attempt = TierAttempt(spec, id_.tier, PackageStore(Path(os.environ[HOME]) / "packages"), lease)
+        teller = Teller(id_.flow, id_.tier, id_.number, version)
+        reporter = Reporter(teller, lambda: _leader(registry), lambda: lease.claim)
+        stack.callback(reporter.close)
+        limits = LiveLimits(registry, id_.flow)
+        stack.callback(limits.close)
+        glance = Glance(registry, id_, lease, version)
+        attempt = TierAttempt(spec, id_, packages, lease, timeline, glance, reporter.show, limits)
         stack.callback(attempt.close)
-        service = Service(registry, id_, lease, wanted, version, attempt)
+        tasks = Tasks(registry, id_, spec, packages, lease, attempt.session)
+        loaded = [version]
+
+        def reload(newer: int) -> bool:
+            """Whether this process goes on with that version: its code and its resources are the same."""
+            stored = read_record(registry, SPEC(id_.flow, str(newer)))
+            tier = stored.record.tiers.get(id_.tier) if isinstance(stored, Stored) else None
+            if not isinstance(stored, Stored) or tier is None or not 0 < tier.process <= loaded[0] <= newer:
+                return False
+            attempt.take(stored.record)
+            tasks.take(stored.record)
+            loaded[0] = newer
+            return True
+
+        http = stack.enter_context(serve_page(glance.look))
+        service = Service(
+            registry, id_, lease, wanted, version, attempt, attempt.warm, task=tasks, reload=reload, http=http, on_say=glance.hear
+        )
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: service.stop())
         return service.serve()
 
 
+def take_secrets(environment: MutableMapping[str, str]) -> dict[str, Secret]:
+    """What the worker alone may know, taken out of its environment: Spark's JVM, and the flow's own code in its Python, inherit that."""
+    return {name: Secret(environment.pop(name), f"${{{name}}}") for name in (LOGIN, TOKEN) if environment.get(name)}
+
+
+def _packages(registry: Registry, token: Secret | None) -> FetchedPackages:
+    """This host's, and what masters have."""
+    certificates = os.environ.get(CERTIFICATES)
+    return FetchedPackages(
+        PackageStore(Path(os.environ[HOME]) / "packages"),
+        lambda: addresses(registry),
+        token=token,
+        certificates=Path(certificates) if certificates else None,
+    )
+
+
 def _about(id_: RunId) -> dict[str, Any]:
     return {"run": id_.number, "pid": os.getpid(), "host": socket.gethostname()}
+
+
+def _leader(registry: Registry) -> str:
+    """Where the leading master answers; empty where none does. Raises Unreachable."""
+    found = read_record(registry, LEADER())
+    return found.record.http if isinstance(found, Stored) else ""
 
 
 def _read_spec(registry: Registry, id_: RunId) -> tuple[int, Spec]:

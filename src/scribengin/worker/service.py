@@ -9,21 +9,24 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 import msgspec
 
-from scribengin.core.errors import Exit, FencedError, ScribenginError, Unreachable
-from scribengin.registry.contract import Conflict
-from scribengin.registry.records import put
-from scribengin.registry.tree import REPORT, Report
+from scribengin.core.errors import Exit, FencedError, Refused, ScribenginError, Unreachable
+from scribengin.registry.contract import Conflict, Require
+from scribengin.registry.records import Stored, put, read_record
+from scribengin.registry.tree import NODE_HTTP, NODE_JSON, REPORT, RUN, SPARE, SPARE_REPORT, Link, Report
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from scribengin.control.world import RunId
-    from scribengin.registry.contract import Registry
+    from scribengin.registry.contract import Entry, Registry, Term, Write
     from scribengin.registry.lease import Lease
-    from scribengin.registry.tree import TierWish, WorkerState
+    from scribengin.registry.records import Spot
+    from scribengin.registry.tree import Run, TierWish, WorkerState
     from scribengin.worker.wanted import Wanted
 
 _POLL_S = 0.5
+_PASSING = frozenset({"spark-start"})
+"""codes of what the next process may not meet: a JVM that was killed while it started, a machine without memory for a moment"""
 _LEASE_S = 1.0
 """between two tries for the lease, and two looks at whether it is wanted at all"""
 
@@ -59,19 +62,47 @@ class Attempt(Protocol):
 class Service:
     """One worker. `serve` blocks until it is wanted no more."""
 
-    def __init__(self, registry: Registry, id_: RunId, lease: Lease, wanted: Wanted, version: int, attempt: Attempt) -> None:
-        """`version`: that of the flow which this process has loaded."""
+    def __init__(
+        self,
+        registry: Registry,
+        id_: RunId,
+        lease: Lease,
+        wanted: Wanted,
+        version: int,
+        attempt: Attempt,
+        warm: Callable[[], Outcome | None] = lambda: None,
+        *,
+        task: Callable[[str], None] | None = None,
+        reload: Callable[[int], bool] | None = None,
+        http: str = "",
+        on_say: Callable[[Report], None] = lambda _report: None,
+    ) -> None:
+        """`version`: that of the flow which this process has loaded. `warm` does what can be done without the lease, for a spare; it
+        returns how that has failed, if it has. `task` does the tier's part of the operation of that name, under the lease; what it was
+        asked before changes nothing. `reload` takes up another version between two attempts, where it can. `http`: where its page is;
+        `on_say` hears what it says of itself, whoever else does."""
         self._registry = registry
+        self._node = f"{id_.flow}.{id_.tier}"
         self._lease = lease
         self._wanted = wanted
         self._version = version
         self._attempt = attempt
-        self._spot = REPORT(id_.flow, id_.tier)
-        self._report = Report(run=id_.number, generation=0, version=version, state="starting")
+        self._warm: Callable[[], Outcome | None] | None = warm
+        self._spots = {False: (REPORT(id_.flow, id_.tier), RUN(id_.flow, id_.tier))}
+        self._spots[True] = (SPARE_REPORT(id_.flow, id_.tier), SPARE(id_.flow, id_.tier))
+        """whether it is the spare → where it speaks, and what says that it is the one"""
+        self._spare = False
+        self._report = Report(run=id_.number, generation=0, version=version, state="starting", http=http)
+        self._on_say = on_say
+        self._placed = 0
+        """the Term under which the place of its page was written"""
         self._told: Report | None = None
+        self._told_at: Spot[Report] | None = None
         self._before = 0
         """Batches committed in earlier attempts of this process"""
         self._asked = threading.Event()
+        self._task = task
+        self._reload = reload
 
     def stop(self) -> None:
         """End after the Batches under way, whatever is wanted. From any thread or signal handler."""
@@ -80,10 +111,29 @@ class Service:
     def serve(self) -> Exit:
         """Raises Unreachable where the registry never answered."""
         while True:
-            wish = self._wanted.read().wish
-            if self._asked.is_set() or wish is None or wish.goal == "stopped" or wish.version != self._version:
+            orders = self._wanted.read()
+            wish, self._spare = orders.wish, orders.spare
+            if wish is not None and wish.version != self._version and self._reload is not None and self._reload(wish.version):
+                self._version = wish.version
+                self._report = msgspec.structs.replace(self._report, version=wish.version)
+            open_task = wish is not None and wish.task not in ("", self._report.task)
+            idle = wish is None or (wish.goal == "stopped" and not open_task)
+            if self._asked.is_set() or wish is None or idle or wish.version != self._version:
                 return self._end("stopped", wish)
-            if not self._lease.held() and not self._acquired(wish):
+            if self._spare and not self._lease.held():
+                if wish.goal == "drained":  # it is over soon, and nothing of it is to be done twice
+                    return self._end("stopped", wish)
+                failed = self._warmed(wish)
+                if failed is not None:
+                    self._say(Standing("failed", 0, failed.cause, failed.remedy), wish.generation, permanent=failed.permanent)
+                    return Exit.FAILED
+                if not self._taken_over(wish):
+                    continue
+            elif not self._lease.held() and not self._acquired(wish):
+                continue
+            if open_task:
+                if (ended := self._do(wish)) is not None:
+                    return ended
                 continue
             if wish.goal == "paused":
                 self._say(Standing("paused", self._before), wish.generation)
@@ -98,6 +148,28 @@ class Service:
             if outcome.state == "finished" and wish.goal == "drained":
                 return self._end("drained", wish)
 
+    def _warmed(self, wish: TierWish) -> Outcome | None:
+        """Once: what can be done before the lease is had. How it has failed, if it has."""
+        warm, self._warm = self._warm, None
+        if warm is None:
+            return None
+        self._say(Standing("starting"), wish.generation)
+        return warm()
+
+    def _taken_over(self, wish: TierWish) -> bool:
+        """Whether the spare holds the lease now; to be asked again with a new look at what is wanted."""
+        self._say(Standing("standby"), wish.generation)
+        try:
+            there = read_record(self._registry, self._spots[False][0])
+            # what has failed for good would fail here as well
+            for_good = isinstance(there, Stored) and there.record.permanent and there.record.generation == wish.generation
+            if not for_good and self._lease.acquire():
+                return True
+        except Unreachable:
+            pass
+        self._wanted.wait()
+        return False
+
     def _acquired(self, wish: TierWish) -> bool:
         """Whether the lease is held now; to be asked again with a new look at what is wanted."""
         self._say(Standing("starting", self._before), wish.generation)
@@ -106,6 +178,24 @@ class Service:
         except Unreachable:
             self._wanted.wait(_LEASE_S)
             return False
+
+    def _do(self, wish: TierWish) -> Exit | None:
+        """Do the tier's part of an operation, and say so. What passes by itself is tried again by the next worker: then it is to end."""
+        error = ""
+        try:
+            if self._task is None:
+                raise Refused("this worker does no tasks", remedy="run the version of the masters")
+            self._task(wish.task)
+        except (Unreachable, FencedError) as failed:
+            if self._lease.held():
+                self._say(Standing("failed", self._before, failed.message, failed.remedy), wish.generation)
+                return Exit.FAILED
+            return None
+        except ScribenginError as failed:
+            error = f"{failed.message}; {failed.remedy}" if failed.remedy else failed.message
+        self._report = msgspec.structs.replace(self._report, task=wish.task, task_error=error)
+        self._say(Standing("starting", self._before), wish.generation)
+        return None
 
     def _run(self, wish: TierWish) -> Outcome:
         """Until the attempt has ended, by itself or because something else is wanted, or the lease is lost."""
@@ -153,16 +243,38 @@ class Service:
             remedy=standing.remedy,
             permanent=permanent,
         )
-        if report == self._told:
+        self._on_say(report)
+        held = self._lease.held()
+        spot, run_spot = self._spots[self._spare and not held]
+        if (report, spot) == (self._told, self._told_at):
             return
         try:
-            term = self._lease.term if self._lease.held() else None
-            self._registry.commit(put(self._registry, self._spot, report), term=term)
+            if held:
+                term = self._lease.term
+                self._registry.commit(put(self._registry, spot, report), *self._links(term), term=term)
+                self._placed = term.number
+            elif (run := self._served(run_spot)) is not None:  # no Term, or none any more: only as long as it is the one that is wanted
+                self._registry.commit(put(self._registry, spot, report), Require(run.path, run.version))
+            else:
+                return  # another one speaks for the tier now
         except (Unreachable, Conflict):
             return  # said again at the next look
         except FencedError:
-            return  # another one speaks for the tier now
-        self._told = report
+            return
+        self._told, self._told_at = report, spot
+
+    def _links(self, term: Term) -> list[Write]:
+        """Where the page of the tier is now; once for each take of the lease."""
+        if self._placed == term.number or not self._report.http:
+            return []
+        spots = {NODE_HTTP(self._node): "", NODE_JSON(self._node): "/json"}
+        return [put(self._registry, spot, Link(url=self._report.http + path)) for spot, path in spots.items()]
+
+    def _served(self, spot: Spot[Run]) -> Entry | None:
+        """The record that says that this worker is the one; None where it says so no more."""
+        there = read_record(self._registry, spot)
+        mine = isinstance(there, Stored) and there.record.number == self._report.run and there.record.ended_at is None
+        return there.entry if isinstance(there, Stored) and mine else None
 
 
 def _is_other(now: TierWish | None, wish: TierWish, standing: Standing) -> bool:
@@ -174,4 +286,4 @@ def _is_other(now: TierWish | None, wish: TierWish, standing: Standing) -> bool:
 
 def outcome_of(error: ScribenginError) -> Outcome:
     """Of an attempt that could not begin: what passes by itself is tried again by a new worker, all else waits for a person."""
-    return Outcome("failed", error.message, error.remedy, permanent=not isinstance(error, Unreachable))
+    return Outcome("failed", error.message, error.remedy, permanent=not (isinstance(error, Unreachable) or error.code in _PASSING))

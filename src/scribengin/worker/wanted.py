@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from scribengin.core.errors import Unreachable
 from scribengin.registry.contract import Damaged
 from scribengin.registry.records import Newer, Stored, read_record
-from scribengin.registry.tree import RUN, WANTED
+from scribengin.registry.tree import LEASE, RUN, SPARE, WANTED
 
 if TYPE_CHECKING:
     from scribengin.control.world import RunId
     from scribengin.registry.contract import Registry
-    from scribengin.registry.tree import TierWish
+    from scribengin.registry.tree import Run, TierWish
 
 _LOOK_S = 5.0
 """a watch is a hint: how long to wait for one before looking anyhow"""
@@ -25,6 +25,8 @@ class Orders:
     """What is wanted now. `wish` is None where this worker is not wanted any more: its tier was removed, or another serves it."""
 
     wish: TierWish | None
+    spare: bool = False
+    """this worker is the one that waits: it takes the tier over when nobody has its lease"""
 
 
 class Wanted:
@@ -33,10 +35,14 @@ class Wanted:
     def __init__(self, registry: Registry, id_: RunId) -> None:
         self._registry = registry
         self._number = id_.number
-        self._run, self._wish = RUN(id_.flow, id_.tier), WANTED(id_.flow, id_.tier)
+        self._run, self._spare, self._wish = RUN(id_.flow, id_.tier), SPARE(id_.flow, id_.tier), WANTED(id_.flow, id_.tier)
         self._changed = threading.Event()
         self._changed.set()
-        self._watches = [registry.watch(path, self._changed.set) for path in (self._wish.path, self._run.path)]
+        self._watches = [
+            # the lease too: who waits for it need not ask
+            registry.watch(path, self._changed.set)
+            for path in (self._wish.path, self._run.path, self._spare.path, LEASE(id_.flow, id_.tier).path)
+        ]
         self._last: Orders | None = None
 
     def read(self) -> Orders:
@@ -62,8 +68,15 @@ class Wanted:
             watch.close()
 
     def _read(self) -> Orders:
-        run, wish = read_record(self._registry, self._run), read_record(self._registry, self._wish)
-        if self._last is not None and (isinstance(run, Damaged | Newer) or isinstance(wish, Damaged | Newer)):
+        run, spare, wish = (read_record(self._registry, spot) for spot in (self._run, self._spare, self._wish))
+        if self._last is not None and any(isinstance(found, Damaged | Newer) for found in (run, spare, wish)):
             return self._last
-        served = isinstance(run, Stored) and run.record.number == self._number and run.record.ended_at is None
-        return Orders(wish.record if served and isinstance(wish, Stored) else None)
+        wanted = wish.record if isinstance(wish, Stored) else None
+        if self._is_mine(run):
+            return Orders(wanted)
+        # where the run's number is the higher one the spare is of the past
+        newer = isinstance(run, Stored) and isinstance(spare, Stored) and run.record.number > spare.record.number
+        return Orders(wanted, spare=True) if self._is_mine(spare) and not newer else Orders(None)
+
+    def _is_mine(self, found: Stored[Run] | Damaged | Newer | None) -> bool:
+        return isinstance(found, Stored) and found.record.number == self._number and found.record.ended_at is None

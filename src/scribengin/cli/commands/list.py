@@ -28,5 +28,8 @@ def command(*, masters: Masters) -> Answer:
             click.echo("no flow was submitted yet: scribengin apply FILE")
             return
         print_table(found, {name: name for name in ("flow", "version", "wanted", "state", "since", "reason", "next")})
+        for row in found:
+            for path, said in row["refused"].items():
+                click.echo(f"refused: {path} {said['why']}; {said['remedy']}")
 
     return Answer(found, show=show)

@@ -10,10 +10,12 @@ import click
 
 from scribengin.cli.answer import Answer, AnsweringCommand
 from scribengin.cli.home_option import folder_option
+from scribengin.cli.listen_options import listen_options
 from scribengin.cli.registry_option import registry_options
 from scribengin.cli.serving import until_asked
 
 if TYPE_CHECKING:
+    from scribengin.api.serving import Listen
     from scribengin.control.home import Home
     from scribengin.registry.entrance import Entrance
 
@@ -21,8 +23,9 @@ if TYPE_CHECKING:
 @click.command(cls=AnsweringCommand)
 @registry_options(required=True)
 @click.option("--name", metavar="NAME", help="What it is called; HOST:PID by default.")
+@listen_options
 @folder_option
-def command(*, entrance: Entrance, name: str | None, home: Home) -> Answer:
+def command(*, entrance: Entrance, name: str | None, listen: Listen, home: Home) -> Answer:
     """Be one of the masters of a registry, until Ctrl-C or SIGTERM. Any number of them may be up, on any hosts: one leads, and when it is
     gone another one does.
 
@@ -31,8 +34,8 @@ def command(*, entrance: Entrance, name: str | None, home: Home) -> Answer:
     from scribengin.hosts.master import MasterHost
 
     called = name or f"{socket.gethostname()}:{os.getpid()}"
-    with until_asked() as asked, MasterHost(home, called, entrance):
-        click.echo(f"master {called} is up: registry {entrance.address}, log {home.master_log(called)}", err=True)
+    with until_asked() as asked, MasterHost(home, called, entrance, listen=listen) as master:
+        click.echo(f"master {called} is up: API {master.url}, registry {entrance.address}, log {home.master_log(called)}", err=True)
         asked.wait()
         click.echo("stopping", err=True)
-    return Answer({"name": called, "registry": str(entrance.address)})
+    return Answer({"name": called, "registry": str(entrance.address), "http": master.url})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from typing import TYPE_CHECKING
 
@@ -37,10 +38,12 @@ def command(*, entrance: Entrance, name: str | None, cores: int | None, memory: 
     Its workers outlive it: they go on, and the next one with the same folder and name adopts them. To have them go elsewhere first:
     `scribengin decommission NAME --wait`.
     """
+    from scribengin.control.masters import token_of
     from scribengin.hosts.node import Capacity, Node
 
     called = name or socket.gethostname()
-    with until_asked() as asked, Node(home, called, entrance, capacity=Capacity(cores, memory)):
+    capacity, token = Capacity(cores, memory), token_of(os.environ)
+    with until_asked() as asked, Node(home, called, entrance, capacity=capacity, token=token):
         click.echo(f"node {called} is up: registry {entrance.address}, all of it in {home.folder}", err=True)
         asked.wait()
         click.echo("stopping; its workers go on", err=True)

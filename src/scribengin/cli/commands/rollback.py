@@ -13,20 +13,34 @@ from scribengin.cli.waiting import wait_for, wait_option
 if TYPE_CHECKING:
     from scribengin.cli.plane_option import Masters
 
+_STATES = {"running": "running", "paused": "paused"}
+
 
 @click.command(cls=AnsweringCommand)
 @click.argument("flow", metavar="NAME")
 @click.argument("version", type=int)
+@click.option("--only", is_flag=True, help="This flow alone, not those that were submitted as one with that version.")
 @wait_option
 @masters_option
-def command(*, flow: str, version: int, wait: float | None, masters: Masters) -> Answer:
-    """Go to another version that there was: its code and its flow together. What is wanted of the flow stays as it is."""
+def command(*, flow: str, version: int, only: bool, wait: float | None, masters: Masters) -> Answer:
+    """Go to another version that there was: its code and its flow together. What is wanted of the flow stays as it is.
+
+    Flows that were submitted as one with that version go back with it.
+    """
     import msgspec
 
-    states = {"running": "running", "paused": "paused"}
     with masters.client() as client:
-        client.rollback(flow, version)
-        goal = client.flow(flow).wanted.state
-        status = msgspec.to_builtins(wait_for(client, flow, (states.get(goal, "stopped"),), wait))
-    said = f"flow {flow}: version {version} is wanted" + (f"; it is {status['state']}" if status is not None else "")
-    return Answer({"flow": flow, "version": version, "status": status}, show=lambda: click.echo(said))
+        changed = client.rollback(flow, version, only=only).versions
+        rows = []
+        for name, number in changed.items():
+            goal = client.flow(name).wanted.state
+            status = msgspec.to_builtins(wait_for(client, name, (_STATES.get(goal, "stopped"),), wait))
+            rows.append({"flow": name, "version": number, "status": status})
+
+    def show() -> None:
+        for row in rows:
+            now = f"; it is {row['status']['state']}" if row["status"] is not None else ""
+            click.echo(f"flow {row['flow']}: version {row['version']} is wanted{now}")
+
+    mine = next((row for row in rows if row["flow"] == flow), {"flow": flow, "version": version, "status": None})
+    return Answer({**mine, "flows": rows}, show=show)

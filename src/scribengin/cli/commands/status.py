@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,12 +12,16 @@ from scribengin.cli.flow_argument import flow_argument, is_name
 from scribengin.cli.flow_state import prepared_flow
 from scribengin.cli.plane_option import masters_option
 from scribengin.cli.settings import setting_flags
+from scribengin.core.errors import ScribenginError
 from scribengin.core.units import show_bytes, show_duration
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from scribengin.cli.plane_option import Masters
+
+
+_SPARE = {"standby": "ready", "starting": "starting", "failed": "failing", "stopped": "ending"}
 
 
 @click.command(cls=AnsweringCommand)
@@ -41,8 +46,14 @@ def command(*, flow: str, state: Path | None, masters: Masters) -> Answer:
 def _of_name(flow: str, masters: Masters) -> Answer:
     import msgspec
 
+    from scribengin.client.client import Client
+
     with masters.reader() as plane:
         found = msgspec.to_builtins(plane.flow(flow))
+        found["now"] = None
+        if isinstance(plane, Client):
+            with suppress(ScribenginError):  # as when no master leads: the rest is known without
+                found["now"] = plane.metrics(flow, step_s=600)["now"]
     return Answer(found, show=lambda: _show_named(found))
 
 
@@ -54,6 +65,12 @@ def _show_named(found: dict[str, Any]) -> None:
     for key, said in (("reason", "why"), ("next", "next")):
         if now.get(key):
             click.echo(f"  {said}: {now[key]}")
+    for path, said in now.get("refused", {}).items():
+        click.echo(f"  refused: {path} {said['why']}\n    {said['remedy']}")
+    for each in found["set_aside"]:
+        click.echo(f"  set aside: {each['path']} {each['why']}; it is kept in {each['kept']}")
+    if found["now"] is not None:
+        click.echo(f"  goes: {_going(found['now'])}")
     click.echo(f"wanted {wanted['state']}, version {wanted['version']}, by {wanted['by']} at {wanted['at']}")
     click.echo()
     rows = []
@@ -62,6 +79,33 @@ def _show_named(found: dict[str, Any]) -> None:
         by = f"{process['pid']} on {process['host']}" if process else "–"
         rows.append({**tier, "process": by, "worker": tier["worker"] or "–"})
     print_table(rows, {name: name for name in ("tier", "state", "worker", "process", "failures", "cause")})
+    for tier in found["tiers"]:
+        if tier["remedy"] and tier["failures"]:
+            click.echo(f"tier {tier['tier']}: {tier['remedy']}")
+        if tier["starts_again"]:
+            click.echo(f"tier {tier['tier']}: its next worker starts at {tier['starts_again']}")
+        if tier["standby"]:
+            spare = tier["standby"]
+            click.echo(
+                f"tier {tier['tier']}: its standby, {spare['worker']} on {spare['node']}, is {_SPARE.get(spare['state'], spare['state'])}"
+            )
+
+
+def _going(now: dict[str, Any]) -> str:
+    """`in 412 rows/s, out 380 rows/s; 1,200 rows wait, the oldest 4s; caught up in 12s; enrich takes 81% of the Batch …`."""
+    waits = "nothing waits" if not now["lag_rows"] and not now["lag_bytes"] else ""
+    if now["lag_rows"]:
+        waits = f"{now['lag_rows']:,} rows wait"
+    elif now["lag_bytes"]:
+        waits = f"{show_bytes(now['lag_bytes'])} wait"
+    if now["delay_s"] and waits != "nothing waits":
+        waits += f", the oldest {show_duration(now['delay_s'])}"
+    soon = "never caught up at this rate" if now["falls_behind"] else ""
+    if now["catch_up_s"]:
+        soon = f"caught up in {show_duration(now['catch_up_s'])}"
+    silent = f"nothing was heard of {' and '.join(now['silent'])} for {show_duration(now['heard_s'])}" if now["silent"] else ""
+    rates = f"in {now['rows_in_per_s']:,.0f} rows/s, out {now['rows_out_per_s']:,.0f} rows/s"
+    return "; ".join(filter(None, [rates, waits, soon, now["bottleneck"], silent]))
 
 
 def _show(found: dict[str, Any]) -> None:
@@ -150,8 +194,8 @@ def _members(members: list[dict[str, Any]]) -> str:
 
 def _lag(lag: dict[str, Any] | None) -> str:
     """As a run's display says it."""
-    from scribengin.cli.display import lag_text
     from scribengin.local.contract import QueryView
+    from scribengin.watching.words import lag_text
 
     if lag is None:
         return "-"

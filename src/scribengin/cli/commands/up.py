@@ -8,27 +8,26 @@ import click
 
 from scribengin.cli.answer import Answer, AnsweringCommand
 from scribengin.cli.home_option import folder_option
+from scribengin.cli.listen_options import listen_options
 from scribengin.cli.serving import until_asked
 
 if TYPE_CHECKING:
+    from scribengin.api.serving import Listen
     from scribengin.control.home import Home
 
 
 @click.command(cls=AnsweringCommand)
-@click.option(
-    "--port", type=click.IntRange(0, 65_535), default=0, help="Where the API answers, on this machine only; a free port by default."
-)
+@listen_options
 @folder_option
-def command(*, port: int, home: Home) -> Answer:
+def command(*, listen: Listen, home: Home) -> Answer:
     """Start a ZooKeeper and a master on this machine, all of it in one folder, and manage flows until Ctrl-C.
 
     Ctrl-C ends the workers after the Batches under way. Started again, it goes on with every flow. Flows are submitted with
     `scribengin apply`.
     """
-    from scribengin.api.serving import Listen
     from scribengin.hosts.up import House
 
-    with until_asked() as asked, House(home, listen=Listen(port=port), tell=lambda line: click.echo(line, err=True)) as house:
+    with until_asked() as asked, House(home, listen=listen, tell=lambda line: click.echo(line, err=True)) as house:
         click.echo(f"up: API {house.url}, registry {house.address}, all of it in {home.folder}", err=True)
         click.echo("submit a flow: scribengin apply FILE; Ctrl-C ends it", err=True)
         asked.wait()

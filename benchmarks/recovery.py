@@ -1,0 +1,309 @@
+"""From the death of a worker to the first new commit: `up` in a fresh home, a flow under steady load, SIGKILL to all of its worker's
+processes, again and again; how long until the next worker has committed a new Batch, and where that time went.
+
+The last commit record in the sink's folder when nothing of the old worker lives any more is the last of the old; the next one is new.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import os
+import random
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from scribengin.control import admin
+from scribengin.control.home import Home
+from scribengin.control.world import RunId
+from scribengin.core.java import find_java
+from scribengin.core.process import within
+from scribengin.launch.marks import marked_processes
+from scribengin.registry.records import Stored, read_record
+from scribengin.registry.tree import RUN
+from scribengin.spark.class_archive import archive_path
+from scribengin.testing.tweets import write_tweets
+from scribengin.worker.timeline import read_timelines
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from scribengin.core.process import Process
+    from scribengin.registry.zookeeper import ZooKeeperRegistry
+
+FLOW = """
+version: 1
+name: recovery
+defaults: {delivery: exactly_once, on_error: dead_letter, standby: none}
+sources:
+  tweets:
+    type: files
+    path: data
+    format: json
+    settle: 0s
+    max_bytes: 40MiB
+    schema: id BIGINT, user STRING, text STRING, followers BIGINT, retweets BIGINT, ts TIMESTAMP
+steps:
+  known: {from: tweets, filter: followers > 5000, require: {dated: ts IS NOT NULL}}
+  hot: {from: known, filter: retweets > 500}
+  tagged: {from: hot, python: "steps:has_tag"}
+sinks:
+  kept: {from: tagged, type: files, path: out, format: parquet}
+"""
+STEPS = """
+from scribengin import record
+
+
+@record
+def has_tag(tweet):
+    return "#PresidentialDebate" in tweet["text"]
+"""
+EVERY_S = 0.5
+"""a file of ROWS comes"""
+ROWS = 2_000
+WITHIN_S = 300.0
+PHASES = {
+    "noticed": "the master has noted the end",
+    "born": "its successor's process begins",
+    "loaded": "Python has loaded",
+    "connected": "it knows what is wanted",
+    "leased": "it holds the lease",
+    "planned": "the flow is checked and planned",
+    "spark": "Spark is up",
+    "recovering": "the lock of its state is taken",
+    "running": "every step is checked with Spark, what was decided is recovered",
+    "committed": "the first Batch is committed",
+}
+
+
+@dataclass
+class Trial:
+    """Seconds from the kill."""
+
+    total_s: float
+    marks: dict[str, float]
+    load: float
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--standby", action="store_true", help="with a warm standby")
+    parser.add_argument("--no-archive", action="store_true", help="without the archive of Spark's classes")
+    parser.add_argument("--compare-archive", action="store_true", help="with and without it in turn")
+    parser.add_argument("--keep", action="store_true", help="leave the folder")
+    parser.add_argument("--seed", type=int, default=1)
+    asked = parser.parse_args()
+    folder = Path(tempfile.mkdtemp(prefix="scribengin-recovery-"))
+    trials: list[Trial] = []
+    try:
+        with ExitStack() as stack:
+            if asked.no_archive:
+                os.environ["SCRIBENGIN_CLASS_ARCHIVE"] = "no"
+            bench = Bench(folder, standby=asked.standby)
+            stack.enter_context(bench.up())
+            stack.enter_context(bench.load())
+            if not asked.no_archive and not archive_path(find_java()).exists():
+                print("the worker makes the archive of Spark's classes, once on a machine: a minute and a half", flush=True)
+                _until(lambda: archive_path(find_java()).exists(), "the archive")
+            chance = random.Random(asked.seed)
+            for number in range(asked.kills):
+                bench.settle(commits=3)
+                time.sleep(chance.uniform(0.0, 2.0))  # at any moment of a Batch
+                with _without_archive(away=asked.compare_archive and number % 2 == 1):
+                    trial = bench.kill()
+                trials.append(trial)
+                print(f"{number + 1:2}  {trial.total_s:5.1f} s  load {trial.load:4.1f}  {_steps(trial.marks)}", flush=True)
+        bench.check()
+    finally:
+        if asked.keep:
+            print(folder)
+        else:
+            shutil.rmtree(folder, ignore_errors=True)
+    _tell(trials[::2] if asked.compare_archive else trials, standby=asked.standby)
+    if asked.compare_archive:
+        print("\nthe same without the archive of Spark's classes, each after one of those above:")
+        _tell(trials[1::2], standby=asked.standby)
+
+
+@contextmanager
+def _without_archive(*, away: bool) -> Iterator[None]:
+    path = archive_path(find_java())
+    aside = path.with_suffix(".aside")
+    if away:
+        path.rename(aside)
+    try:
+        yield
+    finally:
+        if away:
+            aside.rename(path)
+
+
+def _steps(marks: dict[str, float]) -> str:
+    return " ".join(f"{name} {at:.1f}" for name, at in marks.items())
+
+
+def _tell(trials: list[Trial], *, standby: bool) -> None:
+    totals = sorted(trial.total_s for trial in trials)
+    median, worst = statistics.median(totals), totals[-1]
+    bar = "median < 8 s" if standby else "median < 20 s, worst < 35 s"
+    print(f"\n{len(trials)} kills{', warm standby' if standby else ''}: median {median:.1f} s, worst {worst:.1f} s (wanted: {bar})")
+    print(f"load of the machine ({os.cpu_count()} cores): median {statistics.median(trial.load for trial in trials):.1f}\n")
+    before = 0.0
+    for name, about in PHASES.items():
+        found = [trial.marks[name] for trial in trials if name in trial.marks]
+        if found and (at := statistics.median(found)) >= 0:  # a standby has done much of it before
+            print(f"  {at:5.1f} s  {at - before:+5.1f}  {about}")
+            before = at
+
+
+class Bench:
+    """A home, a flow, and its worker."""
+
+    def __init__(self, folder: Path, *, standby: bool) -> None:
+        self.place = folder / "flow"
+        self.home = Home(folder / "home")
+        (self.place / "data").mkdir(parents=True)
+        (self.place / "flow.yaml").write_text(FLOW.replace("none", "warm") if standby else FLOW)
+        (self.place / "steps.py").write_text(STEPS)
+        write_tweets(folder / "stock", rows=20 * ROWS, files=20)
+        self.stock = sorted((folder / "stock").iterdir())
+        self.standby = standby
+
+    @contextmanager
+    def up(self) -> Iterator[None]:
+        """`scribengin up` and the flow, running."""
+        environment = os.environ | {"SCRIBENGIN_HOME": str(self.home.folder)}
+        command = [sys.executable, "-m", "scribengin.cli"]
+        with (self.place / "up.log").open("w") as log, subprocess.Popen([*command, "up"], env=environment, stdout=log, stderr=log) as up:
+            try:
+                _until(lambda: (self.home.folder / "up.json").exists() or up.poll() is not None, "up")
+                subprocess.run([*command, "apply", str(self.place / "flow.yaml"), "--wait", "4m"], env=environment, check=True)
+                with self.home.registry() as self.registry:
+                    yield
+            finally:
+                up.send_signal(signal.SIGINT)
+                up.wait(300)
+
+    @contextmanager
+    def load(self) -> Iterator[None]:
+        """A file every half a second."""
+        stop = threading.Event()
+
+        def bring() -> None:
+            for number, file in enumerate(itertools.cycle(self.stock)):
+                if stop.wait(EVERY_S):
+                    return
+                draft = self.place / "data" / f".{number}"
+                shutil.copyfile(file, draft)
+                draft.rename(draft.with_name(f"{number:06}.jsonl"))
+
+        thread = threading.Thread(target=bring)
+        thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            thread.join()
+
+    def settle(self, *, commits: int) -> None:
+        """Until the worker has committed so often, and its standby, if any, is ready."""
+        after = self.newest() + commits
+        _until(lambda: self.newest() >= after, "further Batches")
+        if self.standby:
+            _until(
+                lambda: admin.describe(self.registry, "recovery")["tiers"][0].get("standby", {}).get("state") == "standby", "the standby"
+            )
+
+    def kill(self) -> Trial:
+        """Kill all of the worker, and wait for its successor's first commit."""
+        run = _run(self.registry)
+        there = self._processes(str(run))
+        load = os.getloadavg()[0]
+        killed_at = time.time()
+        for process in there:
+            process.send(signal.SIGKILL)
+        assert within(20, lambda: not any(process.alive() for process in there)), "what is killed ends"
+        last = self.newest()
+        noticed_at = 0.0
+
+        def committed() -> bool:
+            nonlocal noticed_at
+            if not noticed_at and (_run(self.registry) != run or _ended(self.registry)):
+                noticed_at = time.time()
+            return self.newest() > last
+
+        _until(committed, "a new commit")
+        committed_at = self._path(last + 1).stat().st_mtime
+        successor = _run(self.registry)
+        _until(lambda: self._timeline(str(successor)) is not None, "its line")
+        marks = {"noticed": noticed_at, **(self._timeline(str(successor)) or {}), "committed": committed_at}
+        return Trial(committed_at - killed_at, {name: marks[name] - killed_at for name in PHASES if name in marks}, load)
+
+    def newest(self) -> int:
+        """The number of the newest commit record; -1 where there is none."""
+        return max((int(path.stem) for path in self.place.glob("out/_scribengin/*/batches/*.json") if path.stem.isdigit()), default=-1)
+
+    def check(self) -> None:
+        """Nothing lost, nothing doubled."""
+        command = [
+            sys.executable,
+            "-m",
+            "scribengin.cli",
+            "audit",
+            str(self.place / "flow.yaml"),
+            "--state",
+            str(self.home.state),
+            "--json",
+        ]
+        ended = subprocess.run(command, capture_output=True, text=True, check=False)
+        said = json.loads(ended.stdout)
+        print(f"audit: {'balanced' if said['result']['ledger']['balanced'] else said['result']['ledger']['violations']}")
+
+    def _path(self, number: int) -> Path:
+        return next(
+            path for path in self.place.glob("out/_scribengin/*/batches/*.json") if path.stem.isdigit() and int(path.stem) == number
+        )
+
+    def _processes(self, worker: str) -> list[Process]:
+        return marked_processes(self.home.workers.resolve()).get(worker, [])
+
+    def _timeline(self, worker: str) -> dict[str, float] | None:
+        """What the worker has last told of its start."""
+        logs = sorted((self.home.workers / "logs").glob(f"*{worker}*"))
+        found = [line for log in logs for line in read_timelines(log.read_text(errors="replace"))]
+        return found[-1] if found else None
+
+
+def _run(registry: ZooKeeperRegistry) -> RunId:
+    found = read_record(registry, RUN("recovery", "main"))
+    assert isinstance(found, Stored)
+    return RunId("recovery", "main", found.record.number)
+
+
+def _ended(registry: ZooKeeperRegistry) -> bool:
+    found = read_record(registry, RUN("recovery", "main"))
+    return isinstance(found, Stored) and found.record.ended_at is not None
+
+
+def _until(what: Callable[[], bool], said: str) -> None:
+    deadline = time.monotonic() + WITHIN_S
+    while not what():
+        if time.monotonic() > deadline:
+            raise SystemExit(f"never came: {said}")
+        time.sleep(0.02)
+
+
+if __name__ == "__main__":
+    main()

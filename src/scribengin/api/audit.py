@@ -1,0 +1,58 @@
+"""The audit log: who wanted to change what, when, and what came of it. One JSON object a line, appended, never changed; no secrets."""
+
+from __future__ import annotations
+
+import os
+import threading
+from datetime import UTC, datetime
+from pathlib import Path  # noqa: TC003
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from scribengin.core.storage import make_folder
+
+if TYPE_CHECKING:
+    from structlog.typing import FilteringBoundLogger
+
+
+class AuditLine(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`outcome` is `done`, or the code of the problem. `revision`: of the registry, after it. `again`: the first answer was given again."""
+
+    at: str
+    who: str
+    address: str
+    what: str
+    target: str
+    outcome: str
+    revision: int = 0
+    again: bool = False
+
+
+class AuditLog:
+    """Of one master. A line that cannot be written is told in the master's log: it must not keep somebody from stopping a flow."""
+
+    def __init__(self, path: Path | None, log: FilteringBoundLogger | None = None) -> None:
+        """None: nothing is kept."""
+        self._path = path
+        self._log = log
+        self._lock = threading.Lock()
+
+    def write(self, who: str, address: str, what: str, target: str, outcome: str, *, revision: int = 0, again: bool = False) -> None:
+        """Append a line, durably."""
+        if self._path is None:
+            return
+        now = datetime.now(UTC).isoformat(timespec="milliseconds")
+        line = msgspec.json.encode(AuditLine(now, who, address, what, target, outcome, revision, again)) + b"\n"
+        try:
+            with self._lock:
+                make_folder(self._path.parent)
+                handle = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+                try:
+                    os.write(handle, line)
+                    os.fsync(handle)
+                finally:
+                    os.close(handle)
+        except Exception as error:
+            if self._log is not None:
+                self._log.error("audit line lost", line=line.decode(), message=str(error))

@@ -1,0 +1,173 @@
+"""`/v1/events`: what becomes of flows, as server-sent events.
+
+An event tells a flow as it stands *now*; several changes in a row may be one event. Its `id` is where to resume: a client that comes again
+with it (`Last-Event-ID`, to this or any other master) is told of every flow that has changed since, some of them perhaps twice; `revision`
+in the data says which of two is newer. The first event of a stream, `flows`, names all that there are, so that those that were deleted
+meanwhile can be dropped.
+"""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+import msgspec
+from fastapi import APIRouter, Header
+from starlette.responses import Response, StreamingResponse
+
+from scribengin.api.access import Role
+from scribengin.api.plane import Asked
+from scribengin.api.views import labels_of, row_of
+from scribengin.client.models import FlowEvent, FlowRow
+from scribengin.client.problems import Fault, PointedError
+from scribengin.control import admin
+from scribengin.control.mirror import Mirror
+from scribengin.core.errors import Refused, ScribenginError
+from scribengin.registry.contract import Entry, Registry
+from scribengin.registry.records import Stored, stored_as
+from scribengin.registry.tree import DESIRED, STATUS
+
+MOST_STREAMS = 200
+_LOOK_S = 0.2
+_BEAT_S = 15.0
+"""between two signs of life, for proxies that end what is silent"""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A flow, and the revision of its newest change."""
+
+    row: FlowRow
+    revision: int
+    labels: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """All flows at one look, the `number`-th. `resume`: what changed after this revision may not be in it."""
+
+    number: int
+    resume: int
+    flows: Mapping[str, Seen] = field(default_factory=dict)
+
+
+class Watcher:
+    """Looks at all flows as long as somebody listens; one for all streams of a master. Its thread begins with the first of them."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._lock = threading.Lock()
+        self._streams = 0
+        self._thread: threading.Thread | None = None
+        self._ended = threading.Event()
+        self.picture: Picture | None = None
+
+    def check(self) -> None:
+        """Raise Refused where there are too many streams."""
+        if self._streams >= MOST_STREAMS:
+            raise Refused(f"{MOST_STREAMS} streams of events are open", remedy="end one, or ask another master", code="too-many")
+
+    def join(self) -> None:
+        """One stream more."""
+        with self._lock:
+            self._streams += 1
+            if self._thread is None:
+                self._ended = threading.Event()
+                self._thread = threading.Thread(target=self._watch, args=(self._ended,), name="events", daemon=True)
+                self._thread.start()
+
+    def leave(self) -> None:
+        """One stream less; with the last one looking ends."""
+        with self._lock:
+            self._streams -= 1
+            if self._streams == 0:
+                self._ended.set()
+                self._thread, self.picture = None, None
+
+    def _watch(self, ended: threading.Event) -> None:
+        mirror = Mirror(self._registry)
+        number, before = 0, 0
+        try:
+            while not ended.is_set():
+                if number == 0 or mirror.changed.is_set():
+                    with suppress(ScribenginError):  # the registry is away: the picture stays as it was
+                        reached = self._registry.sync(at_least=0)
+                        mirror.refresh()
+                        flows = {name: seen for name in mirror.children("flows") if (seen := _seen(mirror, name)) is not None}
+                        number += 1
+                        with self._lock:
+                            if not ended.is_set():
+                                self.picture = Picture(number, before, flows)
+                        before = reached
+                ended.wait(_LOOK_S)  # also where there is news: so much time a watch has to tell of what `before` counts in
+        finally:
+            mirror.close()
+
+
+def event_routes(may: Callable[[Role], Any], registry: Registry) -> APIRouter:
+    """The route."""
+    routes = APIRouter(prefix="/v1", tags=["events"])
+    watcher = Watcher(registry)
+
+    @routes.get("/events", response_class=StreamingResponse, responses={200: _STREAM})
+    async def stream_events(asked: Annotated[Asked, may(Role.VIEWER)], last_event_id: Annotated[str, Header()] = "0") -> Response:
+        """What becomes of flows, as it becomes; after `Last-Event-ID` where one is sent, of all flows otherwise."""
+        if not (last_event_id.isascii() and last_event_id.isdecimal() and len(last_event_id) <= 18):
+            raise PointedError((Fault("parameter", "Last-Event-ID is no number", "send the id of the last event, or none"),))
+        watcher.check()
+        lines = _lines(watcher, asked, int(last_event_id))
+        return StreamingResponse(lines, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
+
+    return routes
+
+
+_STREAM: dict[str, Any] = {"description": "A stream", "content": {"text/event-stream": {"schema": {"type": "string"}}}}
+
+
+async def _lines(watcher: Watcher, asked: Asked, after: int) -> AsyncIterator[bytes]:
+    """The stream to one client; `after`: the revision that it has come to."""
+    watcher.join()
+    try:
+        told: dict[str, Seen] = {}
+        number, silent_s, first = 0, 0.0, True
+        while True:
+            picture = watcher.picture
+            if picture is not None and picture.number != number:
+                number, silent_s = picture.number, 0.0
+                mine = {name: seen for name, seen in picture.flows.items() if asked.who.may_see(seen.labels)}
+                if first:
+                    yield _event("flows", after, sorted(mine))
+                    told = {name: seen for name, seen in mine.items() if seen.revision <= after}
+                    first = False
+                for name in [name for name in told if name not in mine]:
+                    gone = told.pop(name)
+                    yield _event("deleted", picture.resume, FlowEvent(gone.revision, gone.row))
+                new = [seen for name, seen in mine.items() if name not in told or told[name].revision < seen.revision]
+                for seen in sorted(new, key=lambda seen: seen.revision):
+                    told[seen.row.flow] = seen
+                    yield _event("flow", picture.resume, FlowEvent(seen.revision, seen.row))
+            elif silent_s >= _BEAT_S:
+                silent_s = 0.0
+                yield b": nothing new\n\n"
+            await asyncio.sleep(_LOOK_S)
+            silent_s += _LOOK_S
+    finally:
+        watcher.leave()
+
+
+def _event(kind: str, id_: int, data: object) -> bytes:
+    return b"event: %s\nid: %d\ndata: %s\n\n" % (kind.encode(), id_, msgspec.json.encode(data))
+
+
+def _seen(mirror: Mirror, flow: str) -> Seen | None:
+    desired, status = mirror.read(DESIRED(flow).path), mirror.read(STATUS(flow).path)
+    wanted = stored_as(desired, DESIRED(flow)) if isinstance(desired, Entry) else None
+    if not isinstance(wanted, Stored):
+        return None
+    stands = stored_as(status, STATUS(flow)) if isinstance(status, Entry) else None
+    known = stands if isinstance(stands, Stored) else None
+    row = row_of(admin.FlowRow(flow, wanted.record, None if known is None else known.record))
+    revision = max(wanted.entry.changed, 0 if known is None else known.entry.changed)
+    return Seen(row, revision, labels_of(mirror, flow))

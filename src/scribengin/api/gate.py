@@ -1,0 +1,75 @@
+"""Who a request comes from: by its token, or on this machine's loopback, where nobody is asked for one, by what it says."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+
+from scribengin.api.access import Role, Who
+from scribengin.client.client import USER
+from scribengin.core.errors import Refused
+
+if TYPE_CHECKING:
+    from starlette.requests import Request
+
+    from scribengin.api.tokens import TokenFile
+
+_LONGEST_NAME = 100
+
+
+class Gate:
+    """`asks`: nobody comes in without a token. Otherwise who brings none may do everything; one that is brought must be right all the same.
+
+    `local`: the door is on the loopback. Without a token it opens only for requests that name it so, and that no foreign web page has
+    made: any page that is open in a browser can send requests to this machine.
+    """
+
+    def __init__(self, tokens: TokenFile | None, *, asks: bool, local: bool) -> None:
+        self._tokens = tokens
+        self._asks = asks
+        self._local = local
+
+    def who(self, request: Request) -> Who:
+        """Raises Refused: `token-missing`, `token-unknown`, `origin-foreign`."""
+        kind, _, token = request.headers.get("Authorization", "").partition(" ")
+        if kind:
+            who = self._tokens.prove(token.strip()) if kind.lower() == "bearer" and self._tokens is not None else None
+            if who is None:
+                raise Refused(
+                    "this token is not known here", remedy="ask for one: scribengin token add NAME --role ROLE", code="token-unknown"
+                )
+            return who
+        if self._asks:
+            raise Refused(
+                "a token is needed here", remedy="send Authorization: Bearer TOKEN; for commands: SCRIBENGIN_TOKEN", code="token-missing"
+            )
+        if self._local:
+            _check_origin(request)
+        return Who(unquote(request.headers.get(USER, ""))[:_LONGEST_NAME] or "somebody", Role.ADMIN)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether it names this machine only.
+
+    >>> [is_loopback(host) for host in ("127.0.0.1", "localhost", "[::1]", "0.0.0.0", "10.0.0.1", "localhost.example")]
+    [True, True, True, False, False, False]
+    """
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def _check_origin(request: Request) -> None:
+    called = urlsplit(f"//{request.headers.get('Host', '')}").hostname or ""
+    origin = request.headers.get("Origin")
+    foreign = origin is not None and urlsplit(origin).netloc != request.headers.get("Host")
+    if not is_loopback(called) or foreign or request.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin"):
+        raise Refused(
+            f"this comes from elsewhere ({origin or called or 'nobody said where'}), and is made without a token",
+            remedy="name this machine 127.0.0.1 or localhost; from a web page send a token",
+            code="origin-foreign",
+        )

@@ -1,0 +1,48 @@
+"""How much a request may bring, as an ASGI layer around the application: nothing reads more of a body than is allowed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from starlette.exceptions import HTTPException
+
+from scribengin.core.errors import Refused
+from scribengin.packages.package import LIMIT_FILE_BYTES
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+BODY_BYTES = 256 * 1024
+"""of JSON; a record of the registry has up to 100,000"""
+
+
+class BodyLimit:
+    """Ends reading with a problem where a body is too long, by what it declares or by what comes."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        limit = LIMIT_FILE_BYTES if scope["path"].startswith("/v1/packages/") else BODY_BYTES
+        length = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
+        declared, come = int(length) if length.isdigit() else 0, 0
+
+        async def limited() -> Message:
+            nonlocal come
+            message = await receive()
+            if message["type"] == "http.request":
+                come += len(message.get("body", b""))
+            if max(come, declared) > limit:
+                raise HTTPException(413) from too_large(limit)
+            return message
+
+        await self._app(scope, limited, send)
+
+
+def too_large(limit: int) -> Refused:
+    """The error for a body over its limit."""
+    return Refused(f"the body has more than the {limit:,} bytes that it may have", remedy="send less", code="body-large")

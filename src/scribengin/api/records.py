@@ -1,0 +1,137 @@
+"""`/v1/registry`: browse the registry; write the records that people may write (docs/registry.md says which)."""
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import msgspec
+from fastapi import APIRouter, Query
+from starlette.responses import Response
+
+from scribengin.api.access import Role
+from scribengin.api.plane import Asked
+from scribengin.client.models import RecordView, RecordWrite, Written
+from scribengin.client.problems import Fault, PointedError
+from scribengin.core.errors import Refused
+from scribengin.registry.contract import Create, Damaged, Delete, Registry, Replace, check_path
+from scribengin.registry.tree import DESIRED, OPERATION, Branch, Writer, branch_of
+
+_LONGEST_PATH = 1_000
+_MOST_NAMES = 10_000
+
+
+def record_routes(may: Callable[[Role], Any]) -> APIRouter:
+    """The routes; `may` lets in who has a role."""
+    routes = APIRouter(prefix="/v1/registry", tags=["registry"])
+
+    @routes.get("/", response_model=RecordView)
+    @routes.get("", response_model=RecordView, include_in_schema=False)
+    def show_root(asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:
+        """What stands at the registry's root."""
+        asked.check_all()
+        return asked.answer(_view(asked.registry, ""))
+
+    @routes.get("/{path:path}", response_model=RecordView)
+    def show_record(path: str, asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:
+        """What stands at a path, and the names below. `ETag` is the record's version."""
+        asked.check_all()
+        view = _view(asked.registry, _checked(path))
+        if view.version < 0:
+            raise Refused(
+                f"the registry has nothing at {path}", remedy="GET /v1/registry/ shows the names below a path", code="record-missing"
+            )
+        return asked.answer(view, headers={"ETag": f'"{view.version}"'})
+
+    @routes.put("/{path:path}", response_model=Written)
+    def write_record(path: str, record: RecordWrite, asked: Annotated[Asked, may(Role.ADMIN)]) -> Response:
+        """Write a record that people may write, in place of the version that was read; what it must be is checked first."""
+
+        def act(registry: Registry) -> Written:
+            asked.check_all()
+            branch = _by_hand(_checked(path))
+            value = _fitting(branch, record.value)
+            there = registry.read(path)
+            if there is None:
+                if record.version is not None:
+                    raise _stale(path, "is not there")
+                return Written(registry.commit(Create(path, value)).revision)
+            if there.version != record.version:
+                raise _stale(path, f"has version {there.version}")
+            return Written(registry.commit(Replace(there, value)).revision)
+
+        return asked.write("write record", path, act, record)
+
+    @routes.delete("/{path:path}", response_model=Written)
+    def delete_record(path: str, version: Annotated[int, Query(ge=0, lt=2**31)], asked: Annotated[Asked, may(Role.ADMIN)]) -> Response:
+        """Delete a record that people may write, if it has the version that was read."""
+
+        def act(registry: Registry) -> Written:
+            asked.check_all()
+            branch = _by_hand(_checked(path))
+            if branch in (DESIRED, OPERATION):
+                raise Refused("this goes with its flow", remedy="DELETE /v1/flows/{flow}", code="registry-kept")
+            there = registry.read(path)
+            if there is None or there.version != version:
+                raise _stale(path, "is not there" if there is None else f"has version {there.version}")
+            return Written(registry.commit(Delete(path, version)).revision)
+
+        return asked.write("delete record", path, act)
+
+    return routes
+
+
+def _view(registry: Registry, path: str) -> RecordView:
+    """`version` is -1 where nothing is."""
+    found = registry.read(path)
+    children = registry.children(path)[:_MOST_NAMES]
+    branch = branch_of(path)
+    writable = branch is not None and Writer.PERSON in branch.writers
+    if found is None:
+        return RecordView(path, None, -1, 0, children, writable)
+    if isinstance(found, Damaged):
+        return RecordView(path, None, found.version, found.changed, children, writable, found.why)
+    return RecordView(path, found.value or None, found.version, found.changed, children, writable)
+
+
+def _checked(path: str) -> str:
+    try:
+        if len(path) > _LONGEST_PATH:
+            raise ValueError("it is too long")
+        check_path(path)
+    except ValueError as error:
+        raise PointedError(
+            (Fault("registry-path", f"no path of the registry: {error}", "write names with one / between two of them"),)
+        ) from None
+    return path
+
+
+def _by_hand(path: str) -> Branch[Any]:
+    branch = branch_of(path)
+    if branch is None:
+        raise Refused(f"the registry has no place {path}", remedy="docs/registry.md lists what there is", code="registry-kept")
+    if Writer.PERSON not in branch.writers:
+        writers = " and ".join(writer.name.lower() for writer in branch.writers)
+        raise Refused(
+            f"{branch.path} is written by {writers}, not by people", remedy="docs/registry.md says who writes what", code="registry-kept"
+        )
+    return branch
+
+
+def _fitting(branch: Branch[Any], value: dict[str, Any]) -> dict[str, Any]:
+    """Raise InputError for what is no record of this kind."""
+    number = value.get("format", branch.kind.FORMAT)
+    if type(number) is not int or not 1 <= number <= branch.kind.FORMAT:
+        fault = Fault(
+            "body", f"format is a number from 1 to {branch.kind.FORMAT}, not {number!r}", "leave it away", pointer="/value/format"
+        )
+        raise PointedError((fault,))
+    try:
+        branch.kind.parse(value)
+    except msgspec.ValidationError as error:
+        said, _, place = str(error).partition(" - at ")
+        pointer = place.strip("`").removeprefix("$").replace("[...]", "").replace(".", "/").replace("[", "/").replace("]", "")
+        raise PointedError((Fault("body", said, f"docs/registry.md has the keys of {branch.path}", pointer=f"/value{pointer}"),)) from None
+    return {"format": branch.kind.FORMAT, **value}
+
+
+def _stale(path: str, now: str) -> Refused:
+    return Refused(f"{path} {now}: nothing was written", remedy="read it again, and decide from what is there now", code="revision-stale")

@@ -1,0 +1,60 @@
+"""`scribengin alerts FLOW`: what a flow's alerts watch for, and which fire. `alerts test FLOW`: send a test through their targets."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.plane_option import masters_option
+from scribengin.core.errors import Exit
+from scribengin.core.problems import Place, Problem
+
+if TYPE_CHECKING:
+    from scribengin.cli.plane_option import Masters
+
+
+@click.command(cls=AnsweringCommand)
+@click.argument("words", nargs=-1, required=True, metavar="[test] NAME [ALERT]")
+@masters_option
+def command(*, words: tuple[str, ...], masters: Masters) -> Answer:
+    """Show the alerts of a flow: quiet, pending (it holds, not for so long yet) or firing, since when, and what was seen.
+
+    `alerts test NAME` sends a test through each target of its alerts, `alerts test NAME ALERT` of one of them; the leading master sends it,
+    as it sends all alerts. It fails where a target does.
+    """
+    tests, named = words[0] == "test" and len(words) > 1, words
+    if tests:
+        named = words[1:]
+    if len(named) > (2 if tests else 1):
+        raise click.UsageError("write: alerts NAME, or alerts test NAME [ALERT]")
+    with masters.client() as client:
+        if not tests:
+            found = client.alerts(named[0])
+            return Answer(found, show=lambda: _show(found))
+        sent = client.test_alerts(named[0], named[1] if len(named) > 1 else None)
+    failed = [
+        Problem("alert-target", Place(""), f"{each['alert']}, {each['target']}: {each['message']}") for each in sent if not each["ok"]
+    ]
+    return Answer(sent, failed, Exit.FAILED if failed else Exit.DONE, lambda: _show_sent(sent))
+
+
+def _show(alerts: list[dict[str, Any]]) -> None:
+    from scribengin.cli.tables import print_table
+
+    if not alerts:
+        click.echo("the flow file has no `alerts`")
+        return
+    rows = [{**each, "since": each["since"] or "–", "targets": ", ".join(each["targets"])} for each in alerts]
+    print_table(rows, {name: name for name in ("alert", "state", "since", "when", "value", "targets")})
+
+
+def _show_sent(sent: list[dict[str, Any]]) -> None:
+    from scribengin.cli.tables import print_table
+
+    if not sent:
+        click.echo("the flow file has no `alerts`")
+        return
+    rows = [{**each, "result": "sent" if each["ok"] else each["message"]} for each in sent]
+    print_table(rows, {name: name for name in ("alert", "target", "result")})

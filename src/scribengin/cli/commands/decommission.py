@@ -1,0 +1,65 @@
+"""`scribengin decommission NODE`: take a host out, or back."""
+
+from __future__ import annotations
+
+import getpass
+import time
+from typing import TYPE_CHECKING
+
+import click
+
+from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.home_option import home_option
+from scribengin.cli.waiting import NotReached, wait_option
+
+if TYPE_CHECKING:
+    from scribengin.control.home import Home
+    from scribengin.registry.contract import Registry
+
+_POLL_S = 0.2
+
+
+@click.command(cls=AnsweringCommand)
+@click.argument("node", metavar="NODE")
+@click.option("--undo", is_flag=True, help="Let it take workers again.")
+@wait_option
+@home_option
+def command(*, node: str, undo: bool, wait: float | None, home: Home) -> Answer:
+    """Give a node no new workers, and have those that it has go on elsewhere: each ends there after the Batches under way.
+
+    A worker that no other node can take stays, and goes on, until one can. With --wait until none is left: then its machine may go.
+    """
+    from scribengin.control import bindings
+
+    with home.registry() as registry:
+        if undo:
+            changed, left = bindings.recommission(registry, node), bindings.workers_on(registry, node)
+        else:
+            changed = bindings.decommission(registry, node, by=getpass.getuser())
+            left = _emptied(registry, node, wait)
+
+    def show() -> None:
+        if undo:
+            click.echo(f"node {node} takes workers" + ("" if changed else ", as before"))
+        elif left:
+            click.echo(f"node {node} takes no new workers; still there: {', '.join(left)}")
+        else:
+            click.echo(f"node {node} takes no new workers, and has none")
+
+    return Answer({"node": node, "decommissioned": not undo, "changed": changed, "workers": left}, show=show)
+
+
+def _emptied(registry: Registry, node: str, wait_s: float | None) -> list[str]:
+    from scribengin.control import bindings
+
+    deadline = time.monotonic() + (wait_s or 0.0)
+    while left := bindings.workers_on(registry, node):
+        if wait_s is None:
+            break
+        if time.monotonic() >= deadline:
+            raise NotReached(
+                f"node {node} still has {', '.join(left)} after {wait_s:.0f} s",
+                remedy="they go when another node can take them: see scribengin nodes, and what is mapped to it",
+            )
+        time.sleep(_POLL_S)
+    return left

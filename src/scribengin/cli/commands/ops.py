@@ -1,0 +1,64 @@
+"""`scribengin ops [NAME]` and `scribengin ops cancel NAME ID`."""
+
+from __future__ import annotations
+
+import getpass
+from typing import TYPE_CHECKING
+
+import click
+
+from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.home_option import home_option
+from scribengin.cli.tables import print_table
+
+if TYPE_CHECKING:
+    from scribengin.control.home import Home
+
+
+class _ListOrCancel(click.Group):
+    """What is no name of a command is the flow to list the operations of; one that is called so has to be asked for with `list`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        asks = bool(args) and args[0] in (*self.commands, *ctx.help_option_names)
+        return super().parse_args(ctx, args if asks else ["list", *args])
+
+
+@click.group(cls=_ListOrCancel, subcommand_metavar="[list] [NAME] | cancel NAME ID")
+def command() -> None:
+    """Show operations of several steps (going back, setting positions, a new checkpoint); cancel one.
+
+    A flow has one at a time, and waits for its end. The next master takes up what the one before has begun.
+    """
+
+
+@command.command("list", cls=AnsweringCommand)
+@click.argument("flow", metavar="[NAME]", required=False)
+@home_option
+def list_(*, flow: str | None, home: Home) -> Answer:
+    """Show the operations of a flow, or of all, the newest first: step, since when, error. `scribengin ops NAME` is short for it."""
+    from scribengin.control.operate import list_operations
+
+    with home.registry() as registry:
+        rows = [row.as_json() for row in list_operations(registry, flow)]
+
+    def show() -> None:
+        if not rows:
+            click.echo("no operation was begun yet")
+            return
+        shown = [{**row, "tiers": ", ".join(row["tiers"])} for row in rows]
+        print_table(shown, {name: name for name in ("flow", "id", "kind", "step", "since", "tiers", "by", "error")})
+
+    return Answer(rows, show=show)
+
+
+@command.command(cls=AnsweringCommand)
+@click.argument("flow", metavar="NAME")
+@click.argument("id_", metavar="ID")
+@home_option
+def cancel(*, flow: str, id_: str, home: Home) -> Answer:
+    """Give an operation up, while nothing of it is done: the flow goes on as it was."""
+    from scribengin.control.operate import cancel as give_up
+
+    with home.registry() as registry:
+        give_up(registry, flow, id_, by=getpass.getuser())
+    return Answer({"flow": flow, "id": id_}, show=lambda: click.echo(f"flow {flow}: operation {id_} is cancelled"))

@@ -1,0 +1,51 @@
+"""`scribengin rewind NAME --to-time TIME | --to-batch N`."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import click
+
+from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.going import done
+from scribengin.cli.home_option import home_option
+from scribengin.cli.waiting import wait_option
+
+if TYPE_CHECKING:
+    from scribengin.control.home import Home
+
+
+def _time(_context: click.Context, _parameter: click.Parameter, value: str | None) -> datetime | None:
+    if value is None:
+        return None
+    try:
+        at = datetime.fromisoformat(value)
+    except ValueError:
+        raise click.BadParameter(f"{value} is no time; write 2026-01-31T12:00:00Z") from None
+    return at.replace(tzinfo=UTC) if at.tzinfo is None else at
+
+
+@click.command(cls=AnsweringCommand)
+@click.argument("flow", metavar="NAME")
+@click.option("--to-time", metavar="TIME", callback=_time, help="To how it was at this time, such as 2026-01-31T12:00:00Z.")
+@click.option("--to-batch", type=click.IntRange(min=-1), metavar="N", help="To how it was after Batch N; -1: before the first.")
+@click.option("--query", help="This Query only.")
+@click.option("--yes", is_flag=True, help="Do it; without this it is only told what would repeat.")
+@wait_option
+@home_option
+def command(
+    *, flow: str, to_time: datetime | None, to_batch: int | None, query: str | None, yes: bool, wait: float | None, home: Home
+) -> Answer:
+    """Let a flow read again what it has read since. Its workers end, go back, and start again, where it is wanted to run.
+
+    What was written since stays, and is written again beside it. A Query that keeps state cannot go back.
+    """
+    from scribengin.control.offsets import plan_rewind
+
+    if (to_time is None) == (to_batch is None):
+        raise click.UsageError("say --to-time or --to-batch")
+    with home.registry() as registry:
+        going = plan_rewind(registry, home.packages, flow, at=to_time, batch=to_batch, query=query)
+        where = f"--to-batch {to_batch}" if to_time is None else f"--to-time {to_time.isoformat()}"
+        return done(registry, going, yes=yes, wait_s=wait, again=f"scribengin rewind {flow} {where} --yes")

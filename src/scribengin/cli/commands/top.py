@@ -1,0 +1,110 @@
+"""`scribengin top`: how all flows go, drawn over every second."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.plane_option import masters_option
+from scribengin.core.errors import Unreachable
+from scribengin.core.units import show_bytes, show_duration
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from rich.table import Table
+
+    from scribengin.cli.plane_option import Masters
+    from scribengin.client.client import Client
+
+_EVERY_S = 1.0
+_STYLE = {"running": "green", "failed": "red", "degraded": "red", "recovering": "yellow", "starting": "yellow"}
+
+
+@click.command(cls=AnsweringCommand)
+@click.argument("flows", nargs=-1, metavar="[NAME]...")
+@click.option("--once", is_flag=True, help="Print it once, as it is now; so does --json.")
+@masters_option
+def command(*, flows: tuple[str, ...], once: bool, masters: Masters) -> Answer:
+    """Show how flows go: state, rows/s in and out, what waits and how old it is, starts after failures, what holds them up.
+
+    The leading master knows it from its workers, ten seconds after it has come to lead at the latest. Ctrl-C ends it.
+    """
+    with masters.client() as client:
+        found = _found(client, flows)
+        # with --json stdout is somebody else's
+        if not once and sys.stdout.isatty() and sys.stdout is sys.__stdout__:
+            _live(client, flows)
+            found = _found(client, flows)
+    return Answer(found, show=lambda: _print(found))
+
+
+def _found(client: Client, flows: Collection[str]) -> list[dict[str, Any]]:
+    return [row for row in client.overview() if not flows or row["flow"] in flows]
+
+
+def _live(client: Client, flows: Collection[str]) -> None:
+    """Until Ctrl-C."""
+    from rich.live import Live
+    from rich.text import Text
+
+    with Live(auto_refresh=False, screen=True) as screen:
+        try:
+            while True:
+                try:
+                    screen.update(table(_found(client, flows)), refresh=True)
+                except Unreachable as error:  # a take-over
+                    screen.update(Text(error.message, style="yellow"), refresh=True)
+                time.sleep(_EVERY_S)
+        except KeyboardInterrupt:
+            return
+
+
+def _print(rows: list[dict[str, Any]]) -> None:
+    from scribengin.cli.tables import open_console
+
+    if not rows:
+        click.echo("no flow was submitted yet: scribengin apply FILE")
+        return
+    open_console().print(table(rows))
+
+
+def table(rows: list[dict[str, Any]]) -> Table:
+    """A line for each flow."""
+    from rich.table import Table
+    from rich.text import Text
+
+    drawn = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    for heading in ("flow", "state"):
+        drawn.add_column(heading, no_wrap=True)
+    for heading in ("in/s", "out/s", "waits", "delay", "caught up in", "dead", "restarts"):
+        drawn.add_column(heading, justify="right", no_wrap=True)
+    drawn.add_column("what holds it up")
+    for row in rows:
+        state = Text(row["state"], style=_STYLE.get(row["state"], "dim"))
+        drawn.add_row(row["flow"], state, *_figures(row["now"]), _why(row))
+    return drawn
+
+
+def _figures(now: dict[str, Any] | None) -> list[str]:
+    if now is None:
+        return ["–"] * 7
+    waits = f"{now['lag_rows']:,}" if now["lag_rows"] is not None else show_bytes(now["lag_bytes"]) if now["lag_bytes"] is not None else "–"
+    soon = "never" if now["falls_behind"] else show_duration(now["catch_up_s"]) if now["catch_up_s"] else "–"
+    delay = "–" if now["delay_s"] is None else show_duration(now["delay_s"])
+    rates = [f"{now['rows_in_per_s']:,.0f}", f"{now['rows_out_per_s']:,.0f}"]
+    return [*rates, waits, delay, soon, f"{now['dead']:,}", f"{now['restarts']:,}"]
+
+
+def _why(row: dict[str, Any]) -> str:
+    now = row["now"]
+    firing = f"alert: {', '.join(row['alerts'])}" if row["alerts"] else ""
+    if now is None:
+        return "; ".join(filter(None, [firing, row["reason"]]))
+    names = " and ".join(now["silent"])
+    silent = f"nothing was heard of {names} for {show_duration(now['heard_s'])}" if names else ""
+    return "; ".join(filter(None, [firing, row["reason"], now["bottleneck"], silent]))

@@ -1,0 +1,113 @@
+"""`scribengin worker show FLOW.TIER[-N]`."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.plane_option import masters_option
+from scribengin.cli.tables import print_table
+from scribengin.core.errors import Refused
+from scribengin.core.problems import did_you_mean
+
+if TYPE_CHECKING:
+    from scribengin.cli.plane_option import Masters
+    from scribengin.client.models import TierRow
+
+_WORKER = re.compile(r"([^.]+)\.([^.]+?)(-[1-9][0-9]*)?")
+_HERE = "http://127.0.0.1:"
+"""a worker's page is for its own host; what else a record says is not followed"""
+_ANSWER_S = 5.0
+
+
+@click.group()
+def command() -> None:
+    """The processes that run the tiers of flows."""
+
+
+@command.command(cls=AnsweringCommand)
+@click.argument("worker", metavar="FLOW.TIER[-N]")
+@masters_option
+def show(*, worker: str, masters: Masters) -> Answer:
+    """Show what a worker does: its flow and version, lease and master, nodes, next hops, what waits between.
+
+    From the worker's own page; where that does not answer (it has ended, or runs on another host), what the registry knows of it. Without a
+    number: of the one that serves the tier.
+    """
+    found = _WORKER.fullmatch(worker)
+    if found is None:
+        raise Refused(f'"{worker}" is no worker', remedy="write FLOW.TIER or FLOW.TIER-N", code="worker-unknown")
+    with masters.reader() as plane:
+        tiers = {tier.tier: tier for tier in plane.flow(found[1]).tiers}
+    tier = tiers.get(found[2])
+    if tier is None:
+        near = did_you_mean(found[2], tiers) or f"it has {', '.join(tiers) or 'none'}"
+        raise Refused(f'flow {found[1]} has no tier "{found[2]}"', remedy=near, code="tier-unknown")
+    known = _known(tier, worker if found[3] else tier.worker or "")
+    if known is None:
+        there = " and ".join(filter(None, [tier.worker, tier.standby.worker if tier.standby else None]))
+        remedy = f"the newest: {there}" if there else f"see: scribengin status {found[1]}"
+        raise Refused(f'nothing is known of a worker "{worker}"', remedy=remedy, code="worker-unknown")
+    own = _own(known)
+    result = {"source": "worker", **own} if own is not None else {"source": "registry", **known}
+    return Answer(result, show=lambda: _show(result))
+
+
+def _known(tier: TierRow, worker: str) -> dict[str, Any] | None:
+    """What the registry says of it; None where it speaks of others."""
+    spare = tier.standby
+    if spare is not None and spare.worker == worker:
+        return {"worker": worker, "tier": tier.tier, "state": spare.state, "node": spare.node, "http": spare.http}
+    if not worker or tier.worker != worker:
+        return None
+    process = {"pid": tier.process.pid, "host": tier.process.host} if tier.process else None
+    said = {"failures": tier.failures, "cause": tier.cause, "remedy": tier.remedy, "starts_again": tier.starts_again}
+    return {"worker": worker, "tier": tier.tier, "state": tier.state, "node": tier.node, "process": process, **said, "http": tier.http}
+
+
+def _own(known: dict[str, Any]) -> dict[str, Any] | None:
+    """What it says itself; None where it does not answer, or another has its port by now."""
+    import json
+    from urllib.request import ProxyHandler, build_opener
+
+    if not known["http"].startswith(_HERE):
+        return None
+    try:
+        # a proxy is for the world outside
+        with build_opener(ProxyHandler({})).open(f"{known['http']}/json", timeout=_ANSWER_S) as answer:
+            said = json.loads(answer.read())
+    except (OSError, ValueError):
+        return None
+    return {**said, "http": known["http"]} if isinstance(said, dict) and said.get("worker") == known["worker"] else None
+
+
+def _show(found: dict[str, Any]) -> None:
+    click.echo(f"worker {found['worker']} is {found['state']}" + (f", {found['http']}" if found["source"] == "worker" else ""))
+    if found["source"] == "registry":
+        click.echo("it does not answer here; the registry says:")
+    for name in ("node", "cause", "remedy", "starts_again"):
+        if found.get(name):
+            click.echo(f"  {name.replace('_', ' ')}: {found[name]}")
+    if process := found.get("process"):
+        click.echo(f"  process: {process['pid']} on {process['host']}")
+    if found["source"] == "registry":
+        return
+    lease, master = found["lease"], found["master"]
+    click.echo(
+        f"  version {found['version']}; " + (f"holds the lease, term {lease['term']}" if lease["held"] else "does not hold the lease")
+    )
+    click.echo("  master: " + (f"{master['id']} on {master['host'] or 'this host'}" if master else "none leads"))
+    nodes = [{**node, "what": node.get("stage") or node.get("type"), "from": ", ".join(node["from"]) or "–"} for node in found["nodes"]]
+    for title, rows, columns in (
+        ("nodes", nodes, ("node", "what", "from")),
+        ("queries", found["queries"], ("query", "state", "batches", "rows_in", "rows_out", "dead", "rows_per_s", "message")),
+        ("gates", found["gates"], ("channel", "from", "to", "rows", "bytes", "age_s", "in_per_s", "out_per_s")),
+        ("reads from", found["reads_from"], ("tier", "channel")),
+        ("hands to", found["hands_to"], ("tier", "channel")),
+    ):
+        if rows:
+            click.echo(f"\n{title}")
+            print_table(rows, {name: name for name in columns})

@@ -1,0 +1,256 @@
+"""The alerts of flows, looked at by the leading master and sent by threads of their own: a target that hangs or fails holds nobody up.
+
+Which alerts fire stands in the registry, and is written when everybody was told. So the next master goes on where the last one was: an
+alert is sent a second time only where a master ended between sending and writing, once at each such end. How long something must have been
+so before it fires counts anew from a take-over.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Literal
+
+from scribengin.control.deliver import execute, post
+from scribengin.core.errors import Refused, ScribenginError
+from scribengin.core.problems import did_you_mean
+from scribengin.registry.contract import Conflict
+from scribengin.registry.records import Stored, put, read_record
+from scribengin.registry.tree import ALERTS
+from scribengin.registry.watched import AlertRecord, Alerts
+from scribengin.watching.alerts import AlertState, Notice, Watched, next_state
+from scribengin.watching.figures import figures_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from structlog.typing import FilteringBoundLogger
+
+    from scribengin.control.world import FlowSeen
+    from scribengin.registry.contract import Registry, Term
+    from scribengin.registry.watched import AlertSpec
+    from scribengin.watching.board import Board
+
+EVERY_S = 2.0
+_THREADS = 4
+_WAITING = 1_000
+"""notices that wait to be sent; more are only logged"""
+
+
+class Bell:
+    """`look` is for the master's thread, the rest for any. `close` ends its threads, which finish what they are at by themselves."""
+
+    def __init__(self, registry: Registry, board: Board, log: FilteringBoundLogger) -> None:
+        self._registry = registry
+        self._board = board
+        self._log = log
+        self._lock = threading.Lock()
+        self._states: dict[str, dict[str, AlertState]] = {}
+        self._specs: dict[str, Mapping[str, AlertSpec]] = {}
+        self._wanted_since: dict[str, float] = {}
+        self._told: set[str] = set()
+        """flows of which all was sent, and what was is not written yet"""
+        self._under_way: dict[str, int] = {}
+        """flow → notices that are being sent"""
+        self._term: Term | None = None
+        self._looked = 0.0
+        self._queue: queue.Queue[Callable[[], None] | None] = queue.Queue(_WAITING)
+        for number in range(_THREADS):
+            threading.Thread(target=self._send, name=f"alerts-{number}", daemon=True).start()
+
+    def look(self, flows: Mapping[str, FlowSeen], term: Term) -> None:
+        """Where it is time: see which alerts fire now. Raises FencedError, Unreachable as the registry does."""
+        now = self._board.now()
+        if term != self._term:  # newly come to lead: what others have told stands in the registry
+            self._forget()
+            self._term = term
+        elif 0.0 <= now - self._looked < EVERY_S:
+            return
+        self._looked = now
+        for gone in [name for name in self._specs if name not in flows]:
+            self._drop(gone)
+        for name, flow in flows.items():
+            if flow.watched.alerts or name in self._specs:
+                self._look_at(name, flow, now)
+        self._write(term)
+
+    def standing(self, flow: str) -> list[dict[str, Any]]:
+        """Its alerts, as JSON."""
+        with self._lock:
+            specs, states = self._specs.get(flow, {}), dict(self._states.get(flow, {}))
+        return [_as_json(name, spec, states.get(name, AlertState())) for name, spec in specs.items()]
+
+    def firing(self, flow: str) -> tuple[tuple[str, bool], ...]:
+        """(name, whether it fires) of each."""
+        return tuple((each["alert"], each["state"] == "firing") for each in self.standing(flow))
+
+    def test(self, flow: str, alert: str | None = None) -> list[dict[str, Any]]:
+        """Send a test through each target of all its alerts, or of one; what came of each. Raises Refused where there is no such alert."""
+        with self._lock:
+            specs = self._specs.get(flow, {})
+        if alert is not None and alert not in specs:
+            known = f"its alerts are {', '.join(specs)}" if specs else "the flow file has no `alerts`"
+            raise Refused(f'flow {flow} has no alert "{alert}"', remedy=did_you_mean(alert, specs) or known, code="alert-unknown")
+        found = []
+        for name, spec in specs.items():
+            if alert in (None, name):
+                notice = Notice(flow, name, "test", spec.when, "a test: nothing has happened", _iso(self._board.now()))
+                self._log.info("alert", message=str(notice))
+                found.append({"alert": name, "target": "log", "ok": True, "message": ""})
+                for target, send in _targets(spec, notice, tries_s=(0.0,)):
+                    why = send()
+                    found.append({"alert": name, "target": target, "ok": not why, "message": why})
+        return found
+
+    def close(self) -> None:
+        """Send no more."""
+        for _ in range(_THREADS):
+            try:
+                self._queue.put_nowait(None)
+            except queue.Full:
+                return
+
+    def _look_at(self, name: str, flow: FlowSeen, now: float) -> None:
+        states = self._states.get(name)
+        if states is None:
+            states = self._stored(name)
+        runs = flow.wish.goal == "running"
+        if not runs:
+            self._wanted_since.pop(name, None)
+        tiers = self._board.tiers(name)
+        expected = flow.wanted_tiers if flow.wanted_tiers is not None else frozenset(flow.tiers)
+        seen = Watched(figures_of(name, tiers, now), tiers, expected, self._wanted_since.setdefault(name, now) if runs else now)
+        specs = flow.watched.alerts
+        after: dict[str, AlertState] = {}
+        with self._board.reading:
+            for alert, spec in specs.items():
+                before = states.get(alert, AlertState())
+                try:
+                    after[alert] = next_state(before, spec.when, seen, now) if runs else _ended(before, now)
+                except ValueError:  # a newer Scribengin's
+                    after[alert] = before
+        with self._lock:
+            self._states[name], self._specs[name] = after, specs
+        for alert, state in after.items():
+            before = states.get(alert, AlertState())
+            if (state.standing == "firing") != (before.standing == "firing"):
+                said: Literal["firing", "resolved"] = "firing" if state.standing == "firing" else "resolved"
+                self._ring(specs[alert], Notice(name, alert, said, specs[alert].when, state.value, _iso(now)))
+        if any(state.standing == "firing" for alert, state in states.items() if alert not in after):
+            self._told.add(name)  # an alert that is no more in the file
+
+    def _stored(self, flow: str) -> dict[str, AlertState]:
+        found = read_record(self._registry, ALERTS(flow))
+        if not isinstance(found, Stored):
+            return {}
+        now = self._board.now()
+        return {
+            name: AlertState("firing", _seconds(each.since, now), each.value) for name, each in found.record.alerts.items() if each.firing
+        }
+
+    def _ring(self, spec: AlertSpec, notice: Notice) -> None:
+        level = self._log.warning if notice.state == "firing" else self._log.info
+        level("alert", message=str(notice))
+        for target, send in _targets(spec, notice):
+            self._enqueue(notice, target, send)
+        with self._lock:
+            if not self._under_way.get(notice.flow):
+                self._told.add(notice.flow)
+
+    def _enqueue(self, notice: Notice, target: str, send: Callable[[], str]) -> None:
+        def job() -> None:
+            try:
+                why = send()
+            except Exception as error:  # whatever a target does, the next one is told
+                why = f"{type(error).__name__}: {error}"
+            if why:
+                self._log.warning("alert not delivered", message=f"{target}: {why}; {notice}")
+            self._sent(notice.flow)
+
+        with self._lock:
+            self._under_way[notice.flow] = self._under_way.get(notice.flow, 0) + 1
+        try:
+            self._queue.put_nowait(job)
+        except queue.Full:
+            self._log.warning("alert not delivered", message=f"{target}: {_WAITING:,} others wait; {notice}")
+            self._sent(notice.flow)
+
+    def _sent(self, flow: str) -> None:
+        with self._lock:
+            self._under_way[flow] -= 1
+            if not self._under_way[flow]:
+                del self._under_way[flow]
+                self._told.add(flow)
+
+    def _send(self) -> None:
+        while (job := self._queue.get()) is not None:
+            job()
+
+    def _write(self, term: Term) -> None:
+        with self._lock:
+            told, self._told = self._told, set()
+            records = {
+                flow: Alerts(
+                    alerts={
+                        name: AlertRecord(firing=True, since=_iso(state.since), value=state.value)
+                        for name, state in self._states.get(flow, {}).items()
+                        if state.standing == "firing"
+                    }
+                )
+                for flow in told
+            }
+        for flow, record in records.items():
+            try:
+                self._registry.commit(put(self._registry, ALERTS(flow), record), term=term)
+            except Conflict:  # deleted or written at the same time
+                with self._lock:
+                    self._told.add(flow)
+            except ScribenginError:
+                with self._lock:
+                    self._told.add(flow)
+                raise
+
+    def _drop(self, flow: str) -> None:
+        with self._lock:
+            for known in (self._states, self._specs, self._wanted_since):
+                known.pop(flow, None)
+            self._told.discard(flow)
+
+    def _forget(self) -> None:
+        with self._lock:
+            self._states.clear()
+            self._specs.clear()
+            self._wanted_since.clear()
+            self._told.clear()
+
+
+def _targets(spec: AlertSpec, notice: Notice, tries_s: tuple[float, ...] | None = None) -> list[tuple[str, Callable[[], str]]]:
+    targets: list[tuple[str, Callable[[], str]]] = []
+    if spec.webhook:
+        targets.append(("webhook", lambda: post(spec.webhook, notice) if tries_s is None else post(spec.webhook, notice, tries_s)))
+    if spec.command:
+        targets.append(("command", lambda: execute(spec.command, notice)))
+    return targets
+
+
+def _ended(before: AlertState, now: float) -> AlertState:
+    """Of a flow that is not wanted running: nothing is looked at."""
+    return before if before.standing == "quiet" else AlertState("quiet", now, "the flow is not wanted running")
+
+
+def _as_json(name: str, spec: AlertSpec, state: AlertState) -> dict[str, Any]:
+    targets = ["log", *(["webhook"] if spec.webhook else []), *(["command"] if spec.command else [])]
+    since = _iso(state.since) if state.since else None
+    return {"alert": name, "when": spec.when, "state": state.standing, "since": since, "value": state.value, "targets": targets}
+
+
+def _iso(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+
+
+def _seconds(text: str, otherwise: float) -> float:
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        return otherwise

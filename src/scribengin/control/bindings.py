@@ -1,0 +1,183 @@
+"""Which tiers run on which hosts, and which hosts take workers: what people ask of it, as registry writes, and how it stands."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from scribengin.control.admin import read_flow
+from scribengin.core.errors import Refused
+from scribengin.core.problems import did_you_mean
+from scribengin.registry.contract import Conflict, Delete, Entry, Require
+from scribengin.registry.host_records import Decommissioned
+from scribengin.registry.records import Stored, names, put, read_record
+from scribengin.registry.tree import (
+    DECOMMISSIONED,
+    DESIRED,
+    HOST,
+    HOST_UP,
+    MAPPED,
+    SPEC,
+    WORKER_ORDER,
+    WORKER_SEEN,
+    Desired,
+    Mapped,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scribengin.registry.contract import Registry, Write
+
+HOSTS = "physicalnodes"
+_TRIES = 10
+
+
+def nodes(registry: Registry) -> list[dict[str, Any]]:
+    """All hosts that have registered, by name, as JSON. `state` is `up`, `away` or `decommissioned`; `workers` are those that it has told
+    of, and not that they have ended."""
+    return [_node(registry, name) for name in names(registry, HOSTS) if registry.read(HOST(name).path) is not None]
+
+
+def bind(registry: Registry, node: str, host: str, *, by: str, start: bool = False) -> bool:
+    """Have the tier `FLOW.TIER` run on that host, and nowhere else; False where it is so already. `start`: want its flow running, too.
+
+    One write: the tier is bound to one host at each moment. Raises Refused where there is no such tier, no such host, or the host takes no
+    workers.
+    """
+    flow, tier = _parts(node)
+
+    def attempt() -> bool:
+        row = read_flow(registry, flow)
+        spec = read_record(registry, SPEC(flow, str(row.desired.version)))
+        tiers = sorted(spec.record.tiers) if isinstance(spec, Stored) else []
+        if tier not in tiers:
+            near = did_you_mean(tier, tiers) or f"it has {', '.join(tiers)}"
+            raise Refused(f'flow {flow} has no tier "{tier}"', remedy=near, code="tier-unknown")
+        _check_host(registry, host)
+        if registry.read(DECOMMISSIONED(host).path) is not None:
+            raise Refused(
+                f"node {host} is decommissioned: it takes no workers",
+                remedy=f"take it back: scribengin decommission {host} --undo",
+                code="node-decommissioned",
+            )
+        writes = _unbound(registry, node, but=host)
+        if registry.read(MAPPED(host, node).path) is None:
+            writes.append(MAPPED(host, node).create(Mapped(by=by, at=_now())))
+        if start and row.desired.state != "running":
+            writes.append(put(registry, DESIRED(flow), Desired(state="running", version=row.desired.version, by=by, at=_now())))
+        if writes:
+            registry.commit(*writes, Require(HOST(host).path))
+        return bool(writes)
+
+    return _again(attempt)
+
+
+def unbind(registry: Registry, node: str) -> bool:
+    """Let the tier `FLOW.TIER` run anywhere; False where it may already. It stays where it is."""
+    _parts(node)
+
+    def attempt() -> bool:
+        writes = _unbound(registry, node)
+        if writes:
+            registry.commit(*writes)
+        return bool(writes)
+
+    return _again(attempt)
+
+
+def decommission(registry: Registry, host: str, *, by: str) -> bool:
+    """Give a host no new workers; those that it has end in order and go on elsewhere, where another one can take them. False where it is so
+    already. Raises Refused where there is no such host."""
+    _check_host(registry, host)
+
+    def attempt() -> bool:
+        if registry.read(DECOMMISSIONED(host).path) is not None:
+            return False
+        registry.commit(DECOMMISSIONED(host).create(Decommissioned(by=by, at=_now())))
+        return True
+
+    return _again(attempt)
+
+
+def recommission(registry: Registry, host: str) -> bool:
+    """Let a host take workers again; False where it may already. Raises Refused where there is no such host."""
+    _check_host(registry, host)
+
+    def attempt() -> bool:
+        if registry.read(DECOMMISSIONED(host).path) is None:
+            return False
+        registry.commit(Delete(DECOMMISSIONED(host).path))
+        return True
+
+    return _again(attempt)
+
+
+def workers_on(registry: Registry, host: str) -> list[str]:
+    """The workers that run on a host, or are ordered there, as far as it has told."""
+    found = []
+    for worker in sorted({*names(registry, f"{HOSTS}/{host}/orders"), *names(registry, f"{HOSTS}/{host}/seen")}):
+        seen, order = read_record(registry, WORKER_SEEN(host, worker)), registry.read(WORKER_ORDER(host, worker).path)
+        state = seen.record.state if isinstance(seen, Stored) else "starting" if order is not None else "gone"
+        if state in ("starting", "running"):
+            found.append(worker)
+    return found
+
+
+def _node(registry: Registry, name: str) -> dict[str, Any]:
+    host, up = read_record(registry, HOST(name)), registry.read(HOST_UP(name).path)
+    about = host.record if isinstance(host, Stored) else None
+    is_up = up is not None and up.session != 0
+    out = registry.read(DECOMMISSIONED(name).path) is not None
+    return {
+        "node": name,
+        "state": "decommissioned" if out else "up" if is_up else "away",
+        "up": is_up,
+        "host": "" if about is None else about.host,
+        "pid": up.value.get("pid") if isinstance(up, Entry) and is_up else None,
+        "cores": 0 if about is None else about.cores,
+        "memory_bytes": 0 if about is None else about.memory_bytes,
+        "home": "" if about is None else about.home,
+        "since": "" if about is None else about.since,
+        "workers": workers_on(registry, name),
+        "mapped": list(names(registry, f"{HOSTS}/{name}/lns")),
+    }
+
+
+def _unbound(registry: Registry, node: str, *, but: str = "") -> list[Write]:
+    """The writes that take a tier from the hosts that it is bound to."""
+    bound = [name for name in names(registry, HOSTS) if name != but and node in registry.children(f"{HOSTS}/{name}/lns")]
+    return [Delete(MAPPED(name, node).path) for name in bound]
+
+
+def _parts(node: str) -> tuple[str, str]:
+    flow, dot, tier = node.partition(".")
+    try:
+        MAPPED("any", node)
+    except ValueError:
+        raise Refused(
+            f'"{node}" names no tier', remedy="write FLOW.TIER; the tier of a flow that is not cut is main", code="tier-unknown"
+        ) from None
+    assert dot
+    return flow, tier
+
+
+def _check_host(registry: Registry, host: str) -> None:
+    known = [name for name in names(registry, HOSTS) if registry.read(HOST(name).path) is not None]
+    if host not in known:
+        near = did_you_mean(host, known) or "see: scribengin nodes; start one there: scribengin node"
+        raise Refused(f'there is no node "{host}"', remedy=near, code="node-unknown")
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _again(attempt: Callable[[], bool]) -> bool:
+    """Somebody else may write at the same time: look again, and decide again."""
+    for _ in range(_TRIES - 1):
+        try:
+            return attempt()
+        except Conflict:
+            continue
+    return attempt()

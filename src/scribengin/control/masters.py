@@ -1,0 +1,34 @@
+"""Which masters are there, as their records say."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scribengin.core.secret import Secret
+from scribengin.registry.contract import Entry
+from scribengin.registry.records import names
+from scribengin.registry.tree import LEADER, MASTERS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from scribengin.registry.contract import Registry
+
+TOKEN, CERTIFICATES = "SCRIBENGIN_TOKEN", "SCRIBENGIN_CERTIFICATES"
+"""what commands, nodes and workers find in their environment where the API asks for a token, or its certificate is of a CA of one's own"""
+
+
+def token_of(environment: Mapping[str, str]) -> Secret | None:
+    """The token for the API that an environment gives."""
+    return Secret(environment[TOKEN], f"${{{TOKEN}}}") if environment.get(TOKEN) else None
+
+
+def addresses(registry: Registry) -> tuple[str, ...]:
+    """Where their APIs answer, the leader's first. Raises Unreachable."""
+    found: dict[str, None] = {}
+    for path in (LEADER().path, *(MASTERS(name).path for name in names(registry, "masters"))):
+        there = registry.read(path)
+        http = there.value.get("http") if isinstance(there, Entry) and there.session else None
+        if isinstance(http, str) and http:
+            found[http] = None
+    return tuple(found)

@@ -1,0 +1,156 @@
+"""Positions of a flow's sources, shown and set; going back. What cannot be is refused before anything is stopped."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from scribengin.control import admin
+from scribengin.control.operate import begin
+from scribengin.core.errors import Refused
+from scribengin.core.problems import did_you_mean
+from scribengin.local.going_back import back_to
+from scribengin.local.positions import decided_ends, way_back
+from scribengin.local.prepare import prepare
+from scribengin.plan.split import CHANNEL
+from scribengin.registry.tree import Operation
+from scribengin.state.decisions import Decisions
+from scribengin.state.lineage import read_lineage
+from scribengin.state.source_log import SourceLog
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from scribengin.local.going_back import Back
+    from scribengin.local.prepare import PreparedFlow
+    from scribengin.packages.store import PackageStore
+    from scribengin.registry.contract import Registry
+
+
+@dataclass(frozen=True, slots=True)
+class Offset:
+    """How far a Query has read a source: `position` entries of its log are committed, `logged` are handed out; the newest Batch, and what
+    was read last, for people."""
+
+    tier: str
+    query: str
+    source: str
+    position: int
+    logged: int
+    batch: int | None
+    last: str
+    channel: bool
+
+    def as_json(self) -> dict[str, Any]:
+        """One object."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+@dataclass(frozen=True, slots=True)
+class Going:
+    """What setting or going back would mean: an operation that can be begun, and what it says to people."""
+
+    flow: str
+    operation: Operation
+    says: tuple[str, ...]
+    back: tuple[Back, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        """One object."""
+        return {"flow": self.flow, "says": list(self.says), "queries": [each.as_json() for each in self.back]}
+
+
+def read_offsets(registry: Registry, packages: PackageStore, flow: str) -> tuple[Offset, ...]:
+    """Of each Query that has run, each source. Works while the flow runs and while it does not."""
+    prepared = prepared_flow(registry, packages, flow)[0]
+    found = []
+    for tier in prepared.tiers:
+        for folder in tier.folder.queries():
+            lineage = read_lineage(folder)
+            assert lineage is not None, "queries() lists folders that have one"
+            newest, ends = Decisions(folder.decisions).newest(), decided_ends(folder)
+            for source in lineage.sources:
+                log = SourceLog(folder.sources, source)
+                position = ends.get(source, 0)
+                streams = log.read(position - 1) if position else []
+                batch, last = newest.batch.number if newest else None, streams[-1].label if streams else ""
+                channel = source in tier.plan.flow.sources and tier.plan.flow.sources[source].type == CHANNEL
+                found.append(Offset(tier.plan.tier, folder.name, source, position, log.length(), batch, last, channel))
+    return tuple(found)
+
+
+def plan_offsets(registry: Registry, packages: PackageStore, flow: str, source: str, position: str, query: str | None) -> Going:
+    """What setting a source to a position would mean (`end`: behind all that is there); changes nothing.
+
+    Raises Refused where the flow is not stopped, there is no such source or Query, or the position cannot be.
+    """
+    row = admin.read_flow(registry, flow)
+    if row.status is None or row.status.state != "stopped" or row.desired.state not in ("stopped", "drained"):
+        now = "not looked at yet" if row.status is None else row.status.state
+        raise Refused(f"flow {flow} is {now}, not stopped", remedy=f"scribengin stop {flow} --wait", code="flow-not-stopped")
+    prepared, version = prepared_flow(registry, packages, flow)
+    declared = prepared.plan.flow
+    if source not in declared.sources:
+        near = did_you_mean(source, declared.sources) or f"its sources are {', '.join(declared.sources)}"
+        raise Refused(f'flow "{flow}" has no source "{source}"', remedy=near, code="source-unknown")
+    if position != "end" and not position.isdigit():
+        raise Refused(f'"{position}" is no position', remedy="say a number of entries, or end", code="position-unknown")
+    to = None if position == "end" else int(position)
+    moves, says = [], []
+    for tier in prepared.tiers:
+        for folder in tier.folder.queries():
+            lineage = read_lineage(folder)
+            if lineage is None or source not in lineage.sources or query not in (None, folder.name):
+                continue
+            before = decided_ends(folder).get(source, 0)
+            moves.append([tier.plan.tier, folder.name, {source: to}])
+            if to is not None and to < before:
+                moved = way_back(folder, source, to)
+                doubled = [f"up to {rows:,} rows of sink {sink}" for sink, rows in (moved.doubled or {}).items()]
+                says.append(f"{folder.name} reads {source} again from {to} to {before}; {' and '.join(doubled) or 'nothing'} come twice")
+            else:
+                says.append(f"{folder.name} passes over what {source} holds between {before} and {position}; it is never read")
+    if not moves:
+        raise Refused(
+            f'no Query of flow "{flow}" has read source "{source}" yet', remedy=f"scribengin offsets show {flow}", code="query-unknown"
+        )
+    return Going(flow, _operation("offsets", version, moves), tuple(says))
+
+
+def plan_rewind(
+    registry: Registry, packages: PackageStore, flow: str, *, at: datetime | None = None, batch: int | None = None, query: str | None = None
+) -> Going:
+    """What going back would mean, to after the last Batch decided until `at`, or after Batch number `batch` (-1: before the first); changes
+    nothing. Raises Refused where that cannot be, with a remedy, or where it would repeat nothing."""
+    prepared, version = prepared_flow(registry, packages, flow)
+    ways = back_to(prepared, query, at=at, batch=batch)
+    if not ways:
+        where = f"after Batch {batch}" if at is None else f"at {at.isoformat(timespec='seconds')}"
+        raise Refused(
+            f'flow "{flow}" has read nothing since: it would be {where} as it is now',
+            remedy=f"say an earlier one; see: scribengin offsets show {flow}",
+            code="rewind-nothing",
+        )
+    moves = [[way.tier, way.query, {each.source: each.after for each in way.moved}] for way in ways]
+    says = [sentence for way in ways for sentence in way.says(prepared.plan.flow)]
+    return Going(flow, _operation("rewind", version, moves), tuple(says), tuple(ways))
+
+
+def begin_going(registry: Registry, going: Going, *, by: str) -> str:
+    """Begin it; the operation's id. Raises as `operate.begin`."""
+    return begin(registry, going.flow, going.operation, by=by)
+
+
+def prepared_flow(registry: Registry, packages: PackageStore, flow: str) -> tuple[PreparedFlow, int]:
+    """The flow as it is wanted, planned over its state, and its version. Raises Refused where there is no such flow or package."""
+    desired = admin.read_flow(registry, flow).desired
+    _, spec = admin.wanted(registry, flow)
+    if spec is None:
+        raise Refused(f"version {desired.version} of flow {flow} is not in the registry", remedy="apply it again", code="version-unknown")
+    return prepare(packages.get(spec.package) / spec.path, state=Path(spec.state), base=Path(spec.base)), desired.version
+
+
+def _operation(kind: str, version: int, moves: list[list[Any]]) -> Operation:
+    tiers = tuple(dict.fromkeys(tier for tier, _, _ in moves))
+    return Operation(kind=kind, step="stop", version=version, tiers=tiers, arguments={"moves": moves})  # type: ignore[arg-type]

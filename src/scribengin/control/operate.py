@@ -1,0 +1,122 @@
+"""Operations as people ask for them: begin one, list them, cancel one, as writes to the registry; `operations` says how they go on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from scribengin.control.admin import again, known_flow, new_operation, read_flows, refuse_while_under_way
+from scribengin.core.errors import Refused
+from scribengin.registry.records import Stored, names, read_record
+from scribengin.registry.tree import OPERATION, UNDER_WAY
+
+if TYPE_CHECKING:
+    from scribengin.registry.contract import Registry, Write
+    from scribengin.registry.tree import Operation
+
+
+@dataclass(frozen=True, slots=True)
+class OperationRow:
+    """An operation of a flow. `under_way`: the flow waits for it."""
+
+    flow: str
+    id: str
+    kind: str
+    step: str
+    since: str
+    by: str
+    at: str
+    error: str
+    tiers: tuple[str, ...]
+    under_way: bool
+    arguments: dict[str, Any]
+
+    def as_json(self) -> dict[str, Any]:
+        """One object."""
+        return {name: getattr(self, name) for name in self.__slots__} | {"tiers": list(self.tiers)}
+
+
+def begin(registry: Registry, flow: str, operation: Operation, *, by: str) -> str:
+    """Write it down for the masters; returns its id. What is wanted of the flow stays, and waits for its end.
+
+    Raises Refused where there is no such flow, or another one is under way.
+    """
+
+    def attempt() -> str:
+        stored = known_flow(registry, flow)
+        refuse_while_under_way(registry, flow, stored)
+        now = _now()
+        id_, writes = new_operation(registry, flow, replace(operation, by=by, at=now, since=now))
+        # written again, it is a new wish: what waits for a person is tried again by the workers that do the parts
+        registry.commit(*writes, stored.replace(replace(stored.record, operation=id_)))
+        return id_
+
+    return again(attempt)
+
+
+def list_operations(registry: Registry, flow: str | None = None) -> tuple[OperationRow, ...]:
+    """Of one flow or of all, by flow, the newest first. Raises Refused where there is no such flow."""
+    found = []
+    for name in [row.flow for row in read_flows(registry)] if flow is None else [flow]:
+        desired = known_flow(registry, name).record
+        ids = sorted(names(registry, f"flows/{name}/ops"), key=lambda id_: (id_.isdigit(), int(id_) if id_.isdigit() else 0, id_))
+        for id_ in reversed(ids):
+            stored = read_record(registry, OPERATION(name, id_))
+            if isinstance(stored, Stored):
+                found.append(_row(name, id_, stored.record, under_way=desired.operation == id_ and stored.record.step in UNDER_WAY))
+    return tuple(found)
+
+
+def cancel(registry: Registry, flow: str, id_: str, *, by: str) -> None:
+    """Give it up while nothing of it is done. A version that was to begin with it is not wanted any more either: the one before is.
+
+    Raises Refused where there is no such operation, it is over, or workers are at it.
+    """
+
+    def attempt() -> None:
+        desired = known_flow(registry, flow)
+        stored = read_record(registry, OPERATION(flow, id_)) if id_ in names(registry, f"flows/{flow}/ops") else None
+        if not isinstance(stored, Stored):
+            raise Refused(f"flow {flow} has no operation {id_}", remedy=f"see: scribengin ops {flow}", code="operation-unknown")
+        operation = stored.record
+        if operation.step not in UNDER_WAY or desired.record.operation != id_:
+            raise Refused(
+                f"operation {id_} of flow {flow} is over: {operation.step}", remedy="nothing is to be done", code="operation-over"
+            )
+        if operation.step != "stop":
+            raise Refused(
+                f"operation {id_} of flow {flow} is at step {operation.step}: its workers may have done their part",
+                remedy=f"wait for its end: scribengin ops {flow}",
+                code="operation-at-work",
+            )
+        now = _now()
+        writes: list[Write] = [stored.replace(replace(operation, step="cancelled", since=now))]
+        wish = replace(desired.record, by=by, at=now)
+        if operation.kind == "renew" and operation.version != wish.version:
+            wish = replace(wish, version=operation.version)
+        registry.commit(*writes, desired.replace(wish))
+
+    again(attempt)
+
+
+def _row(flow: str, id_: str, operation: Operation, *, under_way: bool) -> OperationRow:
+    return OperationRow(
+        flow,
+        id_,
+        operation.kind,
+        operation.step,
+        operation.since or operation.at,
+        operation.by,
+        operation.at,
+        operation.error,
+        operation.tiers,
+        under_way,
+        dict(operation.arguments),
+    )
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,0 +1,40 @@
+"""What a lost record said, as far as it can be seen elsewhere: a run by its lease, its report and its process, a tier's wish by its report.
+
+So a damaged record, or one that somebody removed, costs no worker that runs, and no number is given out twice.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scribengin.registry.tree import Run, TierWish
+
+if TYPE_CHECKING:
+    from scribengin.control.world import TierSeen, World
+
+LOST = "its record was lost"
+
+
+def lost_run(world: World, flow: str, tier: TierSeen) -> Run | None:
+    """The newest run of a tier for which none is noted; None where there never was one."""
+    report, lease = tier.report, tier.lease
+    processes = {id_.number: process for id_, process in world.processes.items() if (id_.flow, id_.tier) == (flow, tier.tier)}
+    numbers = (lease.run if lease else 0, report.run if report else 0, tier.leased_before, *processes)
+    number = max(numbers)
+    if number < 1:
+        return None
+    process = processes.get(number)
+    held = lease is not None and lease.run == number
+    node = "" if process is None else process.node
+    if held or (process is not None and not process.ended):
+        generation = report.generation if report is not None and report.run == number else 0
+        return Run(number=number, node=node, asked_at=world.now, generation=generation, leased=held)
+    return Run(number=number, node=node, asked_at=world.now, generation=0, ended_at=world.now, cause=LOST)
+
+
+def lost_wish(tier: TierSeen) -> TierWish | None:
+    """What is wanted of a tier of which nothing is written: what its worker says that it does. None where none runs."""
+    run, report = tier.run, tier.report
+    if run is None or run.ended_at is not None or report is None or report.run != run.number:
+        return None
+    return TierWish(version=report.version, goal="paused" if report.state == "paused" else "running", generation=report.generation)

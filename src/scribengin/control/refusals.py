@@ -1,0 +1,87 @@
+"""What people wrote into the tree by hand and cannot hold: told beside it, in the flow's status, until it is mended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from scribengin.control.world import Wish
+from scribengin.registry.contract import Damaged, Entry
+from scribengin.registry.records import Newer, Stored
+from scribengin.registry.tree import DESIRED, LIMIT, SPEC
+
+if TYPE_CHECKING:
+    from scribengin.control.mirror import Mirror
+    from scribengin.registry.tree import Spec, Status
+
+Refusals = Mapping[str, Mapping[str, Any]]
+"""path of a record → `version` of what stands there (absent where nothing does), `why`, and the `remedy`"""
+
+
+def refusal(there: Entry | Damaged | None, why: str, remedy: str) -> dict[str, Any]:
+    """One of `Refusals`."""
+    return {**({} if there is None else {"version": there.version}), "why": why, "remedy": remedy}
+
+
+def read_wish(mirror: Mirror, flow: str, status: Status | None) -> tuple[Wish | None, Spec | None, dict[str, Any]]:
+    """(what is wanted of the flow, the version that is wanted, what is refused of it).
+
+    Where what stands in `desired` cannot be, the last that could still is: the status says which that was. No wish and nothing refused:
+    nobody wants anything of it. A wish without a version, or something refused without a wish: nobody can know what is to be done.
+    """
+    spot = DESIRED(flow)
+    there, found = mirror.read(spot.path), mirror.stored(spot)
+    last = Wish(status.version, status.goal, status.generation) if status is not None and status.goal is not None else None
+    remedy = f"mend it, or say it anew: scribengin resume {flow} (or pause, stop, drain)"
+    match found:
+        case Stored(record=wanted, entry=entry) if entry.value:
+            spec, why = read_spec(mirror, flow, wanted.version)
+            if spec is not None:
+                return Wish(wanted.version, wanted.state, entry.changed, wanted.operation), spec, {}
+            if "is not there" in why:
+                remedy = f"write one of these, or: scribengin rollback {flow} VERSION"
+            else:
+                remedy = f"apply the flow again, or go back: scribengin rollback {flow} VERSION"
+        case None if last is None:
+            return None, None, {}
+        case None:
+            why, remedy = (
+                "was removed, and the flow was not deleted",
+                f"say what is wanted: scribengin stop {flow}; then: scribengin delete {flow}",
+            )
+        case Damaged() if found.raw.strip(b"{} \n"):
+            why = found.why
+        case Newer():
+            why, remedy = "was written by a newer Scribengin", "run the newer version"
+        case _ if last is None:  # a folder
+            return None, None, {}
+        case _:
+            why = "is empty"
+    refused = {spot.path: refusal(there, why, remedy)}
+    return last, None if last is None else read_spec(mirror, flow, last.version)[0], refused
+
+
+def read_spec(mirror: Mirror, flow: str, version: int) -> tuple[Spec | None, str]:
+    """A version; else why there is none."""
+    if version < 1:
+        return None, f"wants version {version}; versions count from 1"
+    spec = mirror.stored(SPEC(flow, str(version)))
+    if isinstance(spec, Stored) and spec.entry.value:
+        return spec.record, ""
+    if isinstance(spec, Damaged) and spec.raw.strip(b"{} \n"):
+        return None, f"wants version {version}, whose record {spec.why}"
+    if isinstance(spec, Newer):
+        return None, f"wants version {version}, which a newer Scribengin wrote"
+    there = sorted(int(name) for name in mirror.children(f"flows/{flow}/spec") if name.isdigit())
+    return None, f"wants version {version}, which is not there; there are {', '.join(map(str, there)) or 'none'}"
+
+
+def refused_limits(mirror: Mirror, flow: str) -> dict[str, Any]:
+    """What stands in the flow's limits and cannot be: whoever follows limits goes on with those before."""
+    spot = LIMIT(flow)
+    there, found = mirror.read(spot.path), mirror.stored(spot)
+    if isinstance(found, Damaged):
+        return {spot.path: refusal(there, found.why, f"mend or remove it, or: scribengin limit {flow}")}
+    if isinstance(found, Newer):
+        return {spot.path: refusal(there, "was written by a newer Scribengin", "run the newer version")}
+    return {}

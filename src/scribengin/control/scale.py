@@ -1,0 +1,119 @@
+"""Other resources for a flow's tiers: a version with the same code, whose state is kept. Only the tiers that change get new workers."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from scribengin.control.admin import Applied, again, bare_tiers, known_flow, refuse_while_under_way, versions_of, wanted
+from scribengin.control.offsets import prepared_flow
+from scribengin.control.operate import begin
+from scribengin.core.errors import Refused
+from scribengin.core.problems import did_you_mean
+from scribengin.registry.tree import SPEC, Operation
+from scribengin.spark.offset_log import state_partitions
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from scribengin.packages.store import PackageStore
+    from scribengin.registry.contract import Registry
+    from scribengin.registry.tree import Spec
+
+LEAST_MEMORY_BYTES = 256 * 2**20
+"""with less Spark's driver does not start"""
+MOST_PARTITIONS = 10_000
+
+
+def scale(
+    registry: Registry,
+    flow: str,
+    tiers: Collection[str] = (),
+    *,
+    cores: int | None = None,
+    memory_bytes: int | None = None,
+    executors: int | None = None,
+    by: str,
+) -> Applied:
+    """Give tiers of a flow (none: all of them) other resources; what is None stays. It is the flow's next version, and stays so when the
+    flow is submitted again; what is wanted of the flow stays too.
+
+    Raises Refused where there is no such flow or tier, a number is none that can be, or an operation is under way.
+    """
+    asked = {"cores": cores, "memory_bytes": memory_bytes, "executors": executors}
+    given = {name: value for name, value in asked.items() if value is not None}
+    _check(given)
+
+    def attempt() -> Applied:
+        stored = known_flow(registry, flow)
+        _, spec = wanted(registry, flow)
+        if spec is None:
+            raise Refused(f"version {stored.record.version} of flow {flow} is not there", remedy="apply it again", code="version-unknown")
+        chosen = _chosen(flow, spec, tiers)
+        there = bare_tiers(spec)
+        changed = [name for name in chosen if replace(there[name], **given) != there[name]]
+        if not changed:
+            return Applied(flow, stored.record.version, changed=False)
+        refuse_while_under_way(registry, flow, stored)
+        version = max(versions_of(registry, flow)) + 1
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        kept = {name: replace(tier, since=tier.since or stored.record.version) for name, tier in spec.tiers.items()}
+        scaled = {name: replace(there[name], **given) for name in changed}
+        said = {name: {**spec.scaled.get(name, {}), **given} for name in changed}
+        new = replace(spec, tiers={**kept, **scaled}, scaled={**spec.scaled, **said}, by=by, at=now, together={})
+        desired = replace(stored.record, version=version, by=by, at=now)
+        registry.commit(SPEC(flow, str(version)).create(new), stored.replace(desired))
+        return Applied(flow, version, changed=True)
+
+    return again(attempt)
+
+
+def spread_state(
+    registry: Registry, packages: PackageStore, flow: str, tiers: Collection[str] = (), *, partitions: int, by: str
+) -> str | None:
+    """Begin to spread the state of a flow's Queries, or of those in some tiers, over so many partitions, none of it lost; the
+    operation's id, None where it is so already.
+
+    Raises Refused where there is no such flow or tier, where none of it keeps state yet, and as `operate.begin`.
+    """
+    if not 1 <= partitions <= MOST_PARTITIONS:
+        raise Refused(f"{partitions} is no number of partitions", remedy=f"say 1 to {MOST_PARTITIONS:,}", code="scale-least")
+    prepared, version = prepared_flow(registry, packages, flow)
+    spec = wanted(registry, flow)[1]
+    chosen = _chosen(flow, spec, tiers) if spec is not None else ()
+    there = {
+        (tier.plan.tier, query.name): spread
+        for tier in prepared.tiers
+        for query in tier.folder.queries()
+        if tier.plan.tier in chosen and (spread := state_partitions(query)) is not None
+    }
+    if not there:
+        raise Refused(
+            f"nothing of flow {flow}{' in ' + ', '.join(tiers) if tiers else ''} keeps state by now",
+            remedy="name another tier; a Query without state has no partitions to spread",
+            code="scale-stateless",
+        )
+    if set(there.values()) == {partitions}:
+        return None
+    with_state = tuple(dict.fromkeys(tier for tier, _ in there))
+    operation = Operation(kind="repartition", step="stop", version=version, tiers=with_state, arguments={"partitions": partitions})
+    return begin(registry, flow, operation, by=by)
+
+
+def _check(given: dict[str, int]) -> None:
+    least = {"cores": 1, "executors": 1, "memory_bytes": LEAST_MEMORY_BYTES}
+    if not given:
+        raise Refused("nothing is to be scaled", remedy="say --cores, --memory, --executors or --partitions", code="scale-nothing")
+    for name, value in given.items():
+        if value < least[name]:
+            raise Refused(f"{name.replace('_', ' ')} {value:,} is too little", remedy=f"say {least[name]:,} or more", code="scale-least")
+
+
+def _chosen(flow: str, spec: Spec, tiers: Collection[str]) -> Collection[str]:
+    for tier in tiers:
+        if tier not in spec.tiers:
+            near = did_you_mean(tier, list(spec.tiers)) or f"its tiers are {', '.join(spec.tiers)}"
+            raise Refused(f'flow {flow} has no tier "{tier}"', remedy=near, code="tier-unknown")
+    return tiers or spec.tiers

@@ -1,0 +1,164 @@
+"""Several flows submitted as one: compared with what runs, known by a hash, and all of them written or none."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from scribengin.control import admin
+from scribengin.control.changes import Compared, compare
+from scribengin.core.errors import InputError, Refused
+from scribengin.core.problems import Place, Problem
+from scribengin.core.records import canonical
+from scribengin.local.prepare import prepare
+from scribengin.plan.meetings import circle, meetings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from scribengin.control.admin import Applied, Submission
+    from scribengin.local.prepare import PreparedFlow
+    from scribengin.packages.store import PackageStore
+    from scribengin.registry.contract import Registry
+    from scribengin.registry.tree import Spec
+
+HASH_LENGTH = 16
+Accept = Literal["again", "lost"]
+"""What is agreed to of Queries that need a new checkpoint: `again` begins at the start of their sources, `lost` where they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopologyPlan:
+    """What submitting would change. `hash` is over what is wanted now and what would come, not over how far anything has come: it is the
+    same until somebody changes a flow, or a Query that could go on cannot any more."""
+
+    flows: tuple[Compared, ...]
+    hash: str
+
+    @property
+    def needs_word(self) -> bool:
+        """True where rows would be read again or lost, so that a person must agree."""
+        return any(each.effect == "new checkpoint" for each in self.flows)
+
+    def as_json(self) -> dict[str, Any]:
+        """One object."""
+        return {"hash": self.hash, "flows": [each.as_json() for each in self.flows]}
+
+
+def plan_topology(
+    registry: Registry, submissions: Sequence[Submission], *, packages: PackageStore, state: Callable[[str], str]
+) -> TopologyPlan:
+    """Compare with what is wanted now; changes nothing. `state`: flow → folder of its state, where it has none yet.
+
+    Raises InputError with every problem of every flow, Refused (`tier-two-flows`) where two of them claim the same tiers.
+    """
+    claimed_once(submissions)
+    wishes = {submission.flow: admin.wanted(registry, submission.flow) for submission in submissions}
+    folders = {flow: Path(spec.state if spec is not None else state(flow)) for flow, (_, spec) in wishes.items()}
+    prepared = _prepared(submissions, packages, folders)
+    compared = []
+    for submission, flow in zip(submissions, prepared, strict=True):
+        wanted, spec = wishes[submission.flow]
+        version = 0 if wanted is None or spec is None else wanted.version
+        runs = wanted is not None and wanted.state == "running"
+        compared.append(compare(submission, flow, version, spec, runs=runs, packages=packages))
+    specs = [wishes[submission.flow][1] for submission in submissions]
+    return TopologyPlan(tuple(compared), _hash(submissions, compared, specs))
+
+
+def claimed_once(submissions: Sequence[Submission]) -> None:
+    """Raise Refused where two submissions claim the same tiers."""
+    claimed: dict[str, Submission] = {}
+    for submission in submissions:
+        if (other := claimed.setdefault(submission.flow, submission)) is not submission:
+            raise Refused(
+                f'tiers {", ".join(sorted(submission.tiers))} of flow "{submission.flow}" are claimed twice: by {_where(other)} and by '
+                f"{_where(submission)}",
+                remedy="give one of the flows another name",
+                code="tier-two-flows",
+            )
+
+
+def _prepared(submissions: Sequence[Submission], packages: PackageStore, state: Mapping[str, Path]) -> list[PreparedFlow]:
+    """Checked and planned. Raises InputError with every problem of every flow, and where they feed each other in a circle."""
+    flows, problems = [], list[Problem]()
+    for submission in submissions:
+        path = packages.get(submission.package) / submission.path
+        try:
+            flows.append(prepare(path, state=state[submission.flow], base=Path(submission.base)))
+        except InputError as error:
+            problems += error.problems
+    declared = [flow.plan.flow for flow in flows]
+    if way := circle(declared, meetings(declared)):
+        steps = ", ".join(f"{each.feeding}.{each.sink} -> {each.reading}.{each.source}" for each in way)
+        message = f"flows feed each other in a circle: {steps}"
+        reading = next(_where(submission) for submission in submissions if submission.flow == way[-1].reading)
+        problems.append(Problem("flows-circle", Place(reading), message, "let one of them write elsewhere"))
+    if problems:
+        raise InputError(problems)
+    return flows
+
+
+def _where(submission: Submission) -> str:
+    return f"{submission.base}/{submission.path}"
+
+
+def apply_topology(
+    registry: Registry,
+    submissions: Sequence[Submission],
+    *,
+    packages: PackageStore,
+    state: Callable[[str], str],
+    by: str,
+    expected: str = "",
+    accept: Accept | None = None,
+) -> tuple[TopologyPlan, tuple[Applied, ...]]:
+    """Submit them all, or none. `expected` is the hash of the plan that was looked at, or how it begins (12 characters at least); it agrees
+    to all that the plan says, rows read again included.
+
+    Raises as `plan_topology`; Refused `plan-stale` where the plan is another by now, `plan-refused` where a change cannot be made as things
+    are, `plan-unsaid` where rows would be read again or lost and nobody has agreed, and as `admin.apply_all`.
+    """
+    plan = plan_topology(registry, submissions, packages=packages, state=state)
+    if expected and (len(expected) < 12 or not plan.hash.startswith(expected)):
+        raise Refused(
+            f"the plan {expected} is stale: by what is wanted now it is {plan.hash}",
+            remedy="look at what would change now: scribengin apply … --dry-run",
+            code="plan-stale",
+        )
+    for each in plan.flows:
+        for change in each.changes:
+            if change.effect == "refused":
+                raise Refused(f"flow {each.flow}, {change.what}: {change.says}", remedy=change.remedy, code="plan-refused")
+    if plan.needs_word and accept is None and not expected:
+        told = [f"flow {each.flow}, query {anew.query}: {anew.again}" for each in plan.flows for anew in each.anew]
+        raise Refused(
+            f"{'; '.join(told)}",
+            remedy=f"agree with --accept again, or --plan {plan.hash}; or go on from here, where what they remember is lost: --accept lost",
+            code="plan-unsaid",
+        )
+    how = accept or "again"
+    renew = {each.flow: [(anew.tier, anew.query) for anew in each.anew] for each in plan.flows if each.anew}
+    versions = {each.flow: each.version for each in plan.flows}
+    effects = {each.flow: each.effect for each in plan.flows}
+    return plan, admin.apply_all(registry, submissions, versions, state=state, by=by, renew=renew, how=how, effects=effects)
+
+
+def _hash(submissions: Sequence[Submission], compared: Sequence[Compared], before: Sequence[Spec | None]) -> str:
+    flows: list[Mapping[str, Any]] = [
+        {
+            "flow": submission.flow,
+            "runs": {"version": each.version, "package": "" if spec is None else spec.package},
+            "comes": {
+                "package": submission.package,
+                "path": submission.path,
+                "base": submission.base,
+                "tiers": {tier: wanted.dump() for tier, wanted in submission.tiers.items()},
+            },
+            "effects": sorted([change.what, change.effect] for change in each.changes if change.effect in ("new checkpoint", "refused")),
+        }
+        for submission, each, spec in sorted(zip(submissions, compared, before, strict=True), key=lambda row: row[0].flow)
+    ]
+    return hashlib.sha256(canonical(flows)).hexdigest()[:HASH_LENGTH]

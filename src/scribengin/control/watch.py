@@ -1,0 +1,160 @@
+"""What a master knows of flows beyond the registry: what workers tell it, and what follows of that. For the threads of its pages too.
+
+Only the leading one is told anything. What it knows lies in its memory: the next one begins anew, and workers tell it within ten seconds.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from math import isfinite
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from scribengin.control.admin import unknown_flow
+from scribengin.control.world import Delay
+from scribengin.core.errors import Refused
+from scribengin.registry.contract import Entry
+from scribengin.registry.records import Stored, read_record
+from scribengin.registry.tree import LEADER, LEASE
+from scribengin.watching.exposition import FlowState, expose
+from scribengin.watching.figures import figures_of, flow_as_json
+from scribengin.watching.intake import intake_of
+from scribengin.watching.progress import decode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from scribengin.control.bell import Bell
+    from scribengin.control.world import FlowSeen, World
+    from scribengin.registry.contract import Registry, Term
+    from scribengin.watching.board import Board
+    from scribengin.watching.intake import Intake
+
+_CLAIM_S = 5.0
+"""how long a claim that was right is believed without another look at the lease"""
+_MOST_SAMPLES = 5_000
+
+
+class Watch:
+    """`leads` says whether this master leads now; `bell` rings where an alert fires."""
+
+    def __init__(self, registry: Registry, board: Board, bell: Bell, leads: Callable[[], bool] = lambda: True) -> None:
+        self.board = board
+        self._bell = bell
+        self.leads = leads
+        self._registry = registry
+        self._flows: Mapping[str, FlowSeen] = {}
+        self._claims: dict[tuple[str, str], tuple[str, float]] = {}
+        self._lock = threading.Lock()
+
+    # --- for the master's own thread ---
+
+    def seen(self, world: World, term: Term) -> None:
+        """The leading master has looked. Raises FencedError, Unreachable."""
+        self._flows = world.flows
+        self.board.retain(world.flows.keys() | world.held.keys())
+        self._bell.look(world.flows, term)
+
+    def delays(self) -> dict[str, Delay]:
+        """Flow → how old the oldest thing is that waits in it; flows of which no worker has said anything are not in it."""
+        now = self.board.now()
+        found = {}
+        for name, flow in self._flows.items():
+            if flow.watched.max_delay_s is not None and (figures := figures_of(name, self.board.tiers(name), now)) is not None:
+                found[name] = Delay(figures.delay_s or 0.0, figures.bottleneck)
+        return found
+
+    # --- for its pages ---
+
+    def leader(self) -> str:
+        """Where the leading master answers; empty where none does. Raises Unreachable."""
+        found = read_record(self._registry, LEADER())
+        return found.record.http if isinstance(found, Stored) else ""
+
+    def take(self, flow: str, tier: str, claim: str, data: bytes) -> None:
+        """A worker says how its tier goes; `claim` is what the tier's lease says of its holder.
+
+        Raises Refused where it does not hold the lease, or says nothing that can be understood; Unreachable.
+        """
+        self._check(flow, tier, claim)
+        progress = decode(data)
+        if (progress.flow, progress.tier) != (flow, tier):
+            raise Refused(f"this is progress of {progress.flow}.{progress.tier}, not of {flow}.{tier}", code="bad-progress")
+        self.board.take(progress)
+
+    def metrics(self, flow: str, since: float | None = None, step_s: int = 1) -> dict[str, Any]:
+        """All that is known of a flow now, and the samples of its tiers since then (seconds since 1970; None: the last ten minutes), each
+        `step_s` long or longer. Raises Refused where there is no such flow."""
+        state = self._flow(flow).status
+        now = self.board.now()
+        # nan and infinity come from people too
+        begin = now - 600 if since is None or not isfinite(since) else min(max(since, 0.0), now)
+        tiers = self.board.tiers(flow)
+        with self.board.reading:
+            series = {name: _samples(seen.series.read(begin, now, min(step_s, 86400))) for name, seen in tiers.items()}
+        return {"at": now, "state": None if state is None else state.state, **flow_as_json(flow, tiers, now), "series": series}
+
+    def intake(self, flow: str) -> Intake:
+        """What the flow says to who produces for it. Raises Refused where there is no such flow."""
+        return self._intake(flow, self._flow(flow))
+
+    def alerts(self, flow: str) -> list[dict[str, Any]]:
+        """Its alerts, and how each stands. Raises Refused where there is no such flow."""
+        self._flow(flow)
+        return self._bell.standing(flow)
+
+    def test_alerts(self, flow: str, alert: str | None = None) -> list[dict[str, Any]]:
+        """See `Bell.test`; takes as long as its targets do. Raises Refused where there is no such flow or alert."""
+        self._flow(flow)
+        return self._bell.test(flow, alert)
+
+    def overview(self) -> list[dict[str, Any]]:
+        """Every flow in a line: what `top` shows."""
+        now = self.board.now()
+        rows = []
+        for name, flow in self._flows.items():
+            figures = figures_of(name, self.board.tiers(name), now)
+            status = flow.status
+            state = {"state": "created", "reason": ""} if status is None else {"state": status.state, "reason": status.reason}
+            firing = [alert for alert, fires in self._bell.firing(name) if fires]
+            rows.append({"flow": name, **state, "now": None if figures is None else figures.as_json(), "alerts": firing})
+        return rows
+
+    def exposition(self) -> bytes:
+        """What Prometheus reads."""
+        states = {}
+        for name, flow in self._flows.items():
+            state = "created" if flow.status is None else flow.status.state
+            states[name] = FlowState(state, self._intake(name, flow).intake, self._bell.firing(name))
+        return expose(self.board, states, leads=self.leads())
+
+    def _intake(self, name: str, flow: FlowSeen) -> Intake:
+        figures = figures_of(name, self.board.tiers(name), self.board.now())
+        state, reason = ("created", "") if flow.status is None else (flow.status.state, flow.status.reason)
+        return intake_of(name, state, reason, figures, flow.watched.max_delay_s)
+
+    def _flow(self, name: str) -> FlowSeen:
+        if name not in self._flows:
+            raise unknown_flow(name, sorted(self._flows))
+        return self._flows[name]
+
+    def _check(self, flow: str, tier: str, claim: str) -> None:
+        key, now = (flow, tier), time.monotonic()
+        with self._lock:
+            known, until = self._claims.get(key, ("", 0.0))
+        if claim and claim == known and now < until:
+            return
+        try:
+            there = self._registry.read(LEASE(flow, tier).path)
+        except ValueError:
+            there = None
+        if not claim or not isinstance(there, Entry) or not there.session or there.value.get("claim") != claim:
+            raise Refused(f"this is not who holds the lease of {flow}.{tier}", remedy="a worker waits until it has it", code="claim-wrong")
+        with self._lock:
+            self._claims[key] = (claim, now + _CLAIM_S)
+
+
+def _samples(samples: list[Any]) -> list[dict[str, Any]]:
+    return [msgspec.to_builtins(sample) for sample in samples[-_MOST_SAMPLES:]]

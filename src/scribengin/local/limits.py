@@ -1,0 +1,163 @@
+"""How fast a flow may go, as somebody says while it runs: rows and bytes a second of the flow, of a source, of an edge.
+
+What a Batch took tells when the next may begin; what one took in full tells how much of that the next may take, so that about a second's
+worth comes at once. What the flow file says of its edges holds too: the stricter of the two.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from scribengin.plan.split import CHANNEL
+from scribengin.spark.hold import Admission
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from scribengin.connectors.contract import Limits
+    from scribengin.plan.model import QueryPlan
+    from scribengin.plan.split import FlowPlan
+    from scribengin.spark.commit import Committed
+    from scribengin.spark.hold import Pressure
+
+_BYTES_A_ROW = 200
+"""a guess, before there was a Batch"""
+_LEAST_SHARE = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """At most so much a second; None: as much as comes."""
+
+    rows_per_s: float | None = None
+    bytes_per_s: float | None = None
+
+    def due_s(self, rows: float, size: float) -> float:
+        """How long so much takes at this pace."""
+        by_rows = rows / self.rows_per_s if self.rows_per_s else 0.0
+        return max(by_rows, size / self.bytes_per_s if self.bytes_per_s else 0.0)
+
+    def __bool__(self) -> bool:
+        return bool(self.rows_per_s or self.bytes_per_s)
+
+
+@dataclass(frozen=True, slots=True)
+class FlowLimits:
+    """`flow`: of all that the flow reads from outside; its Queries that do so get equal parts. `sources`: of each Query that reads the
+    source. `edges`: by channel, or by the name of an arrow that it carries."""
+
+    flow: Pace = field(default_factory=Pace)
+    sources: Mapping[str, Pace] = field(default_factory=dict)
+    edges: Mapping[str, Pace] = field(default_factory=dict)
+
+
+@dataclass
+class Paced:
+    """Holds one Query to the limits that hold just now, and to what `inner` knows. For the Query's thread."""
+
+    query: QueryPlan
+    plan: FlowPlan
+    tier: str
+    batch: Mapping[str, Limits]
+    """source → what a Batch takes of it at most"""
+    limits: Callable[[], FlowLimits]
+    inner: Pressure | None = None
+    now: Callable[[], float] = time.monotonic
+    _begun_s: float = float("-inf")
+    _given: float = 1.0
+    _last: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """source or sink → rows and bytes of the Batch before"""
+    _full: dict[str, tuple[float, float]] = field(default_factory=dict)
+    """the same of a Batch that takes all it may"""
+
+    def __post_init__(self) -> None:
+        tier = self.plan.tier(self.tier)
+        self._outside = [source for source in self.query.sources if tier.flow.sources[source].type != CHANNEL]
+        readers = [
+            query
+            for each in self.plan.tiers
+            for query in each.queries
+            if any(each.flow.sources[source].type != CHANNEL for source in query.sources)
+        ]
+        self._part = 1.0 / max(1, len(readers))
+        self._names = {channel.id: {channel.id, *channel.names} for channel in self.plan.channels if channel.id in self.query.sinks}
+
+    def begun(self) -> None:
+        """A Batch begins."""
+        self._begun_s = self.now()
+        if self.inner is not None:
+            self.inner.begun()
+
+    def committed(self, batch: Committed) -> None:
+        """It is through."""
+        if self.inner is not None:
+            self.inner.committed(batch)
+        counts = batch.decision.counts
+        self._last = {}
+        for source in self.query.sources:
+            rows = counts[source].rows_in if source in counts else 0
+            self._last[source] = (rows, sum(stream.bytes for stream in batch.streams.get(source, ())))
+        for channel in self._names:
+            receipts = [receipt for receipt in batch.decision.receipts if receipt.sink == channel]
+            self._last[channel] = (sum(receipt.rows for receipt in receipts), sum(receipt.bytes for receipt in receipts))
+        share = max(self._taken(), _LEAST_SHARE)
+        for name, (rows, size) in self._last.items():
+            if rows or size:
+                self._full[name] = (rows / share, size / share)
+
+    def admit(self) -> Admission:
+        """Whether the next Batch may begin now."""
+        wait_s, share, why = 0.0, 1.0, ""
+        for what, pace, names in self._held():
+            last = [self._last.get(name, (0, 0)) for name in names]
+            due_s = pace.due_s(sum(rows for rows, _ in last), sum(size for _, size in last))
+            wait_s = max(wait_s, self._begun_s + due_s - self.now())
+            full = [self._full.get(name) or self._guessed(name) for name in names]
+            second = pace.due_s(sum(rows for rows, _ in full), sum(size for _, size in full))
+            share = min(share, 1.0 / second if second > 1.0 else 1.0)
+            why = why or f"{what} is limited to {shown(pace)}"
+        wait_s = max(0.0, wait_s)
+        inner = Admission() if self.inner is None else self.inner.admit()
+        said = "; ".join(filter(None, (inner.why, why if wait_s else "")))
+        return Admission(max(wait_s, inner.wait_s), min(share, inner.share), said, inner.paused)
+
+    def _held(self) -> Iterator[tuple[str, Pace, list[str]]]:
+        """(what is limited, how, the names of what counts for it) of all limits that hold for this Query."""
+        now = self.limits()
+        if now.flow and self._outside:
+            rows, size = now.flow.rows_per_s, now.flow.bytes_per_s
+            part = Pace(rows * self._part if rows else None, size * self._part if size else None)
+            yield "the flow", part, self._outside
+        for source in self._outside:
+            if now.sources.get(source):
+                yield f"source {source}", now.sources[source], [source]
+        for channel, names in self._names.items():
+            for name in names & now.edges.keys():
+                if now.edges[name]:
+                    yield f"edge {name}", now.edges[name], [channel]
+
+    def _taken(self) -> float:
+        """How much of what its limits allow the last Batch took, 0 to 1: of the source that took most of its own."""
+        shares = [0.0]
+        for source, most in self.batch.items():
+            rows, size = self._last.get(source, (0, 0))
+            shares += [size / most.max_bytes] if most.max_bytes else []
+            shares += [rows / most.max_rows] if most.max_rows else []
+        return min(1.0, max(shares))
+
+    def _guessed(self, name: str) -> tuple[float, float]:
+        """What a full Batch takes of a source, before there was one."""
+        most = self.batch.get(name)
+        if most is None:
+            return 0.0, 0.0
+        rows = most.max_rows or (most.max_bytes or 0) / _BYTES_A_ROW
+        return rows, most.max_bytes or rows * _BYTES_A_ROW
+
+
+def shown(pace: Pace) -> str:
+    """For people."""
+    parts = [f"{pace.rows_per_s:,g} rows/s"] if pace.rows_per_s else []
+    parts += [f"{pace.bytes_per_s:,.0f} bytes/s"] if pace.bytes_per_s else []
+    return " and ".join(parts) or "no limit"

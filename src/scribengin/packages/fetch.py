@@ -1,0 +1,112 @@
+"""Packages that a host does not have yet, by their hash from whoever has them: `GET <address>/v1/packages/<sha256>`."""
+
+from __future__ import annotations
+
+import ssl
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import httpx2
+
+from scribengin.core.errors import Refused, ScribenginError, Unreachable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from scribengin.core.secret import Secret
+    from scribengin.packages.store import PackageStore
+
+_CONNECT_S = 5.0
+_READ_S = 30.0
+_PIECE_BYTES = 2**20
+_FOUND, _MISSING = 200, 404
+_BAD = ("package-hash", "package-damaged", "package-size")
+
+
+class FetchedPackages:
+    """A store that is filled as it is asked. `addresses` says who may have a package, the likeliest first; asked again at each fetch."""
+
+    def __init__(
+        self, store: PackageStore, addresses: Callable[[], Sequence[str]], *, token: Secret | None = None, certificates: Path | None = None
+    ) -> None:
+        """`token` is shown to all of them; `certificates` is a PEM file of who signs theirs."""
+        self._store = store
+        self._addresses = addresses
+        self._token = token
+        self._certificates = certificates
+
+    def get(self, id: str) -> Path:
+        """The folder with what is in the package, verified, fetched and unpacked where it was not here.
+
+        Raises as `PackageStore.get`, and as `fetch`.
+        """
+        self.fetch(id)
+        return self._store.get(id)
+
+    def fetch(self, id: str) -> None:
+        """Have the package's file here, whole.
+
+        Raises Unreachable where somebody who may have it does not answer; Refused where all say that they have not (`package-missing`), or
+        where what came is not what the hash says (`package-hash`): nothing of it is kept then.
+        """
+        if self._is_here(id):
+            return
+        failures: list[ScribenginError] = []
+        addresses = self._addresses()
+        for address in addresses:
+            try:
+                self._fetch_from(address, id)
+            except (Refused, Unreachable) as error:
+                failures.append(error)
+            else:
+                return
+        bad = [each for each in failures if each.code in _BAD]
+        away = [each for each in failures if isinstance(each, Unreachable)]
+        for failure in (*bad, *away):
+            raise failure
+        if not addresses:
+            raise Unreachable(
+                f"package {id} is not on this host, and no master is there to ask", remedy="start a master, with its API: scribengin master"
+            )
+        raise Refused(
+            f"nobody has package {id}; asked: {', '.join(addresses)}",
+            remedy="submit the flow again: scribengin apply FILE",
+            code="package-missing",
+        )
+
+    def _is_here(self, id: str) -> bool:
+        """False also where its file is damaged: it is fetched anew."""
+        if not self._store.file(id).is_file():
+            return False
+        with suppress(Refused):
+            self._store.read(id)
+            return True
+        return False
+
+    def _fetch_from(self, address: str, id: str) -> None:
+        headers = {} if self._token is None else {"Authorization": f"Bearer {self._token.reveal()}"}
+        verify = True if self._certificates is None else ssl.create_default_context(cafile=str(self._certificates))
+        timeout = httpx2.Timeout(_READ_S, connect=_CONNECT_S)
+        try:
+            with (
+                httpx2.Client(headers=headers, verify=verify, timeout=timeout, trust_env=False) as client,
+                client.stream("GET", f"{address.rstrip('/')}/v1/packages/{id}") as response,
+            ):
+                if response.status_code == _MISSING:
+                    raise Refused(f"{address} has no package {id}", code="package-missing")
+                if response.status_code != _FOUND:
+                    raise Unreachable(
+                        f"{address} does not give package {id}: it answers {response.status_code} {response.reason_phrase}",
+                        remedy="look into its log; where it asks for a token, give one to the node: SCRIBENGIN_TOKEN",
+                    )
+                self._store.put(_pieces(response), id)
+        except httpx2.HTTPError as error:
+            raise Unreachable(
+                f"{address} does not give package {id}: {error or type(error).__name__}",
+                remedy="see that it is up, and can be reached from here",
+            ) from error
+
+
+def _pieces(response: httpx2.Response) -> Iterator[bytes]:
+    yield from response.iter_bytes(_PIECE_BYTES)

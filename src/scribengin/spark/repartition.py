@@ -1,0 +1,82 @@
+"""Spreads a Query's state over another number of partitions, by Spark 4.2's offline repartition, between two runs.
+
+Spark does it as a Batch of its own, that reads nothing: it passes over one that had begun and was never committed, copies the state, and
+commits. Batches that Spark commits without a call of ours get empty decisions, so that the numbers leave no gap.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.errors import PySparkException
+
+from scribengin.connectors.contract import BatchId
+from scribengin.core.errors import Refused, StateError
+from scribengin.spark.failures import message_of
+from scribengin.spark.offset_log import ends_of, newest_of, partitions_of, state_partitions
+from scribengin.state.contract import Decision, SourceRange
+from scribengin.state.decisions import Decisions
+from scribengin.state.lineage import now, read_lineage
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from scribengin.state.folder import QueryFolder
+    from scribengin.state.lease import Lease
+
+INPUT = "repartition"
+"""what stands for the input of a Batch that had none"""
+
+
+def repartition(spark: SparkSession, query: QueryFolder, partitions: int, lease: Lease) -> bool:
+    """Under the lease, nothing running: spread the state over so many partitions; whether there was anything to do. May be killed at any
+    point, and done again.
+
+    Raises Refused where a Batch is decided and Spark has not committed it yet, and where Spark cannot do it for this kind of state;
+    StateError where checkpoint and decisions contradict each other.
+    """
+    if state_partitions(query) is None:
+        return False
+    lineage, decisions = read_lineage(query), Decisions(query.decisions)
+    last = decisions.newest()
+    offsets, commits = query.checkpoint / "offsets", query.checkpoint / "commits"
+    committed = newest_of(commits)
+    if lineage is None or last is None or committed is None:
+        raise Refused(
+            f'query "{query.name}" has no committed Batch: its state begins with its first one',
+            remedy="let it commit a Batch first: scribengin resume FLOW",
+            code="repartition-early",
+        )
+    if committed < last.batch.number:
+        raise Refused(
+            f'query "{query.name}": Batch {last.batch.number} is decided, and Spark has not committed it yet',
+            remedy="let it run for a moment, which completes the Batch: scribengin resume FLOW",
+            code="repartition-pending",
+        )
+    done = newest_of(offsets) == committed and partitions_of(offsets, committed) == partitions
+    if done and committed == last.batch.number:
+        return False
+    if not done:
+        lease.check()
+        try:
+            # what had begun and is not decided is visible nowhere: it is read again
+            spark._streamingCheckpointManager.repartition(str(query.checkpoint), partitions, enforce_exactly_once_sink=False)
+        except PySparkException as error:
+            raise Refused(
+                f'the state of query "{query.name}" cannot be spread over {partitions} partitions: {message_of(error)}',
+                remedy="leave them as they are; where it was cut short, the same again completes it",
+                code="repartition-failed",
+            ) from error
+    newest = newest_of(commits)
+    ends = {each.source: each.end for each in last.sources}
+    if newest is None or ends_of(offsets, newest) != ends:
+        raise StateError(
+            f'query "{query.name}": the checkpoint is at {ends_of(offsets, newest or 0)}, the last decided Batch at {ends}',
+            remedy="restore the state folder as a whole; its parts belong together",
+        )
+    for number in range(last.batch.number + 1, newest + 1):
+        lease.check()
+        batch = BatchId(last.batch.flow, last.batch.query, lineage.id, number, lease.term)
+        nothing = tuple(SourceRange(each.source, each.end, each.end) for each in last.sources)
+        decisions.decide(Decision(batch, INPUT, last.plan, nothing, (), decided_at=now(), times=last.times, ran=last.ran))
+    return True

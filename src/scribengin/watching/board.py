@@ -1,0 +1,174 @@
+"""The board: what the leading master was told of all tiers, now and over time. In memory alone.
+
+A master that takes over begins with an empty one: workers tell it how they stand within ten seconds, and what was before is gone.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass, field, replace
+from math import nan
+from typing import TYPE_CHECKING
+
+from scribengin.watching.series import Moved, Series
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+
+    from scribengin.local.contract import GateView, QueryView
+    from scribengin.watching.progress import Failure, TierProgress
+
+STALE_S = 25.0
+"""a worker that has said nothing for so long is gone, or cut off: it speaks every ten seconds"""
+_ATTEMPTS = 20
+_COUNTS = ("rows_in", "rows_out", "dead", "batches", "restarts")
+
+
+@dataclass(slots=True)
+class Attempt:
+    """One process that served a tier, as far as it was heard of."""
+
+    worker: str
+    since: float
+    heard: float
+    """seconds since 1970, by the master's clock; as `since`"""
+    batches: int = 0
+    rows_in: int = 0
+    restarts: int = 0
+    """of Queries inside of it"""
+    failures: tuple[Failure, ...] = ()
+
+
+@dataclass(slots=True)
+class Watched:
+    """One tier. Counts of `totals` are since this master watches."""
+
+    progress: TierProgress
+    heard: float
+    series: Series = field(default_factory=Series)
+    attempts: deque[Attempt] = field(default_factory=lambda: deque(maxlen=_ATTEMPTS))
+    progressed: float = 0.0
+    """when a Batch was committed, or nothing waited, last"""
+    totals: dict[str, float] = field(default_factory=lambda: dict.fromkeys(_COUNTS, 0.0))
+
+    @property
+    def waits(self) -> bool:
+        """Whether there is something that it has not put through."""
+        return any(query.state != "finished" and _waits(query) for query in self.progress.queries)
+
+
+@dataclass(frozen=True, slots=True)
+class TierSeen:
+    """A tier at one moment: copies, for any thread."""
+
+    progress: TierProgress
+    heard: float
+    attempts: tuple[Attempt, ...]
+    progressed: float
+    totals: Mapping[str, float]
+    waits: bool
+    series: Series
+    """to be read under `Board.reading`"""
+
+
+class Board:
+    """Thread-safe. `now` gives seconds since 1970: clocks of workers are not believed."""
+
+    def __init__(self, now: Callable[[], float] = time.time) -> None:
+        self.now = now
+        self.reading = threading.RLock()
+        self._flows: dict[str, dict[str, Watched]] = {}
+
+    def take(self, progress: TierProgress) -> None:
+        """A worker has said it. An older worker's word behind its successor's changes nothing."""
+        now = self.now()
+        with self.reading:
+            tiers = self._flows.setdefault(progress.flow, {})
+            there = tiers.get(progress.tier)
+            if there is None:
+                # what its process did before this master watched is none of this board's, but for how long it has stood still
+                still_s = max((query.still_s for query in progress.queries), default=0.0)
+                there = tiers[progress.tier] = Watched(progress, now, progressed=now - still_s)
+                before = progress
+            elif progress.run < there.progress.run:
+                return
+            else:
+                before = there.progress
+            self._note(there, before, progress, now)
+
+    def retain(self, flows: Collection[str]) -> None:
+        """Forget all others: they are gone from the registry."""
+        with self.reading:
+            for gone in [name for name in self._flows if name not in flows]:
+                del self._flows[gone]
+
+    def flows(self) -> tuple[str, ...]:
+        """Those of which something was heard, by name."""
+        with self.reading:
+            return tuple(sorted(self._flows))
+
+    def tiers(self, flow: str) -> dict[str, TierSeen]:
+        """What is known of a flow's tiers; empty where no worker of it has spoken."""
+        with self.reading:
+            return {
+                name: TierSeen(
+                    there.progress,
+                    there.heard,
+                    tuple(there.attempts),
+                    there.progressed,
+                    dict(there.totals),
+                    there.waits,
+                    there.series,
+                )
+                for name, there in sorted(self._flows.get(flow, {}).items())
+            }
+
+    def _note(self, there: Watched, before: TierProgress, progress: TierProgress, now: float) -> None:
+        other = progress.run != before.run
+        moved = _moved(None if other else before, progress)
+        if other:
+            moved = replace(moved, restarts=moved.restarts + 1)
+        for name in there.totals:
+            there.totals[name] += getattr(moved, name)
+        if not there.attempts or there.attempts[-1].worker != progress.worker:
+            there.attempts.append(Attempt(progress.worker, now - progress.seconds, now))
+        attempt = there.attempts[-1]
+        attempt.heard, attempt.failures = now, progress.failures
+        attempt.batches, attempt.rows_in = (
+            sum(query.batches for query in progress.queries),
+            sum(query.rows_in for query in progress.queries),
+        )
+        attempt.restarts = sum(query.restarts for query in progress.queries)
+        there.progress, there.heard = progress, now
+        if moved.batches or not there.waits:
+            there.progressed = now
+        there.series.add(now, moved)
+
+
+def _moved(before: TierProgress | None, now: TierProgress) -> Moved:
+    """Counts that went back are those of a new beginning in the same process."""
+    was = {} if before is None else {query.name: query for query in before.queries}
+    counts = {}
+    for name in _COUNTS:
+        pairs = [(getattr(query, name), getattr(was[query.name], name) if query.name in was else 0) for query in now.queries]
+        counts[name] = float(sum(count - old if count >= old else count for count, old in pairs))
+    lag_rows, lag_bytes, lag_s = _lags(now)
+    return Moved(**counts, lag_rows=lag_rows, lag_bytes=lag_bytes, lag_s=lag_s)
+
+
+def _lags(progress: TierProgress) -> tuple[float, float, float]:
+    rows = [query.lag_rows for query in progress.queries if query.lag_rows is not None]
+    size = [query.lag_bytes for query in progress.queries if query.lag_bytes is not None]
+    age_s = [query.lag_s for query in progress.queries if query.lag_s is not None]
+    return (sum(rows) if rows else nan), (sum(size) if size else nan), max(age_s, default=nan)
+
+
+def _waits(query: QueryView) -> bool:
+    return bool(query.lag_rows or query.lag_files or query.lag_bytes or query.tasks) and query.state != "waiting"
+
+
+def gates_of(tiers: Mapping[str, TierSeen]) -> tuple[GateView, ...]:
+    """The channels of a flow, each as the tier that feeds it sees it."""
+    return tuple(gate for seen in tiers.values() for gate in seen.progress.gates)

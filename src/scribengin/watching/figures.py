@@ -1,0 +1,176 @@
+"""What is said of a whole flow: rates, what waits, how old it is, what holds it up; and of each part of it, as JSON."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from scribengin.watching.board import STALE_S, gates_of
+from scribengin.watching.words import bottleneck_text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from scribengin.local.contract import EndView, QueryView
+    from scribengin.watching.board import Attempt, TierSeen
+
+
+@dataclass(frozen=True, slots=True)
+class FlowFigures:
+    """A flow now. Rates are rows/s: `rows_in_per_s` at its sources, `rows_out_per_s` at its sinks, channels aside. Counts are since this
+    master watches."""
+
+    flow: str
+    heard_s: float
+    """since the worker was heard that has been silent longest"""
+    silent: tuple[str, ...]
+    """tiers whose worker says nothing"""
+    rows_in_per_s: float
+    rows_out_per_s: float
+    lag_rows: int | None
+    lag_bytes: int | None
+    delay_s: float | None
+    """age of the oldest thing that waits, at a source or in a channel; None where none waits, or nobody knows"""
+    catch_up_s: float | None
+    """until nothing waits any more, as things go; None where nothing waits or nobody can tell"""
+    falls_behind: bool
+    still_s: float
+    """since a Batch came through, where something waits"""
+    dead: int
+    restarts: int
+    """of workers and of Queries inside of them"""
+    bottleneck: str
+    """what holds it up, in words; empty where nothing does"""
+
+    def as_json(self) -> dict[str, Any]:
+        """For programs."""
+        return {name: round(value, 3) if isinstance(value, float) else value for name, value in msgspec.to_builtins(self).items()}
+
+
+def figures_of(flow: str, tiers: Mapping[str, TierSeen], now: float) -> FlowFigures | None:
+    """None where no worker of the flow was heard yet."""
+    if not tiers:
+        return None
+    gates = gates_of(tiers)
+    channels = {gate.id for gate in gates}
+    silent = tuple(name for name, seen in tiers.items() if now - seen.heard > STALE_S)
+    speaking = [query for name in tiers if name not in silent for query in queries_of(tiers, name)]
+    queries = [query for name in tiers for query in queries_of(tiers, name)]
+    outside = [end for query in queries for end in query.sources.values() if not end.channel]
+    rows, size = _sum(end.lag_rows for end in outside), _sum(end.lag_bytes for end in outside)
+    catch_up = [query.catch_up_s for query in speaking if query.catch_up_s is not None]
+    return FlowFigures(
+        flow=flow,
+        heard_s=max(now - seen.heard for seen in tiers.values()),
+        silent=silent,
+        rows_in_per_s=sum(end.rows_per_s for query in speaking for end in query.sources.values() if not end.channel),
+        rows_out_per_s=sum(end.rows_per_s for query in speaking for sink, end in query.sinks.items() if sink not in channels),
+        lag_rows=_add(rows, [gate.rows for gate in gates]),
+        lag_bytes=_add(size, [gate.bytes for gate in gates]),
+        delay_s=_delay(tiers, now),
+        catch_up_s=max(catch_up, default=None),
+        falls_behind=any(query.falls_behind for query in speaking),
+        still_s=max((now - seen.progressed for seen in tiers.values() if seen.waits), default=0.0),
+        dead=int(sum(seen.totals["dead"] for seen in tiers.values())),
+        restarts=int(sum(seen.totals["restarts"] for seen in tiers.values())),
+        bottleneck=bottleneck_text(speaking, gates),
+    )
+
+
+def queries_of(tiers: Mapping[str, TierSeen], tier: str) -> list[QueryView]:
+    """A tier's Queries; each names its tier, which a worker of an uncut flow leaves out."""
+    return [replace(query, tier=tier) for query in tiers[tier].progress.queries]
+
+
+def flow_as_json(flow: str, tiers: Mapping[str, TierSeen], now: float) -> dict[str, Any]:
+    """All that is known of the flow's parts now: its tiers with their attempts, their Queries with sources and sinks, its edges."""
+    figures = figures_of(flow, tiers, now)
+    return {
+        "flow": flow,
+        "now": None if figures is None else figures.as_json(),
+        "tiers": [_tier(name, seen, now) for name, seen in tiers.items()],
+        "edges": [gate.as_json() | {"query": gate.query} for gate in gates_of(tiers)],
+    }
+
+
+def _tier(name: str, seen: TierSeen, now: float) -> dict[str, Any]:
+    progress = seen.progress
+    return {
+        "tier": name,
+        "worker": progress.worker,
+        "version": progress.version,
+        "phase": progress.phase,
+        "heard_s": round(now - seen.heard, 3),
+        "silent": now - seen.heard > STALE_S,
+        "totals": {key: int(value) for key, value in seen.totals.items()},
+        "queries": [_query(query) for query in progress.queries],
+        "attempts": [_attempt(attempt) for attempt in reversed(seen.attempts)],
+    }
+
+
+def _query(query: QueryView) -> dict[str, Any]:
+    return {
+        "query": query.name,
+        "state": query.state,
+        "message": query.message,
+        "batches": query.batches,
+        "restarts": query.restarts,
+        "rows": {"in": query.rows_in, "out": query.rows_out, "filtered": query.filtered, "dead": query.dead, "late": query.late},
+        "lost": {"rows": query.lost, "unknown": query.lost_unknown},
+        "rows_per_s": round(query.rows_per_s, 1),
+        "lag": query.lag_as_json(),
+        "phases_s": {phase: round(seconds, 3) for phase, seconds in query.phases_s.items()},
+        "still_s": round(query.still_s, 1),
+        "state_rows": query.state_rows,
+        "state_bytes": query.state_bytes,
+        "watermark": query.watermark or None,
+        "held_back_by": query.held_back_by or None,
+        "slowest": None if query.slowest is None else {"node": query.slowest[0], "share": round(query.slowest[1], 3)},
+        "sources": {source: _end(end, with_lag=True) for source, end in query.sources.items()},
+        "sinks": {sink: _end(end, with_lag=False) for sink, end in query.sinks.items()},
+    }
+
+
+def _end(end: EndView, *, with_lag: bool) -> dict[str, Any]:
+    said: dict[str, Any] = {"rows": end.rows, "rows_per_s": round(end.rows_per_s, 1)}
+    if with_lag:
+        seconds = None if end.lag_s is None else round(end.lag_s, 3)
+        said["lag"] = {"rows": end.lag_rows, "files": end.lag_files, "bytes": end.lag_bytes, "seconds": seconds}
+    return said
+
+
+def _attempt(attempt: Attempt) -> dict[str, Any]:
+    return {
+        "worker": attempt.worker,
+        "since": attempt.since,
+        "heard": attempt.heard,
+        "batches": attempt.batches,
+        "rows_in": attempt.rows_in,
+        "restarts": attempt.restarts,
+        "failures": [msgspec.to_builtins(failure) for failure in attempt.failures],
+    }
+
+
+def _delay(tiers: Mapping[str, TierSeen], now: float) -> float | None:
+    """What waited when a worker spoke last has waited since."""
+    ages = []
+    for name, seen in tiers.items():
+        silent_s = now - seen.heard
+        ages += [query.lag_s + silent_s for query in queries_of(tiers, name) if query.lag_s]
+        ages += [gate.age_s + silent_s for gate in seen.progress.gates if gate.rows]
+        if silent_s > STALE_S and seen.waits:
+            ages.append(silent_s)
+    return max(ages, default=None)
+
+
+def _sum(figures: Any) -> int | None:
+    known = list(figures)
+    return None if not known or None in known else sum(known)
+
+
+def _add(outside: int | None, channels: list[int]) -> int | None:
+    if outside is None:
+        return sum(channels) if channels else None
+    return outside + sum(channels)

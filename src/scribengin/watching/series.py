@@ -1,0 +1,134 @@
+"""How a tier went over the last two weeks, in a few thousand samples that take no more room, however many rows went through.
+
+Three rings: a sample a second for ten minutes, one every ten seconds for six hours, one every ten minutes for fourteen days.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from math import isnan, nan
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+STEPS_S = (1, 10, 600)
+_SPANS_S = (600, 6 * 3600, 14 * 86400)
+_SUMS = 5
+"""columns that are summed up within a sample; of the others it keeps the largest"""
+_SPREAD_S = 60
+"""what was counted over a longer time stands in its last minute"""
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """What has happened since the last time, and how much waits now; nan where nobody knows."""
+
+    rows_in: float = 0.0
+    rows_out: float = 0.0
+    dead: float = 0.0
+    batches: float = 0.0
+    restarts: float = 0.0
+    lag_rows: float = nan
+    lag_bytes: float = nan
+    lag_s: float = nan
+
+
+_COLUMNS = tuple(field.name for field in fields(Moved))
+BYTES = sum(span // step for span, step in zip(_SPANS_S, STEPS_S, strict=True)) * 4 * (len(_COLUMNS) + 1)
+"""that the samples of one tier take at most: 172 kB"""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """`at` is its beginning, in seconds since 1970; rates are a second's, `batches` and `restarts` the sample's, lags its largest."""
+
+    at: float
+    step_s: int
+    rows_in_per_s: float
+    rows_out_per_s: float
+    dead_per_s: float
+    batches: float
+    restarts: float
+    lag_rows: float | None
+    lag_bytes: float | None
+    lag_s: float | None
+
+
+class _Ring:
+    def __init__(self, step_s: int, span_s: int) -> None:
+        self.step_s, self.span_s = step_s, span_s
+        self._size = span_s // step_s
+        self._slots = np.zeros(self._size, dtype=np.uint32)
+        """which sample lies there; 0: none"""
+        self._values = np.zeros((self._size, len(_COLUMNS)), dtype=np.float32)
+
+    @property
+    def nbytes(self) -> int:
+        return self._slots.nbytes + self._values.nbytes
+
+    def add(self, since: float, at: float, moved: np.ndarray) -> None:
+        last = int(at // self.step_s)
+        first = min(last, int(max(since, at - _SPREAD_S) // self.step_s) + 1)
+        slots = np.arange(first, last + 1)
+        here = slots % self._size
+        stale = self._slots[here] != slots
+        old = here[stale]
+        self._slots[old] = slots[stale]
+        self._values[old, :_SUMS] = 0.0
+        self._values[old, _SUMS:] = nan
+        self._values[here, :_SUMS] += moved[:_SUMS] / len(slots)
+        newest = here[-1]
+        self._values[newest, _SUMS:] = np.fmax(self._values[newest, _SUMS:], moved[_SUMS:])
+
+    def between(self, since: float, until: float) -> Iterator[tuple[float, np.ndarray]]:
+        """(beginning, values) of those that begin in there, in order."""
+        first, last = int(since // self.step_s), int(until // self.step_s)
+        there = np.flatnonzero((self._slots > 0) & (self._slots >= max(first, 0)) & (self._slots <= last))
+        for here in there[np.argsort(self._slots[there])]:
+            yield float(self._slots[here]) * self.step_s, self._values[here]
+
+
+class Series:
+    """The samples of one tier. `add` takes what has happened since the last call; for one thread at a time."""
+
+    def __init__(self) -> None:
+        self._rings = tuple(_Ring(step, span) for step, span in zip(STEPS_S, _SPANS_S, strict=True))
+        self.began: float | None = None
+        """the time of the first sample"""
+        self._last: float | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """The memory that the samples take, at most BYTES."""
+        return sum(ring.nbytes for ring in self._rings)
+
+    def add(self, at: float, moved: Moved) -> None:
+        """`at` never goes back."""
+        if self.began is None:
+            self.began = at
+        values = np.array([getattr(moved, column) for column in _COLUMNS], dtype=np.float32)
+        for ring in self._rings:
+            ring.add(at if self._last is None else self._last, at, values)
+        self._last = at
+
+    def read(self, since: float, until: float, step_s: int = 0) -> list[Sample]:
+        """Those of the finest ring that goes back so far, or of the one whose samples are `step_s` long at least; none for times of which
+        nothing was heard."""
+        fine = [ring for ring in self._rings if ring.step_s >= step_s] or [self._rings[-1]]
+        ring = next((ring for ring in fine if until - since <= ring.span_s), fine[-1])
+        return [_sample(at, ring.step_s, values) for at, values in ring.between(max(since, until - ring.span_s), until)]
+
+    def total(self, column: str, since: float, until: float) -> float:
+        """The sum of `rows_in`, `rows_out`, `dead`, `batches` or `restarts` over that time."""
+        ring = next((ring for ring in self._rings if until - since <= ring.span_s), self._rings[-1])
+        index = _COLUMNS.index(column)
+        return float(sum(values[index] for _, values in ring.between(since, until)))
+
+
+def _sample(at: float, step_s: int, values: np.ndarray) -> Sample:
+    rows_in, rows_out, dead, batches, restarts, *lags = (float(value) for value in values)
+    lag_rows, lag_bytes, lag_s = (None if isnan(lag) else lag for lag in lags)
+    return Sample(at, step_s, rows_in / step_s, rows_out / step_s, dead / step_s, batches, restarts, lag_rows, lag_bytes, lag_s)

@@ -1,0 +1,106 @@
+"""What a worker says of itself at a glance: its flow and tier, lease and master, its nodes, where its rows go next, what waits between."""
+
+from __future__ import annotations
+
+import os
+import socket
+from typing import TYPE_CHECKING, Any
+
+from scribengin.core.errors import Unreachable
+from scribengin.registry.contract import Entry
+from scribengin.registry.lease import LEADER
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from scribengin.control.world import RunId
+    from scribengin.local.contract import QueryView, RunView
+    from scribengin.local.prepare import PreparedFlow
+    from scribengin.registry.contract import Registry
+    from scribengin.registry.lease import Lease
+    from scribengin.registry.tree import Report
+
+
+class Glance:
+    """Put together anew whenever somebody asks. Threads may ask while others set: each part is one value."""
+
+    def __init__(self, registry: Registry, id_: RunId, lease: Lease, version: int) -> None:
+        self._registry = registry
+        self._id = id_
+        self._lease = lease
+        self._version = version
+        self.state = "starting"
+        """as it was last reported"""
+        self.flow: PreparedFlow | None = None
+        """as it was planned last"""
+        self.view: RunView | None = None
+        """of the attempt under way; None between two"""
+
+    def hear(self, report: Report) -> None:
+        """What the worker says of its state."""
+        self.state = report.state
+
+    def look(self) -> dict[str, Any]:
+        """As JSON. One request to the registry, for the leader."""
+        held = self._lease.held()
+        return {
+            "worker": str(self._id),
+            "flow": self._id.flow,
+            "tier": self._id.tier,
+            "version": self._version,
+            "state": self.state,
+            "process": {"pid": os.getpid(), "host": socket.gethostname()},
+            "lease": {"held": held, "term": self._lease.term.number if held else None},
+            "master": self._master(),
+            **self._graph(),
+            **_figures(self.view),
+        }
+
+    def _master(self) -> dict[str, Any] | None:
+        """Who leads; None where nobody does, or nobody can tell."""
+        try:
+            there = self._registry.read(LEADER)
+        except Unreachable:
+            return None
+        return {name: there.value.get(name) for name in ("id", "host", "http")} if isinstance(there, Entry) else None
+
+    def _graph(self) -> dict[str, Any]:
+        """Its nodes, and the tiers before and behind it with the channels to them; nothing before it is planned."""
+        if self.flow is None:
+            return {"nodes": [], "reads_from": [], "hands_to": []}
+        name, plan = self._id.tier, next(tier for tier in self.flow.plan.tiers if tier.tier == self._id.tier)
+        nodes = {
+            node.id: {"node": node.id, "stage": node.stage, "from": list(node.inputs)} for query in plan.queries for node in query.nodes
+        }
+        ends = [
+            {"node": sink, "type": plan.flow.sinks[sink].type, "from": list(plan.flow.sinks[sink].inputs)}
+            for query in plan.queries
+            for sink in query.sinks
+        ]
+        channels = self.flow.plan.channels
+        return {
+            "nodes": [*nodes.values(), *ends],
+            "reads_from": [{"tier": each.feeding, "channel": each.id} for each in channels if each.reading == name],
+            "hands_to": [{"tier": each.reading, "channel": each.id} for each in channels if each.feeding == name],
+        }
+
+
+def _figures(view: RunView | None) -> dict[str, Any]:
+    if view is None:
+        return {"queries": [], "gates": []}
+    return {"queries": [_query(query) for query in view.queries], "gates": [gate.as_json() for gate in view.gates]}
+
+
+def _query(query: QueryView) -> Mapping[str, Any]:
+    return {
+        "query": query.name,
+        "state": query.state,
+        "batches": query.batches,
+        "rows_in": query.rows_in,
+        "rows_out": query.rows_out,
+        "dead": query.dead,
+        "rows_per_s": round(query.rows_per_s, 1),
+        "restarts": query.restarts,
+        "lag": query.lag_as_json(),
+        "message": query.message,
+    }

@@ -1,0 +1,99 @@
+"""A worker tells the leading master how its tier goes: the newest it knows, over HTTP, beside its work.
+
+Whatever fails here holds nothing up: what could not be told is forgotten for what is newer.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import httpx2
+
+from scribengin.core.errors import ScribenginError
+from scribengin.watching.progress import encode, is_news
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scribengin.local.contract import RunView
+    from scribengin.watching.progress import Teller, TierProgress
+
+EVERY_S, AT_LEAST_EVERY_S = 1.0, 10.0
+"""between two that tell something new; where nothing is new"""
+_BACK_OFF_S = (1.0, 2.0, 5.0, 10.0)
+"""after failures in a row; the last for all that follow. A master that has taken over is told within ten seconds"""
+_TIMEOUT_S = 5.0
+
+
+class Reporter:
+    """Tells what it is shown. `show` may be called as often as one likes, from one thread; `close` ends it.
+
+    `leader` gives the address of the master that leads, empty where there is none; `claim` what the tier's lease says of its holder.
+    """
+
+    def __init__(self, teller: Teller, leader: Callable[[], str], claim: Callable[[], str], clock: Callable[[], float] = time.time) -> None:
+        self._teller = teller
+        self._leader = leader
+        self._claim = claim
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._newest: RunView | None = None
+        self._awake = threading.Event()
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="progress", daemon=True)
+        self._thread.start()
+
+    def show(self, view: RunView) -> None:
+        """The tier as it is now; what was not told yet is replaced."""
+        with self._lock:
+            self._teller.note(view, self._clock())
+            self._newest = view
+        self._awake.set()
+
+    def close(self) -> None:
+        """Tell the last, where the master answers at once, and end."""
+        self._closed.set()
+        self._awake.set()
+        self._thread.join(_TIMEOUT_S + 1.0)
+
+    def _run(self) -> None:
+        told: TierProgress | None = None
+        told_at, failures, address = -AT_LEAST_EVERY_S, 0, ""
+        with httpx2.Client(timeout=_TIMEOUT_S, trust_env=False) as http:
+            while True:
+                ends = self._closed.is_set()
+                progress = self._progress()
+                now = time.monotonic()
+                if progress is not None and (ends or now - told_at >= AT_LEAST_EVERY_S or is_news(told, progress)):
+                    address = address or self._found()
+                    if address and self._sent(http, address, progress):
+                        told, told_at, failures = progress, now, 0
+                    else:
+                        address, failures = "", failures + 1
+                if ends:
+                    return
+                wait_s = _BACK_OFF_S[min(failures, len(_BACK_OFF_S)) - 1] if failures else EVERY_S
+                self._closed.wait(wait_s)
+                self._awake.wait(AT_LEAST_EVERY_S)
+                self._awake.clear()
+
+    def _progress(self) -> TierProgress | None:
+        with self._lock:
+            return None if self._newest is None else self._teller.tell(self._newest, self._clock())
+
+    def _found(self) -> str:
+        try:
+            return self._leader().rstrip("/")
+        except ScribenginError:
+            return ""
+
+    def _sent(self, http: httpx2.Client, address: str, progress: TierProgress) -> bool:
+        """Whether the leading master has taken it."""
+        url = f"{address}/v1/flows/{progress.flow}/tiers/{progress.tier}/progress"
+        headers = {"Authorization": f"Claim {self._claim()}", "Content-Type": "application/json"}
+        try:
+            return http.post(url, content=encode(progress), headers=headers).is_success
+        except (httpx2.HTTPError, httpx2.InvalidURL, OSError):
+            return False

@@ -1,0 +1,99 @@
+"""A tier's part of an operation, done by its worker under its lease. Done again, wholly or after a kill, it has the effect of once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from scribengin.core.errors import Refused
+from scribengin.local.going_back import begin_anew
+from scribengin.local.positions import decided_ends, go_back, move_forward
+from scribengin.local.prepare import prepare
+from scribengin.registry.records import Stored, read_record
+from scribengin.registry.tree import OPERATION, UNDER_WAY
+from scribengin.spark.offset_log import state_partitions
+from scribengin.spark.repartition import repartition
+from scribengin.state.lease import take_lease
+from scribengin.state.lineage import finish_rewind, read_lineage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+
+    from scribengin.control.world import RunId
+    from scribengin.local.prepare import Prepared
+    from scribengin.packages.fetch import FetchedPackages
+    from scribengin.registry.contract import Registry
+    from scribengin.registry.tree import Operation, Spec
+    from scribengin.state.folder import QueryFolder
+    from scribengin.state.lease import Lease, Right
+
+
+class Tasks:
+    """What one worker does of operations; `right` is what its lease is taken by, `session` starts Spark, or has. Called with an operation's
+    id."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        id_: RunId,
+        spec: Spec,
+        packages: FetchedPackages,
+        right: Right,
+        session: Callable[[], SparkSession],
+    ) -> None:
+        self._registry = registry
+        self._id = id_
+        self._spec = spec
+        self._packages = packages
+        self._right = right
+        self._session = session
+
+    def take(self, spec: Spec) -> None:
+        """Do what follows as that version."""
+        self._spec = spec
+
+    def __call__(self, operation_id: str) -> None:
+        """Do the tier's part. Raises Refused where that cannot be, with nothing changed; Unreachable for what passes."""
+        stored = read_record(self._registry, OPERATION(self._id.flow, operation_id))
+        if not isinstance(stored, Stored) or stored.record.step not in UNDER_WAY:
+            raise Refused(f"operation {operation_id} is not under way", remedy="begin it again", code="operation-over")
+        path = self._packages.get(self._spec.package) / self._spec.path
+        prepared = prepare(path, state=Path(self._spec.state), tier=self._id.tier, base=Path(self._spec.base))
+        (tier,) = prepared.tiers
+        with take_lease(tier.folder, right=self._right) as lease:
+            self._perform(tier, stored.record, lease)
+
+    def _perform(self, tier: Prepared, operation: Operation, lease: Lease) -> None:
+        arguments = operation.arguments
+        for folder in tier.folder.queries():
+            finish_rewind(folder)
+        match operation.kind:
+            case "offsets" | "rewind":
+                for name, query, positions in arguments["moves"]:
+                    if name == self._id.tier:
+                        lease.check()
+                        _move(tier, tier.folder.query(query), positions, lease)
+            case "renew":
+                for name, query in arguments["queries"]:
+                    if name == self._id.tier:
+                        lease.check()
+                        begin_anew(tier, tier.folder.query(query), str(arguments["how"]), lease)
+            case "repartition":
+                for folder in tier.folder.queries():
+                    if state_partitions(folder) is not None:
+                        repartition(self._session(), folder, int(arguments["partitions"]), lease)
+
+
+def _move(tier: Prepared, folder: QueryFolder, positions: dict[str, Any], lease: Lease) -> None:
+    """Let its sources be where they are to be; None is the end of what is there. What is there already is left alone."""
+    if read_lineage(folder) is None:
+        raise Refused(f'query "{folder.name}" has never run', remedy="run it first", code="state-missing")
+    ends = decided_ends(folder)
+    back = {source: to for source, to in positions.items() if to is not None and to < ends.get(source, 0)}
+    if back:
+        go_back(tier, folder, {**ends, **back}, lease)
+    for source, to in positions.items():
+        if source not in back and (to is None or to > ends.get(source, 0)):
+            move_forward(tier.plan.flow, folder, source, to)

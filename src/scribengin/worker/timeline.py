@@ -1,0 +1,56 @@
+"""What a worker's start takes, told once in its log: from the birth of its process to the first Batch that it has committed."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+WORD = "start:"
+"""what the line begins with"""
+LAST = "committed"
+
+
+class Timeline:
+    """Milestones of one start, each noted once. `LAST` tells them all; what comes later is none of the start's."""
+
+    def __init__(self, tell: Callable[[str], None] | None = None) -> None:
+        self._tell = tell or (lambda line: print(line, file=sys.stderr, flush=True))
+        self._marks: dict[str, float] = {"born": born_at()}
+        self._told = False
+
+    def mark(self, name: str) -> None:
+        """It is so now."""
+        if self._told or name in self._marks:
+            return
+        self._marks[name] = time.time()
+        if name == LAST:
+            self._told = True
+            self._tell(f"{WORD} {json.dumps({name: round(at, 3) for name, at in self._marks.items()})}")
+
+    def forget(self, *names: str) -> None:
+        """These are to come again: a lease that was lost, a tier that was taken over."""
+        for name in names:
+            self._marks.pop(name, None)
+
+
+def born_at() -> float:
+    """When this process began, in seconds since 1970; to 10 ms. Where that cannot be known, now."""
+    try:
+        ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
+        uptime_s = float(Path("/proc/uptime").read_text().split()[0])
+    except (OSError, ValueError):
+        return time.time()
+    import os
+
+    return time.time() - uptime_s + ticks / os.sysconf("SC_CLK_TCK")
+
+
+def read_timelines(log: str) -> list[dict[str, float]]:
+    """Those that a worker's log has, the oldest first: milestone → seconds since 1970."""
+    return [json.loads(line.removeprefix(WORD)) for line in log.splitlines() if line.startswith(WORD)]

@@ -1,0 +1,107 @@
+"""A bench: masters' APIs on real sockets, over one registry in memory."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import httpx2
+import pytest
+
+from scribengin.api.app import make_app
+from scribengin.api.audit import AuditLog
+from scribengin.api.plane import Plane
+from scribengin.api.planning import Planner
+from scribengin.api.serving import Listen, open_door
+from scribengin.api.tokens import TokenFile
+from scribengin.client.client import Client
+from scribengin.core.secret import Secret
+from scribengin.packages.make import make_package
+from scribengin.packages.store import PackageStore
+from scribengin.registry.memory import MemoryStore
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from scribengin.packages.package import Package
+    from scribengin.registry.memory import MemoryRegistry
+
+FLOW = """\
+version: 1
+name: numbers
+sources: {numbers: {type: files, path: data, format: json, schema: "id BIGINT"}}
+steps: {odd: {from: numbers, filter: id % 2 = 1}}
+sinks: {kept: {from: odd, type: files, path: out, format: json}}
+"""
+
+
+@dataclass
+class Served:
+    """One master's API: its URL, and the registry client that it stands on."""
+
+    url: str
+    registry: MemoryRegistry
+    packages: PackageStore
+    plane: Plane
+
+    def ask(self, method: str, path: str, **more: Any) -> httpx2.Response:
+        """As any program may."""
+        return httpx2.request(method, self.url + path, trust_env=False, timeout=60, **more)
+
+
+@dataclass
+class Bench:
+    """Any number of masters on one registry; each with a folder of its own."""
+
+    folder: Path
+    stack: ExitStack
+    flow: str = FLOW
+    store: MemoryStore = field(default_factory=MemoryStore)
+    masters: list[Served] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.person = self.store.client()
+        self.tokens = TokenFile(self.folder / "tokens.json")
+        self.audit = self.folder / "audit.log"
+
+    def master(self, *, listen: Listen | None = None, limit_s: int = 60) -> Served:
+        """One more."""
+        home = self.folder / f"home{len(self.masters)}"
+        listen = listen or Listen()
+        listen.check(self.tokens)
+        door = self.stack.enter_context(open_door(listen))
+        registry, packages = self.store.client(), PackageStore(home / "packages")
+        plane = Plane(
+            registry,
+            packages,
+            Planner(packages.folder, home / "state", limit_s=limit_s),
+            str(home / "state"),
+            listen.gate(self.tokens),
+            leads=lambda: not self.masters,
+            audit=AuditLog(self.audit),
+        )
+        self.stack.enter_context(door.serve(make_app(plane)))
+        served = Served(door.url, registry, packages, plane)
+        self.masters.append(served)
+        return served
+
+    def client(self, *masters: Served, token: str | None = None) -> Client:
+        """Of these masters; of all where none is named."""
+        secret = None if token is None else Secret(token, "a test's")
+        return self.stack.enter_context(Client([master.url for master in masters or self.masters], token=secret, user="ann"))
+
+    def package(self, text: str = FLOW, **files: str) -> Package:
+        """Of a folder with that flow."""
+        folder = self.folder / "written"
+        folder.mkdir(exist_ok=True)
+        for name, content in {"flow.yaml": text, **files}.items():
+            (folder / name).write_text(content)
+        return make_package(folder, {}).package
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    with ExitStack() as stack:
+        yield Bench(tmp_path, stack)

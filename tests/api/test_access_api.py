@@ -1,0 +1,201 @@
+"""Who comes in, and what he may do."""
+
+from __future__ import annotations
+
+import ssl
+import subprocess
+from typing import TYPE_CHECKING
+
+import httpx2
+import pytest
+
+from scribengin.api.serving import Listen
+from scribengin.api.tokens import TokenFile
+from scribengin.client.client import Client
+from scribengin.control import admin
+from scribengin.core.errors import EnvironmentFault, Refused, ScribenginError
+from scribengin.core.secret import Secret
+from scribengin.registry.contract import Replace
+from scribengin.registry.tree import TierSpec
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from conftest import Bench
+
+    from scribengin.api.tokens import RoleName
+
+
+def submitted(bench: Bench, flow: str, **labels: str) -> None:
+    """A flow that somebody has submitted before."""
+    submission = admin.Submission(flow, "0" * 64, "flow.yaml", "/base", {"main": TierSpec()})
+    admin.apply(bench.person, submission, state=lambda _: "/state", by="bob")
+    if labels:
+        there = bench.person.read(f"flows/{flow}/spec/1")
+        bench.person.commit(Replace(there, {**there.value, "labels": labels}))
+
+
+VERBS = {
+    "look": ("viewer", lambda client: client.flow("numbers")),
+    "pause": ("operator", lambda client: client.want("numbers", "paused")),
+    "go back": ("editor", lambda client: client.rollback("numbers", 2)),
+    "bring": ("editor", lambda client: client.upload("0" * 64, b"")),
+    "write": ("admin", lambda client: client.write_record("limits/numbers", {"rows_per_s": 5}, version=None)),
+}
+ROLES: tuple[RoleName, ...] = ("viewer", "operator", "editor", "admin")
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_role_may_what_those_before_it_may_and_no_more(bench: Bench, verb: str) -> None:
+    submitted(bench, "numbers")
+    tokens = {role: bench.tokens.add(role, role, {}) for role in ROLES}
+    bench.master(listen=Listen(asks=True))
+    least, act = VERBS[verb]
+    for role in ROLES:
+        code = ""
+        try:
+            act(bench.client(token=tokens[role]))
+        except ScribenginError as error:
+            code = error.code
+        assert (code == "role-lacking") is (ROLES.index(role) < ROLES.index(least)), (role, code)
+
+
+def test_who_has_no_token_or_a_wrong_one_learns_nothing(bench: Bench) -> None:
+    submitted(bench, "numbers")
+    token = bench.tokens.add("ann", "admin", {})
+    master = bench.master(listen=Listen(asks=True))
+    wrong = token[:-1] + ("A" if token[-1] != "A" else "B")
+    for headers, code in (
+        ({}, "token-missing"),
+        ({"Authorization": f"Bearer {wrong}"}, "token-unknown"),
+        ({"Authorization": "Bearer"}, "token-unknown"),
+        ({"Authorization": f"Basic {token}"}, "token-unknown"),
+        ({"Authorization": f"Bearer sgt_{'0' * 12}_{token[17:]}"}, "token-unknown"),
+    ):
+        for path in ("/v1/flows", "/v1/flows/nope", "/v1/registry/flows", "/v1/events", f"/v1/packages/{'0' * 64}", "/v1/masters"):
+            answer = master.ask("GET", path, headers=headers)
+            assert (answer.status_code, answer.json()["code"]) == (401, code), path
+            assert answer.headers["WWW-Authenticate"] == "Bearer"
+    assert master.ask("GET", "/livez").status_code == master.ask("GET", "/readyz").status_code == 200
+    with pytest.raises(Refused) as told:
+        bench.client(token=wrong).flows()
+    assert told.value.code == "token-unknown"
+
+
+def test_a_token_that_is_removed_opens_nothing_at_once(bench: Bench) -> None:
+    token = bench.tokens.add("ann", "viewer", {})
+    bench.tokens.add("bob", "viewer", {})
+    bench.master(listen=Listen(asks=True))
+    client = bench.client(token=token)
+    client.flows()
+    TokenFile(bench.tokens.path).remove("ann")
+    with pytest.raises(Refused) as told:
+        client.flows()
+    assert told.value.code == "token-unknown"
+
+
+def test_a_token_with_labels_has_only_the_flows_with_all_of_them(bench: Bench) -> None:
+    submitted(bench, "mine", team="web", stage="live")
+    submitted(bench, "theirs", team="ads", stage="live")
+    submitted(bench, "bare")
+    token = bench.tokens.add("ann", "admin", {"team": "web"})
+    bench.master(listen=Listen(asks=True))
+    client = bench.client(token=token)
+    assert [row.flow for row in client.flows()] == ["mine"]
+    client.want("mine", "paused")
+    for act in (lambda: client.flow("theirs"), lambda: client.want("bare", "paused"), lambda: client.versions("theirs")):
+        with pytest.raises(Refused) as told:
+            act()
+        assert told.value.code == "flow-unknown"
+        assert "theirs" not in told.value.remedy
+    for act in (lambda: client.record("flows"), lambda: client.write_record("limits/mine", {}, version=None)):
+        with pytest.raises(Refused) as told:
+            act()
+        assert told.value.code == "role-lacking"
+
+
+class TestTheFile:
+    def test_no_token_stands_in_it_and_nobody_else_reads_it(self, tmp_path: Path) -> None:
+        file = TokenFile(tmp_path / "tokens.json")
+        token = file.add("ann", "viewer", {"team": "web"})
+        text = file.path.read_text()
+        assert token not in text
+        assert token.rpartition("_")[2] not in text
+        assert file.path.stat().st_mode & 0o777 == 0o600
+        assert [(row.name, row.role, row.labels) for row in file.rows()] == [("ann", "viewer", {"team": "web"})]
+
+    def test_a_name_is_given_once(self, tmp_path: Path) -> None:
+        file = TokenFile(tmp_path / "tokens.json")
+        file.add("ann", "viewer", {})
+        with pytest.raises(Refused, match="already"):
+            file.add("ann", "admin", {})
+        with pytest.raises(Refused, match="no token"):
+            file.remove("bob")
+
+    def test_a_damaged_one_lets_nobody_in(self, bench: Bench) -> None:
+        token = bench.tokens.add("ann", "admin", {})
+        master = bench.master(listen=Listen(asks=True))
+        bench.tokens.path.write_text("{")
+        answer = master.ask("GET", "/v1/flows", headers={"Authorization": f"Bearer {token}"})
+        assert (answer.status_code, answer.json()["code"]) == (409, "tokens")
+
+
+class TestTheDoor:
+    def test_others_are_let_near_with_tokens_and_tls_only(self, bench: Bench, certificate: tuple[Path, Path]) -> None:
+        pem, key = certificate
+        with pytest.raises(Refused, match="plain text"):
+            Listen("0.0.0.0").check(bench.tokens)
+        with pytest.raises(Refused, match="no token"):
+            Listen("0.0.0.0", certificate=pem, key=key).check(bench.tokens)
+        Listen("0.0.0.0", insecure=True).check(bench.tokens)
+        bench.tokens.add("ann", "viewer", {})
+        Listen("0.0.0.0", certificate=pem, key=key).check(bench.tokens)
+        with pytest.raises(Refused, match="plain text"):
+            Listen("0.0.0.0").check(bench.tokens)
+        with pytest.raises(EnvironmentFault, match="TLS cannot begin"):
+            Listen(certificate=pem, key=pem).check(bench.tokens)
+        Listen("127.0.0.1").check(TokenFile(bench.folder / "none"))
+
+    def test_tokens_are_asked_for_elsewhere_also_where_it_is_insecure(self, bench: Bench) -> None:
+        bench.tokens.add("ann", "viewer", {})
+        master = bench.master(listen=Listen("0.0.0.0", insecure=True))
+        port = master.url.rpartition(":")[2]
+        assert httpx2.get(f"http://127.0.0.1:{port}/v1/flows", trust_env=False).json()["code"] == "token-missing"
+
+    def test_tls_is_spoken(self, bench: Bench, certificate: tuple[Path, Path]) -> None:
+        pem, key = certificate
+        token = bench.tokens.add("ann", "viewer", {})
+        master = bench.master(listen=Listen(certificate=pem, key=key, asks=True))
+        assert master.url.startswith("https://127.0.0.1:")
+        with Client([master.url], token=Secret(token, "a test's"), certificates=pem) as client:
+            assert client.flows() == []
+        with Client([master.url], token=Secret(token, "a test's")) as client, pytest.raises(ScribenginError, match="certificate"):
+            client.flows()
+
+    def test_a_web_page_from_elsewhere_cannot_use_the_loopback(self, bench: Bench) -> None:
+        master = bench.master()
+        port = master.url.rpartition(":")[2]
+        for headers in (
+            {"Origin": "http://evil.example"},
+            {"Host": f"evil.example:{port}"},
+            {"Sec-Fetch-Site": "cross-site"},
+        ):
+            answer = master.ask("GET", "/v1/flows", headers=headers)
+            assert (answer.status_code, answer.json()["code"]) == (403, "origin-foreign"), headers
+        assert master.ask("GET", "/v1/flows", headers={"Origin": master.url}).status_code == 200
+
+    def test_a_wrong_token_is_refused_on_the_loopback_too(self, bench: Bench) -> None:
+        bench.master()
+        with pytest.raises(Refused) as told:
+            bench.client(token="wrong").flows()
+        assert told.value.code == "token-unknown"
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> tuple[Path, Path]:
+    """For 127.0.0.1, signed by itself."""
+    pem, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1"]
+    subprocess.run([*command, "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", pem], check=True, capture_output=True)
+    assert ssl.create_default_context(cafile=str(pem)).cert_store_stats()["x509"] == 1
+    return pem, key

@@ -1,0 +1,139 @@
+"""Events by REST: what becomes of flows, told as it becomes, and after any break."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from scribengin.control import admin
+from scribengin.core.errors import Refused
+from scribengin.registry.contract import Delete
+from scribengin.registry.tree import DESIRED, TierSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from conftest import Bench
+
+    from scribengin.client.client import Client, Event
+
+WAIT_S = 30
+
+
+class Listener:
+    """Somebody who listens, in a thread."""
+
+    def __init__(self, client: Client, after: int = 0) -> None:
+        self.events: list[Event] = []
+        self._stream: Iterator[Event] = client.events(after)
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def _listen(self) -> None:
+        for event in self._stream:
+            self.events.append(event)
+
+    def flows(self) -> list[tuple[str, str]]:
+        return [(event.change.flow.flow, event.change.flow.wanted) for event in self.events if event.change is not None]
+
+    def hears(self, what: Callable[[Listener], bool]) -> None:
+        deadline = time.monotonic() + WAIT_S
+        while not what(self):
+            assert time.monotonic() < deadline, self.events
+            time.sleep(0.02)
+
+
+def submitted(bench: Bench, flow: str) -> None:
+    submission = admin.Submission(flow, "0" * 64, "flow.yaml", "/base", {"main": TierSpec()})
+    admin.apply(bench.person, submission, state=lambda _: "/state", by="bob")
+
+
+def test_who_listens_hears_all_flows_and_then_each_change(bench: Bench) -> None:
+    bench.master()
+    submitted(bench, "a")
+    submitted(bench, "b")
+    listener = Listener(bench.client())
+    listener.hears(lambda it: it.flows() == [("a", "running"), ("b", "running")])
+    assert (listener.events[0].kind, listener.events[0].names) == ("flows", ("a", "b"))
+    admin.want(bench.person, "b", "paused", by="bob")
+    listener.hears(lambda it: it.flows()[-1] == ("b", "paused"))
+    submitted(bench, "c")
+    listener.hears(lambda it: it.flows()[-1] == ("c", "running"))
+    bench.person.commit(Delete(DESIRED("a").path))
+    listener.hears(lambda it: it.events[-1].kind == "deleted")
+    assert listener.flows()[-1][0] == "a"
+
+
+def test_who_comes_again_hears_what_has_changed_meanwhile_from_any_master(bench: Bench) -> None:
+    first, second = bench.master(), bench.master()
+    for flow in ("a", "b", "c"):
+        submitted(bench, flow)
+    before = Listener(bench.client(first))
+    before.hears(lambda it: len(it.flows()) == 3)
+    admin.want(bench.person, "c", "paused", by="bob")
+    before.hears(lambda it: len(it.flows()) == 4)
+    last = before.events[-1].id
+    admin.want(bench.person, "a", "stopped", by="bob")
+    after = Listener(bench.client(second), last)
+    after.hears(lambda it: ("a", "stopped") in it.flows())
+    assert ("b", "running") not in after.flows(), "what has not changed is not told again"
+    assert after.events[0].names == ("a", "b", "c")
+
+
+def test_no_change_is_missed_in_a_storm_of_them_with_breaks(bench: Bench) -> None:
+    """Each break comes at once after an event; what the id promises must hold whatever was on its way."""
+    bench.master()
+    flows = [f"f{number}" for number in range(10)]
+    for flow in flows:
+        submitted(bench, flow)
+    ended = threading.Event()
+
+    def storm() -> None:
+        for round_ in range(30):
+            for flow in flows:
+                admin.want(bench.person, flow, "paused" if round_ % 2 else "stopped", by="bob")
+            time.sleep(0.05)
+        ended.set()
+
+    threading.Thread(target=storm, daemon=True).start()
+    known: dict[str, tuple[int, str]] = {}
+    after, client = 0, bench.client()
+    deadline = time.monotonic() + WAIT_S
+    while not ended.is_set() or any(known.get(flow, (0, ""))[1] != "paused" for flow in flows):
+        assert time.monotonic() < deadline, known
+        for number, event in enumerate(client.events(after)):
+            after = event.id
+            if event.change is not None and event.change.revision >= known.get(event.change.flow.flow, (0, ""))[0]:
+                known[event.change.flow.flow] = (event.change.revision, event.change.flow.wanted)
+            if number >= 3 or (ended.is_set() and all(known.get(flow, (0, ""))[1] == "paused" for flow in flows)):
+                break
+    assert {flow: admin.read_flow(bench.person, flow).desired.state for flow in flows} == {
+        flow: state for flow, (_, state) in known.items()
+    }
+
+
+def test_a_stream_goes_on_by_another_master(bench: Bench) -> None:
+    from contextlib import ExitStack
+
+    with ExitStack() as stack:
+        outer, bench.stack = bench.stack, stack
+        first = bench.master()
+        bench.stack = outer
+        second = bench.master()
+        submitted(bench, "a")
+        listener = Listener(bench.client(first, second))
+        listener.hears(lambda it: len(it.flows()) == 1)
+    admin.want(bench.person, "a", "paused", by="bob")  # the first master has ended
+    listener.hears(lambda it: it.flows()[-1] == ("a", "paused"))
+
+
+def test_more_streams_than_a_master_can_have_are_refused(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("scribengin.api.events.MOST_STREAMS", 1)
+    bench.master()
+    submitted(bench, "a")
+    Listener(bench.client()).hears(lambda it: bool(it.events))
+    with pytest.raises(Refused) as told:
+        next(iter(bench.client().events()))
+    assert told.value.code == "too-many"

@@ -1,0 +1,126 @@
+"""The routes of progress, metrics, intake and alerts, asked without a network."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import httpx2
+import structlog
+from fastapi import FastAPI
+from fastapi.responses import JSONResponse
+
+from scribengin.api.progress import router
+from scribengin.control.bell import Bell
+from scribengin.control.watch import Watch
+from scribengin.control.world import FlowSeen, TierSeen, Wish, World
+from scribengin.core.errors import ScribenginError
+from scribengin.local.contract import EndView, QueryView, RunView
+from scribengin.registry.lease import Election, Lease
+from scribengin.registry.memory import MemoryStore
+from scribengin.registry.tree import LEASE, Status
+from scribengin.registry.watched import AlertSpec, Watched
+from scribengin.testing.manual_clock import ManualClock
+from scribengin.watching.board import Board
+from scribengin.watching.progress import MOST_BYTES, Teller, encode
+
+LOG = structlog.wrap_logger(None, wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+
+
+class Asked:
+    """A master that leads, with one flow, whose worker tells of itself over the routes."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.registry = MemoryStore().client()
+        self.election = Election(self.registry, {"id": "m", "http": "http://leader:1"})
+        assert self.election.acquire()
+        self.lease = Lease(self.registry, LEASE("tweets", "main").path, {"run": 1})
+        assert self.lease.acquire()
+        board = Board(self.clock)
+        self.leads = True
+        self.watch = Watch(self.registry, board, Bell(self.registry, board, LOG), lambda: self.leads)
+        watched = Watched(max_delay_s=300.0, alerts={"stuck": AlertSpec(when="no progress for 5m")})
+        flow = FlowSeen("tweets", Wish(1, "running", 1), {"main": TierSeen("main")}, Status(state="running"), watched=watched)
+        self.watch.seen(World(self.clock(), {"tweets": flow}), self.election.term)
+        app = FastAPI()
+        app.include_router(router(self.watch))
+
+        async def told(_request: Any, error: Any) -> JSONResponse:
+            return JSONResponse({"code": error.code}, status_code=409)
+
+        app.add_exception_handler(ScribenginError, told)
+        self.transport = httpx2.ASGITransport(app=app)
+
+    def __call__(self, method: str, path: str, **more: Any) -> httpx2.Response:
+        async def ask() -> httpx2.Response:
+            async with httpx2.AsyncClient(transport=self.transport, base_url="http://m") as client:
+                return await client.request(method, path, **more)
+
+        return asyncio.run(ask())
+
+    def tells(self, query: QueryView, claim: str | None = None) -> httpx2.Response:
+        told = Teller("tweets", "main", 1, 1).tell(RunView("tweets", "running", 5.0, (query,)), self.clock())
+        headers = {"Authorization": f"Claim {self.lease.claim if claim is None else claim}"}
+        return self("POST", "/v1/flows/tweets/tiers/main/progress", content=encode(told), headers=headers)
+
+
+def test_what_a_worker_tells_is_in_metrics_intake_and_the_scrape() -> None:
+    asked = Asked()
+    ends = {"sources": {"a": EndView(10, 3.0, 7)}, "sinks": {"kept": EndView(9, 2.5)}}
+    assert asked.tells(QueryView("kept", "running", rows_in=10, lag_rows=7, lag_s=400.0, catch_up_s=90.0, **ends)).status_code == 204
+    asked.clock.advance(seconds=2)
+    found = asked("GET", "/v1/flows/tweets/metrics").json()
+    assert (found["state"], found["now"]["rows_in_per_s"], found["now"]["lag_rows"]) == ("running", 3.0, 7)
+    assert [sample["lag_rows"] for sample in found["series"]["main"]] == [7.0]
+    answer = asked("GET", "/v1/flows/tweets/intake")
+    assert (answer.json()["intake"], answer.json()["delay_s"], answer.headers["retry-after"]) == ("refusing", 402.0, "60")
+    scrape = asked("GET", "/metrics").text
+    assert "scribengin_master_leads 1.0" in scrape
+    assert 'scribengin_flow_intake{flow="tweets",intake="refusing"} 1.0' in scrape
+    assert 'scribengin_flow_delay_seconds{flow="tweets"} 402.0' in scrape
+    assert 'scribengin_source_lag_rows{flow="tweets",query="kept",source="a",tier="main"} 7.0' in scrape
+    (row,) = asked("GET", "/v1/metrics").json()
+    assert (row["flow"], row["now"]["delay_s"]) == ("tweets", 402.0)
+    assert asked.watch.delays()["tweets"].seconds == 402.0
+
+
+def test_alerts_are_shown_and_tested() -> None:
+    asked = Asked()
+    (alert,) = asked("GET", "/v1/flows/tweets/alerts").json()
+    assert (alert["alert"], alert["targets"], alert["when"]) == ("stuck", ["log"], "no progress for 5m")
+    assert asked("POST", "/v1/flows/tweets/alerts/test?alert=stuck").json()[0]["ok"] is True
+    assert asked("POST", "/v1/flows/tweets/alerts/test?alert=stick").json()["code"] == "alert-unknown"
+
+
+def test_a_standby_says_where_the_leader_is_and_counts_for_nothing_in_a_scrape() -> None:
+    asked = Asked()
+    asked.tells(QueryView("kept", "running"))
+    asked.leads = False
+    answer = asked("GET", "/v1/flows/tweets/metrics?step=10")
+    assert (answer.status_code, answer.headers["location"]) == (307, "http://leader:1/v1/flows/tweets/metrics?step=10")
+    assert asked.tells(QueryView("kept", "running")).status_code == 307
+    assert "scribengin_flow" not in asked("GET", "/metrics").text
+    asked.election.close()
+    assert asked("GET", "/v1/metrics").json()["code"] == "leader-missing"
+
+
+def test_nonsense_is_refused_and_never_a_mistake_of_ours() -> None:
+    asked = Asked()
+    asked.tells(QueryView("kept", "running"))
+    for since in ("nan", "inf", "-inf", "1e308", "-5", "99999999999"):
+        for step in ("0", "-1", "99999999999999999999"):
+            assert asked("GET", f"/v1/flows/tweets/metrics?since={since}&step={step}").status_code in (200, 422)
+    assert asked("GET", "/v1/flows/tweats/metrics").json()["code"] == "flow-unknown"
+    assert asked.tells(QueryView("kept", "running"), claim="wrong").json()["code"] == "claim-wrong"
+    headers = {"Authorization": f"Claim {asked.lease.claim}"}
+    for flow, body, code in (
+        ("tweets", b"{", "bad-progress"),
+        ("tweets", b"x" * (MOST_BYTES + 1), "body-large"),
+        ("twe%2Fets", b"{}", None),
+        ("T", b"{}", "claim-wrong"),
+    ):
+        answer = asked("POST", f"/v1/flows/{flow}/tiers/main/progress", content=body, headers=headers)
+        assert answer.status_code in (404, 409)
+        assert code is None or answer.json()["code"] == code

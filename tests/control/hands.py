@@ -1,0 +1,129 @@
+"""A master and workers that do what is wanted of them, on any registry: what people do to its records by hand is the test's."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import TYPE_CHECKING, Any
+
+import structlog
+
+from scribengin.control import admin
+from scribengin.control.master import Master
+from scribengin.control.world import RunId
+from scribengin.launch.contract import Order
+from scribengin.launch.memory import MemoryCluster, MemoryLauncher
+from scribengin.registry.contract import Create, Delete, Entry
+from scribengin.registry.records import Stored, put, read_record
+from scribengin.registry.tree import LEASE, LEASE_TERM, REPORT, RUN, STATUS, WANTED, Report, Status, TierSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scribengin.registry.contract import Registry
+    from scribengin.registry.tree import Goal
+
+WAIT_S = 60.0
+LOG = structlog.wrap_logger(None, wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+
+
+def until(what: Callable[[], Any], said: str) -> None:
+    """Ask again and again, with a deadline."""
+    deadline = time.monotonic() + WAIT_S
+    while not what():
+        assert time.monotonic() < deadline, f"never came: {said}"
+        time.sleep(0.01)
+
+
+class Plane:
+    """`open_client` gives another client of the same registry."""
+
+    def __init__(self, open_client: Callable[[], Registry]) -> None:
+        self.person, self.hands, self.registry = open_client(), open_client(), open_client()
+        self.launchers = {node: MemoryLauncher(time.time, MemoryCluster()) for node in ("here", "there")}
+        self.master = self.another(self.registry)
+
+    def another(self, registry: Registry) -> Master:
+        """A master, which leads when it can."""
+        master = Master(registry, self.launchers, order, {"id": "m"}, log=LOG)
+        until(lambda: master.contend(1.0), "the lead")
+        return master
+
+    def apply(self, flow: str, package: str = "0", **tiers: tuple[str, ...]) -> admin.Applied:
+        specs = {tier: TierSpec(feeders=feeders) for tier, feeders in tiers.items()}
+        return admin.apply(self.person, admin.Submission(flow, package, "flow.yaml", "/base", specs), state=lambda _: "/state", by="me")
+
+    def want(self, flow: str, goal: Goal) -> None:
+        admin.want(self.person, flow, goal, by="me")
+
+    def look(self) -> None:
+        """The master does what there is to do, and so do all workers."""
+        self.registry.sync()
+        self.master.cycle()
+        self.hands.sync()
+        for launcher in self.launchers.values():
+            for seen in launcher.look():
+                if seen.state in ("starting", "running"):
+                    self._obey(launcher, RunId.parse(seen.worker))
+
+    def workers(self) -> list[str]:
+        """All that were ever started, by name."""
+        return sorted(order.worker for launcher in self.launchers.values() for order in launcher.cluster.orders)
+
+    def lose(self, flow: str, tier: str, *, forget: bool = False) -> None:
+        """The tier's worker is gone, and so is its lease."""
+        run = read_record(self.person, RUN(flow, tier))
+        assert isinstance(run, Stored)
+        launcher, worker = self.launchers[run.record.node], f"{flow}.{tier}-{run.record.number}"
+        launcher.lose(worker)
+        if forget:
+            launcher.forget(worker)
+        self.hands.commit(Delete(LEASE(flow, tier).path))
+
+    def node(self, flow: str, tier: str) -> str:
+        """Where the tier's worker runs."""
+        run = read_record(self.person, RUN(flow, tier))
+        return run.record.node if isinstance(run, Stored) and run.record.ended_at is None else ""
+
+    def status(self, flow: str) -> Status:
+        self.person.sync()
+        status = read_record(self.person, STATUS(flow))
+        return status.record if isinstance(status, Stored) else Status(state="created")
+
+    def comes_to(self, flow: str, state: str, why: Callable[[Status], bool] = lambda _: True) -> Status:
+        def there() -> bool:
+            self.look()
+            return self.status(flow).state == state and why(self.status(flow))
+
+        until(there, f"{flow} {state}: {self.status(flow)}")
+        return self.status(flow)
+
+    def rests(self) -> None:
+        """Nothing more is done."""
+        before = -1
+        while before != (before := self.hands.sync()):
+            self.look()
+
+    def _obey(self, launcher: MemoryLauncher, id_: RunId | None) -> None:
+        assert id_ is not None
+        wanted = read_record(self.hands, WANTED(id_.flow, id_.tier))
+        if not isinstance(wanted, Stored):
+            return
+        wish, lease = wanted.record, LEASE(id_.flow, id_.tier).path
+        over = wish.goal in ("stopped", "drained")
+        report = Report(run=id_.number, generation=wish.generation, version=wish.version, state=wish.goal, commits=1)
+        there = read_record(self.hands, REPORT(id_.flow, id_.tier))
+        if not isinstance(there, Stored) or there.record != report:
+            self.hands.commit(put(self.hands, REPORT(id_.flow, id_.tier), report))
+        if over:
+            if self.hands.read(lease) is not None:
+                self.hands.commit(Delete(lease))
+            launcher.end(str(id_), 0)
+        elif not isinstance(self.hands.read(lease), Entry):
+            fence = LEASE_TERM(id_.flow, id_.tier).path
+            last = () if self.hands.read(fence) is not None else (Create(fence, {"run": id_.number}),)
+            self.hands.commit(Create(lease, {"run": id_.number}, ephemeral=True), *last)
+
+
+def order(id_: RunId) -> Order:
+    return Order(str(id_), ("true",))

@@ -1,0 +1,300 @@
+"""What people write into the tree by hand: taken up where it can be, refused beside it where not; what is damaged is never fatal."""
+
+from __future__ import annotations
+
+import pytest
+
+from scribengin.control import admin
+from scribengin.core.errors import StateError
+from scribengin.registry.contract import Create, Damaged, Delete, Entry, Replace
+from scribengin.registry.memory import MemoryStore
+from scribengin.registry.records import put
+from scribengin.registry.tree import (
+    DESIRED,
+    GROUP,
+    HOST,
+    LIMIT,
+    MAPPED,
+    REPORT,
+    RUN,
+    SPEC,
+    STATUS,
+    WANTED,
+    Desired,
+    Host,
+    Mapped,
+)
+from tests.control.hands import Plane
+
+
+@pytest.fixture
+def store() -> MemoryStore:
+    return MemoryStore()
+
+
+@pytest.fixture
+def plane(store: MemoryStore) -> Plane:
+    plane = Plane(store.client)
+    plane.apply("tweets", edge=(), core=("edge",))
+    plane.apply("other", main=())
+    plane.comes_to("tweets", "running")
+    plane.comes_to("other", "running")
+    plane.rests()
+    return plane
+
+
+BAD = {
+    b'{"state": "paus': "is no JSON",
+    b"paused": "is no JSON",
+    b"[]": "is no JSON object",
+    b'{"state": "flying", "version": 1}': "flying",
+    b'{"state": "paused"}': "version",
+    b'{"state": "paused", "version": 7}': "wants version 7, which is not there; there are 1",
+    b'{"state": "paused", "version": 0}': "wants version 0; versions count from 1",
+    b'{"state": "paused", "version": -3}': "wants version -3",
+    b'{"format": 9, "wish": "paused"}': "newer Scribengin",
+    b"": "is empty",
+    b"{}": "is empty",
+}
+
+
+@pytest.mark.parametrize("raw", BAD, ids=lambda raw: raw.decode() or "nothing")
+def test_a_wish_that_cannot_be_is_refused_beside_it_and_the_last_one_goes_on(store: MemoryStore, plane: Plane, raw: bytes) -> None:
+    path = DESIRED("tweets").path
+    before = plane.workers()
+    store.write_raw(path, raw)
+    refused = plane.comes_to("tweets", "running", lambda status: bool(status.refused)).refused
+    there = plane.person.read(path)
+    assert list(refused) == [path]
+    assert BAD[raw] in refused[path]["why"]
+    assert refused[path]["version"] == (there.version if there is not None else None)
+    assert "scribengin" in refused[path]["remedy"] or "newer" in refused[path]["remedy"]
+    assert path in plane.master.problems
+    # a worker that is lost meanwhile is started again, as it was wanted last; the next master knows what that was
+    plane.lose("tweets", "core")
+    plane.registry.close()
+    plane.registry = store.client()
+    plane.master = plane.another(plane.registry)
+    plane.comes_to("tweets", "running", lambda _: "tweets.core-2" in plane.workers())
+    assert plane.workers() == sorted([*before, "tweets.core-2"])
+    # people see it, also with no master alive
+    row = admin.read_flow(plane.person, "tweets")
+    assert (row.desired.state, row.desired.version) == ("running", 1)
+    assert admin.describe(plane.person, "tweets")["status"]["refused"] == refused
+    assert [each.flow for each in admin.read_flows(plane.person)] == ["other", "tweets"]
+    # the others are managed as ever
+    plane.want("other", "stopped")
+    plane.comes_to("other", "stopped")
+    # mended, it is taken up and told no more
+    store.write_raw(path, b'{"state": "paused", "version": 1, "note": "by hand"}')
+    assert plane.comes_to("tweets", "paused").refused == {}
+    assert path not in plane.master.problems
+
+
+def test_a_verb_writes_over_a_wish_that_was_refused(store: MemoryStore, plane: Plane) -> None:
+    store.write_raw(DESIRED("tweets").path, b"oops")
+    plane.comes_to("tweets", "running", lambda status: bool(status.refused))
+    plane.want("tweets", "stopped")
+    assert admin.read_flow(plane.person, "tweets").desired.state == "stopped", "what was written is read at once"
+    assert plane.comes_to("tweets", "stopped").refused == {}
+
+
+def test_a_wish_by_hand_is_taken_up_like_a_verb_and_its_keys_and_neighbours_stay(store: MemoryStore, plane: Plane) -> None:
+    plane.person.commit(
+        Create("flows/tweets/note", {"text": "mine"}), Create("flows/tweets/wanted/NOT A TIER", {}), Create("flows/README", {})
+    )
+    store.write_raw(DESIRED("tweets").path, b'{"state": "paused", "version": 1, "why": "by hand"}')
+    plane.comes_to("tweets", "paused")
+    plane.want("tweets", "running")
+    plane.comes_to("tweets", "running")
+    there = plane.person.read(DESIRED("tweets").path)
+    assert isinstance(there, Entry)
+    assert there.value["why"] == "by hand"
+    assert {"note", "wanted"} < {*plane.person.children("flows/tweets")}
+    assert "NOT A TIER" in plane.person.children("flows/tweets/wanted")
+    assert "README" in plane.person.children("flows")
+
+
+def test_a_flow_whose_wish_was_removed_by_hand_goes_on(store: MemoryStore, plane: Plane) -> None:
+    plane.person.commit(Delete(DESIRED("tweets").path))
+    refused = plane.comes_to("tweets", "running", lambda status: bool(status.refused)).refused
+    assert refused[DESIRED("tweets").path]["why"] == "was removed, and the flow was not deleted"
+    assert len(plane.workers()) == 3
+    plane.want("tweets", "stopped")
+    assert plane.comes_to("tweets", "stopped").refused == {}
+
+
+def test_a_flow_whose_version_is_damaged_is_left_as_it_is_and_says_so(store: MemoryStore, plane: Plane) -> None:
+    before = plane.workers()
+    spec = plane.person.read(SPEC("tweets", "1").path)
+    assert isinstance(spec, Entry)
+    store.write_raw(SPEC("tweets", "1").path, b"oops")
+    status = plane.comes_to("tweets", "degraded")
+    assert status.reason.startswith("it is left as it is: flows/tweets/desired wants version 1, whose record is no JSON")
+    assert "apply the flow again" in status.next
+    plane.lose("tweets", "core")
+    plane.rests()
+    assert plane.workers() == before
+    there = plane.person.read(SPEC("tweets", "1").path)
+    assert isinstance(there, Damaged), "nobody can make it anew: it stays where it is"
+    plane.person.commit(Replace(there, spec.value))
+    plane.comes_to("tweets", "running", lambda _: "tweets.core-2" in plane.workers())
+
+
+def test_where_another_version_is_damaged_the_last_one_goes_on(store: MemoryStore, plane: Plane) -> None:
+    store.write_raw(SPEC("tweets", "2").path, b"oops")
+    store.write_raw(DESIRED("tweets").path, b'{"state": "running", "version": 2}')
+    refused = plane.comes_to("tweets", "running", lambda status: bool(status.refused)).refused
+    assert "version 2, whose record is no JSON" in refused[DESIRED("tweets").path]["why"]
+
+
+def test_a_flow_that_nobody_has_taken_up_yet_and_whose_wish_is_damaged_waits(store: MemoryStore, plane: Plane) -> None:
+    plane.person.commit(Create("flows/fresh", {}))
+    store.write_raw(DESIRED("fresh").path, b"oops")
+    status = plane.comes_to("fresh", "degraded")
+    assert "is no JSON" in status.reason
+    with pytest.raises(StateError, match="is no JSON"):
+        admin.read_flow(plane.person, "fresh")
+    assert admin.describe(plane.person, "tweets")["status"]["state"] == "running"
+
+
+RECORDS = {
+    "run": RUN("tweets", "core"),
+    "wanted": WANTED("tweets", "core"),
+    "report": REPORT("tweets", "core"),
+    "status": STATUS("tweets"),
+}
+
+
+@pytest.mark.parametrize("raw", [b'{"no', b'{"state":5,"goal":5,"number":"x","run":"x"}'], ids=["no json", "does not fit"])
+@pytest.mark.parametrize("record", RECORDS)
+def test_a_damaged_record_of_a_master_is_set_aside_and_made_anew(store: MemoryStore, plane: Plane, record: str, raw: bytes) -> None:
+    spot, before = RECORDS[record], plane.workers()
+    was = plane.person.read(spot.path)
+    assert isinstance(was, Entry)
+    store.write_raw(spot.path, raw)
+    plane.comes_to("tweets", "running", lambda _: isinstance(plane.person.read(spot.path), Entry))
+    plane.rests()
+    again = plane.person.read(spot.path)
+    assert isinstance(again, Entry)
+    if record != "run":
+        assert {**again.value, "since": ""} == {**was.value, "since": ""}
+    else:
+        assert (again.value["number"], again.value["node"], again.value["leased"]) == (1, was.value["node"], True)
+    assert plane.workers() == before, "no worker is touched"
+    aside = admin.describe(plane.person, "tweets")["set_aside"]
+    assert [each["path"] for each in aside] == [spot.path]
+    kept = plane.person.read(aside[0]["kept"])
+    assert isinstance(kept, Entry)
+    assert kept.value["text"] == raw.decode()
+    plane.want("tweets", "stopped")
+    plane.comes_to("tweets", "stopped")
+
+
+def test_all_records_of_a_master_that_are_damaged_at_once_are_made_anew(store: MemoryStore, plane: Plane) -> None:
+    before = plane.workers()
+    for flow, tiers in (("tweets", ("edge", "core")), ("other", ("main",))):
+        store.write_raw(STATUS(flow).path, b"oops")
+        for tier in tiers:
+            for branch in (RUN, WANTED, REPORT):
+                store.write_raw(branch(flow, tier).path, b"oops")
+    plane.comes_to("tweets", "running", lambda _: isinstance(plane.person.read(RUN("tweets", "edge").path), Entry))
+    plane.comes_to("other", "running")
+    plane.rests()
+    assert plane.workers() == before
+    assert plane.master.problems == {}
+
+
+def test_a_run_that_was_removed_by_hand_never_gives_its_number_out_twice(store: MemoryStore, plane: Plane) -> None:
+    plane.lose("tweets", "core", forget=True)
+    plane.person.commit(Delete(RUN("tweets", "core").path), Delete(REPORT("tweets", "core").path))
+    plane.comes_to("tweets", "running", lambda _: len(plane.workers()) == 4)
+    assert "tweets.core-2" in plane.workers()
+
+
+# --- what is bound to which node
+
+
+def other_than(node: str) -> str:
+    return {"here": "there", "there": "here"}[node]
+
+
+def test_a_binding_by_hand_moves_a_tier(store: MemoryStore, plane: Plane) -> None:
+    before = plane.node("other", "main")
+    to = other_than(before)
+    for path in ("physicalnodes", f"physicalnodes/{to}", f"physicalnodes/{to}/lns", MAPPED(to, "other.main").path):
+        store.write_raw(path, b"")  # as `create PATH ""` does
+    plane.comes_to("other", "running", lambda _: plane.node("other", "main") == to)
+    assert plane.status("other").refused == {}
+    plane.person.commit(Delete(MAPPED(to, "other.main").path), MAPPED(before, "other.main").create(Mapped()))
+    plane.comes_to("other", "running", lambda _: plane.node("other", "main") == before)
+    assert plane.status("other").refused == {}
+
+
+def test_a_binding_to_a_node_that_never_was_is_refused_until_it_registers(store: MemoryStore, plane: Plane) -> None:
+    spot = MAPPED("ghost", "tweets.core")
+    plane.person.commit(spot.create(Mapped(by="hand")))
+    refused = plane.comes_to("tweets", "running", lambda status: bool(status.refused)).refused
+    assert refused[spot.path]["why"] == "binds to node ghost, which has never registered; there are: here, there"
+    assert spot.path in plane.master.problems
+    plane.rests()
+    assert len(plane.workers()) == 3
+    plane.person.commit(HOST("ghost").create(Host(host="ghost")))
+    plane.comes_to("tweets", "running", lambda status: not status.refused)
+
+
+def test_of_two_nodes_that_claim_a_tier_the_first_has_it_and_the_other_is_refused(store: MemoryStore, plane: Plane) -> None:
+    first = other_than(plane.node("other", "main"))
+    second = other_than(first)
+    plane.person.commit(MAPPED(first, "other.main").create(Mapped()))
+    plane.comes_to("other", "running", lambda _: plane.node("other", "main") == first)
+    plane.person.commit(MAPPED(second, "other.main").create(Mapped()))
+    refused = plane.comes_to("other", "running", lambda status: bool(status.refused)).refused
+    path = MAPPED(second, "other.main").path
+    assert refused[path]["why"] == f"binds other.main to {second}; it is bound to {first} already"
+    assert MAPPED(first, "other.main").path in refused[path]["remedy"]
+    plane.rests()
+    assert plane.node("other", "main") == first
+    plane.person.commit(Delete(MAPPED(first, "other.main").path))
+    assert plane.comes_to("other", "running", lambda _: plane.node("other", "main") == second).refused == {}
+
+
+def test_bindings_that_say_nothing_or_name_no_tier_are_refused_and_others_hold(store: MemoryStore, plane: Plane) -> None:
+    plane.person.commit(
+        MAPPED("here", "tweets.cor").create(Mapped()),
+        Create(MAPPED("here", "tweets.core").path, {"by": 5}),
+        Create("physicalnodes/here/lns/no tier", {}),
+        MAPPED("here", "unknown.main").create(Mapped()),
+    )
+    refused = plane.comes_to("tweets", "running", lambda status: bool(status.refused)).refused
+    assert refused[MAPPED("here", "tweets.cor").path]["why"] == "binds a tier that flow tweets has not; it has core, edge"
+    assert "$.by" in refused[MAPPED("here", "tweets.core").path]["why"]
+    assert len(refused) == 2
+
+
+def test_limits_and_groups_that_say_nothing_are_told(store: MemoryStore, plane: Plane) -> None:
+    plane.person.commit(LIMIT("tweets").create(LIMIT("tweets").kind(rows_per_s=5.0)))
+    store.write_raw(LIMIT("tweets").path, b'{"rows_per_s": "fast"}')
+    plane.person.commit(Create(GROUP("hosts").path, {"members": []}))
+    refused = plane.comes_to("tweets", "running", lambda status: bool(status.refused)).refused
+    assert "$.rows_per_s" in refused[LIMIT("tweets").path]["why"]
+    assert "$.members" in plane.master.problems[GROUP("hosts").path]
+    plane.person.commit(Delete(LIMIT("tweets").path))
+    plane.comes_to("tweets", "running", lambda status: not status.refused)
+
+
+def test_of_flows_that_are_damaged_in_every_way_the_others_know_nothing(store: MemoryStore, plane: Plane) -> None:
+    for number, raw in enumerate(BAD):
+        flow = f"ill{number}"
+        plane.apply(flow, main=())
+        plane.comes_to(flow, "running")
+        store.write_raw(DESIRED(flow).path, raw)
+        store.write_raw(RUN(flow, "main").path, raw)
+    plane.rests()
+    for goal, state in (("paused", "paused"), ("running", "running"), ("stopped", "stopped")):
+        plane.want("tweets", goal)  # type: ignore[arg-type]
+        plane.comes_to("tweets", state)
+    states = {raw: plane.status(f"ill{number}").state for number, raw in enumerate(BAD)}
+    assert {raw: state for raw, state in states.items() if state != "running"} == {b'{"format": 9, "wish": "paused"}': "degraded"}
+    plane.person.commit(put(plane.person, DESIRED("ill0"), Desired(state="stopped", version=1)))
+    plane.comes_to("ill0", "stopped")

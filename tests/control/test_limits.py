@@ -1,0 +1,130 @@
+"""Limits: said by people, taken up by workers. No Spark, no processes."""
+
+from __future__ import annotations
+
+import time
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from scribengin.connectors.contract import Limits
+from scribengin.control.limits import read_limits, set_limit
+from scribengin.core.errors import Refused
+from scribengin.local.limits import FlowLimits, Pace, Paced
+from scribengin.registry.contract import Create, Entry
+from scribengin.registry.records import Stored, read_record
+from scribengin.registry.tree import LIMIT, Limit
+from scribengin.worker.limits import LiveLimits
+from tests.control.test_topology import Person
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TIERED = """\
+version: 1
+name: tiered
+sources:
+  rows: {type: files, path: data, format: json, schema: "id BIGINT"}
+steps:
+  big: {from: rows, filter: id > 10}
+  odd: {from: big, filter: id % 2 = 1}
+sinks:
+  kept: {from: odd, type: files, path: out, format: json}
+tiers:
+  edge: {steps: [big]}
+  core: {steps: [odd]}
+"""
+
+
+@pytest.fixture
+def person(tmp_path: Path) -> Person:
+    person = Person(tmp_path / "flows")
+    person.applies(person.writes("tiered.yaml", TIERED))
+    return person
+
+
+def test_a_limit_is_set_changed_and_taken_off_and_what_others_keep_there_stays(person: Person) -> None:
+    ask = (person.registry, person.packages, "tiered")
+    assert set_limit(*ask, rows_per_s=10).of == {"": {"rows_per_s": 10}}
+    assert set_limit(*ask, "rows", bytes_per_s=5).of == {"": {"rows_per_s": 10}, "rows": {"bytes_per_s": 5}}
+    edges = set_limit(*ask, "big -> odd", rows_per_s=7).of
+    assert list(edges.values())[-1] == {"rows_per_s": 7}
+    assert set_limit(*ask, "big->odd").of == {"": {"rows_per_s": 10}, "rows": {"bytes_per_s": 5}}
+    set_limit(*ask, "rows")
+    assert set_limit(*ask).of == {}
+    assert person.registry.read(LIMIT("tiered").path) is None, "no limit, no record"
+    person.registry.commit(Create(LIMIT("tiered").path, {"format": 1, "rows_per_s": 3, "note": "by hand"}))
+    assert set_limit(*ask).of == {}
+    there = person.registry.read(LIMIT("tiered").path)
+    assert isinstance(there, Entry)
+    assert there.value["note"] == "by hand"
+
+
+def test_what_is_no_limit_is_refused(person: Person) -> None:
+    ask = (person.registry, person.packages)
+    for flow, target, pace, code in (
+        ("other", "", {"rows_per_s": 1}, "flow-unknown"),
+        ("tiered", "row", {"rows_per_s": 1}, "limit-unknown"),
+        ("tiered", "", {"rows_per_s": 0}, "limit"),
+        ("tiered", "rows", {"bytes_per_s": -5}, "limit"),
+    ):
+        with pytest.raises(Refused) as refused:
+            set_limit(*ask, flow, target, **pace)  # type: ignore[arg-type]
+        assert refused.value.code == code
+    assert read_limits(person.registry, "tiered").of == {}
+
+
+def test_a_worker_hears_of_a_change_at_once_and_keeps_what_it_knew(person: Person) -> None:
+    live = LiveLimits(person.store.client(), "tiered")
+    try:
+        assert live() == FlowLimits()
+        person.registry.commit(LIMIT("tiered").create(Limit(rows_per_s=5, edges={"c": {"bytes_per_s": 9.0}})))
+        deadline = time.monotonic() + 4
+        while live() == FlowLimits() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert live() == FlowLimits(Pace(rows_per_s=5), {}, {"c": Pace(bytes_per_s=9.0)})
+        person.store.write_raw(LIMIT("tiered").path, b"{")
+        live._look()
+        assert live().flow == Pace(rows_per_s=5)
+        stored = read_record(person.registry, LIMIT("tiered"))
+        assert not isinstance(stored, Stored)
+    finally:
+        live.close()
+
+
+def test_an_edge_is_held_by_what_goes_over_it_and_a_flow_by_equal_parts(person: Person) -> None:
+    from scribengin.control.offsets import prepared_flow
+
+    prepared, _ = prepared_flow(person.registry, person.packages, "tiered")
+    plan = prepared.plan
+    (channel,) = plan.channels
+    feeder, reader = plan.feeder(channel), plan.readers(channel)[0]
+    clock, limits = [100.0], [FlowLimits(edges={channel.names[0]: Pace(rows_per_s=10)})]
+
+    def paced(query: Any, tier: str) -> Paced:
+        batch = {source: Limits(max_bytes=1000) for source in query.sources}
+        return Paced(query, plan, tier, batch, lambda: limits[0], now=lambda: clock[0])
+
+    def through(held: Paced, query: Any, rows: int, size: int) -> None:
+        held.begun()
+        receipts = [SimpleNamespace(sink=sink, rows=rows, bytes=size) for sink in query.sinks]
+        counts = {source: SimpleNamespace(rows_in=2 * rows) for source in query.sources}
+        streams = {source: (SimpleNamespace(bytes=500),) for source in query.sources}
+        held.committed(SimpleNamespace(decision=SimpleNamespace(counts=counts, receipts=receipts), streams=streams))  # type: ignore[arg-type]
+
+    front, back = paced(feeder, "edge"), paced(reader, "core")
+    assert front.admit().wait_s == 0.0
+    through(front, feeder, 30, 300)
+    assert front.admit().wait_s == pytest.approx(3.0)
+    assert front.admit().share == pytest.approx(1 / 6), "a full Batch would be 60 rows, 10 of which come in a second"
+    limits[0] = FlowLimits(edges={channel.names[0]: Pace(rows_per_s=30)})
+    assert front.admit().wait_s == pytest.approx(1.0), "another limit holds at once"
+    limits[0] = FlowLimits(flow=Pace(rows_per_s=20))
+    assert front.admit().wait_s == pytest.approx(3.0), "60 rows were read, and it is the only Query that reads from outside"
+    through(back, reader, 30, 300)
+    assert back.admit().wait_s == 0.0, "what comes by a channel was counted where it came in"
+    clock[0] += 2.5
+    assert front.admit().wait_s == pytest.approx(0.5)
+    limits[0] = FlowLimits()
+    assert front.admit().wait_s == 0.0

@@ -1,0 +1,226 @@
+"""Operations: the master is killed after each thing that it does, and the end is the same."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from scribengin.control import admin
+from scribengin.control.operate import begin, cancel, list_operations
+from scribengin.core.errors import Refused
+from scribengin.registry.records import Stored, put, read_record
+from scribengin.registry.tree import DESIRED, OPERATION, RUN, Operation
+from tests.control.obedient import Plane, applied
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+TIERS = {"edge": (), "core": ("edge",), "store": ("core",)}
+
+
+def rewound(plane: Plane) -> None:
+    operation = Operation(kind="rewind", step="stop", version=1, tiers=("edge",), arguments={"moves": [["edge", "q", {"a": 1}]]})
+    begin(plane.person, "f", operation, by="me")
+    plane.comes_to("f", "running")
+
+
+def set_while_stopped(plane: Plane) -> None:
+    admin.want(plane.person, "f", "stopped", by="me")
+    plane.comes_to("f", "stopped")
+    operation = Operation(kind="offsets", step="stop", version=1, tiers=("core", "edge"), arguments={"moves": []})
+    begin(plane.person, "f", operation, by="me")
+    plane.comes_to("f", "stopped")
+
+
+def begun_anew(plane: Plane) -> None:
+    specs = applied(Plane(), "f", "1", **TIERS)
+    asked: dict[str, Any] = {"state": lambda _: "/state", "by": "me", "renew": {"f": [("core", "q"), ("store", "r")]}}
+    admin.apply_all(plane.person, [specs], {"f": 1}, **asked)
+    plane.comes_to("f", "running")
+
+
+def failed(plane: Plane) -> None:
+    plane.part = lambda id_, _: "the source is another" if id_.tier == "core" else ""
+    operation = Operation(kind="rewind", step="stop", version=1, tiers=("edge", "core"))
+    begin(plane.person, "f", operation, by="me")
+    plane.comes_to("f", "running")
+
+
+def spread(plane: Plane) -> None:
+    operation = Operation(kind="repartition", step="stop", version=1, tiers=("core",), arguments={"partitions": 3})
+    begin(plane.person, "f", operation, by="me")
+    plane.comes_to("f", "running")
+
+
+KINDS: dict[str, tuple[Callable[[Plane], None], set[str], str]] = {
+    "rewind": (rewound, {"edge"}, "done"),
+    "offsets": (set_while_stopped, {"core", "edge"}, "done"),
+    "renew": (begun_anew, {"core", "store"}, "done"),
+    "repartition": (spread, {"core"}, "done"),
+    "rewind that fails": (failed, {"core", "edge"}, "failed"),
+}
+
+
+def end_of(plane: Plane) -> dict[str, Any]:
+    """What there is when all is over, without how often anybody had to try."""
+    found = admin.describe(plane.person, "f")
+    (operation,) = list_operations(plane.person, "f")
+    tiers = {tier["tier"]: (tier["state"], tier["failures"]) for tier in found["tiers"]}
+    state, version = found["status"]["state"], found["status"]["version"]
+    wanted = (found["wanted"]["state"], found["wanted"]["version"])
+    return {"state": (state, version), "wanted": wanted, "tiers": tiers, "operation": (operation.step, operation.error)}
+
+
+def played(kind: str, lives: list[int]) -> Plane:
+    plane = Plane()
+    applied(plane, "f", **TIERS)
+    plane.comes_to("f", "running")
+    plane.lives = lives
+    plane.life.left = lives.pop(0) if lives else None
+    plane.life.done = 0
+    KINDS[kind][0](plane)
+    return plane
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_end_is_the_same_wherever_a_master_is_killed(kind: str) -> None:
+    _, tiers, step = KINDS[kind]
+    quiet = played(kind, [])
+    expected = end_of(quiet)
+    assert quiet.masters == 1
+    assert expected["operation"][0] == step
+    assert sorted(quiet.parts) == sorted((tier, "1") for tier in tiers), "each part is done once"
+    points = quiet.life.done
+    assert points > 10
+    for point in range(1, points + 1):
+        plane = played(kind, [point])
+        assert plane.masters == 2, f"point {point} of {points}"
+        assert end_of(plane) == expected, f"killed after thing {point} of {points}"
+        assert {tier for tier, _ in plane.parts} == tiers
+        assert plane.most_at_work == 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("each", [1, 2, 3])
+def test_the_end_is_the_same_where_every_master_is_killed_after_a_thing_or_a_few(kind: str, each: int) -> None:
+    plane = played(kind, [each] * 300)
+    assert plane.masters > 4
+    assert end_of(plane) == end_of(played(kind, []))
+    assert plane.most_at_work == 1
+
+
+def test_a_part_that_is_lost_before_it_could_be_told_is_done_again_by_the_next_worker() -> None:
+    plane = Plane()
+    lost: list[str] = []
+
+    def part(id_: Any, _: Operation) -> str:
+        if not lost:
+            lost.append(str(id_))
+            plane.cluster.workers[str(id_)].seen = plane.cluster.workers[str(id_)].seen.__class__(str(id_), "gone")
+        return ""
+
+    applied(plane, "f", main=())
+    plane.comes_to("f", "running")
+    says = plane._says
+
+    def silent(id_: Any, *told: Any, **said: Any) -> None:
+        if str(id_) in lost:
+            plane.workers[id_][0].close()
+        else:
+            says(id_, *told, **said)
+
+    plane._says, plane.part = silent, part  # type: ignore[method-assign]
+    begin(plane.person, "f", Operation(kind="rewind", step="stop", version=1, tiers=("main",)), by="me")
+    plane.comes_to("f", "running")
+    assert plane.parts == [("main", "1"), ("main", "1")]
+    (operation,) = list_operations(plane.person, "f")
+    assert operation.step == "done"
+
+
+def test_there_is_one_at_a_time_and_what_else_is_wanted_waits() -> None:
+    plane = Plane()
+    applied(plane, "f", **TIERS)
+    plane.comes_to("f", "running")
+    one = Operation(kind="rewind", step="stop", version=1, tiers=("edge",))
+    assert begin(plane.person, "f", one, by="me") == "1"
+    for what in (
+        lambda: begin(plane.person, "f", one, by="me"),
+        lambda: admin.apply(plane.person, applied(Plane(), "f", "1", **TIERS), state=lambda _: "", by="me"),
+    ):
+        with pytest.raises(Refused) as refused:
+            what()
+        assert refused.value.code == "operation-under-way"
+    admin.want(plane.person, "f", "paused", by="me")
+    plane.comes_to("f", "paused")
+    (operation,) = list_operations(plane.person, "f")
+    assert (operation.step, plane.parts) == ("done", [("edge", "1")])
+    assert begin(plane.person, "f", one, by="me") == "2"
+
+
+def test_it_is_cancelled_while_nothing_of_it_is_done_and_a_new_version_goes_with_it() -> None:
+    plane = Plane()
+    applied(plane, "f", **TIERS)
+    plane.comes_to("f", "running")
+    submission = applied(Plane(), "f", "1", **TIERS)
+    admin.apply_all(plane.person, [submission], None, state=lambda _: "", by="me", renew={"f": [("core", "q")]})
+    assert admin.read_flow(plane.person, "f").desired.version == 2
+    plane.turn()
+    cancel(plane.person, "f", "1", by="me")
+    assert admin.read_flow(plane.person, "f").desired.version == 1
+    plane.comes_to("f", "running")
+    assert plane.parts == []
+    with pytest.raises(Refused) as over:
+        cancel(plane.person, "f", "1", by="me")
+    assert over.value.code == "operation-over"
+    with pytest.raises(Refused) as unknown:
+        cancel(plane.person, "f", "7", by="me")
+    assert unknown.value.code == "operation-unknown"
+    begin(plane.person, "f", Operation(kind="rewind", step="stop", version=1, tiers=("edge",)), by="me")
+    while list_operations(plane.person, "f")[0].step == "stop":
+        plane.turn()
+    with pytest.raises(Refused) as late:
+        cancel(plane.person, "f", "2", by="me")
+    assert late.value.code == "operation-at-work"
+
+
+def test_those_that_are_over_are_kept_up_to_twenty() -> None:
+    plane = Plane()
+    applied(plane, "f", main=())
+    plane.comes_to("f", "running")
+    for _ in range(admin.KEPT_OPERATIONS + 5):
+        begin(plane.person, "f", Operation(kind="rewind", step="stop", version=1, tiers=("main",)), by="me")
+        plane.comes_to("f", "running")
+    kept = [int(each.id) for each in list_operations(plane.person, "f")]
+    assert kept == list(range(admin.KEPT_OPERATIONS + 5, 4, -1))
+
+
+def test_a_run_that_waited_for_a_person_does_not_hold_back_an_operation() -> None:
+    plane = Plane()
+    applied(plane, "f", main=())
+    plane.comes_to("f", "running")
+    run = read_record(plane.person, RUN("f", "main"))
+    assert isinstance(run, Stored)
+    broken = run.record.__class__(
+        **{**{n: getattr(run.record, n) for n in run.record.__struct_fields__}, "permanent": True, "ended_at": 1.0}
+    )
+    plane.workers[next(iter(plane.workers))][1].close()
+    plane.cluster.workers.clear()
+    plane.person.commit(put(plane.person, RUN("f", "main"), broken))
+    plane.comes_to("f", "failed")
+    begin(plane.person, "f", Operation(kind="rewind", step="stop", version=1, tiers=("main",)), by="me")
+    plane.comes_to("f", "running")
+    assert list_operations(plane.person, "f")[0].step == "done"
+
+
+def test_a_record_that_is_written_by_hand_is_taken_up_and_one_that_is_struck_out_is_let_go() -> None:
+    plane = Plane()
+    applied(plane, "f", main=())
+    plane.comes_to("f", "running")
+    desired = read_record(plane.person, DESIRED("f"))
+    assert isinstance(desired, Stored)
+    by_hand = {**desired.entry.value, "operation": "x1"}
+    made = OPERATION("f", "x1").create(Operation(kind="rewind", step="stop", version=1, tiers=("main",)))
+    plane.person.commit(made, desired.replace(desired.record.parse(by_hand)))
+    plane.comes_to("f", "running")
+    assert plane.parts == [("main", "x1")]

@@ -1,0 +1,92 @@
+"""Which tiers run where: the verbs of a person, over real masters and hosts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from plane import until
+
+from scribengin.registry.contract import Entry
+from scribengin.registry.tree import RUN, TierSpec
+
+if TYPE_CHECKING:
+    from plane import Plane
+
+pytestmark = pytest.mark.timeout(400)
+
+
+def on(plane: Plane, tier: str) -> str:
+    """The host that a tier of `tweets` runs on."""
+    return str(plane.holder("tweets", tier).get("host", ""))
+
+
+def test_tiers_are_mapped_moved_spawned_and_hosts_taken_out_and_back(plane: Plane) -> None:
+    plane.master("m1")
+    assert plane.says("nodes") == []
+    plane.node("a")
+    plane.apply("tweets", edge=(), core=("edge",))
+    plane.comes_to("tweets", "running")
+    plane.node("b", cores=4)
+    assert [(each["node"], each["state"], each["cores"]) for each in plane.says("nodes")] == [("a", "up", 0), ("b", "up", 4)]
+
+    # mapped elsewhere it ends in order, and goes on there; the other one stays
+    core = plane.worker("tweets", "core")
+    edge = plane.worker("tweets", "edge")
+    assert plane.says("map", "tweets.edge", "b", "--wait")["changed"] is True
+    assert plane.says("map", "tweets.edge", "b")["changed"] is False
+    assert (on(plane, "edge"), on(plane, "core")) == ("b", "a")
+    assert not edge.is_running()
+    assert plane.worker("tweets", "core") == core
+    assert [each["mapped"] for each in plane.says("nodes")] == [[], ["tweets.edge"]]
+    run = plane.registry.read(RUN("tweets", "edge").path)
+    assert isinstance(run, Entry)
+    assert run.value.get("failures", 0) == 0, "a move is no failure"
+
+    # to another: one host at each moment
+    plane.says("map", "tweets.edge", "a", "--wait")
+    assert [each["mapped"] for each in plane.says("nodes")] == [["tweets.edge"], []]
+    assert plane.says("unmap", "tweets.edge")["changed"] is True
+    assert plane.says("unmap", "tweets.edge")["changed"] is False
+
+    # a host is taken out: all of its workers go on elsewhere first
+    assert plane.says("decommission", "a", "--wait")["workers"] == []
+    plane.comes_to("tweets", "running")
+    assert (on(plane, "edge"), on(plane, "core")) == ("b", "b")
+    assert [each["state"] for each in plane.says("nodes")] == ["decommissioned", "up"]
+    assert plane.says("map", "tweets.core", "a", status=2)[0]["code"] == "node-decommissioned"
+    # the last one keeps what nobody else can take
+    late = plane.says("decommission", "b", "--wait", "3s", status=1)
+    assert "still has tweets.core-" in late[0]["message"]
+    assert plane.state("tweets") == "running"
+    plane.says("decommission", "a", "--undo")
+    until(lambda: (on(plane, "edge"), on(plane, "core")) == ("a", "a"), "all of it is on a again")
+    plane.says("decommission", "b", "--undo")
+
+    # started on a host
+    plane.says("stop", "tweets", "--wait")
+    plane.says("spawn", "tweets.edge", "b", "--wait")
+    assert on(plane, "edge") == "b"
+
+    # what makes no sense
+    for words, code in (
+        (("map", "tweets.edgy", "a"), "tier-unknown"),
+        (("map", "tweets", "a"), "tier-unknown"),
+        (("map", "tweet.edge", "a"), "flow-unknown"),
+        (("spawn", "tweets.edge", "c"), "node-unknown"),
+        (("decommission", "c"), "node-unknown"),
+    ):
+        assert plane.says(*words, status=2)[0]["code"] == code, words
+
+
+def test_a_host_that_is_full_gets_nothing_and_what_fits_nowhere_waits(plane: Plane) -> None:
+    plane.master("m1")
+    plane.node("a", cores=2)
+    plane.node("b", cores=1)
+    plane.apply("tweets", by={"edge": TierSpec(cores=2), "core": TierSpec(cores=1)})
+    plane.comes_to("tweets", "running")
+    assert (on(plane, "edge"), on(plane, "core")) == ("a", "b")
+    plane.apply("large", by={"main": TierSpec(cores=1)})
+    until(lambda: "no node answers that has room for main" in str(plane.says("list")[0]["reason"]), "it waits")
+    plane.says("stop", "tweets", "--wait")
+    plane.comes_to("large", "running")

@@ -1,0 +1,68 @@
+"""A worker that slept past its session while another took its place: what it does when it is woken has no effect."""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+from farm import Farm, until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+SLEEPER, SUCCESSOR = "numbers.main-1", "numbers.main-2"
+
+
+@pytest.fixture
+def farm(tmp_path: Path) -> Iterator[Farm]:
+    with Farm(tmp_path, ("a", "b")) as farm:
+        yield farm
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(
+    "point",
+    [
+        pytest.param("stage.after", id="before it looks at its lease"),
+        pytest.param("decide.before", id="between that look and its decision"),
+        pytest.param("publish.record.before", id="between its decision and the sink's record"),
+    ],
+)
+def test_a_worker_that_is_woken_after_another_took_over_loses_and_doubles_nothing(farm: Farm, point: str) -> None:
+    gate = farm.folder / "gate"
+    farm.launchers["b"].away = True
+    farm.environment = {"SCRIBENGIN_FAULT": f"{point}@2:wait={gate}"}
+    farm.adds()
+    farm.plants()
+    until(lambda: len(farm.finds()) == 50, "the first Batch")
+    farm.adds()
+    until((farm.folder / "gate.waiting").exists, "the sleeper in the middle of the second Batch")
+    before = farm.finds()
+
+    # its machine sleeps, and is cut off: nobody can kill it
+    farm.sends("a", SLEEPER, signal.SIGSTOP)
+    farm.launchers["a"].away, farm.launchers["b"].away = True, False
+    farm.environment = {}
+    until(lambda: (run := farm.run()) is not None and run.number == 2, "a successor")
+    farm.adds()
+    until(lambda: len(farm.finds()) == 150, "the Batches of the successor")
+    until(lambda: farm.holder() is not None, "its lease")
+    lease = farm.holder()
+    assert before == farm.finds()[: len(before)]
+
+    # woken, it goes on where it was: between two lines of a Batch's commit
+    gate.touch()
+    farm.sends("a", SLEEPER, signal.SIGCONT)
+    until(lambda: not farm.processes("a", SLEEPER), "the sleeper's end")
+    farm.adds()
+    until(lambda: len(farm.finds()) == 200, "a further Batch of the successor")
+    assert farm.finds() == list(range(1, 400, 2))
+    assert farm.holder() == lease
+    report = farm.report()
+    assert report is not None
+    assert (report.run, report.state) == (2, "running")
+    farm.wishes("stopped")
+    until(lambda: farm.describes()["status"]["state"] == "stopped", "stopped")
+    assert farm.audits() == ()
