@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import random
 import socket
+import subprocess
+import sys
 import threading
 import time
 from typing import TYPE_CHECKING
@@ -16,6 +19,7 @@ from scribengin.state.decisions import Decisions
 from scribengin.testing.faults.control.campaign import choose
 from scribengin.testing.faults.control.feeds import FileFeed, Load
 from scribengin.testing.faults.control.life import Ground, in_order, run_control_life, terms_out_of_order
+from scribengin.testing.faults.control.processes import figures_of, ports_of, processes_with
 from scribengin.testing.faults.control.report import append_life, read_lives, write_control_report
 from scribengin.testing.faults.control.soak import Sample, trends
 from scribengin.testing.faults.control.strikes import LifeTold, Struck
@@ -107,6 +111,27 @@ def test_a_refusal_resets_those_who_are_there_and_those_who_come(wire: Wire) -> 
         wire.mend()
         with call(wire) as after:
             assert says(after, b"d") == b"d"
+
+
+def test_a_process_is_found_by_what_stands_in_its_environment_with_its_ports_and_figures(tmp_path: Path, wire: Wire) -> None:
+    words = "import socket, sys; held = socket.create_connection(('127.0.0.1', int(sys.argv[1]))); print(held.getsockname()[1], flush=True)"
+    command = [sys.executable, "-c", f"{words}; sys.stdin.read()", str(wire.port)]
+    environment = os.environ | {"FAULTS_TEST": str(tmp_path)}
+    with subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        port = int(child.stdout.readline())
+        (found,) = processes_with("FAULTS_TEST", str(tmp_path))
+        assert found.process.pid == child.pid
+        assert found.words[-1] == str(wire.port)
+        assert ports_of(found.process) == {port}
+        figures = figures_of(found.process)
+        assert figures["threads"] == 1
+        assert figures["open files"] >= 4
+        assert 1 < figures["memory MiB"] < 200
+        assert child.stdin is not None
+        child.stdin.close()
+    assert not [*processes_with("FAULTS_TEST", str(tmp_path))]
+    assert figures_of(found.process) == {}
 
 
 def samples(value: Callable[[int], float], what: str = "memory MiB") -> list[Sample]:
