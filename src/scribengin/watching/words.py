@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 from scribengin.core.units import show_bytes, show_duration
 from scribengin.local.contract import SLOW_S
 
-_LONG_S = 10.0
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from scribengin.local.contract import GateView, QueryView, RunView
     from scribengin.state.contract import Counts
+
+_LONG_S = 10.0
+"""what waits for less is no sign that a Query is too slow"""
 
 
 def gate_text(gate: GateView) -> str:
