@@ -189,6 +189,7 @@ def _planned(asked: Asked, wanted: Topology) -> tuple[topology.TopologyPlan, lis
             each["base"],
             msgspec.convert(each["tiers"], dict[str, TierSpec]),
             msgspec.convert(each["watched"], Watched),
+            dict(each["labels"]),
         )
         for each in found["submissions"]
     ]

@@ -31,11 +31,11 @@ class RegistryView:
         self._registry = registry
         self._labels = labels or {}
 
-    def flows(self) -> list[FlowRow]:
+    def flows(self, labels: Mapping[str, str] | None = None) -> list[FlowRow]:
         """As `Client.flows`."""
         rows = admin.read_flows(self._registry)
-        if self._labels:
-            wanted = self._labels.items()
+        if self._labels or labels:
+            wanted = {**self._labels, **(labels or {})}.items()
             rows = tuple(row for row in rows if wanted <= labels_of(self._registry, row.flow).items())
         return [row_of(row) for row in rows]
 

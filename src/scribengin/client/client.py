@@ -97,9 +97,10 @@ class Client:
         """End its connections."""
         self._http.close()
 
-    def flows(self) -> list[FlowRow]:
-        """All flows, by name."""
-        return self._get("/v1/flows", list[FlowRow])
+    def flows(self, labels: Mapping[str, str] | None = None) -> list[FlowRow]:
+        """All flows, or those with all these labels, by name."""
+        which = "&".join(f"label={quote(f'{name}={value}', safe='')}" for name, value in (labels or {}).items())
+        return self._get(f"/v1/flows{'?' * bool(which)}{which}", list[FlowRow])
 
     def flow(self, name: str) -> FlowView:
         """What is wanted of a flow, how it stands, and who serves its tiers. Raises Refused where there is no such flow."""

@@ -79,6 +79,8 @@ class Spec(Record):
     at: str = ""
     together: Mapping[str, int] = {}
     """flow → version, of all that were submitted as one with it; empty for one that came alone"""
+    labels: Mapping[str, str] = {}
+    """by which verbs, and rights, choose flows"""
     scaled: Mapping[str, Mapping[str, int]] = {}
     """tier → what of its TierSpec was said by `scale`, and stays for later versions"""
     watched: Watched = Watched()
