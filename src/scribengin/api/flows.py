@@ -19,6 +19,7 @@ from scribengin.client.models import (
     LogLines,
     Rollback,
     Submit,
+    TaskRow,
     VersionRow,
     Want,
     WentBack,
@@ -27,6 +28,8 @@ from scribengin.client.models import (
 from scribengin.client.problems import Fault, PointedError
 from scribengin.control import admin
 from scribengin.registry.contract import Registry
+from scribengin.registry.records import Stored, read_record
+from scribengin.registry.tree import SPEC
 
 
 def flow_routes(may: Callable[[Role], Any]) -> APIRouter:
@@ -69,6 +72,12 @@ def flow_routes(may: Callable[[Role], Any]) -> APIRouter:
 
         return asked.write("apply", flow, act, wanted)
 
+    @routes.get("/{flow}/tasks", response_model=list[TaskRow])
+    def show_tasks(flow: str, asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:
+        """What each task of the flow's tiers reads and writes, and how far it is, as its worker wrote it last."""
+        asked.check_flow(flow)
+        return asked.answer(asked.view.tasks(flow))
+
     @routes.get("/{flow}/versions", response_model=list[VersionRow])
     def show_versions(flow: str, asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:
         """The versions of a flow, the newest first."""
@@ -91,6 +100,9 @@ def flow_routes(may: Callable[[Role], Any]) -> APIRouter:
 
         def act(registry: Registry) -> WentBack:
             asked.check_flow(flow)
+            spec = read_record(registry, SPEC(flow, str(to.version))) if SPEC.fits(flow, str(to.version)) else None
+            for name in spec.record.together if isinstance(spec, Stored) and not to.only else ():
+                asked.check_flow(name)
             return WentBack(admin.rollback(registry, flow, to.version, by=asked.who.name, only=to.only))
 
         return asked.write(f"rollback to {to.version}", flow, act, to)

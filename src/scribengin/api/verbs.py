@@ -12,6 +12,7 @@ from scribengin.api.access import Role
 from scribengin.api.flows import check_submit
 from scribengin.api.plane import Asked
 from scribengin.client.models import (
+    FLOW_NAME,
     AppliedFlow,
     AppliedTopology,
     Going,
@@ -179,7 +180,7 @@ def _planned(asked: Asked, wanted: Topology) -> tuple[topology.TopologyPlan, lis
     store = asked.plane.packages
     inside = {submit.package: {each.path: each.name for each in store.read(submit.package).manifest.flows} for submit in wanted.flows}
     names = [name for submit in wanted.flows if (name := inside[submit.package].get(submit.path)) is not None]
-    records = _records(asked.registry, names)
+    records = _records(asked.registry, [name for name in names if FLOW_NAME.fullmatch(name)])
     found = asked.plane.planner.look("topology", records, submits=tuple(wanted.flows))
     submissions = [
         admin.Submission(
