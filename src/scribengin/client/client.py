@@ -20,6 +20,7 @@ from scribengin.client.models import (
     FlowRow,
     FlowView,
     Going,
+    Happened,
     Health,
     Limits,
     LogLines,
@@ -152,6 +153,10 @@ class Client:
                 if error.code != "package-missing" or not left:  # else the master that has it fell silent, and another one was asked
                     raise
         raise AssertionError
+
+    def happened(self, name: str) -> list[Happened]:
+        """What became of a flow, the newest first."""
+        return self._get(f"/v1/flows/{_part(name)}/happened", list[Happened])
 
     def operations(self, name: str | None = None) -> list[OperationRow]:
         """Of a flow, or of all, the newest of each first."""
