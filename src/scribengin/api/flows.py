@@ -17,19 +17,15 @@ from scribengin.client.models import (
     FlowRow,
     FlowView,
     LogLines,
-    Rollback,
     Submit,
     TaskRow,
     VersionRow,
     Want,
-    WentBack,
     Written,
 )
 from scribengin.client.problems import Fault, PointedError
 from scribengin.control import admin
 from scribengin.registry.contract import Registry
-from scribengin.registry.records import Stored, read_record
-from scribengin.registry.tree import SPEC
 
 
 def flow_routes(may: Callable[[Role], Any]) -> APIRouter:
@@ -93,19 +89,6 @@ def flow_routes(may: Callable[[Role], Any]) -> APIRouter:
             return Written(admin.want(registry, flow, want.state, by=asked.who.name))
 
         return asked.write(want.state, flow, act, want)
-
-    @routes.post("/{flow}/rollback", response_model=WentBack)
-    def roll_back(flow: str, to: Rollback, asked: Annotated[Asked, may(Role.EDITOR)]) -> Response:
-        """Want another version that there was, code and flow together, in the state that is wanted now."""
-
-        def act(registry: Registry) -> WentBack:
-            asked.check_flow(flow)
-            spec = read_record(registry, SPEC(flow, str(to.version))) if SPEC.fits(flow, str(to.version)) else None
-            for name in spec.record.together if isinstance(spec, Stored) and not to.only else ():
-                asked.check_flow(name)
-            return WentBack(admin.rollback(registry, flow, to.version, by=asked.who.name, only=to.only))
-
-        return asked.write(f"rollback to {to.version}", flow, act, to)
 
     @routes.delete("/{flow}", response_model=Written)
     def delete_flow(flow: str, asked: Annotated[Asked, may(Role.EDITOR)]) -> Response:

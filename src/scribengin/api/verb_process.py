@@ -73,6 +73,11 @@ def _found(task: Look, registry: Registry, packages: PackageStore) -> Any:
     match task.what:
         case "topology":
             return _topology(task, registry, packages)
+        case "rollback":
+            from scribengin.control.topology import plan_rollback
+
+            back = plan_rollback(registry, task.flow, said["version"], packages=packages, only=said["only"])
+            return msgspec.to_builtins(back)
         case "offsets":
             return [row.as_json() for row in read_offsets(registry, packages, task.flow)]
         case "set":

@@ -128,10 +128,18 @@ class Client:
         """Say what is wanted of a flow now; asked again what failed is tried again."""
         return self._write("PUT", f"/v1/flows/{_part(name)}/wanted", Want(goal), Written, expected)
 
-    def rollback(self, name: str, version: int, *, only: bool = False, expected: int | None = None) -> WentBack:
+    def rollback(
+        self,
+        name: str,
+        version: int,
+        *,
+        only: bool = False,
+        accept: Literal["again", "lost"] | None = None,
+        expected: int | None = None,
+    ) -> WentBack:
         """Want another version that there was, code and flow together; flows that were submitted as one with it go back too, unless
-        `only`."""
-        return self._write("POST", f"/v1/flows/{_part(name)}/rollback", Rollback(version, only), WentBack, expected)
+        `only`. Raises Refused as `apply_topology`."""
+        return self._write("POST", f"/v1/flows/{_part(name)}/rollback", Rollback(version, only, accept), WentBack, expected)
 
     def plan_topology(self, wanted: Topology, packages: Mapping[str, bytes]) -> AppliedTopology:
         """What submitting these flows would change; `packages`: id → bytes of all that they come in."""

@@ -161,10 +161,11 @@ class Want:
 
 @dataclass(frozen=True, slots=True)
 class Rollback:
-    """Another version that there was; with the flows that were submitted as one with it, unless `only`."""
+    """Another version that there was; with the flows that were submitted as one with it, unless `only`. `accept` as in `Topology`."""
 
     version: int
     only: bool = False
+    accept: Literal["again", "lost"] | None = None
     __pydantic_config__ = _CLOSED
 
 
