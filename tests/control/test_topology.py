@@ -11,7 +11,7 @@ import pytest
 from scribengin.connectors.contract import BatchId, Receipt
 from scribengin.control import admin
 from scribengin.control.submit import submissions
-from scribengin.control.topology import TopologyPlan, apply_topology, plan_topology
+from scribengin.control.topology import TopologyPlan, apply_topology, check_agreed, plan_rollback, plan_topology
 from scribengin.core.errors import InputError, Refused
 from scribengin.core.storage import make_folder
 from scribengin.local.prepare import prepare
@@ -224,6 +224,23 @@ def test_a_query_that_cannot_keep_its_state_needs_a_persons_word(person: Person)
     path.write_text(WINDOWED)
     assert refused(lambda: person.applies(path, accept="lost")).code == "operation-under-way"
     assert refused(lambda: admin.rollback(person.registry, "counted", 1, by="me")).code == "operation-under-way"
+
+
+def test_going_back_to_what_cannot_keep_its_state_needs_a_word_too(person: Person) -> None:
+    path = person.writes("counted.yaml", WINDOWED)
+    person.applies(path)
+    path.write_text(WINDOWED.replace("by: [id]", "by: [kind]"))
+    person.applies(path)
+    person.has_run(path, rows=9)
+    plan = plan_rollback(person.registry, "counted", 1, packages=person.packages)
+    assert plan.needs_word
+    assert refused(lambda: check_agreed(plan)).code == "plan-unsaid"
+    check_agreed(plan, accept="again")
+    assert admin.rollback(person.registry, "counted", 1, by="me", renew={"counted": [("main", "counts")]}) == {"counted": 1}
+    assert admin.read_flow(person.registry, "counted").desired.operation == "1"
+    operation = read_record(person.registry, OPERATION("counted", "1"))
+    assert isinstance(operation, Stored)
+    assert operation.record.version == 2, "the version that knows the checkpoint leaves it"
 
 
 def test_a_hash_agrees_to_what_the_plan_says(person: Person) -> None:

@@ -16,22 +16,27 @@ from scribengin.client.models import (
     AppliedFlow,
     AppliedTopology,
     Going,
+    Happened,
     Limits,
     OperationRow,
     Position,
     Rewind,
+    Rollback,
     Scale,
     Scaled,
     SetLimit,
     SetOffset,
     Topology,
     TopologyPlan,
+    WentBack,
     Written,
 )
 from scribengin.client.problems import Fault, PointedError
 from scribengin.control import admin, operate, topology
+from scribengin.control.happened import read_happened
 from scribengin.control.limits import read_limits, set_limit
 from scribengin.control.scale import scale
+from scribengin.core.errors import Refused
 from scribengin.registry.contract import Entry, Registry
 from scribengin.registry.tree import DESIRED, SPEC, STATUS, Operation, TierSpec
 from scribengin.registry.watched import Watched
@@ -66,11 +71,42 @@ def verb_routes(may: Callable[[Role], Any]) -> APIRouter:
 
         return asked.write("apply", "+".join(submit.path for submit in wanted.flows)[:200], act, wanted)
 
+    @routes.post("/flows/{flow}/rollback", response_model=WentBack)
+    def roll_back(flow: str, to: Rollback, asked: Annotated[Asked, may(Role.EDITOR)]) -> Response:
+        """Want another version that there was, code and flow together, in the state that is wanted now."""
+
+        def act(registry: Registry) -> WentBack:
+            asked.check_flow(flow)
+            back = admin.going_back(registry, flow, to.version, only=to.only)
+            for name in back:
+                asked.check_flow(name)
+            records = _records(registry, list(back), back)
+            said = {"version": to.version, "only": to.only}
+            try:
+                found = asked.plane.planner.look("rollback", records, flow=flow, arguments=said)
+            except Refused as error:
+                if error.code != "package-missing":
+                    raise
+                found = {"flows": [], "hash": ""}  # its workers fetch it from elsewhere, and refuse a state that does not fit
+            plan = msgspec.convert(found, topology.TopologyPlan)
+            topology.check_agreed(plan, accept=to.accept)
+            renew = {each.flow: [(anew.tier, anew.query) for anew in each.anew] for each in plan.flows if each.anew}
+            how = to.accept or "again"
+            return WentBack(admin.rollback(registry, flow, to.version, by=asked.who.name, only=to.only, renew=renew, how=how))
+
+        return asked.write(f"rollback to {to.version}", flow, act, to)
+
     @routes.get("/operations", response_model=list[OperationRow])
     def all_operations(asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:
         """The operations of all flows, the newest of each first."""
         asked.check_all()
         return asked.answer([row.as_json() for row in operate.list_operations(asked.registry)])
+
+    @routes.get("/flows/{flow}/happened", response_model=list[Happened])
+    def happened(flow: str, asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:
+        """What became of a flow, the newest first: changes of its state with their cause, versions, operations; the last hundred."""
+        asked.check_flow(flow)
+        return asked.answer([each.as_json() for each in read_happened(asked.registry, flow)])
 
     @routes.get("/flows/{flow}/operations", response_model=list[OperationRow])
     def operations(flow: str, asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:
@@ -190,6 +226,7 @@ def _planned(asked: Asked, wanted: Topology) -> tuple[topology.TopologyPlan, lis
             each["base"],
             msgspec.convert(each["tiers"], dict[str, TierSpec]),
             msgspec.convert(each["watched"], Watched),
+            dict(each["labels"]),
         )
         for each in found["submissions"]
     ]
@@ -198,15 +235,16 @@ def _planned(asked: Asked, wanted: Topology) -> tuple[topology.TopologyPlan, lis
     return msgspec.convert(found["plan"], topology.TopologyPlan), submissions
 
 
-def _records(registry: Registry, flows: Sequence[str]) -> dict[str, Mapping[str, Any]]:
-    """What is wanted of flows, in which version, and how they stand; records that say nothing are left out."""
+def _records(registry: Registry, flows: Sequence[str], versions: Mapping[str, int] | None = None) -> dict[str, Mapping[str, Any]]:
+    """What is wanted of flows, in which version, and how they stand; with `versions` of theirs. Records that say nothing are left out."""
     found: dict[str, Mapping[str, Any]] = {}
     for flow in dict.fromkeys(flows):
         desired = registry.read(DESIRED(flow).path)
         version = str(desired.value.get("version", "")) if isinstance(desired, Entry) else ""
         paths = [DESIRED(flow).path, STATUS(flow).path]
         newest = max(admin.versions_of(registry, flow), default=0)
-        paths += [SPEC(flow, number).path for number in {version, str(newest)} if SPEC.fits(flow, number)]
+        also = [str(versions[flow])] if versions is not None and flow in versions else []
+        paths += [SPEC(flow, number).path for number in {version, str(newest), *also} if SPEC.fits(flow, number)]
         entries = {path: registry.read(path) for path in paths}
         found |= {path: entry.value for path, entry in entries.items() if isinstance(entry, Entry) and entry.value}
     return found

@@ -270,6 +270,8 @@ def _says(before: Any, after: Any) -> str:
 def _rest(old: Flow, new: Flow) -> Iterator[Change]:
     if old.about != new.about:
         yield Change("about", "in place", "is said otherwise")
+    if old.labels != new.labels:
+        yield Change("labels", "in place", "are others from now on")
     if old.max_delay_s != new.max_delay_s:
         said = "none" if new.max_delay_s is None else show_duration_exactly(new.max_delay_s)
         yield Change("max_delay", "in place", f"is {said} from now on")
