@@ -65,7 +65,7 @@ def flow_routes(may: Callable[[Role], Any]) -> APIRouter:
             applied = admin.apply(registry, planned, state=lambda _: asked.plane.state, by=asked.who.name)
             return AppliedFlow(applied.flow, applied.version, applied.changed)
 
-        return asked.write("apply", flow, act, wanted)
+        return asked.write("apply", flow, act, wanted, slow=True)
 
     @routes.get("/{flow}/versions", response_model=list[VersionRow])
     def show_versions(flow: str, asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:

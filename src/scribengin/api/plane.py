@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from scribengin.api.audit import AuditLog
 from scribengin.api.expecting import ExpectingRegistry
-from scribengin.api.once import Answered, Claim, Once
+from scribengin.api.once import ABANDONED_S, SLOW_ABANDONED_S, Answered, Claim, Once
 from scribengin.api.views import RegistryView, check_flow, labels_of
 from scribengin.client.client import KEY, REVISION
 from scribengin.client.problems import CODE, MEDIA_TYPE, Fault, PointedError, encode, to_problem
@@ -124,15 +124,19 @@ class Asked:
         """As JSON, with the registry's revision."""
         return self._response(Answered(status, msgspec.json.encode(value)), dict(headers or {}))
 
-    def write(self, what: str, target: str, act: Callable[[Registry], object], body: object = None) -> Response:
+    def write(self, what: str, target: str, act: Callable[[Registry], object], body: object = None, *, slow: bool = False) -> Response:
         """Do `act`, and answer with what it returns: once where the request has an idempotency key, and noted in the audit log.
 
         `target` is a flow: where the request has If-Match, the registry that `act` is given holds it to that.
+        `slow`: it plans a flow, and so may take minutes.
         """
         key = self.request.headers.get(KEY)
         try:
             registry = self._expecting(target)
-            begun = None if key is None else self.plane.once.begin(self.who.name, key, self._asked(body))
+            begun = None
+            if key is not None:
+                abandoned_s = SLOW_ABANDONED_S if slow else ABANDONED_S
+                begun = self.plane.once.begin(self.who.name, key, self._asked(body), abandoned_s=abandoned_s)
             if isinstance(begun, Answered):
                 self._note(what, target, "done" if begun.status < 400 else "refused", again=True)
                 return self._response(begun, {AGAIN: "true"})
