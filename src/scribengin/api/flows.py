@@ -18,6 +18,7 @@ from scribengin.client.models import (
     LogLines,
     Rollback,
     Submit,
+    TaskRow,
     VersionRow,
     Want,
     WentBack,
@@ -66,6 +67,12 @@ def flow_routes(may: Callable[[Role], Any]) -> APIRouter:
             return AppliedFlow(applied.flow, applied.version, applied.changed)
 
         return asked.write("apply", flow, act, wanted, slow=True)
+
+    @routes.get("/{flow}/tasks", response_model=list[TaskRow])
+    def show_tasks(flow: str, asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:
+        """What each task of the flow's tiers reads and writes, and how far it is, as its worker wrote it last."""
+        asked.check_flow(flow)
+        return asked.answer(asked.view.tasks(flow))
 
     @routes.get("/{flow}/versions", response_model=list[VersionRow])
     def show_versions(flow: str, asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:

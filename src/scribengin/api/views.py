@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from scribengin.client.models import FLOW_NAME, FlowRow, FlowView, MasterRow, VersionRow
+from scribengin.client.models import FLOW_NAME, FlowRow, FlowView, MasterRow, TaskRow, VersionRow
 from scribengin.control import admin
 from scribengin.registry.contract import Entry
 from scribengin.registry.records import Stored, names, read_record
@@ -45,6 +45,12 @@ class RegistryView:
         revision = wanted_revision(self._registry, name)  # before the rest: a wish that comes meanwhile makes it stale, not wrong
         found = admin.describe(self._registry, name)
         return msgspec.convert({**found, "wanted": {**found["wanted"], "revision": revision}}, FlowView)
+
+    def tasks(self, name: str) -> list[TaskRow]:
+        """As `Client.tasks`."""
+        check_flow(self._registry, name)
+        admin.read_flow(self._registry, name)
+        return msgspec.convert(admin.read_tasks(self._registry, name), list[TaskRow])
 
     def versions(self, name: str) -> list[VersionRow]:
         """As `Client.versions`."""

@@ -1,4 +1,4 @@
-"""`--home` and `--master`: the control plane that a command talks to."""
+"""`--home`, `--registry` and `--master`: the control plane that a command talks to."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ C = TypeVar("C")
 
 @dataclass(frozen=True, slots=True)
 class Masters:
-    """The masters that a command asks: those that were named, or the one of the home."""
+    """The masters that a command asks: those that were named, those of the registry that was named, or the one of the home."""
 
     home: Home
     named: tuple[str, ...]

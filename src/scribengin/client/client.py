@@ -36,6 +36,7 @@ from scribengin.client.models import (
     SetLimit,
     SetOffset,
     Submit,
+    TaskRow,
     Topology,
     VersionRow,
     Want,
@@ -105,6 +106,10 @@ class Client:
     def flow(self, name: str) -> FlowView:
         """What is wanted of a flow, how it stands, and who serves its tiers. Raises Refused where there is no such flow."""
         return self._get(f"/v1/flows/{_part(name)}", FlowView)
+
+    def tasks(self, name: str) -> list[TaskRow]:
+        """The tasks of a flow's tiers, as their workers wrote them last."""
+        return self._get(f"/v1/flows/{_part(name)}/tasks", list[TaskRow])
 
     def versions(self, name: str) -> list[VersionRow]:
         """The versions of a flow, the newest first."""
@@ -197,6 +202,10 @@ class Client:
         """How a flow goes now, and went since then (seconds since 1970; None: the last ten minutes); docs/metrics.md says what is in it."""
         begin = "" if since is None else f"&since={since}"
         return self._get(f"/v1/flows/{_part(name)}/metrics?step={step_s}{begin}", dict[str, Any])
+
+    def attempts(self, name: str) -> list[dict[str, Any]]:
+        """The processes that served its tiers, the newest first: what each has done, what failed in it, why it ended."""
+        return self._get(f"/v1/flows/{_part(name)}/attempts", list[dict[str, Any]])
 
     def intake(self, name: str) -> dict[str, Any]:
         """Whether producers may go on: `intake` is open, slow or refusing."""

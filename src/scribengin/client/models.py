@@ -105,6 +105,21 @@ class FlowView:
 
 
 @dataclass(frozen=True, slots=True)
+class TaskRow:
+    """A task of a tier, as its worker wrote it last: of the newest Batch that was decided then. `sources`: source → the labels of what it
+    reads; `sinks`: sink → `unit`, `rows`, `bytes`; `position`: source → entries that are decided."""
+
+    tier: str
+    task: int
+    query: str = ""
+    batch: int = -1
+    sources: Mapping[str, Any] = field(default_factory=dict)
+    sinks: Mapping[str, Any] = field(default_factory=dict)
+    owner: str = ""
+    position: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class VersionRow:
     """A version of a flow."""
 
