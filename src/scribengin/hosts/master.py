@@ -29,7 +29,6 @@ from scribengin.watching.board import Board
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from pathlib import Path
     from types import TracebackType
 
     from scribengin.control.home import Home
