@@ -9,6 +9,7 @@ from starlette.responses import Response
 from scribengin.api.access import Role
 from scribengin.api.logs import MOST_LINES, read_logs
 from scribengin.api.plane import Asked
+from scribengin.api.views import RegistryView
 from scribengin.client.models import (
     FLOW_NAME,
     PACKAGE_ID,
@@ -36,9 +37,12 @@ def flow_routes(may: Callable[[Role], Any]) -> APIRouter:
     routes = APIRouter(prefix="/v1/flows", tags=["flows"])
 
     @routes.get("", response_model=list[FlowRow])
-    def list_flows(asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:
-        """All flows, by name: what is wanted of each, how it stands, since when, and why."""
-        return asked.answer(asked.view.flows())
+    def list_flows(asked: Annotated[Asked, may(Role.VIEWER)], label: Annotated[list[str] | None, Query()] = None) -> Response:
+        """All flows, or those with all these labels (`label=team=shop`), by name: what is wanted of each, how it stands, and why."""
+        wanted = dict(_label(text) for text in label or ())
+        if any(asked.who.labels.get(name, value) != value for name, value in wanted.items()):
+            return asked.answer([])
+        return asked.answer(RegistryView(asked.registry, {**asked.who.labels, **wanted}).flows())
 
     @routes.get("/{flow}", response_model=FlowView)
     def show_flow(flow: str, asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:
@@ -140,3 +144,11 @@ def check_submit(wanted: Submit, pointer: str = "") -> None:
         faults.append(Fault("body", said, "name the folder where relative paths start", pointer=f"{pointer}/base"))
     if faults:
         raise PointedError(tuple(faults))
+
+
+def _label(text: str) -> tuple[str, str]:
+    """Raises InputError for what is no `name=value`."""
+    name, sign, value = text.partition("=")
+    if not sign or not name:
+        raise PointedError((Fault("parameter", f"label: {text!r} is no label", "write label=NAME=VALUE"),))
+    return name, value

@@ -106,7 +106,7 @@ def _topology(task: Look, registry: Registry, packages: PackageStore) -> Any:
             continue
         warnings += prepared.warnings
         tiers, watched = tiers_of(prepared.plan), watched_of(prepared.plan.flow)
-        submissions.append(Submission(prepared.name, submit.package, submit.path, submit.base, tiers, watched))
+        submissions.append(Submission(prepared.name, submit.package, submit.path, submit.base, tiers, watched, prepared.plan.flow.labels))
     if problems:
         raise InputError(problems)
     plan = plan_topology(registry, submissions, packages=packages, state=lambda _: task.state)

@@ -16,6 +16,7 @@ from scribengin.client.models import (
     AppliedFlow,
     AppliedTopology,
     Going,
+    Happened,
     Limits,
     OperationRow,
     Position,
@@ -30,6 +31,7 @@ from scribengin.client.models import (
 )
 from scribengin.client.problems import Fault, PointedError
 from scribengin.control import admin, operate, topology
+from scribengin.control.happened import read_happened
 from scribengin.control.limits import read_limits, set_limit
 from scribengin.control.scale import scale
 from scribengin.registry.contract import Entry, Registry
@@ -71,6 +73,12 @@ def verb_routes(may: Callable[[Role], Any]) -> APIRouter:
         """The operations of all flows, the newest of each first."""
         asked.check_all()
         return asked.answer([row.as_json() for row in operate.list_operations(asked.registry)])
+
+    @routes.get("/flows/{flow}/happened", response_model=list[Happened])
+    def happened(flow: str, asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:
+        """What became of a flow, the newest first: changes of its state with their cause, versions, operations; the last hundred."""
+        asked.check_flow(flow)
+        return asked.answer([each.as_json() for each in read_happened(asked.registry, flow)])
 
     @routes.get("/flows/{flow}/operations", response_model=list[OperationRow])
     def operations(flow: str, asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:
@@ -192,6 +200,7 @@ def _planned(asked: Asked, wanted: Topology) -> tuple[topology.TopologyPlan, lis
             each["base"],
             msgspec.convert(each["tiers"], dict[str, TierSpec]),
             msgspec.convert(each["watched"], Watched),
+            dict(each["labels"]),
         )
         for each in found["submissions"]
     ]

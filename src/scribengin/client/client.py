@@ -20,6 +20,7 @@ from scribengin.client.models import (
     FlowRow,
     FlowView,
     Going,
+    Happened,
     Health,
     Limits,
     LogLines,
@@ -99,9 +100,10 @@ class Client:
         """End its connections."""
         self._http.close()
 
-    def flows(self) -> list[FlowRow]:
-        """All flows, by name."""
-        return self._get("/v1/flows", list[FlowRow])
+    def flows(self, labels: Mapping[str, str] | None = None) -> list[FlowRow]:
+        """All flows, or those with all these labels, by name."""
+        which = "&".join(f"label={quote(f'{name}={value}', safe='')}" for name, value in (labels or {}).items())
+        return self._get(f"/v1/flows{'?' * bool(which)}{which}", list[FlowRow])
 
     def flow(self, name: str) -> FlowView:
         """What is wanted of a flow, how it stands, and who serves its tiers. Raises Refused where there is no such flow."""
@@ -152,6 +154,10 @@ class Client:
                 if error.code != "package-missing" or not left:  # else the master that has it fell silent, and another one was asked
                     raise
         raise AssertionError
+
+    def happened(self, name: str) -> list[Happened]:
+        """What became of a flow, the newest first."""
+        return self._get(f"/v1/flows/{_part(name)}/happened", list[Happened])
 
     def operations(self, name: str | None = None) -> list[OperationRow]:
         """Of a flow, or of all, the newest of each first."""

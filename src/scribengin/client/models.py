@@ -327,6 +327,17 @@ class OperationRow:
 
 
 @dataclass(frozen=True, slots=True)
+class Happened:
+    """What became of a flow: a change of its `state` (`why` is the reason), a `version` that came, an `operation`."""
+
+    at: str
+    what: Literal["state", "version", "operation"]
+    says: str
+    why: str = ""
+    by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Position:
     """How far a Query has read a source: `position` entries of its log are committed, `logged` are handed out."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -67,6 +67,7 @@ class Submission:
     base: str
     tiers: Mapping[str, TierSpec]
     watched: Watched = NOT_WATCHED
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +162,7 @@ def apply_all(
                 together=together,
                 scaled={} if before is None else before.scaled,
                 watched=submission.watched,
+                labels=dict(submission.labels),
             )
             desired = Desired(state="running", version=each.version, by=by, at=now)
             if anew := (renew or {}).get(each.flow, ()):

@@ -269,6 +269,13 @@ def _says(before: Any, after: Any) -> str:
 def _rest(old: Flow, new: Flow) -> Iterator[Change]:
     if old.about != new.about:
         yield Change("about", "in place", "is said otherwise")
+    for part, differs in (
+        ("labels", old.labels != new.labels),
+        ("alerts", old.alerts != new.alerts),
+        ("max_delay", old.max_delay_s != new.max_delay_s),
+    ):
+        if differs:
+            yield Change(part, "in place", "masters go by it at once")
     if old.defaults != new.defaults:
         paced = replace(old.defaults, trigger_s=0.0) == replace(new.defaults, trigger_s=0.0)
         yield Change("defaults", "next Batch" if paced else "restart", "trigger differs" if paced else "are others than before")
