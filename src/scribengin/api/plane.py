@@ -100,10 +100,11 @@ class Asked:
                 flow, [name for name in names(self.registry, "flows") if self.who.may_see(labels_of(self.registry, name))]
             )
 
-    def check_new(self, flow: str) -> None:
-        """Raise Refused for a flow that this person may not submit: one that is there and that he may not see, or a new one without his
-        labels."""
-        if self.who.labels and not self.who.may_see(labels_of(self.registry, flow)):
+    def check_new(self, flow: str, new: Mapping[str, str]) -> None:
+        """Raise Refused for a version with the labels `new` that this person may not submit: without his labels, or of a flow that is there
+        and that he may not see."""
+        there = self.registry.read(DESIRED(flow).path) is not None
+        if not self.who.may_see(new) or (there and not self.who.may_see(labels_of(self.registry, flow))):
             labels = ", ".join(f"{label}={value}" for label, value in self.who.labels.items())
             raise Refused(
                 f"{self.who.name} has flows with {labels} only, and {flow} is none of them",

@@ -58,7 +58,7 @@ def verb_routes(may: Callable[[Role], Any]) -> APIRouter:
         def act(registry: Registry) -> AppliedTopology:
             plan, submissions = _planned(asked, wanted)
             for submission in submissions:
-                asked.check_new(submission.flow)
+                asked.check_new(submission.flow, submission.labels)
             topology.check_agreed(plan, expected=wanted.plan, accept=wanted.accept)
             done = topology.write_topology(
                 registry, submissions, plan, state=lambda _: asked.plane.state, by=asked.who.name, accept=wanted.accept
@@ -205,7 +205,7 @@ def _planned(asked: Asked, wanted: Topology) -> tuple[topology.TopologyPlan, lis
         for each in found["submissions"]
     ]
     for submission in submissions:
-        asked.check_new(submission.flow)
+        asked.check_new(submission.flow, submission.labels)
     return msgspec.convert(found["plan"], topology.TopologyPlan), submissions
 
 
