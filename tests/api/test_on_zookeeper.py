@@ -48,6 +48,6 @@ def test_a_write_through_either_is_read_through_the_other_and_events_tell_it(tmp
             with pytest.raises(ScribenginError) as told:
                 first.want("numbers", "running", expected=seen.revision - 1)
             assert told.value.code == "revision-stale"
-            changes = [event.change for event, _ in zip(second.events(seen.revision - 1), range(2), strict=False)]
+            changes = [event.change for _, event in zip(range(2), second.events(seen.revision - 1), strict=False)]
             assert changes[1] is not None
             assert changes[1].flow.wanted == GOALS[59 % 4]
