@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from scribengin.api.document import openapi_text
 from scribengin.connectors.catalog import sink_types, source_types
 from scribengin.plan.problem_catalog import CATALOG
 from scribengin.registry.reference import registry_page
@@ -16,6 +17,7 @@ def pages() -> dict[str, str]:
         "flow-file.md": flow_file_page(source_types(), sink_types()),
         "problems.md": problems_page(CATALOG),
         "registry.md": registry_page(),
+        "openapi.json": openapi_text(),
     }
 
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from scribengin.api.views import RegistryView
     from scribengin.client.client import Client
     from scribengin.control.home import Home
-    from scribengin.core.errors import Unreachable
-    from scribengin.registry.entrance import Entrance
 
 C = TypeVar("C")
 
@@ -33,15 +31,15 @@ class Masters:
 
     @contextmanager
     def client(self) -> Iterator[Client]:
-        """Raises Refused where none was named and nothing is up in the home, Unreachable where the registry has none."""
+        """Raises Refused where none was named and nothing is up in the home, Unreachable where a registry was named and no master is up."""
         from pathlib import Path
 
         from scribengin.client.client import Client
         from scribengin.control.masters import CERTIFICATES, token_of
 
-        masters = self._addresses()
+        masters = self.named or self._found()
         if not masters:
-            raise _no_master(self.home.entrance) if self.home.entrance is not None else self.home.not_up()
+            raise self.home.not_up()
         certificates = os.environ.get(CERTIFICATES)
         with Client(
             masters, token=token_of(os.environ), user=getpass.getuser(), certificates=Path(certificates) if certificates else None
@@ -54,7 +52,7 @@ class Masters:
         from scribengin.api.views import RegistryView
         from scribengin.core.errors import Unreachable
 
-        if self._addresses():
+        if self.named or (self.home.entrance is None and self.home.master()):
             with self.client() as client:
                 try:
                     client.ready()
@@ -67,21 +65,19 @@ class Masters:
         with self.home.registry() as registry:
             yield RegistryView(registry)
 
-    def _addresses(self) -> tuple[str, ...]:
+    def _found(self) -> tuple[str, ...]:
+        """The master of the home; of a registry that was named those that are up, the one that leads first."""
+        if self.home.entrance is None:
+            return (self.home.master(),) if self.home.master() else ()
         from scribengin.control.masters import addresses
+        from scribengin.core.errors import Unreachable
 
-        if self.named:
-            return self.named
-        if self.home.entrance is not None:
-            with self.home.registry() as registry:
-                return addresses(registry)
-        return (self.home.master(),) if self.home.master() else ()
-
-
-def _no_master(entrance: Entrance) -> Unreachable:
-    from scribengin.core.errors import Unreachable
-
-    return Unreachable(f"no master of {entrance.address} is up", remedy="start one: scribengin master")
+        with self.home.registry() as registry:
+            found = addresses(registry)
+        if not found:
+            remedy = "start one: scribengin master --registry ADDRESS"
+            raise Unreachable(f"no master is up at {self.home.entrance.address}", remedy=remedy, code="master-missing")
+        return found
 
 
 def _both(home: Home, master: str | None) -> Masters:
