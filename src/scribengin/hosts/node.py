@@ -15,6 +15,7 @@ from scribengin.control.masters import TOKEN
 from scribengin.control.world import RunId
 from scribengin.core.errors import Refused
 from scribengin.hosts.agent import Agent
+from scribengin.hosts.presence import lives_here
 from scribengin.hosts.worker_environment import not_its_own
 from scribengin.launch.contract import Order
 from scribengin.launch.local import LocalLauncher
@@ -92,7 +93,8 @@ class Node:
             about = {"id": self.name, "host": host.host, "pid": os.getpid(), "http": self._http, "since": host.since, "home": host.home}
             _remove_left_over(registry, self.name, about)
             agent = Agent(registry, self.name, launcher, self._make, host, about, log=log)
-            if not agent.enter(_TAKEN_WITHIN_S):
+            there = registry.read(HOST_UP(self.name).path)
+            if not agent.enter(0.0 if isinstance(there, Entry) and lives_here(there.value) else _TAKEN_WITHIN_S):
                 raise _taken(registry, self.name)
             thread = threading.Thread(target=agent.run, name="agent")
             stack.callback(thread.join)

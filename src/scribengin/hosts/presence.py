@@ -61,9 +61,9 @@ class Presence:
         """Who was there before, and was killed, may be told of until his session has run out."""
         deadline = time.monotonic() + _GONE_WITHIN_S
         while not self._write():
-            if time.monotonic() >= deadline:
-                there = self._registry.read(self._path)
-                value = there.value if isinstance(there, Entry) else {}
+            there = self._registry.read(self._path)
+            value = there.value if isinstance(there, Entry) else {}
+            if time.monotonic() >= deadline or lives_here(value):
                 raise Refused(
                     f"{shown(self._path)} is of another process that is up: {value.get('pid', '?')} on {value.get('host', '?')}",
                     remedy="give this one another name: --name NAME",
@@ -94,6 +94,12 @@ class Presence:
             self._registry.commit(Create(self._path, self._about, ephemeral=True))
             return True
         return False
+
+
+def lives_here(value: Mapping[str, Any]) -> bool:
+    """Whether the process that a record names is another one of this machine, and there."""
+    pid = value.get("pid")
+    return value.get("host") == socket.gethostname() and isinstance(pid, int) and pid != os.getpid() and birth_of(pid) is not None
 
 
 def _is_over(value: Mapping[str, Any]) -> bool:
