@@ -8,7 +8,7 @@ WORKERS ?= 2
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-kafka test check fmt bench bench-tiers bench-kafka bench-control faults cuts lock clean
+.PHONY: help setup demo demo-up demo-kafka test check fmt bench bench-tiers bench-kafka bench-control bench-recovery faults cuts lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -26,6 +26,9 @@ setup: .venv/ready ## a virtual environment in .venv with everything, from requi
 
 demo: setup ## the main job on a million tweets: make demo [SIZE=1000000]
 	@$(BIN)/python examples/tweets/demo.py --size $(SIZE)
+
+demo-up: setup ## the same managed: a control plane, a worker that is killed: make demo-up [ROWS=300000]
+	@$(BIN)/python examples/tweets/demo_up.py $(if $(ROWS),--size $(ROWS))
 
 demo-kafka: setup ## the same from topic to topic, killed in the middle: make demo-kafka [SIZE=1000000]
 	@$(BIN)/python examples/tweets-kafka/demo.py --size $(or $(ROWS),$(SIZE))
@@ -57,10 +60,13 @@ bench-kafka: setup ## topic to topic, speed, delay and commits, with rivals in t
 	@PYTHONPATH=benchmarks $(BIN)/python benchmarks/kafka_delay.py $(DELAY)
 	@PYTHONPATH=benchmarks $(BIN)/python benchmarks/kafka_commit.py
 
+bench-recovery: setup ## from the kill of a worker to the first new commit, and where the time goes: make bench-recovery [ARGS="--kills 20 --standby"]
+	@PYTHONPATH=benchmarks $(BIN)/python benchmarks/recovery.py $(ARGS)
+
 bench-control: setup ## 1,000 flows with 10,000 nodes: answers, and a master's looks: make bench-control [ARGS="--flows 1000"]
 	@PYTHONPATH=benchmarks $(BIN)/python benchmarks/control.py $(ARGS)
 
-faults: setup ## crash runs at every point and check what is left: make faults [ONLY=publish|kafka|tiers] [MINUTES=30] [SEED=7] [LIVES=2]
+faults: setup ## crash runs at every point and check what is left: make faults [ONLY=publish|kafka|tiers|control|control-soak] [MINUTES=30] [SEED=7] [LIVES=2]
 	@$(BIN)/python -m scribengin.testing.faults --minutes $(MINUTES) $(if $(ONLY),--only "$(ONLY)") $(if $(SEED),--seed $(SEED)) $(if $(LIVES),--lives $(LIVES))
 
 cuts: setup ## random flows, whole and cut into tiers, compared: make cuts [ARGS="--examples 300"]

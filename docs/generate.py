@@ -9,6 +9,7 @@ from scribengin.connectors.catalog import sink_types, source_types
 from scribengin.plan.problem_catalog import CATALOG
 from scribengin.registry.reference import registry_page
 from scribengin.spec.reference import flow_file_page, problems_page
+from scribengin.watching.reference import metrics_page
 
 
 def pages() -> dict[str, str]:
@@ -18,6 +19,7 @@ def pages() -> dict[str, str]:
         "problems.md": problems_page(CATALOG),
         "registry.md": registry_page(),
         "openapi.json": openapi_text(),
+        "metrics.md": metrics_page(),
     }
 
 

@@ -51,7 +51,6 @@ NAMES = {
     "host": "a.example",
     "group": "g",
     "lock": "l",
-    "request": "0" * 32,
     "worker": "tweets.edge-1",
     "request": "0123456789abcdef" * 2,
 }

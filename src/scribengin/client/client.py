@@ -202,6 +202,10 @@ class Client:
         begin = "" if since is None else f"&since={since}"
         return self._get(f"/v1/flows/{_part(name)}/metrics?step={step_s}{begin}", dict[str, Any])
 
+    def attempts(self, name: str) -> list[dict[str, Any]]:
+        """The processes that served its tiers, the newest first: what each has done, what failed in it, why it ended."""
+        return self._get(f"/v1/flows/{_part(name)}/attempts", list[dict[str, Any]])
+
     def intake(self, name: str) -> dict[str, Any]:
         """Whether producers may go on: `intake` is open, slow or refusing."""
         return self._get(f"/v1/flows/{_part(name)}/intake", dict[str, Any])
