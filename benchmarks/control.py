@@ -164,7 +164,7 @@ def compare(address: Address, size: Size) -> tuple[dict[str, float], dict[str, f
                 election = Election(registry, {"id": kind.__name__})
                 assert election.acquire(wait_s=30)
                 observer = Observer(mirror, {HOST: plane.launcher})
-                actor = Actor(registry, mirror, {HOST: plane.launcher}, order)
+                actor = Actor(registry, mirror, {HOST: plane.launcher}, order, lambda _flow, _tier: None)
                 figures["start"] = seconds(lambda observer=observer: observer.look(0.0))
                 figures["a look, no news"] = median(3, lambda observer=observer: observer.look(0.0))
                 goal = "paused" if kind is Plain else "running"

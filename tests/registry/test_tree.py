@@ -76,6 +76,7 @@ def some(kind: type[Record]) -> Record:
         "asked_at": 1.0,
         "ask": "run",
         "asked": "asked",
+        "at": 1.0,
     }
     return kind(**{field.name: fields[field.name] for field in msgspec.structs.fields(kind) if field.required})
 
