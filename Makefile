@@ -8,7 +8,7 @@ WORKERS ?= 2
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-kafka test check fmt bench bench-tiers bench-kafka bench-control faults cuts lock clean
+.PHONY: help setup demo demo-kafka test check fmt bench bench-tiers bench-kafka bench-control bench-recovery faults cuts lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -56,6 +56,9 @@ bench-kafka: setup ## topic to topic, speed, delay and commits, with rivals in t
 	@PYTHONPATH=benchmarks $(BIN)/python benchmarks/kafka.py $(ARGS)
 	@PYTHONPATH=benchmarks $(BIN)/python benchmarks/kafka_delay.py $(DELAY)
 	@PYTHONPATH=benchmarks $(BIN)/python benchmarks/kafka_commit.py
+
+bench-recovery: setup ## from the kill of a worker to the first new commit, and where the time goes: make bench-recovery [ARGS="--kills 20 --standby"]
+	@PYTHONPATH=benchmarks $(BIN)/python benchmarks/recovery.py $(ARGS)
 
 bench-control: setup ## 1,000 flows with 10,000 nodes: answers, and a master's looks: make bench-control [ARGS="--flows 1000"]
 	@PYTHONPATH=benchmarks $(BIN)/python benchmarks/control.py $(ARGS)

@@ -1,13 +1,12 @@
 """From the death of a worker to the first new commit: `up` in a fresh home, a flow under steady load, SIGKILL to all of its worker's
 processes, again and again; how long until the next worker has committed a new Batch, and where that time went.
 
-The last commit record in the sink's folder when nothing of the old worker lives any more is the last of the old; the next one is new.
+The last commit record in the state folder when nothing of the old worker lives any more is the last of the old; the next one is new.
 """
 
 from __future__ import annotations
 
 import argparse
-import itertools
 import json
 import os
 import random
@@ -17,18 +16,20 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from recovery_flows import FILES, KAFKA, ROWS, STEPS, bring_files, bring_messages, load
+
 from scribengin.control import admin
 from scribengin.control.home import Home
 from scribengin.control.world import RunId
 from scribengin.core.java import find_java
 from scribengin.core.process import within
+from scribengin.embedded.kafka import KafkaCluster
 from scribengin.launch.marks import marked_processes
 from scribengin.registry.records import Stored, read_record
 from scribengin.registry.tree import RUN
@@ -42,36 +43,6 @@ if TYPE_CHECKING:
     from scribengin.core.process import Process
     from scribengin.registry.zookeeper import ZooKeeperRegistry
 
-FLOW = """
-version: 1
-name: recovery
-defaults: {delivery: exactly_once, on_error: dead_letter, standby: none}
-sources:
-  tweets:
-    type: files
-    path: data
-    format: json
-    settle: 0s
-    max_bytes: 40MiB
-    schema: id BIGINT, user STRING, text STRING, followers BIGINT, retweets BIGINT, ts TIMESTAMP
-steps:
-  known: {from: tweets, filter: followers > 5000, require: {dated: ts IS NOT NULL}}
-  hot: {from: known, filter: retweets > 500}
-  tagged: {from: hot, python: "steps:has_tag"}
-sinks:
-  kept: {from: tagged, type: files, path: out, format: parquet}
-"""
-STEPS = """
-from scribengin import record
-
-
-@record
-def has_tag(tweet):
-    return "#PresidentialDebate" in tweet["text"]
-"""
-EVERY_S = 0.5
-"""a file of ROWS comes"""
-ROWS = 2_000
 WITHIN_S = 300.0
 PHASES = {
     "noticed": "the master has noted the end",
@@ -102,6 +73,7 @@ def main() -> None:
     parser.add_argument("--standby", action="store_true", help="with a warm standby")
     parser.add_argument("--no-archive", action="store_true", help="without the archive of Spark's classes")
     parser.add_argument("--compare-archive", action="store_true", help="with and without it in turn")
+    parser.add_argument("--kafka", action="store_true", help="topic to topic in two tiers; the second one's worker is killed")
     parser.add_argument("--keep", action="store_true", help="leave the folder")
     parser.add_argument("--seed", type=int, default=1)
     asked = parser.parse_args()
@@ -111,9 +83,10 @@ def main() -> None:
         with ExitStack() as stack:
             if asked.no_archive:
                 os.environ["SCRIBENGIN_CLASS_ARCHIVE"] = "no"
-            bench = Bench(folder, standby=asked.standby)
+            bootstrap = stack.enter_context(KafkaCluster(folder / "kafka")).bootstrap if asked.kafka else ""
+            bench = Bench(folder, bootstrap, standby=asked.standby)
             stack.enter_context(bench.up())
-            stack.enter_context(bench.load())
+            stack.enter_context(load(bench.bring))
             if not asked.no_archive and not archive_path(find_java()).exists():
                 print("the worker makes the archive of Spark's classes, once on a machine: a minute and a half", flush=True)
                 _until(lambda: archive_path(find_java()).exists(), "the archive")
@@ -171,14 +144,18 @@ def _tell(trials: list[Trial], *, standby: bool) -> None:
 class Bench:
     """A home, a flow, and its worker."""
 
-    def __init__(self, folder: Path, *, standby: bool) -> None:
+    def __init__(self, folder: Path, bootstrap: str, *, standby: bool) -> None:
         self.place = folder / "flow"
         self.home = Home(folder / "home")
         (self.place / "data").mkdir(parents=True)
-        (self.place / "flow.yaml").write_text(FLOW.replace("none", "warm") if standby else FLOW)
+        flow = (KAFKA if bootstrap else FILES).replace("STANDBY", "warm" if standby else "none").replace("BOOTSTRAP", bootstrap)
+        (self.place / "flow.yaml").write_text(flow)
         (self.place / "steps.py").write_text(STEPS)
         write_tweets(folder / "stock", rows=20 * ROWS, files=20)
-        self.stock = sorted((folder / "stock").iterdir())
+        stock = sorted((folder / "stock").iterdir())
+        self.bring = bring_messages(stock, bootstrap) if bootstrap else bring_files(stock, self.place / "data")
+        self.tier = "core" if bootstrap else "main"
+        self.commits = self.home.state / "recovery" / self.tier / "kept" / "decisions"
         self.standby = standby
 
     @contextmanager
@@ -196,39 +173,16 @@ class Bench:
                 up.send_signal(signal.SIGINT)
                 up.wait(300)
 
-    @contextmanager
-    def load(self) -> Iterator[None]:
-        """A file every half a second."""
-        stop = threading.Event()
-
-        def bring() -> None:
-            for number, file in enumerate(itertools.cycle(self.stock)):
-                if stop.wait(EVERY_S):
-                    return
-                draft = self.place / "data" / f".{number}"
-                shutil.copyfile(file, draft)
-                draft.rename(draft.with_name(f"{number:06}.jsonl"))
-
-        thread = threading.Thread(target=bring)
-        thread.start()
-        try:
-            yield
-        finally:
-            stop.set()
-            thread.join()
-
     def settle(self, *, commits: int) -> None:
         """Until the worker has committed so often, and its standby, if any, is ready."""
         after = self.newest() + commits
         _until(lambda: self.newest() >= after, "further Batches")
         if self.standby:
-            _until(
-                lambda: admin.describe(self.registry, "recovery")["tiers"][0].get("standby", {}).get("state") == "standby", "the standby"
-            )
+            _until(self._is_spared, "the standby")
 
     def kill(self) -> Trial:
         """Kill all of the worker, and wait for its successor's first commit."""
-        run = _run(self.registry)
+        run = _run(self.registry, self.tier)
         there = self._processes(str(run))
         load = os.getloadavg()[0]
         killed_at = time.time()
@@ -240,20 +194,20 @@ class Bench:
 
         def committed() -> bool:
             nonlocal noticed_at
-            if not noticed_at and (_run(self.registry) != run or _ended(self.registry)):
+            if not noticed_at and (_run(self.registry, self.tier) != run or _ended(self.registry, self.tier)):
                 noticed_at = time.time()
             return self.newest() > last
 
         _until(committed, "a new commit")
-        committed_at = self._path(last + 1).stat().st_mtime
-        successor = _run(self.registry)
+        committed_at = (self.commits / f"{last + 1:010}.json").stat().st_mtime
+        successor = _run(self.registry, self.tier)
         _until(lambda: self._timeline(str(successor)) is not None, "its line")
         marks = {"noticed": noticed_at, **(self._timeline(str(successor)) or {}), "committed": committed_at}
         return Trial(committed_at - killed_at, {name: marks[name] - killed_at for name in PHASES if name in marks}, load)
 
     def newest(self) -> int:
         """The number of the newest commit record; -1 where there is none."""
-        return max((int(path.stem) for path in self.place.glob("out/_scribengin/*/batches/*.json") if path.stem.isdigit()), default=-1)
+        return max((int(path.stem) for path in self.commits.glob("*.json")), default=-1)
 
     def check(self) -> None:
         """Nothing lost, nothing doubled."""
@@ -271,10 +225,9 @@ class Bench:
         said = json.loads(ended.stdout)
         print(f"audit: {'balanced' if said['result']['ledger']['balanced'] else said['result']['ledger']['violations']}")
 
-    def _path(self, number: int) -> Path:
-        return next(
-            path for path in self.place.glob("out/_scribengin/*/batches/*.json") if path.stem.isdigit() and int(path.stem) == number
-        )
+    def _is_spared(self) -> bool:
+        tier = next(each for each in admin.describe(self.registry, "recovery")["tiers"] if each["tier"] == self.tier)
+        return tier["standby"] is not None and tier["standby"]["state"] == "standby"
 
     def _processes(self, worker: str) -> list[Process]:
         return marked_processes(self.home.workers.resolve()).get(worker, [])
@@ -286,14 +239,14 @@ class Bench:
         return found[-1] if found else None
 
 
-def _run(registry: ZooKeeperRegistry) -> RunId:
-    found = read_record(registry, RUN("recovery", "main"))
+def _run(registry: ZooKeeperRegistry, tier: str) -> RunId:
+    found = read_record(registry, RUN("recovery", tier))
     assert isinstance(found, Stored)
-    return RunId("recovery", "main", found.record.number)
+    return RunId("recovery", tier, found.record.number)
 
 
-def _ended(registry: ZooKeeperRegistry) -> bool:
-    found = read_record(registry, RUN("recovery", "main"))
+def _ended(registry: ZooKeeperRegistry, tier: str) -> bool:
+    found = read_record(registry, RUN("recovery", tier))
     return isinstance(found, Stored) and found.record.ended_at is not None
 
 

@@ -7,7 +7,7 @@
     map core a
     up core                        the tier's newest process runs, holds the lease, and has reached the wish
     process core exited 1          also `running`, `gone`
-    lease core                     the newest process holds it; `lease core lost`; `lease core by 3`
+    lease core                     the newest process holds it; `lease core lost`; `lease core by 3`; `lease core spare`: its spare does
     report core running commits 5  also `failed permanent CAUSE`, `recovering CAUSE`, `drained`
     operation rewind edge          one of that kind begins, in which these tiers have a part; `operation renew v1 edge` as that version
     done edge                      the tier's newest process has done its part of it; `done edge badly CAUSE`
@@ -114,7 +114,7 @@ class Story:
                 self._set_tier(replace(self._tier(tier), lease=None))
             case ["lease", tier, *by]:
                 self.term += 1
-                number = int(by[1]) if by else self._run(tier).number
+                number = self._run(tier, spare=True).number if by == ["spare"] else int(by[1]) if by else self._run(tier).number
                 self._set_tier(replace(self._tier(tier), lease=LeaseHolder(number, self.term)))
             case ["report", tier, *rest]:
                 self._report(tier, rest)

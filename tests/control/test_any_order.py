@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from scribengin.control.actions import Start
 from scribengin.control.attention import Attention
 from scribengin.control.decide import decide
+from scribengin.control.spares import waiting
 from scribengin.control.world import RunId
 from tests.control.story import Story
 
@@ -42,6 +43,10 @@ HAPPENINGS = st.one_of(
         st.sampled_from(["running", "gone", "exited 1"]),
     ),
     st.builds("lease {}{}".format, st.sampled_from(TIERS), st.sampled_from(["", " lost"])),
+    st.sampled_from(
+        ["spare core running", "spare core gone", "spare core exited 1", "lease core spare", "standby core", "standby core none"]
+    ),
+    st.builds("spare core says {}".format, st.sampled_from(["standby", "failed permanent x", "stopped"])),
     st.builds(
         "{} {}".format,
         st.sampled_from(["gone run", "gone wanted", "damaged run", "damaged wanted", "damaged report"]),
@@ -50,14 +55,20 @@ HAPPENINGS = st.one_of(
     st.builds("report {} {}".format, st.sampled_from(TIERS), st.sampled_from(["running commits 3", "recovering x", "failed permanent x"])),
 )
 
+DELAYS = st.sampled_from(["max_delay 300", "delay 400 x", "delay 301", "delay 280", "delay 200", "delay unknown"])
+
 
 def _possible(story: Story, words: list[str]) -> bool:
     """False for what cannot happen: a process says or becomes something that is not there, or has ended."""
     if words[0] == "decommission":
         return words[1] in story.world.nodes
-    if words[0] not in ("process", "lease", "report"):
+    if words[0] not in ("process", "lease", "report", "spare"):
         return True
     tier = story.world.flows["f"].tiers[words[1]]
+    if words[0] == "spare" or words[2:] == ["spare"]:
+        spare = waiting(tier)
+        there = None if spare is None else story.world.processes.get(RunId("f", words[1], spare.number))
+        return there is not None and not there.ended and tier.wish is not None and (words[0] != "lease" or tier.lease is None)
     if tier.run is None or tier.wish is None:
         return False
     process = story.world.processes.get(RunId("f", words[1], tier.run.number))
@@ -68,7 +79,7 @@ def _possible(story: Story, words: list[str]) -> bool:
 
 def _begun(happenings: list[str]) -> Story:
     story = Story()
-    story.retell("nodes a b\nflow f: edge -> core -> store\nwish running\nlook\n")
+    story.retell("nodes a b\nflow f: edge -> core -> store\nstandby core\nwish running\nlook\n")
     for happening in happenings:
         if _possible(story, happening.split()):
             story.retell(happening)
@@ -79,7 +90,7 @@ def _begun(happenings: list[str]) -> Story:
 @given(st.lists(HAPPENINGS, max_size=40))
 def test_a_run_is_started_only_where_no_earlier_one_can_still_be_at_work(happenings: list[str]) -> None:
     story = Story()
-    story.retell("nodes a b\nflow f: edge -> core -> store\nwish running\nlook\n")
+    story.retell("nodes a b\nflow f: edge -> core -> store\nstandby core\nwish running\nlook\n")
     for happening in happenings:
         if not _possible(story, happening.split()):
             continue
@@ -90,16 +101,19 @@ def test_a_run_is_started_only_where_no_earlier_one_can_still_be_at_work(happeni
             assert all(times == 1 for times in started.values())
             for action in decided:
                 if isinstance(action, Start):
+                    serving = {action.run.number}
+                    if action.spare and (run := story.world.flows["f"].tiers[action.tier].run) is not None:
+                        serving.add(run.number)
                     for id_, process in story.world.processes.items():
-                        assert id_.tier != action.tier or process.ended or id_.number == action.run.number, f"{id_} is at work yet"
+                        assert id_.tier != action.tier or process.ended or id_.number in serving, f"{id_} is at work yet"
         story.retell(happening)
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.lists(HAPPENINGS, max_size=40))
+@given(st.lists(HAPPENINGS | DELAYS, max_size=40))
 def test_a_flow_without_attention_is_one_about_which_there_is_nothing_to_decide(happenings: list[str]) -> None:
     story = Story()
-    story.retell("nodes a b\nflow f: edge -> core -> store\nwish running\n")
+    story.retell("nodes a b\nflow f: edge -> core -> store\nstandby core\nwish running\n")
     attention = Attention(rounds=0)
     for happening in [*happenings, "look", "wait 400", "look", "look"]:
         if happening != "look":
@@ -111,6 +125,20 @@ def test_a_flow_without_attention_is_one_about_which_there_is_nothing_to_decide(
         assert decided == decide(story.world)
         attention.note(story.world, selected, decided)
         story.retell(happening)
+
+
+def test_a_delay_needs_attention_where_it_crosses_what_is_allowed_and_only_there() -> None:
+    story, attention = Story(), Attention(rounds=0)
+    story.retell("nodes a b\nflow f: edge\nmax_delay 300\nwish running\nlook\nup edge\ndelay 5\nlook\n")
+    for delay, needs in ((5, True), (200, False), (301, True), (301, True), (400, False), (280, True), (275, False), (260, True)):
+        story.retell(f"delay {delay}\n")
+        selected = attention.select(story.world)
+        assert bool(selected) == needs, delay
+        decided = decide(story.world, selected)
+        assert decided == decide(story.world)
+        attention.note(story.world, selected, decided)
+        story.retell("look")
+    assert story.world.flows["f"].status.state == "running"  # type: ignore[union-attr]
 
 
 def test_what_stands_as_it_stood_needs_no_attention_and_still_has_its_turn() -> None:
@@ -147,9 +175,13 @@ def _obey(story: Story) -> None:
             if tier.lease is not None:  # its session is over
                 story.retell(f"lease {name} lost")
             continue
+        spare = waiting(tier)
+        waits = spare is not None and (there := story.world.processes.get(RunId("f", name, spare.number))) is not None and not there.ended
         if wish.goal in ("running", "paused"):
             story.retell(f"process {name} running\nlease {name}\nreport {name} {wish.goal}")
+            story.retell(f"spare {name} running\nspare {name} says standby" if waits else "")
         else:
             story.retell(f"report {name} {wish.goal}\nprocess {name} exited 0\nlease {name} lost")
+            story.retell(f"spare {name} says stopped\nspare {name} exited 0" if waits else "")
     # a decommissioned node that has answered again is as good as any
     story.world = replace(story.world, nodes={name: replace(node, decommissioned=False) for name, node in story.world.nodes.items()})

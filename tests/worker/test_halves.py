@@ -39,3 +39,4 @@ def test_whichever_half_of_a_worker_is_killed_the_other_ends_and_another_worker_
     until(lambda: len(farm.finds()) == 150, "the third file's records, by a third")
     assert farm.finds() == list(range(1, 300, 2))
     assert farm.processes("a", THIRD)
+    assert not [*farm.home.state.rglob("blockmgr-*")], "Spark's scratch files go with the worker, not into the state"

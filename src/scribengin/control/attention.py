@@ -39,7 +39,7 @@ class Attention:
         if self._rounds:
             self._round = (self._round + 1) % self._rounds
             turn = {name for at, name in enumerate(world.flows) if at % self._rounds == self._round}
-        late = {name for name, _ in _beyond(last) ^ _beyond(world)}
+        late = {name for name, _ in _bands(last).items() ^ _bands(world).items()}
         return (changed | turn | late | self._busy | _flows_of(last.processes, world.processes)) & world.flows.keys()
 
     def note(self, world: World, selected: Iterable[str], actions: Iterable[Action]) -> None:
@@ -59,11 +59,14 @@ def _time_matters(flow: FlowSeen) -> bool:
     return any(waits(tier) for tier in flow.tiers.values())
 
 
-def _beyond(world: World) -> set[tuple[str, float]]:
-    """The flows whose delay is more than they allow, and more than where they count as caught up."""
-    most = {name: world.flows[name].watched.max_delay_s for name in world.delays if name in world.flows}
-    shares = [(name, share, most_s * share) for name, most_s in most.items() if most_s is not None for share in (1.0, CAUGHT_UP_SHARE)]
-    return {(name, share) for name, share, bound_s in shares if world.delays[name].seconds > bound_s}
+def _bands(world: World) -> dict[str, int]:
+    """Flow → where its delay stands to what it allows, of those that say what they allow; `standing` looks at no more."""
+    bands = {}
+    for name, delay in world.delays.items():
+        most_s = world.flows[name].watched.max_delay_s if name in world.flows else None
+        if most_s is not None:
+            bands[name] = (delay.seconds > CAUGHT_UP_SHARE * most_s) + (delay.seconds > most_s)
+    return bands
 
 
 def _flows_of(before: Mapping[RunId, Process], now: Mapping[RunId, Process]) -> set[str]:

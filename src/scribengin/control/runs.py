@@ -163,7 +163,7 @@ def _end(world: World, id_: RunId, tier: TierSeen, run: Run, process: Process) -
     else:
         how = f"its process ended with status {process.status}" if process.state == "exited" else "its process is gone"
         how = f"{how}: {process.reason}" if process.reason and process.state == "gone" else how
-        ended = replace(ended, failures=_failures(tier, run), cause=how)
+        ended = replace(ended, failures=_failures(tier, run), cause=how, remedy=f"see: scribengin logs {id_.flow}")
         if report is not None and report.state == "failed":
             ended = replace(ended, cause=report.cause or how, remedy=report.remedy, permanent=report.permanent)
     yield Note(id_.flow, id_.tier, ended)

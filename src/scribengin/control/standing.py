@@ -127,10 +127,12 @@ def _lost(world: World, tiers: list[TierSeen]) -> tuple[str, str] | None:
         if run is None or wish is None or not needs_worker(tier):
             continue
         if run.ended_at is not None and run.failures and run.generation == wish.generation:
+            again = f" ({run.failures} ends in a row without progress)" if run.failures > 1 else ""
             if choose_node(world.nodes, tier, {}) is None:
                 return f"tier {tier.tier}: {run.cause}", "starts again when a node answers that can take it"
             wait_s = back_off_s(run.failures)
-            return f"tier {tier.tier}: {run.cause}", f"starts again {wait_s:.0f} s after its end" if wait_s else "starts again at once"
+            at = f"starts again at {_iso(run.ended_at + wait_s)}, {wait_s:.0f} s after its end"
+            return f"tier {tier.tier}: {run.cause}{again}", at if wait_s else "starts again at once"
         if run.ended_at is None and run.unleased_since is not None:
             return f"tier {tier.tier}: its worker does not hold its lease", "it takes it again, or is replaced"
     return None

@@ -68,7 +68,7 @@ def run_flows(
         ]
         for flow, held in zip(flows, leases, strict=True):
             migrate(flow, held)
-            _look_at_sources(flow)
+            look_at_sources(flow)
         if spark is None:
             show("starting spark")
             spark = start(flows, settings, partial(show, "starting spark"))
@@ -193,7 +193,7 @@ def _folders(flows: Sequence[PreparedFlow]) -> str:
     return ", ".join(str(flow.folder) for flow in flows)
 
 
-def _look_at_sources(prepared: PreparedFlow) -> None:
+def look_at_sources(prepared: PreparedFlow) -> None:
     """What is not there is told before Spark starts. Raises SourceError or Unreachable, with its place."""
     for tier in prepared.tiers:
         for node, source in open_sources(tier.plan.flow).items():

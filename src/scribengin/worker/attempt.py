@@ -16,7 +16,7 @@ from scribengin.launch.marks import VARIABLE
 from scribengin.local.contract import RunSettings
 from scribengin.local.deep import deep_problems
 from scribengin.local.prepare import prepare
-from scribengin.local.run import run_flow
+from scribengin.local.run import look_at_sources, run_flow
 from scribengin.local.session import start
 from scribengin.spark.class_archive import make_archive
 from scribengin.spark.user_code import pack
@@ -116,7 +116,9 @@ class TierAttempt:
         settings = replace(self._settings(), once=once, right=self._right, stop=stop, limits=self._limits)
         spark = self._spark
         if spark is None:
-            spark = self._session(self._prepared())
+            prepared = self._prepared()
+            look_at_sources(prepared)  # what is not there is told before Spark starts
+            spark = self._session(prepared)
             threading.Thread(target=warm_up, args=(spark,), name="warm up", daemon=True).start()
 
         def watch(view: RunView) -> None:

@@ -67,7 +67,7 @@ def main(worker: str) -> Exit:
         wanted = Wanted(registry, id_)
         stack.callback(wanted.close)
         teller = Teller(id_.flow, id_.tier, id_.number, version)
-        reporter = Reporter(teller, lambda: _leader(registry), lambda: lease.claim)
+        reporter = Reporter(teller, lambda: _leader(registry), lambda: lease.claim, certificates=os.environ.get(CERTIFICATES))
         stack.callback(reporter.close)
         limits = LiveLimits(registry, id_.flow)
         stack.callback(limits.close)
@@ -93,7 +93,7 @@ def main(worker: str) -> Exit:
                 return False
             attempt.take(stored.record)
             tasks.take(stored.record)
-            loaded[0] = newer
+            loaded[0] = teller.version = newer
             return True
 
         http = stack.enter_context(serve_page(glance.look))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import threading
+import traceback
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 _POLL_S = 0.5
 _PASSING = frozenset({"spark-start"})
 """codes of what the next process may not meet: a JVM that was killed while it started, a machine without memory for a moment"""
+_PASSING_ERRNO = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.EIO, errno.ESTALE})
+"""what is short now and need not be later"""
 _LEASE_S = 1.0
 """between two tries for the lease, and two looks at whether it is wanted at all"""
 
@@ -124,7 +128,7 @@ class Service:
             if self._asked.is_set() or wish is None or idle or wish.version != self._version:
                 return self._end("stopped", wish)
             if self._spare and not self._lease.held():
-                if wish.goal == "drained":  # it is over soon, and nothing of it is to be done twice
+                if wish.goal not in ("running", "paused"):  # it is over soon, and nothing of it is to be done twice
                     return self._end("stopped", wish)
                 failed = self._warmed(wish)
                 if failed is not None:
@@ -196,6 +200,9 @@ class Service:
             return None
         except ScribenginError as failed:
             error = f"{failed.message}; {failed.remedy}" if failed.remedy else failed.message
+        except Exception as bug:  # else each next worker would die of it, and the operation would never end
+            traceback.print_exc()
+            error = f"this is a mistake in Scribengin: {type(bug).__name__}: {bug}; please report it, with the worker's log"
         self._report = msgspec.structs.replace(self._report, task=wish.task, task_error=error)
         self._say(Standing("starting", self._before), wish.generation)
         return None
@@ -212,7 +219,11 @@ class Service:
             changed.set()
 
         def work() -> None:
-            outcomes.append(self._attempt(once=wish.goal == "drained", stop=stop, tell=tell))
+            try:
+                outcomes.append(self._attempt(once=wish.goal == "drained", stop=stop, tell=tell))
+            except Exception as error:
+                traceback.print_exc()
+                outcomes.append(outcome_of(error))
 
         thread = threading.Thread(target=work, name="attempt")
         thread.start()
@@ -299,6 +310,13 @@ def _is_other(now: TierWish | None, wish: TierWish, standing: Standing) -> bool:
     return now.generation != wish.generation and standing.state == "degraded"
 
 
-def outcome_of(error: ScribenginError) -> Outcome:
+def outcome_of(error: Exception) -> Outcome:
     """Of an attempt that could not begin: what passes by itself is tried again by a new worker, all else waits for a person."""
+    shortage = next((each.errno for each in (error, error.__cause__) if isinstance(each, OSError)), None)
+    if not isinstance(error, ScribenginError):
+        # a right, a name, a folder that is a file; what is no error of the machine is one of ours, and nobody knows whether it comes again
+        permanent = shortage is not None and shortage not in _PASSING_ERRNO
+        return Outcome("failed", f"{type(error).__name__}: {error}", "its traceback: scribengin logs", permanent=permanent)
+    if shortage in _PASSING_ERRNO:
+        return Outcome("failed", error.message, error.remedy)
     return Outcome("failed", error.message, error.remedy, permanent=not (isinstance(error, Unreachable) or error.code in _PASSING))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,11 +35,6 @@ class Timeline:
             self._told = True
             self._tell(f"{WORD} {json.dumps({name: round(at, 3) for name, at in self._marks.items()})}")
 
-    def forget(self, *names: str) -> None:
-        """These are to come again: a lease that was lost, a tier that was taken over."""
-        for name in names:
-            self._marks.pop(name, None)
-
 
 def born_at() -> float:
     """When this process began, in seconds since 1970; to 10 ms. Where that cannot be known, now."""
@@ -46,11 +43,14 @@ def born_at() -> float:
         uptime_s = float(Path("/proc/uptime").read_text().split()[0])
     except (OSError, ValueError):
         return time.time()
-    import os
-
     return time.time() - uptime_s + ticks / os.sysconf("SC_CLK_TCK")
 
 
 def read_timelines(log: str) -> list[dict[str, float]]:
     """Those that a worker's log has, the oldest first: milestone → seconds since 1970."""
-    return [json.loads(line.removeprefix(WORD)) for line in log.splitlines() if line.startswith(WORD)]
+    found = []
+    for line in log.splitlines():
+        with suppress(ValueError):
+            if line.startswith(WORD):
+                found.append(json.loads(line.removeprefix(WORD)))
+    return found
