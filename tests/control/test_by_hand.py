@@ -279,6 +279,9 @@ def test_limits_and_groups_that_say_nothing_are_told(store: MemoryStore, plane: 
     refused = plane.comes_to("tweets", "running", lambda status: bool(status.refused)).refused
     assert "$.rows_per_s" in refused[LIMIT("tweets").path]["why"]
     assert "$.members" in plane.master.problems[GROUP("hosts").path]
+    store.write_raw(LIMIT("tweets").path, b'{"rows_per_s": -5, "sources": {"a": {"bytes_per_s": 7, "row_per_s": 1}}}')
+    said = "limits nothing by rows_per_s, sources.a.row_per_s: rows_per_s and bytes_per_s are above 0"
+    plane.comes_to("tweets", "running", lambda status: said in [each["why"] for each in status.refused.values()])
     plane.person.commit(Delete(LIMIT("tweets").path))
     plane.comes_to("tweets", "running", lambda status: not status.refused)
 
