@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scribengin.control import admin
+from scribengin.control.refusals import MOST, some_of
 from scribengin.core.errors import StateError
 from scribengin.registry.contract import Create, Damaged, Delete, Entry, Replace
 from scribengin.registry.memory import MemoryStore
@@ -270,6 +271,14 @@ def test_bindings_that_say_nothing_or_name_no_tier_are_refused_and_others_hold(s
     assert refused[MAPPED("here", "tweets.cor").path]["why"] == "binds a tier that flow tweets has not; it has core, edge"
     assert "$.by" in refused[MAPPED("here", "tweets.core").path]["why"]
     assert len(refused) == 2
+
+
+def test_of_many_refused_records_a_status_tells_of_some_and_says_how_many_more() -> None:
+    refused = {f"physicalnodes/ghost/lns/f.t{number}": {"why": "x", "remedy": "y"} for number in range(500)}
+    told = some_of(refused)
+    assert len(told) == MOST + 1
+    assert told["…"]["why"] == "480 more records cannot be"
+    assert some_of({"a": {"why": "x"}}) == {"a": {"why": "x"}}
 
 
 def test_limits_and_groups_that_say_nothing_are_told(store: MemoryStore, plane: Plane) -> None:
