@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from scribengin.api.document import openapi_text
 from scribengin.connectors.catalog import sink_types, source_types
 from scribengin.plan.problem_catalog import CATALOG
 from scribengin.registry.reference import registry_page
 from scribengin.spec.reference import flow_file_page, problems_page
+from scribengin.watching.reference import metrics_page
 
 
 def pages() -> dict[str, str]:
@@ -16,6 +18,8 @@ def pages() -> dict[str, str]:
         "flow-file.md": flow_file_page(source_types(), sink_types()),
         "problems.md": problems_page(CATALOG),
         "registry.md": registry_page(),
+        "openapi.json": openapi_text(),
+        "metrics.md": metrics_page(),
     }
 
 

@@ -42,6 +42,7 @@ _LONGEST = (
     "group/test_flows.py",
     "kafka/test_channels.py",
     "faults/test_tier_faults.py",
+    "faults/test_control_faults.py",
 )
 """files of minutes; the others take up to one"""
 _MANY = 1000

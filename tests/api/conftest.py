@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx2
 import pytest
+import structlog
 
 from scribengin.api.app import make_app
 from scribengin.api.audit import AuditLog
@@ -16,10 +17,13 @@ from scribengin.api.planning import Planner
 from scribengin.api.serving import Listen, open_door
 from scribengin.api.tokens import TokenFile
 from scribengin.client.client import Client
+from scribengin.control.bell import Bell
+from scribengin.control.watch import Watch
 from scribengin.core.secret import Secret
 from scribengin.packages.make import make_package
 from scribengin.packages.store import PackageStore
 from scribengin.registry.memory import MemoryStore
+from scribengin.watching.board import Board
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -73,6 +77,9 @@ class Bench:
         listen.check(self.tokens)
         door = self.stack.enter_context(open_door(listen))
         registry, packages = self.store.client(), PackageStore(home / "packages")
+        board = Board()
+        bell = Bell(registry, board, structlog.get_logger())
+        self.stack.callback(bell.close)
         plane = Plane(
             registry,
             packages,
@@ -81,6 +88,7 @@ class Bench:
             listen.gate(self.tokens),
             leads=lambda: not self.masters,
             audit=AuditLog(self.audit),
+            watch=Watch(registry, board, bell),
         )
         self.stack.enter_context(door.serve(make_app(plane)))
         served = Served(door.url, registry, packages, plane)
@@ -99,6 +107,13 @@ class Bench:
         for name, content in {"flow.yaml": text, **files}.items():
             (folder / name).write_text(content)
         return make_package(folder, {}).package
+
+
+@pytest.fixture(scope="module")
+def long_bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    """One for all tests of a file."""
+    with ExitStack() as stack:
+        yield Bench(tmp_path_factory.mktemp("bench"), stack)
 
 
 @pytest.fixture

@@ -199,3 +199,26 @@ def certificate(tmp_path: Path) -> tuple[Path, Path]:
     subprocess.run([*command, "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", pem], check=True, capture_output=True)
     assert ssl.create_default_context(cafile=str(pem)).cert_store_stats()["x509"] == 1
     return pem, key
+
+
+def test_flows_that_were_submitted_as_one_go_back_only_with_somebody_who_has_them_all(bench: Bench) -> None:
+    submitted(bench, "mine", team="web")
+    submitted(bench, "theirs", team="ads")
+    for flow in ("mine", "theirs"):
+        there = bench.person.read(f"flows/{flow}/spec/1")
+        bench.person.commit(Replace(there, {**there.value, "together": {"mine": 1, "theirs": 1}}))
+        submission = admin.Submission(flow, "1" * 64, "flow.yaml", "/base", {"main": TierSpec()})
+        admin.apply(bench.person, submission, state=lambda _: "/state", by="bob")
+        there = bench.person.read(f"flows/{flow}/spec/2")
+        bench.person.commit(Replace(there, {**there.value, "labels": {"team": "web" if flow == "mine" else "ads"}}))
+    token = bench.tokens.add("ann", "admin", {"team": "web"})
+    master = bench.master(listen=Listen(asks=True))
+    client = bench.client(token=token)
+    with pytest.raises(Refused) as told:
+        client.rollback("mine", 1)
+    assert told.value.code == "flow-unknown"
+    assert admin.read_flow(bench.person, "theirs").desired.version == 2
+    headers = {"Authorization": f"Bearer {token}"}
+    alone = master.ask("POST", "/v1/flows/mine/rollback", json={"version": 1, "only": True}, headers=headers)
+    assert alone.status_code == 200, alone.text
+    assert admin.read_flow(bench.person, "mine").desired.version == 1

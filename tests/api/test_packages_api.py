@@ -41,7 +41,7 @@ def test_more_than_a_package_may_have_is_refused(bench: Bench) -> None:
     master = bench.master()
     pieces = (bytes(2**20) for _ in range(LIMIT_FILE_BYTES // 2**20 + 2))
     answer = master.ask("PUT", f"/v1/packages/{'0' * 64}", content=pieces)
-    assert (answer.status_code, answer.json()["code"]) == (413, "body-large")
+    assert (answer.status_code, answer.json()["code"]) == (413, "package-size")
     assert not master.packages.folder.exists()
 
 

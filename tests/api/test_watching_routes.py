@@ -1,25 +1,26 @@
 """The routes of progress, metrics, intake and alerts, asked without a network."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from typing import Any
 
 import httpx2
 import structlog
-from fastapi import FastAPI
-from fastapi.responses import JSONResponse
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse, RedirectResponse
 
 from scribengin.api.progress import router
+from scribengin.api.serving import Listen, open_door
+from scribengin.client.client import Client
 from scribengin.control.bell import Bell
 from scribengin.control.watch import Watch
 from scribengin.control.world import FlowSeen, TierSeen, Wish, World
 from scribengin.core.errors import ScribenginError
+from scribengin.core.secret import Secret
 from scribengin.local.contract import EndView, QueryView, RunView
 from scribengin.registry.lease import Election, Lease
 from scribengin.registry.memory import MemoryStore
-from scribengin.registry.tree import LEASE, Status
+from scribengin.registry.tree import LEASE, Run, Status
 from scribengin.registry.watched import AlertSpec, Watched
 from scribengin.testing.manual_clock import ManualClock
 from scribengin.watching.board import Board
@@ -61,7 +62,9 @@ class Asked:
         return asyncio.run(ask())
 
     def tells(self, query: QueryView, claim: str | None = None) -> httpx2.Response:
-        told = Teller("tweets", "main", 1, 1).tell(RunView("tweets", "running", 5.0, (query,)), self.clock())
+        teller, view = Teller("tweets", "main", 1, 1), RunView("tweets", "running", 5.0, (query,))
+        teller.note(view, self.clock())
+        told = teller.tell(view, self.clock())
         headers = {"Authorization": f"Claim {self.lease.claim if claim is None else claim}"}
         return self("POST", "/v1/flows/tweets/tiers/main/progress", content=encode(told), headers=headers)
 
@@ -84,6 +87,19 @@ def test_what_a_worker_tells_is_in_metrics_intake_and_the_scrape() -> None:
     (row,) = asked("GET", "/v1/metrics").json()
     assert (row["flow"], row["now"]["delay_s"]) == ("tweets", 402.0)
     assert asked.watch.delays()["tweets"].seconds == 402.0
+
+
+def test_attempts_say_what_failed_and_why_they_ended() -> None:
+    asked = Asked()
+    asked.tells(QueryView("kept", "recovering", restarts=1, batches=4, message="steps.py:12: KeyError: 'id'"))
+    asked.clock.advance(seconds=5)
+    run = Run(number=1, node="a", asked_at=0.0, generation=1, ended_at=asked.clock(), cause="its process ended with status 1")
+    flow = FlowSeen("tweets", Wish(1, "running", 1), {"main": TierSeen("main", run=run)})
+    asked.watch.seen(World(asked.clock(), {"tweets": flow}), asked.election.term)
+    (attempt,) = asked("GET", "/v1/flows/tweets/attempts").json()
+    assert (attempt["tier"], attempt["worker"], attempt["batches"], attempt["restarts"]) == ("main", "tweets.main-1", 4, 1)
+    assert attempt["cause"] == "its process ended with status 1"
+    assert [failure["cause"] for failure in attempt["failures"]] == ["steps.py:12: KeyError: 'id'"]
 
 
 def test_alerts_are_shown_and_tested() -> None:
@@ -124,3 +140,23 @@ def test_nonsense_is_refused_and_never_a_mistake_of_ours() -> None:
         answer = asked("POST", f"/v1/flows/{flow}/tiers/main/progress", content=body, headers=headers)
         assert answer.status_code in (404, 409)
         assert code is None or answer.json()["code"] == code
+
+
+def test_the_client_asks_the_leader_that_a_standby_names_with_its_own_token() -> None:
+    tokens = []
+    leader, standby = FastAPI(), FastAPI()
+
+    @leader.get("/v1/metrics")
+    def overview(request: Request) -> JSONResponse:
+        tokens.append(request.headers["authorization"])
+        return JSONResponse([{"flow": "tweets"}])
+
+    with open_door(Listen()) as first, open_door(Listen()) as second:
+
+        @standby.get("/v1/metrics")
+        def moved() -> RedirectResponse:
+            return RedirectResponse(f"{first.url}/v1/metrics", status_code=307)
+
+        with first.serve(leader), second.serve(standby), Client([second.url], token=Secret("t0ken", "test")) as client:
+            assert client.overview() == [{"flow": "tweets"}]
+    assert tokens == ["Bearer t0ken"]

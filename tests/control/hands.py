@@ -36,16 +36,22 @@ def until(what: Callable[[], Any], said: str) -> None:
 
 
 class Plane:
-    """`open_client` gives another client of the same registry."""
+    """`open_client` gives another client of the same registry, `open_masters` that of the first master."""
 
-    def __init__(self, open_client: Callable[[], Registry]) -> None:
-        self.person, self.hands, self.registry = open_client(), open_client(), open_client()
-        self.launchers = {node: MemoryLauncher(time.time, MemoryCluster()) for node in ("here", "there")}
+    def __init__(
+        self,
+        open_client: Callable[[], Registry],
+        open_masters: Callable[[], Registry] | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._clock = clock
+        self.person, self.hands, self.registry = open_client(), open_client(), (open_masters or open_client)()
+        self.launchers = {node: MemoryLauncher(clock, MemoryCluster()) for node in ("here", "there")}
         self.master = self.another(self.registry)
 
     def another(self, registry: Registry) -> Master:
         """A master, which leads when it can."""
-        master = Master(registry, self.launchers, order, {"id": "m"}, log=LOG)
+        master = Master(registry, self.launchers, order, {"id": "m"}, log=LOG, clock=self._clock)
         until(lambda: master.contend(1.0), "the lead")
         return master
 
@@ -60,6 +66,10 @@ class Plane:
         """The master does what there is to do, and so do all workers."""
         self.registry.sync()
         self.master.cycle()
+        self.obey()
+
+    def obey(self) -> None:
+        """All workers do what is wanted of them."""
         self.hands.sync()
         for launcher in self.launchers.values():
             for seen in launcher.look():
@@ -79,6 +89,11 @@ class Plane:
         if forget:
             launcher.forget(worker)
         self.hands.commit(Delete(LEASE(flow, tier).path))
+
+    def run(self, flow: str, tier: str) -> int:
+        """The number of the tier's newest run."""
+        run = read_record(self.person, RUN(flow, tier))
+        return run.record.number if isinstance(run, Stored) else 0
 
     def node(self, flow: str, tier: str) -> str:
         """Where the tier's worker runs."""

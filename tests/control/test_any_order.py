@@ -58,6 +58,8 @@ HAPPENINGS = st.one_of(
     st.builds("report {} {}".format, st.sampled_from(TIERS), st.sampled_from(["running commits 3", "recovering x", "failed permanent x"])),
 )
 
+DELAYS = st.sampled_from(["max_delay 300", "delay 400 x", "delay 301", "delay 280", "delay 200", "delay unknown"])
+
 
 def _possible(story: Story, words: list[str]) -> bool:
     """False for what cannot happen: a process says or becomes something that is not there, or has ended."""
@@ -111,7 +113,7 @@ def test_a_run_is_started_only_where_no_earlier_one_can_still_be_at_work(happeni
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.lists(HAPPENINGS, max_size=40))
+@given(st.lists(HAPPENINGS | DELAYS, max_size=40))
 def test_a_flow_without_attention_is_one_about_which_there_is_nothing_to_decide(happenings: list[str]) -> None:
     story = Story()
     story.retell(BEGUN.removesuffix("look\n"))
@@ -126,6 +128,20 @@ def test_a_flow_without_attention_is_one_about_which_there_is_nothing_to_decide(
         assert decided == decide(story.world)
         attention.note(story.world, selected, decided)
         story.retell(happening)
+
+
+def test_a_delay_needs_attention_where_it_crosses_what_is_allowed_and_only_there() -> None:
+    story, attention = Story(), Attention(rounds=0)
+    story.retell("nodes a b\nflow f: edge\nmax_delay 300\nwish running\nlook\nup edge\ndelay 5\nlook\n")
+    for delay, needs in ((5, True), (200, False), (301, True), (301, True), (400, False), (280, True), (275, False), (260, True)):
+        story.retell(f"delay {delay}\n")
+        selected = attention.select(story.world)
+        assert bool(selected) == needs, delay
+        decided = decide(story.world, selected)
+        assert decided == decide(story.world)
+        attention.note(story.world, selected, decided)
+        story.retell("look")
+    assert story.world.flows["f"].status.state == "running"  # type: ignore[union-attr]
 
 
 def test_what_stands_as_it_stood_needs_no_attention_and_still_has_its_turn() -> None:

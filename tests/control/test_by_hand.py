@@ -298,3 +298,53 @@ def test_of_flows_that_are_damaged_in_every_way_the_others_know_nothing(store: M
     assert {raw: state for raw, state in states.items() if state != "running"} == {b'{"format": 9, "wish": "paused"}': "degraded"}
     plane.person.commit(put(plane.person, DESIRED("ill0"), Desired(state="stopped", version=1)))
     plane.comes_to("ill0", "stopped")
+
+
+def records(store: MemoryStore, flow: str) -> set[str]:
+    return {path for path in store.nodes if f"/{flow}/" in f"{path}/" or f"/{flow}." in path}
+
+
+def test_of_a_deleted_flow_only_its_numbers_and_what_nobody_knows_are_left(store: MemoryStore, plane: Plane) -> None:
+    store.write_raw(RUN("tweets", "core").path, b"oops")
+    plane.person.commit(
+        Create("flows/tweets/note", {"mine": True}),
+        Create("flows/tweets/tiers/core/tasks/0", {}),
+        Create("acks/tweets/core", {}),
+        Create("logicalnodes/tweets.core/source", {"nodes": ["a"]}),
+        LIMIT("tweets").create(LIMIT("tweets").kind(rows_per_s=5.0)),
+        MAPPED("here", "tweets.core").create(Mapped()),
+    )
+    plane.want("tweets", "stopped")
+    plane.comes_to("tweets", "stopped")
+    admin.delete(plane.person, "tweets")
+    kept = {f"flows/tweets{path}" for path in ("", "/note", "/runs", "/tiers")}
+    kept |= {f"flows/tweets/{path}" for tier in ("edge", "core") for path in (f"runs/{tier}", f"tiers/{tier}", f"tiers/{tier}/lease.term")}
+    assert records(store, "tweets") == kept | {MAPPED("here", "tweets.core").path}
+    plane.rests()
+    assert admin.read_flow(plane.person, "other").status is not None
+    plane.apply("tweets", edge=(), core=("edge",))
+    plane.comes_to("tweets", "running")
+    assert {"tweets.core-2", "tweets.edge-2"} < {*plane.workers()}
+
+
+def test_a_thousand_starts_of_a_tier_leave_as_many_records_as_one(store: MemoryStore) -> None:
+    now = [1_000.0]
+    plane = Plane(store.client, clock=lambda: now[0])
+    plane.apply("tweets", main=())
+    plane.comes_to("tweets", "running")
+
+    def starts(times: int) -> set[str]:
+        for _ in range(times):
+            plane.lose("tweets", "main")
+            number = plane.run("tweets", "main")
+            while plane.run("tweets", "main") == number or plane.status("tweets").state != "running":
+                now[0] += 61
+                plane.look()
+        plane.rests()
+        return set(store.nodes)
+
+    few = starts(3)
+    assert starts(997) == few
+    assert plane.run("tweets", "main") == 1_001
+    assert max(len(node.data) for node in store.nodes.values()) < 1_000
+    assert sum(len(launcher.look()) for launcher in plane.launchers.values()) == 1, "what has ended is forgotten"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from scribengin.connectors.contract import Limits
-from scribengin.control.limits import read_limits, set_limit
+from scribengin.control.limits import Limited, find_limited, read_limits, set_limit
 from scribengin.core.errors import Refused
 from scribengin.local.limits import FlowLimits, Pace, Paced
 from scribengin.registry.contract import Create, Entry
@@ -37,6 +37,10 @@ tiers:
 """
 
 
+def limited(person: Person, flow: str, target: str = "", **pace: float) -> Limited:
+    return set_limit(person.registry, flow, *find_limited(person.registry, person.packages, flow, target), **pace)
+
+
 @pytest.fixture
 def person(tmp_path: Path) -> Person:
     person = Person(tmp_path / "flows")
@@ -45,32 +49,30 @@ def person(tmp_path: Path) -> Person:
 
 
 def test_a_limit_is_set_changed_and_taken_off_and_what_others_keep_there_stays(person: Person) -> None:
-    ask = (person.registry, person.packages, "tiered")
-    assert set_limit(*ask, rows_per_s=10).of == {"": {"rows_per_s": 10}}
-    assert set_limit(*ask, "rows", bytes_per_s=5).of == {"": {"rows_per_s": 10}, "rows": {"bytes_per_s": 5}}
-    edges = set_limit(*ask, "big -> odd", rows_per_s=7).of
+    assert limited(person, "tiered", rows_per_s=10).of == {"": {"rows_per_s": 10}}
+    assert limited(person, "tiered", "rows", bytes_per_s=5).of == {"": {"rows_per_s": 10}, "rows": {"bytes_per_s": 5}}
+    edges = limited(person, "tiered", "big -> odd", rows_per_s=7).of
     assert list(edges.values())[-1] == {"rows_per_s": 7}
-    assert set_limit(*ask, "big->odd").of == {"": {"rows_per_s": 10}, "rows": {"bytes_per_s": 5}}
-    set_limit(*ask, "rows")
-    assert set_limit(*ask).of == {}
+    assert limited(person, "tiered", "big->odd").of == {"": {"rows_per_s": 10}, "rows": {"bytes_per_s": 5}}
+    limited(person, "tiered", "rows")
+    assert limited(person, "tiered").of == {}
     assert person.registry.read(LIMIT("tiered").path) is None, "no limit, no record"
     person.registry.commit(Create(LIMIT("tiered").path, {"format": 1, "rows_per_s": 3, "note": "by hand"}))
-    assert set_limit(*ask).of == {}
+    assert limited(person, "tiered").of == {}
     there = person.registry.read(LIMIT("tiered").path)
     assert isinstance(there, Entry)
     assert there.value["note"] == "by hand"
 
 
 def test_what_is_no_limit_is_refused(person: Person) -> None:
-    ask = (person.registry, person.packages)
     for flow, target, pace, code in (
         ("other", "", {"rows_per_s": 1}, "flow-unknown"),
         ("tiered", "row", {"rows_per_s": 1}, "limit-unknown"),
-        ("tiered", "", {"rows_per_s": 0}, "limit"),
-        ("tiered", "rows", {"bytes_per_s": -5}, "limit"),
+        ("tiered", "", {"rows_per_s": 0}, "limit-value"),
+        ("tiered", "rows", {"bytes_per_s": -5}, "limit-value"),
     ):
         with pytest.raises(Refused) as refused:
-            set_limit(*ask, flow, target, **pace)  # type: ignore[arg-type]
+            limited(person, flow, target, **pace)  # type: ignore[arg-type]
         assert refused.value.code == code
     assert read_limits(person.registry, "tiered").of == {}
 

@@ -19,10 +19,11 @@ from scribengin.control.world import RunId
 from scribengin.core.errors import Exit, FencedError, Refused, Unreachable
 from scribengin.launch.contract import Order
 from scribengin.launch.memory import MemoryCluster, MemoryLauncher
+from scribengin.registry.contract import Delete
 from scribengin.registry.lease import Lease
 from scribengin.registry.memory import MemoryStore
 from scribengin.registry.records import Stored, read_record
-from scribengin.registry.tree import DESIRED, LEASE, RUN, TierSpec
+from scribengin.registry.tree import DESIRED, LEASE, REPORT, RUN, TierSpec
 from scribengin.worker.service import Outcome, Service, Standing
 from scribengin.worker.wanted import Wanted
 
@@ -244,6 +245,24 @@ def test_a_damaged_record_stops_nothing_and_unknown_keys_stay(house: House) -> N
     again = read_record(house.person, RUN("other", "main"))
     assert isinstance(again, Stored)
     assert (again.record.number, again.entry.value["colour"]) == (run.record.number + 1, "blue")
+
+
+def test_a_worker_says_again_what_was_damaged_or_removed_of_what_it_said(house: House) -> None:
+    master = house.master()
+    house.apply("tweets", main=())
+    house.comes_to("tweets", "running", master)
+    spot = REPORT("tweets", "main")
+
+    def said() -> bool:
+        house.step(master)
+        found = read_record(house.person, spot)
+        return isinstance(found, Stored) and found.record.state == "running"
+
+    for harm in (lambda: house.store.write_raw(spot.path, b"oops"), lambda: house.person.commit(Delete(spot.path))):
+        harm()
+        until(said, "the report again")
+        house.comes_to("tweets", "running", master)
+    assert len(house.cluster.orders) == 1
 
 
 def test_a_version_is_gone_back_to_and_a_flow_is_forgotten_but_not_its_numbers(house: House) -> None:

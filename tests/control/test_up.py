@@ -12,8 +12,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import psutil
 import pytest
+
+from scribengin.client.client import Client
+from scribengin.core.errors import Refused
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -129,6 +133,22 @@ def test_a_flow_is_submitted_and_outlives_its_worker_and_its_master(person: Pers
         assert person.says("apply", "flow.yaml", "--wait", "4m")["version"] == 1
         assert person.says("apply", "flow.yaml")["changed"] is False
         until(lambda: len(person.finds()) == 50, "the first file's records")
+
+        # programs see the same by REST, and may do the same
+        url = json.loads((person.home / "up.json").read_text())["http"]
+        with Client([url], user="program") as client:
+            assert msgspec.to_builtins(client.flows()) == person.says("list", "--master", url)
+            assert [(master.http, master.leads) for master in client.masters_up()] == [(url, True)]
+            seen = client.flow("numbers").wanted.revision
+            client.want("numbers", "running", expected=seen)
+            with pytest.raises(Refused, match="nothing was done"):
+                client.want("numbers", "stopped", expected=seen)
+            assert [event.kind for event, _ in zip(client.events(), range(2), strict=False)] == ["flows", "flow"]
+        noted = [json.loads(line) for line in (person.home / "audit.log").read_text().splitlines()]
+        assert [(line["who"], line["what"], line["outcome"]) for line in noted if line["who"] == "program"] == [
+            ("program", "running", "done"),
+            ("program", "stopped", "revision-stale"),
+        ]
 
         # a worker is killed: another takes its place, and nothing is lost or doubled
         person.worker().kill()

@@ -23,6 +23,10 @@ name: endless
 sources: {numbers: {type: sequence, rate: 200}}
 steps: {even: {from: numbers, python: "steps:even"}}
 sinks: {kept: {from: even, type: files, path: out, format: json, trigger: 500ms}}
+max_delay: 5m
+alerts:
+  loop: {when: restarts over 0 in 10m, command: [sh, -c, 'echo "$SCRIBENGIN_ALERT_NAME $SCRIBENGIN_ALERT_STATE" >> TOLD']}
+  stuck: {when: no progress for 10m}
 """
 STEPS = """\
 def even(row):
@@ -38,7 +42,7 @@ class Bench:
     def __init__(self, folder: Path) -> None:
         self.folder, self.home = folder / "flow", folder / "home"
         self.folder.mkdir()
-        (self.folder / "flow.yaml").write_text(FLOW)
+        (self.folder / "flow.yaml").write_text(FLOW.replace("TOLD", str(folder / "told")))
         (self.folder / "steps.py").write_text(STEPS)
         self.environment = os.environ | {"SCRIBENGIN_HOME": str(self.home)}
         self.address = ""
@@ -88,7 +92,7 @@ def until(what: Callable[[], Any], said: str, wait_s: float = 240) -> Any:
 
 
 @pytest.mark.timeout(900)
-def test_rates_lag_and_attempts_of_a_flow_are_seen_over_http_also_when_its_worker_was_killed(bench: Bench) -> None:
+def test_rates_lag_and_attempts_of_a_flow_are_seen_over_http_also_when_its_worker_was_killed(bench: Bench, tmp_path: Path) -> None:
     bench.says("apply", "flow.yaml", "--wait", "4m")
     bench.address = json.loads((bench.home / "up.json").read_text())["http"]
 
@@ -115,9 +119,17 @@ def test_rates_lag_and_attempts_of_a_flow_are_seen_over_http_also_when_its_worke
     psutil.Process(tier["process"]["pid"]).kill()
     found = until(lambda: moves("endless.main-2"), "the next worker's rates")
     assert [attempt["worker"] for attempt in found["tiers"][0]["attempts"]] == ["endless.main-2", "endless.main-1"]
+    assert found["tiers"][0]["attempts"][1]["cause"]
     assert found["now"]["restarts"] == 1
     samples = found["series"]["main"]
     assert sum(sample["restarts"] for sample in samples) == 1
     assert sum(sample["rows_in_per_s"] * sample["step_s"] for sample in samples) > 100
+    # what the flow file asks for is told, once, and a test is told too
+    until((tmp_path / "told").exists, "the alert")
+    shown = {alert["alert"]: alert["state"] for alert in bench.says("alerts", "endless")}
+    assert shown == {"loop": "firing", "stuck": "quiet"}
+    assert [each["ok"] for each in bench.says("alerts", "test", "endless", "loop")] == [True, True]
+    assert (tmp_path / "told").read_text() == "loop firing\nloop test\n"
+    assert 'scribengin_alert_firing{alert="loop",flow="endless"} 1.0' in bench.asks("/metrics")
     (row,) = bench.says("top", "--once")
     assert (row["flow"], row["now"]["restarts"]) == ("endless", 1)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import random
 import socket
+import subprocess
+import sys
 import threading
 import time
 from typing import TYPE_CHECKING
@@ -12,12 +16,14 @@ import pytest
 from scribengin.connectors.contract import BatchId
 from scribengin.state.contract import Decision
 from scribengin.state.decisions import Decisions
+from scribengin.testing.faults.control.campaign import choose
 from scribengin.testing.faults.control.feeds import FileFeed, Load
 from scribengin.testing.faults.control.life import Ground, in_order, run_control_life, terms_out_of_order
+from scribengin.testing.faults.control.processes import figures_of, ports_of, processes_with
 from scribengin.testing.faults.control.report import append_life, read_lives, write_control_report
 from scribengin.testing.faults.control.soak import Sample, trends
 from scribengin.testing.faults.control.strikes import LifeTold, Struck
-from scribengin.testing.faults.control.ways import WAYS
+from scribengin.testing.faults.control.ways import OF_ENSEMBLE, OF_WIRE, ON_SMALL_DISK, WAYS
 from scribengin.testing.faults.control.wire import HOST, Wire
 from scribengin.testing.faults.java import java_settings
 
@@ -107,6 +113,27 @@ def test_a_refusal_resets_those_who_are_there_and_those_who_come(wire: Wire) -> 
             assert says(after, b"d") == b"d"
 
 
+def test_a_process_is_found_by_what_stands_in_its_environment_with_its_ports_and_figures(tmp_path: Path, wire: Wire) -> None:
+    words = "import socket, sys; held = socket.create_connection(('127.0.0.1', int(sys.argv[1]))); print(held.getsockname()[1], flush=True)"
+    command = [sys.executable, "-c", f"{words}; sys.stdin.read()", str(wire.port)]
+    environment = os.environ | {"FAULTS_TEST": str(tmp_path)}
+    with subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        port = int(child.stdout.readline())
+        (found,) = processes_with("FAULTS_TEST", str(tmp_path))
+        assert found.process.pid == child.pid
+        assert found.words[-1] == str(wire.port)
+        assert ports_of(found.process) == {port}
+        figures = figures_of(found.process)
+        assert figures["threads"] == 1
+        assert figures["open files"] >= 4
+        assert 1 < figures["memory MiB"] < 200
+        assert child.stdin is not None
+        child.stdin.close()
+    assert not [*processes_with("FAULTS_TEST", str(tmp_path))]
+    assert figures_of(found.process) == {}
+
+
 def samples(value: Callable[[int], float], what: str = "memory MiB") -> list[Sample]:
     return [Sample(nth * 30.0, "up 1", what, value(nth)) for nth in range(60)]
 
@@ -175,6 +202,17 @@ def test_the_longest_silence_is_that_of_an_outage_not_of_a_commit_just_before_or
     load.grown[feed.name] = [(at, 0) for at in (9.0, 10.2, 31.0, 32.0)]
     assert load.longest_silence_s(feed, 10.0, 33.0) == pytest.approx(20.8)
     assert load.longest_silence_s(feed, 40.0, 100.0) == 60.0
+
+
+def test_a_campaign_meets_each_way_with_and_without_a_chain_each_on_its_own_ground() -> None:
+    lives: list[LifeTold] = []
+    for seed in range(20):
+        kafka, ways = choose(random.Random(seed), tuple(WAYS), lives)
+        assert not (OF_ENSEMBLE & {*ways} and OF_WIRE & {*ways}), "before several ZooKeepers there is no wire to cut"
+        assert not ON_SMALL_DISK & {*ways} or {*ways} <= ON_SMALL_DISK
+        lives.append(LifeTold(ways, seed, kafka, [Struck(way) for way in ways]))
+    met = {(strike.way, life.kafka) for life in lives for strike in life.strikes}
+    assert met >= {(way, kafka) for way in WAYS.keys() - ON_SMALL_DISK for kafka in (True, False)} | {("disk-full", False)}
 
 
 def test_lives_are_remembered_and_told_with_their_recoveries(tmp_path: Path) -> None:

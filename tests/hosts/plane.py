@@ -60,6 +60,7 @@ class Plane:
     def master(self, name: str) -> subprocess.Popen[str]:
         """`scribengin master`, until it is there."""
         words = ["master", *self.entrance, "--name", name, "--home", str(self.folder / name)]
+        words += ["--state", str(self.folder / "state")]
         return self._begin(name, [sys.executable, "-m", "scribengin.cli", *words], f"masters/{name}")
 
     def node(self, name: str, *, cores: int = 0) -> subprocess.Popen[str]:

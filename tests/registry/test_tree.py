@@ -10,6 +10,7 @@ from registry_benches import STRANGER, WORKER
 
 from scribengin.core.errors import Refused
 from scribengin.registry.contract import Conflict, Create, Damaged, Entry, Forbidden, Replace, fence_of, parent_of
+from scribengin.registry.memory import MemoryStore
 from scribengin.registry.records import Newer, Stored, names, read_record, set_aside
 from scribengin.registry.tree import (
     DESIRED,
@@ -28,6 +29,7 @@ from scribengin.registry.tree import (
     Limit,
     Owner,
     Writer,
+    branch_of,
     own_folders_of_host,
     own_folders_of_worker,
     right_of_tier,
@@ -50,6 +52,7 @@ NAMES = {
     "group": "g",
     "lock": "l",
     "worker": "tweets.edge-1",
+    "request": "0123456789abcdef" * 2,
 }
 
 
@@ -73,6 +76,7 @@ def some(kind: type[Record]) -> Record:
         "asked_at": 1.0,
         "ask": "run",
         "asked": "asked",
+        "at": 1.0,
     }
     return kind(**{field.name: fields[field.name] for field in msgspec.structs.fields(kind) if field.required})
 
@@ -83,6 +87,27 @@ def test_a_record_is_what_it_was_after_a_way_through_json(branch: Branch[Any]) -
     value = msgspec.json.decode(msgspec.json.encode(record.dump()))
     assert value["format"] == branch.kind.FORMAT
     assert branch.kind.parse(value) == record
+
+
+@pytest.mark.parametrize("branch", TREE, ids=lambda branch: branch.path)
+def test_of_every_kind_keys_and_children_that_nobody_knows_survive_and_damage_is_a_value(branch: Branch[Any]) -> None:
+    store = MemoryStore()
+    client, spot, record = store.client(), spot_of(branch), some(branch.kind)
+    client.commit(Create(spot.path, {**record.dump(), "a note": [1]}))
+    client.commit(Create(f"{spot.path}/unknown", {"b": 2}))
+    found = read_record(client, spot)
+    assert isinstance(found, Stored)
+    client.commit(found.replace(record))
+    there = client.read(spot.path)
+    assert isinstance(there, Entry)
+    assert there.value["a note"] == [1]
+    assert client.children(spot.path) == ("unknown",)
+    assert branch_of(spot.path) is branch
+    store.write_raw(spot.path, b"oops")
+    damaged = read_record(client, spot)
+    assert isinstance(damaged, Damaged)
+    set_aside(client, damaged)
+    assert client.children(spot.path) == ("unknown",)
 
 
 def test_names_are_put_into_paths_and_those_that_do_not_fit_are_refused() -> None:

@@ -16,15 +16,14 @@ import pytest
 from registry_benches import DEADLINE_S, LOGIN, READABLE, SHORT_S, STRANGER, Wire, until
 
 from scribengin.core.errors import Refused, Unreachable
-from scribengin.core.java import find_java
-from scribengin.embedded.jars import pyspark_jars
-from scribengin.embedded.java_server import LOGGING_JARS, free_ports
+from scribengin.embedded.java_server import free_ports
 from scribengin.registry.access import Address
 from scribengin.registry.contract import ANYONE, Create, Damaged, Entry, Forbidden, Grant, Link, May
 from scribengin.registry.lease import LEADER, Election, Lease
 from scribengin.registry.records import Stored, read_record, set_aside
 from scribengin.registry.tree import DESIRED, LIMIT, Desired, Limit, right_of_tier
 from scribengin.registry.zookeeper import open_zookeeper
+from scribengin.testing.zookeeper_shell import run_shell
 
 if TYPE_CHECKING:
     import socket
@@ -34,15 +33,6 @@ if TYPE_CHECKING:
     from scribengin.registry.zookeeper import ZooKeeperRegistry
 
 PROGRAM = Path(__file__).with_name("holder_program.py")
-_JARS = (
-    "zookeeper-*.jar",
-    "metrics-core-*.jar",
-    "snappy-java-*.jar",
-    "netty-*.jar",
-    "commons-cli-*.jar",
-    "commons-io-*.jar",
-    *LOGGING_JARS,
-)
 
 
 @pytest.fixture
@@ -264,17 +254,7 @@ def test_passwords_are_not_logged(address: Address, caplog: pytest.LogCaptureFix
 
 def shell(address: Address, *words: str, commands: tuple[str, ...] = ()) -> str:
     """What ZooKeeper's own shell says to one command of words, or to commands given as the masters."""
-    classpath = ":".join(str(path) for path in pyspark_jars(*_JARS))
-    java = [find_java().home / "bin" / "java", "-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", classpath]
-    ended = subprocess.run(
-        [*java, "org.apache.zookeeper.ZooKeeperMain", "-server", address.servers[0], *words],
-        input="\n".join([f"addauth digest {LOGIN.secret.reveal()}", *commands, "quit", ""]) if commands else "",
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=DEADLINE_S * 2,
-    )
-    return ended.stdout + ended.stderr
+    return run_shell(address, commands, login=LOGIN, word=words)
 
 
 def test_changes_made_with_zookeepers_own_shell_are_read_like_any_other(address: Address, client: ZooKeeperRegistry) -> None:

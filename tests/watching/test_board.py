@@ -54,6 +54,19 @@ def test_a_failure_between_two_reports_is_told_once_with_the_users_line() -> Non
     assert "steps.py:12" in told.failures[0].cause
 
 
+def test_a_run_that_has_ended_moves_no_more_and_what_waited_waits_on() -> None:
+    end = EndView(5, 100.0, 7, None, None, 3.0)
+    query = QueryView("kept", "stopped", rows_per_s=100.0, lag_s=3.0, still_s=2.0, sources={"a": end}, sinks={"kept": end})
+    query = replace(query, falls_behind=True, catch_up_s=5.0)
+    gate = GateView("c", "hot -> core", "kept", "main", "core", 5, 50, 2.0, 3.0, 4.0)
+    told = Teller("tweets", "main", 1, 1).tell(RunView("tweets", "ended", 9.0, (query,), gates=(gate,)), 50.0, 40.0)
+    (rested,) = told.queries
+    assert bottleneck_text(told.queries, told.gates) == ""
+    assert (told.gates[0].rows, told.gates[0].age_s, rested.catch_up_s) == (5, 42.0, None)
+    assert (rested.rows_per_s, rested.lag_s, rested.still_s) == (0.0, 43.0, 0.0)
+    assert (rested.sources["a"].rows_per_s, rested.sources["a"].lag_s, rested.sinks["kept"].rows_per_s) == (0.0, 43.0, 0.0)
+
+
 def test_counts_go_on_over_a_worker_that_was_replaced_and_its_start_is_one() -> None:
     tier = a_tier()
     tier.tells()
@@ -64,6 +77,21 @@ def test_counts_go_on_over_a_worker_that_was_replaced_and_its_start_is_one() -> 
     assert seen.totals == {"rows_in": 150.0, "rows_out": 148.0, "dead": 2.0, "batches": 2.0, "restarts": 1.0}
     assert [attempt.worker for attempt in seen.attempts] == ["tweets.main-1", "tweets.main-2"]
     assert figures(tier).restarts == 1
+
+
+def test_an_attempt_says_why_its_process_ended_also_of_one_that_never_spoke() -> None:
+    tier = a_tier()
+    tier.tells()
+    for _ in range(2):
+        tier.board.end("tweets", "main", "tweets.main-1", 9.0, "steps.py:12: KeyError: 'id'", "mend it")
+    tier.board.end("tweets", "main", "tweets.main-2", 10.0, "killed", "")
+    tier.board.end("tweets", "other", "tweets.other-1", 10.0, "killed", "")
+    told = flow_as_json("tweets", tier.board.tiers("tweets"), tier.clock())["tiers"]
+    assert [(each["worker"], each["cause"]) for each in told[0]["attempts"]] == [
+        ("tweets.main-2", "killed"),
+        ("tweets.main-1", "steps.py:12: KeyError: 'id'"),
+    ]
+    assert len(told) == 1
 
 
 def test_a_board_that_is_new_counts_nothing_that_was_before_it() -> None:
@@ -99,7 +127,9 @@ def test_rows_of_channels_are_counted_neither_as_read_nor_as_written() -> None:
     first = a_tier(tier="near")
     gate = GateView("hot_core", "hot -> core", "hot", "near", "core", 500, 5_000, 30.0, 100.0, 10.0)
     first.gates = (gate,)
-    first.query = QueryView("hot", "running", sources={"tweets": EndView(5, 100.0, 7)}, sinks={"hot_core": EndView(5, 100.0)}, lag_s=1.0)
+    first.query = QueryView(
+        "hot", "running", sources={"tweets": EndView(5, 100.0, 7)}, sinks={"hot_core": EndView(5, 100.0)}, lag_s=1.0, catch_up_s=3.0
+    )
     first.tells()
     second = a_tier(tier="core", board=first.board, clock=first.clock)
     reading = {"hot": EndView(5, 10.0, 500, channel=True)}
@@ -109,6 +139,7 @@ def test_rows_of_channels_are_counted_neither_as_read_nor_as_written() -> None:
     now = figures(first)
     assert (now.rows_in_per_s, now.rows_out_per_s, now.lag_rows, now.delay_s) == (100.0, 9.0, 507, 30.0)
     assert now.bottleneck == "enrich takes 81% of the Batch; hot -> core grows by 90 rows/s"
+    assert now.catch_up_s is None, "what reads the sources may be level soon: the flow is not"
     told = flow_as_json("tweets", first.board.tiers("tweets"), first.clock())
     assert [edge["edges"] for edge in told["edges"]] == ["hot -> core"]
     assert [tier["tier"] for tier in told["tiers"]] == ["core", "near"]
@@ -120,6 +151,18 @@ def test_what_holds_a_flow_up_is_a_full_channel_or_a_query_that_reads_less_than_
     assert bottleneck_text([slow], [full]) == "enrich takes 90% of the Batch; hot -> core is full"
     assert bottleneck_text([slow], []) == "enrich takes 90% of the Batch; more arrives than kept reads"
     assert bottleneck_text([QueryView("kept", "running", slowest=("enrich", 0.9))], []) == ""
+
+
+def test_where_there_are_many_workers_each_is_to_speak_less_often() -> None:
+    tier = a_tier()
+    tier.tells()
+    assert tier.board.pace_s() == 1.0
+    for number in range(449):
+        a_tier(f"f{number}", board=tier.board, clock=tier.clock).tells()
+    assert tier.board.pace_s() == 4.5
+    for number in range(2_000):
+        a_tier(f"f{number}", board=tier.board, clock=tier.clock).tells()
+    assert tier.board.pace_s() == 10.0
 
 
 def test_flows_that_are_gone_are_forgotten() -> None:

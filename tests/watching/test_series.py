@@ -36,6 +36,14 @@ def test_a_rate_is_that_of_its_second_and_what_a_long_silence_held_is_spread() -
     assert [sample.rows_in_per_s for sample in series.read(NOW, NOW + 10, 1)][1:] == [100.0] * 10
 
 
+def test_a_restart_is_one_in_one_sample_after_a_long_silence_too() -> None:
+    series = Series()
+    series.add(NOW, Moved())
+    series.add(NOW + 30, Moved(restarts=1, batches=3))
+    assert [sample.restarts for sample in series.read(NOW, NOW + 30, 1) if sample.restarts] == [1.0]
+    assert series.total("batches", NOW, NOW + 30) == 3
+
+
 def test_the_finest_samples_that_go_back_so_far_are_read() -> None:
     series = Series()
     for second in range(700):

@@ -120,6 +120,22 @@ def test_a_standby_sends_no_worker_away_for_good_and_takes_nothing_itself() -> N
         until(lambda: standby.heard() == 1, "it leads now")
 
 
+def test_a_worker_keeps_the_pace_that_the_master_asks_for() -> None:
+    with plane() as (stack, registry, lease):
+        master = Master(registry)
+        stack.callback(master.close)
+        master.board.pace_s = lambda: 3.0  # type: ignore[method-assign]
+        tells = reporter(lambda: master.url, lease.claim)
+        stack.callback(tells.close)
+        heard, begun = set[int](), time.monotonic()
+        for batches in range(1, 80):
+            tells.show(view(batches))
+            heard.add(master.heard())
+            time.sleep(0.05)
+        seconds = time.monotonic() - begun
+        assert len(heard - {-1}) <= seconds / 3.0 + 2
+
+
 def test_who_does_not_hold_the_lease_is_not_heard() -> None:
     with plane() as (stack, registry, lease):
         master = Master(registry)

@@ -11,6 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from scribengin.api.access import Role
+from scribengin.api.described import described
 from scribengin.api.events import event_routes
 from scribengin.api.flows import flow_routes
 from scribengin.api.health import health_routes
@@ -19,16 +20,13 @@ from scribengin.api.packages import package_routes
 from scribengin.api.plane import Asked, Plane
 from scribengin.api.progress import router
 from scribengin.api.records import record_routes
+from scribengin.api.verbs import verb_routes
 from scribengin.client.client import REVISION
 from scribengin.client.problems import CODE, MEDIA_TYPE, Fault, PointedError, ProblemDetails, encode, to_problem
 from scribengin.core.errors import Refused, ScribenginError
 
 _NUMBER = re.compile("[0-9]{1,18}")
 _LONGEST = 200
-_PROBLEM = {
-    "description": "What is wrong, and what to do",
-    "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemDetails"}}},
-}
 
 
 def make_app(plane: Plane) -> FastAPI:
@@ -40,26 +38,31 @@ def make_app(plane: Plane) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
-        responses={"default": {"model": ProblemDetails, **_PROBLEM}},
+        responses={"default": {"model": ProblemDetails, "description": "What is wrong, and what to do"}},
+        generate_unique_id_function=lambda route: route.name,
     )
     may = _gate(plane)
     app.include_router(flow_routes(may))
+    app.include_router(verb_routes(may))
     app.include_router(package_routes(may))
     app.include_router(record_routes(may))
     app.include_router(event_routes(may, plane.registry))
     app.include_router(health_routes(plane, may))
     if plane.watch is not None:
-        app.include_router(router(plane.watch, [may(Role.VIEWER)], [may(Role.OPERATOR)]))
+        app.include_router(router(plane.watch, [may(Role.VIEWER, by_labels=True)], [may(Role.OPERATOR, by_labels=True)]))
     app.add_middleware(BodyLimit)
     for kind in (ScribenginError, HTTPException, RequestValidationError, Exception):
         app.add_exception_handler(kind, _Told(plane))
+    made = app.openapi
+    app.openapi = lambda: described(made())  # type: ignore[method-assign]
     return app
 
 
-def _gate(plane: Plane) -> Callable[[Role], Any]:
-    """role → the dependency that lets in who has it, and gives the handler an `Asked`."""
+def _gate(plane: Plane) -> Callable[..., Any]:
+    """role → the dependency that lets in who has it, and gives the handler an `Asked`. `by_labels`: the handler does not look
+    itself whether this person may see the flow, or all of them."""
 
-    def may(role: Role) -> Any:
+    def may(role: Role, *, by_labels: bool = False) -> Any:
         def asked(request: Request) -> Asked:
             name, address = "", request.client.host if request.client is not None else ""
             try:
@@ -73,7 +76,11 @@ def _gate(plane: Plane) -> Callable[[Role], Any]:
             plane.registry.sync()  # what anybody was told is written is seen, whoever told him
             if _NUMBER.fullmatch(seen):
                 plane.registry.sync(at_least=int(seen))
-            return Asked(plane, who, request)
+            this = Asked(plane, who, request)
+            if by_labels and who.labels:
+                flow = request.path_params.get("flow")
+                this.check_all() if flow is None else this.check_flow(flow)
+            return this
 
         return Depends(asked)
 

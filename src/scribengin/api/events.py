@@ -1,9 +1,11 @@
 """`/v1/events`: what becomes of flows, as server-sent events.
 
-An event tells a flow as it stands *now*; several changes in a row may be one event. Its `id` is where to resume: a client that comes again
-with it (`Last-Event-ID`, to this or any other master) is told of every flow that has changed since, some of them perhaps twice; `revision`
-in the data says which of two is newer. The first event of a stream, `flows`, names all that there are, so that those that were deleted
-meanwhile can be dropped.
+An event tells a flow as it stands *now*; several changes in a row may be one event. Its `id` is the revision of the change, and events come
+in the order of revisions: a client that comes again with the last one (`Last-Event-ID`, to this or any other master) is told of each flow
+that has changed since. The first event of a stream, `flows`, names all that there are, so that those that were deleted meanwhile can be
+dropped.
+
+So that none is passed over, a change is told when all before it are known: at the look after the one that saw it.
 """
 
 import asyncio
@@ -46,10 +48,10 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """All flows at one look, the `number`-th. `resume`: what changed after this revision may not be in it."""
+    """All flows at one look, the `number`-th. All changes up to the revision `settled` are in it, and perhaps later ones."""
 
     number: int
-    resume: int
+    settled: int
     flows: Mapping[str, Seen] = field(default_factory=dict)
 
 
@@ -88,19 +90,19 @@ class Watcher:
 
     def _watch(self, ended: threading.Event) -> None:
         mirror = Mirror(self._registry)
-        number, before = 0, 0
+        number, before, settled, newest = 0, 0, 0, 0
         try:
             while not ended.is_set():
-                if number == 0 or mirror.changed.is_set():
+                if number == 0 or newest > settled or mirror.changed.is_set():
                     with suppress(ScribenginError):  # the registry is away: the picture stays as it was
-                        reached = self._registry.sync(at_least=0)
+                        reached = self._registry.sync()
                         mirror.refresh()
                         flows = {name: seen for name in mirror.children("flows") if (seen := _seen(mirror, name)) is not None}
                         number += 1
                         with self._lock:
                             if not ended.is_set():
                                 self.picture = Picture(number, before, flows)
-                        before = reached
+                        settled, before, newest = before, reached, max((seen.revision for seen in flows.values()), default=0)
                 ended.wait(_LOOK_S)  # also where there is news: so much time a watch has to tell of what `before` counts in
         finally:
             mirror.close()
@@ -143,11 +145,12 @@ async def _lines(watcher: Watcher, asked: Asked, after: int) -> AsyncIterator[by
                     first = False
                 for name in [name for name in told if name not in mine]:
                     gone = told.pop(name)
-                    yield _event("deleted", picture.resume, FlowEvent(gone.revision, gone.row))
+                    yield _event("deleted", after, FlowEvent(gone.revision, gone.row))
                 new = [seen for name, seen in mine.items() if name not in told or told[name].revision < seen.revision]
                 for seen in sorted(new, key=lambda seen: seen.revision):
-                    told[seen.row.flow] = seen
-                    yield _event("flow", picture.resume, FlowEvent(seen.revision, seen.row))
+                    if seen.revision <= picture.settled:
+                        told[seen.row.flow], after = seen, seen.revision
+                        yield _event("flow", after, FlowEvent(seen.revision, seen.row))
             elif silent_s >= _BEAT_S:
                 silent_s = 0.0
                 yield b": nothing new\n\n"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from scribengin.core.errors import Refused
 from scribengin.registry.contract import Entry
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from scribengin.registry.contract import Committed, Damaged, Registry, Session, Term, Watch, Write
 
@@ -37,9 +37,17 @@ class ExpectingRegistry:
                 )
         return found
 
+    def read_many(self, paths: Sequence[str]) -> list[Entry | Damaged | None]:
+        """See the contract."""
+        return [self.read(path) for path in paths]
+
     def children(self, path: str) -> tuple[str, ...]:
         """See the contract."""
         return self._registry.children(path)
+
+    def children_many(self, paths: Sequence[str]) -> list[tuple[str, ...]]:
+        """See the contract."""
+        return self._registry.children_many(paths)
 
     def commit(self, *writes: Write, term: Term | None = None) -> Committed:
         """See the contract."""
@@ -53,12 +61,13 @@ class ExpectingRegistry:
         """See the contract."""
         return self._registry.watch(path, wake)
 
+    def watch_below(self, path: str, wake: Callable[[str | None], None]) -> Watch:
+        """See the contract."""
+        return self._registry.watch_below(path, wake)
+
     def session(self) -> Session:
         """See the contract."""
         return self._registry.session()
 
     def close(self) -> None:
         """Nothing: it is lent."""
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._registry, name)

@@ -18,6 +18,7 @@ from scribengin.client.models import (
     LogLines,
     Rollback,
     Submit,
+    TaskRow,
     VersionRow,
     Want,
     WentBack,
@@ -26,6 +27,8 @@ from scribengin.client.models import (
 from scribengin.client.problems import Fault, PointedError
 from scribengin.control import admin
 from scribengin.registry.contract import Registry
+from scribengin.registry.records import Stored, read_record
+from scribengin.registry.tree import SPEC
 
 
 def flow_routes(may: Callable[[Role], Any]) -> APIRouter:
@@ -49,7 +52,10 @@ def flow_routes(may: Callable[[Role], Any]) -> APIRouter:
         """Make a flow of a package the next version of this flow, and want it to run; the same again changes nothing."""
 
         def act(registry: Registry) -> AppliedFlow:
-            _check(flow, wanted)
+            if not FLOW_NAME.fullmatch(flow):
+                fault = Fault("flow-name", f'"{flow}" can be no flow\'s name', f"a name matches {FLOW_NAME.pattern}")
+                raise PointedError((fault,))
+            check_submit(wanted)
             asked.check_new(flow)
             planned, _ = asked.plane.planner.plan(wanted)
             if planned.flow != flow:
@@ -61,6 +67,12 @@ def flow_routes(may: Callable[[Role], Any]) -> APIRouter:
             return AppliedFlow(applied.flow, applied.version, applied.changed)
 
         return asked.write("apply", flow, act, wanted)
+
+    @routes.get("/{flow}/tasks", response_model=list[TaskRow])
+    def show_tasks(flow: str, asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:
+        """What each task of the flow's tiers reads and writes, and how far it is, as its worker wrote it last."""
+        asked.check_flow(flow)
+        return asked.answer(asked.view.tasks(flow))
 
     @routes.get("/{flow}/versions", response_model=list[VersionRow])
     def show_versions(flow: str, asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:
@@ -84,6 +96,9 @@ def flow_routes(may: Callable[[Role], Any]) -> APIRouter:
 
         def act(registry: Registry) -> WentBack:
             asked.check_flow(flow)
+            spec = read_record(registry, SPEC(flow, str(to.version))) if SPEC.fits(flow, str(to.version)) else None
+            for name in spec.record.together if isinstance(spec, Stored) and not to.only else ():
+                asked.check_flow(name)
             return WentBack(admin.rollback(registry, flow, to.version, by=asked.who.name, only=to.only))
 
         return asked.write(f"rollback to {to.version}", flow, act, to)
@@ -114,16 +129,14 @@ def flow_routes(may: Callable[[Role], Any]) -> APIRouter:
     return routes
 
 
-def _check(flow: str, wanted: Submit) -> None:
-    """Raise InputError for what cannot be planned."""
+def check_submit(wanted: Submit, pointer: str = "") -> None:
+    """Raise InputError for what cannot be planned; `pointer` is where it stands in the body."""
     faults = []
-    if not FLOW_NAME.fullmatch(flow):
-        faults.append(Fault("flow-name", f'"{flow}" can be no flow\'s name', f"a name matches {FLOW_NAME.pattern}"))
     if not PACKAGE_ID.fullmatch(wanted.package):
-        faults.append(
-            Fault("body", "/package is no SHA-256", "write 64 hexadecimal digits, as `scribengin package` shows them", pointer="/package")
-        )
+        said = f"{pointer}/package is no SHA-256"
+        faults.append(Fault("body", said, "write 64 hexadecimal digits, as `scribengin package` shows them", pointer=f"{pointer}/package"))
     if not wanted.base.startswith("/") or "\0" in wanted.base:
-        faults.append(Fault("body", "/base is no absolute path", "name the folder where relative paths start", pointer="/base"))
+        said = f"{pointer}/base is no absolute path"
+        faults.append(Fault("body", said, "name the folder where relative paths start", pointer=f"{pointer}/base"))
     if faults:
         raise PointedError(tuple(faults))

@@ -9,11 +9,10 @@ from starlette.responses import Response
 
 from scribengin.api.access import Role
 from scribengin.api.plane import Asked, Plane
+from scribengin.api.views import masters_of
 from scribengin.client.models import Health, MasterRow
 from scribengin.core.errors import Unreachable
 from scribengin.registry.contract import Link
-from scribengin.registry.records import Stored, names, read_record
-from scribengin.registry.tree import LEADER, MASTERS
 
 
 def health_routes(plane: Plane, may: Callable[[Role], Any]) -> APIRouter:
@@ -35,15 +34,6 @@ def health_routes(plane: Plane, may: Callable[[Role], Any]) -> APIRouter:
     @routes.get("/v1/masters", response_model=list[MasterRow])
     def list_masters(asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:
         """The masters that there are; any of them answers for all, one of them leads."""
-        leader = read_record(asked.registry, LEADER())
-        found = {}
-        for name in names(asked.registry, "masters"):
-            record = read_record(asked.registry, MASTERS(name))
-            if isinstance(record, Stored):
-                found[name] = MasterRow(name, record.record.http, leads=False, since=record.record.since)
-        if isinstance(leader, Stored):
-            name = leader.record.id
-            found[name] = MasterRow(name, leader.record.http, leads=True, since=leader.record.since)
-        return asked.answer([found[name] for name in sorted(found)])
+        return asked.answer(masters_of(asked.registry))
 
     return routes

@@ -27,7 +27,8 @@ class BodyLimit:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        limit = LIMIT_FILE_BYTES if scope["path"].startswith("/v1/packages/") else BODY_BYTES
+        packed = scope["path"].startswith("/v1/packages/")
+        limit = LIMIT_FILE_BYTES if packed else BODY_BYTES
         length = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
         declared, come = int(length) if length.isdigit() else 0, 0
 
@@ -37,10 +38,16 @@ class BodyLimit:
             if message["type"] == "http.request":
                 come += len(message.get("body", b""))
             if max(come, declared) > limit:
-                raise HTTPException(413) from too_large(limit)
+                raise HTTPException(413) from (too_long(limit) if packed else too_large(limit))
             return message
 
         await self._app(scope, limited, send)
+
+
+def too_long(limit: int) -> Refused:
+    """The error for a package over its limit, as a store of packages tells it."""
+    message = f"the package is longer than the {limit} bytes that one may have"
+    return Refused(message, remedy="put less into it: code, not data", code="package-size")
 
 
 def too_large(limit: int) -> Refused:

@@ -38,7 +38,12 @@ def package_routes(may: Callable[[Role], Any]) -> APIRouter:
             file.seek(0)
             return await run_in_threadpool(_keep, asked, id, file)
 
-    @routes.api_route("/{id}", methods=["GET", "HEAD"], response_class=FileResponse, responses={200: _FILE})
+    @routes.head("/{id}", response_class=Response)
+    def has_package(id: str, asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:
+        """Whether this master has a package."""
+        return fetch_package(id, asked)
+
+    @routes.get("/{id}", response_class=FileResponse, responses={200: _FILE})
     def fetch_package(id: str, asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:
         """A package's file. Who fetches it checks its hash."""
         asked.check_all()

@@ -10,20 +10,23 @@ import tempfile
 import threading
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
 from scribengin.api.plan_process import Planned, Task
+from scribengin.api.verb_process import Look, Seen
 from scribengin.client.problems import Fault, ProblemDetails, to_error
 from scribengin.control.admin import Submission
 from scribengin.core.errors import EnvironmentFault, Refused
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from scribengin.client.models import Submit
 
+T = TypeVar("T")
 LIMIT_S = 60
 _AT_ONCE = 2
 _TOLD_BYTES = 2000
@@ -56,9 +59,22 @@ class Planner:
         warnings = tuple(_fault_from_package(fault, inside) for fault in planned.warnings)
         return Submission(planned.flow, wanted.package, wanted.path, wanted.base, planned.tiers, planned.watched), warnings
 
+    def look(self, what: str, records: Mapping[str, Mapping[str, Any]], **more: Any) -> Any:
+        """What `api.verb_process` finds: it has the records, the packages and the states. Raises as `plan`."""
+        folder = str(self._packages.absolute())
+        task = Look(what, folder, str(self._state.absolute()), records, self._limit_s + 5, **more)
+        with self._turns:
+            seen = self._run("scribengin.api.verb_process", task, Seen)
+        if seen.problem is not None:
+            raise to_error(_without(seen.problem, [os.path.join(folder, each.package, "") for each in task.submits]))  # noqa: PTH118
+        return seen.found
+
     def _ask(self, task: Task) -> Planned:
+        return self._run("scribengin.api.plan_process", task, Planned)
+
+    def _run(self, module: str, task: Any, kind: type[T]) -> T:
         settings = {name: value for name, value in os.environ.items() if name not in _HIDDEN}
-        command = [sys.executable, "-m", "scribengin.api.plan_process"]
+        command = [sys.executable, "-m", module]
         with (
             tempfile.TemporaryFile() as said,
             subprocess.Popen(
@@ -77,7 +93,7 @@ class Planner:
                 with suppress(ProcessLookupError):  # and what its code has started
                     os.killpg(process.pid, signal.SIGKILL)
             try:
-                return msgspec.json.decode(answer, type=Planned)
+                return msgspec.json.decode(answer, type=kind)
             except msgspec.DecodeError:
                 said.seek(max(0, said.tell() - _TOLD_BYTES))
                 last = said.read().decode(errors="replace").strip() or "it has said nothing"
@@ -86,6 +102,12 @@ class Planner:
             remedy="scribengin validate FILE shows what its modules do when they are imported",
             code="plan-failed",
         )
+
+
+def _without(problem: ProblemDetails, folders: Sequence[str]) -> ProblemDetails:
+    for folder in folders:
+        problem = _from_package(problem, folder)
+    return problem
 
 
 def _from_package(problem: ProblemDetails, folder: str) -> ProblemDetails:

@@ -1,14 +1,16 @@
 """How flows go: what workers tell the leading master, and what it says of it. A standby sends who asks to the leader."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
 from fastapi import APIRouter, Request
-from fastapi.responses import JSONResponse, RedirectResponse, Response
+from fastapi.responses import RedirectResponse, Response
+from starlette.concurrency import run_in_threadpool
 
 from scribengin.control.watch import Watch
 from scribengin.core.errors import Refused, Unreachable
-from scribengin.watching.progress import MOST_BYTES
+from scribengin.watching.progress import MOST_BYTES, PACE
 
 _TEXT = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -17,7 +19,7 @@ def router(watch: Watch, viewer: Sequence[Any] = (), operator: Sequence[Any] = (
     """The routes; `watch` is this master's. Errors are ScribenginErrors, for the app's own handler.
 
     A worker's POST names the claim of its lease in place of a token: `Authorization: Claim HEX`. `viewer` and `operator` are dependencies
-    (`Depends(…)`) of all that look, and of what does something; `/metrics` takes neither.
+    (`Depends(…)`) of all that look, and of what does something.
     """
     routes = APIRouter(tags=["watching"])
 
@@ -33,8 +35,6 @@ def router(watch: Watch, viewer: Sequence[Any] = (), operator: Sequence[Any] = (
 
     @routes.post("/v1/flows/{flow}/tiers/{tier}/progress", status_code=204, summary="A worker says how its tier goes")
     async def progress(flow: str, tier: str, request: Request) -> Response:
-        from starlette.concurrency import run_in_threadpool
-
         if (moved := await run_in_threadpool(elsewhere, request)) is not None:
             return moved
         kind, _, claim = request.headers.get("authorization", "").partition(" ")
@@ -44,12 +44,16 @@ def router(watch: Watch, viewer: Sequence[Any] = (), operator: Sequence[Any] = (
             if len(data) > MOST_BYTES:
                 raise Refused(f"this is more than {MOST_BYTES:,} bytes", remedy="a tier says less of itself", code="body-large")
         await run_in_threadpool(watch.take, flow, tier, claim.strip() if kind == "Claim" else "", bytes(data))
-        return Response(status_code=204)
+        return Response(status_code=204, headers={PACE: f"{watch.board.pace_s():g}"})
 
     @routes.get("/v1/flows/{flow}/metrics", dependencies=viewer, summary="How a flow goes now, and went")
     def metrics(flow: str, request: Request, since: float | None = None, step: int = 1) -> Response:
         """`since`: seconds since 1970, the last ten minutes by default; `step`: how long a sample is at least, in seconds."""
-        return elsewhere(request) or JSONResponse(watch.metrics(flow, since, step))
+        return elsewhere(request) or _json(watch.metrics(flow, since, step))
+
+    @routes.get("/v1/flows/{flow}/attempts", dependencies=viewer, summary="The processes that served it, and why they ended")
+    def attempts(flow: str, request: Request) -> Response:
+        return elsewhere(request) or _json(watch.attempts(flow))
 
     @routes.get("/v1/flows/{flow}/intake", dependencies=viewer, summary="Whether producers may go on")
     def intake(flow: str, request: Request) -> Response:
@@ -58,23 +62,28 @@ def router(watch: Watch, viewer: Sequence[Any] = (), operator: Sequence[Any] = (
             return moved
         answer = watch.intake(flow)
         headers = {"Retry-After": str(round(answer.retry_s) or 1)} if answer.intake != "open" else {}
-        return JSONResponse(answer.as_json(), headers=headers)
+        return _json(answer.as_json(), headers)
 
     @routes.get("/v1/flows/{flow}/alerts", dependencies=viewer, summary="Its alerts, and how each stands")
     def alerts(flow: str, request: Request) -> Response:
-        return elsewhere(request) or JSONResponse(watch.alerts(flow))
+        return elsewhere(request) or _json(watch.alerts(flow))
 
     @routes.post("/v1/flows/{flow}/alerts/test", dependencies=operator, summary="Send a test through the targets of its alerts")
     def test_alerts(flow: str, request: Request, alert: str | None = None) -> Response:
         """Of all, or of one; it answers when all of them did, or their time is over."""
-        return elsewhere(request) or JSONResponse(watch.test_alerts(flow, alert))
+        return elsewhere(request) or _json(watch.test_alerts(flow, alert))
 
     @routes.get("/v1/metrics", dependencies=viewer, summary="How all flows go now")
     def overview(request: Request) -> Response:
-        return elsewhere(request) or JSONResponse(watch.overview())
+        return elsewhere(request) or _json(watch.overview())
 
-    @routes.get("/metrics", summary="For Prometheus", response_class=Response)
+    @routes.get("/metrics", dependencies=viewer, summary="For Prometheus", response_class=Response)
     def exposition() -> Response:
         return Response(watch.exposition(), media_type=_TEXT)
 
     return routes
+
+
+def _json(value: Any, headers: Mapping[str, str] | None = None) -> Response:
+    """What no JSON can say (infinity) is null."""
+    return Response(msgspec.json.encode(value), media_type="application/json", headers=dict(headers or {}))

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from scribengin.client.models import FLOW_NAME, FlowRow, FlowView, VersionRow
+from scribengin.client.models import FLOW_NAME, FlowRow, FlowView, MasterRow, TaskRow, VersionRow
 from scribengin.control import admin
 from scribengin.registry.contract import Entry
-from scribengin.registry.records import names
-from scribengin.registry.tree import DESIRED, SPEC
+from scribengin.registry.records import Stored, names, read_record
+from scribengin.registry.tree import DESIRED, LEADER, MASTERS, SPEC
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,6 +46,12 @@ class RegistryView:
         found = admin.describe(self._registry, name)
         return msgspec.convert({**found, "wanted": {**found["wanted"], "revision": revision}}, FlowView)
 
+    def tasks(self, name: str) -> list[TaskRow]:
+        """As `Client.tasks`."""
+        check_flow(self._registry, name)
+        admin.read_flow(self._registry, name)
+        return msgspec.convert(admin.read_tasks(self._registry, name), list[TaskRow])
+
     def versions(self, name: str) -> list[VersionRow]:
         """As `Client.versions`."""
         check_flow(self._registry, name)
@@ -65,6 +71,20 @@ def labels_of(registry: Reading, flow: str) -> Mapping[str, str]:
     spec = registry.read(SPEC(flow, str(version)).path) if isinstance(version, int) and version > 0 else None
     labels = spec.value.get("labels") if isinstance(spec, Entry) else None
     return {str(label): str(value) for label, value in labels.items()} if isinstance(labels, dict) else {}
+
+
+def masters_of(registry: Registry) -> list[MasterRow]:
+    """The masters that are up, by id."""
+    leader = read_record(registry, LEADER())
+    found = {}
+    for name in names(registry, "masters"):
+        record = read_record(registry, MASTERS(name))
+        if isinstance(record, Stored):
+            found[name] = MasterRow(name, record.record.http, leads=False, since=record.record.since)
+    if isinstance(leader, Stored):
+        name = leader.record.id
+        found[name] = MasterRow(name, leader.record.http, leads=True, since=leader.record.since)
+    return [found[name] for name in sorted(found)]
 
 
 def wanted_revision(registry: Registry, flow: str) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import time
 from typing import TYPE_CHECKING
 
@@ -13,9 +12,8 @@ from scribengin.cli.waiting import NotReached
 from scribengin.core.errors import Refused, ScribenginError
 
 if TYPE_CHECKING:
-    from scribengin.control.offsets import Going
-    from scribengin.control.operate import OperationRow
-    from scribengin.registry.contract import Registry
+    from scribengin.client.client import Client
+    from scribengin.client.models import Going, OperationRow
 
 _POLL_S = 0.2
 
@@ -26,37 +24,36 @@ class OperationFailed(ScribenginError):
     code = "operation-failed"
 
 
-def done(registry: Registry, going: Going, *, yes: bool, wait_s: float | None, again: str) -> Answer:
-    """Begin it, and wait for its end where that is wanted. Raises Refused without `yes`, with what it would mean; `again`: what to say."""
-    from scribengin.control.offsets import begin_going
-
-    if not yes:
+def done(client: Client, going: Going, *, wait_s: float | None, again: str) -> Answer:
+    """What was begun, and its end where that is to be waited for. Raises Refused where it was only asked, with what it would mean; `again`:
+    what to say then."""
+    if going.operation is None:
         raise Refused("; ".join(going.says), remedy=f"say --yes: {again}", code="unsaid")
-    id_ = begin_going(registry, going, by=getpass.getuser())
-    row = wait_for_operation(registry, going.flow, id_, wait_s)
+    row = wait_for_operation(client, going.flow, going.operation, wait_s)
 
     def show() -> None:
         for sentence in going.says:
             click.echo(sentence)
-        click.echo(f"flow {going.flow}: operation {id_} " + ("has begun" if row is None else f"is {row.step}"))
+        click.echo(f"flow {going.flow}: operation {going.operation} " + ("has begun" if row is None else f"is {row.step}"))
 
-    return Answer({**going.as_json(), "operation": id_, "step": None if row is None else row.step}, show=show)
+    said = {"flow": going.flow, "says": list(going.says), "queries": list(going.queries)}
+    return Answer({**said, "operation": going.operation, "step": None if row is None else row.step}, show=show)
 
 
-def wait_for_operation(registry: Registry, flow: str, id_: str, wait_s: float | None) -> OperationRow | None:
+def wait_for_operation(client: Client, flow: str, id_: str, wait_s: float | None) -> OperationRow | None:
     """The operation once it is over; None where it is not to be waited for. Raises OperationFailed, NotReached."""
-    from scribengin.control.operate import list_operations
-
     if wait_s is None:
         return None
     deadline = time.monotonic() + wait_s
     while True:
-        row = next(each for each in list_operations(registry, flow) if each.id == id_)
+        row = next(each for each in client.operations(flow) if each.id == id_)
         if row.step == "done":
             return row
         if not row.under_way:
+            said = f": {row.error}" if row.error else ""
             raise OperationFailed(
-                f"operation {id_} of flow {flow} ({row.kind}) is {row.step}: {row.error}", remedy="nothing is lost; see ops"
+                f"operation {id_} of flow {flow} ({row.kind}) is {row.step}{said}",
+                remedy=f"mend the cause and ask again; see: scribengin ops {flow}",
             )
         if time.monotonic() >= deadline:
             raise NotReached(

@@ -23,6 +23,7 @@ _COMMANDS = {
     "node": "Make this machine a host of workers, until Ctrl-C.",
     "apply": "Submit a flow to the control plane, or its next version.",
     "list": "Show the flows of the control plane, and how they stand.",
+    "describe": "Show all that the registry says of a flow, and of its tasks.",
     "pause": "Let flows make no new Batch; their processes stay.",
     "resume": "Let flows run again, or try again what waits for a person.",
     "drain": "Let what is there go through all tiers, then end.",

@@ -1,4 +1,4 @@
-"""`--home` and `--master`: the control plane that a command talks to."""
+"""`--home`, `--registry` and `--master`: the control plane that a command talks to."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ C = TypeVar("C")
 
 @dataclass(frozen=True, slots=True)
 class Masters:
-    """The masters that a command asks: those that were named, or the one of the home."""
+    """The masters that a command asks: those that were named, those of the registry that was named, or the one of the home."""
 
     home: Home
     named: tuple[str, ...]
 
     @contextmanager
     def client(self) -> Iterator[Client]:
-        """Raises Refused where none was named and nothing is up in the home."""
+        """Raises Refused where none was named and nothing is up in the home, Unreachable where a registry was named and no master is up."""
         from pathlib import Path
 
         from scribengin.client.client import Client
         from scribengin.control.masters import CERTIFICATES, token_of
 
-        masters = self.named or ((self.home.master(),) if self.home.master() else ())
+        masters = self.named or self._found()
         if not masters:
             raise self.home.not_up()
         certificates = os.environ.get(CERTIFICATES)
@@ -48,11 +48,11 @@ class Masters:
 
     @contextmanager
     def reader(self) -> Iterator[Client | RegistryView]:
-        """The same to look only: where no master was named and that of the home does not answer, the registry itself says it."""
+        """The same to look only: where no master was named and none answers, the registry itself says it."""
         from scribengin.api.views import RegistryView
         from scribengin.core.errors import Unreachable
 
-        if self.named or self.home.master():
+        if self.named or (self.home.entrance is None and self.home.master()):
             with self.client() as client:
                 try:
                     client.ready()
@@ -64,6 +64,20 @@ class Masters:
                     return
         with self.home.registry() as registry:
             yield RegistryView(registry)
+
+    def _found(self) -> tuple[str, ...]:
+        """The master of the home; of a registry that was named those that are up, the one that leads first."""
+        if self.home.entrance is None:
+            return (self.home.master(),) if self.home.master() else ()
+        from scribengin.control.masters import addresses
+        from scribengin.core.errors import Unreachable
+
+        with self.home.registry() as registry:
+            found = addresses(registry)
+        if not found:
+            remedy = "start one: scribengin master --registry ADDRESS"
+            raise Unreachable(f"no master is up at {self.home.entrance.address}", remedy=remedy, code="master-missing")
+        return found
 
 
 def _both(home: Home, master: str | None) -> Masters:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 C = TypeVar("C")
 _FILE = click.Path(path_type=Path, dir_okay=False)
-_FURTHER = ("sasl", "principal", "tls_ca", "tls_certificate", "tls_key", "worker_key_file", "insecure")
+_FURTHER = ("sasl", "principal", "registry_tls_ca", "registry_tls_certificate", "registry_tls_key", "worker_key_file", "insecure")
 
 
 def registry_options(*, required: bool) -> Callable[[Callable[..., C]], Callable[..., C]]:
@@ -34,16 +34,16 @@ def registry_options(*, required: bool) -> Callable[[Callable[..., C]], Callable
             login_file: Path | None,
             sasl: str | None,
             principal: str,
-            tls_ca: Path | None,
-            tls_certificate: Path | None,
-            tls_key: Path | None,
+            registry_tls_ca: Path | None,
+            registry_tls_certificate: Path | None,
+            registry_tls_key: Path | None,
             worker_key_file: Path | None,
             insecure: bool,
             **more: Any,
         ) -> C:
             entrance = None
             if registry is not None:
-                tls = (tls_ca, tls_certificate, tls_key)
+                tls = (registry_tls_ca, registry_tls_certificate, registry_tls_key)
                 entrance = _entrance(registry, login_file, sasl, principal, tls, worker_key_file, insecure=insecure)
             return command(*some, entrance=entrance, **more)
 
@@ -57,7 +57,8 @@ def registry_options(*, required: bool) -> Callable[[Callable[..., C]], Callable
 def _options(*, required: bool) -> list[Callable[[Callable[..., Any]], Callable[..., Any]]]:
     def option(name: str, doc: str, **more: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         key = name.removeprefix("--").replace("-", "_")
-        variable = "SCRIBENGIN_REGISTRY" if key == "registry" else f"SCRIBENGIN_REGISTRY_{key.upper()}"
+        words = key.removeprefix("registry").strip("_")
+        variable = f"SCRIBENGIN_REGISTRY_{words}".upper().rstrip("_")
         return click.option(name, envvar=variable, help=doc, hidden=not required and key in _FURTHER, **more)
 
     return [
@@ -65,9 +66,9 @@ def _options(*, required: bool) -> list[Callable[[Callable[..., Any]], Callable[
         option("--login-file", "A file with user:password of the registry.", type=_FILE),
         option("--sasl", "Log in by SASL.", type=click.Choice(["DIGEST-MD5", "GSSAPI"])),
         option("--principal", "Whose Kerberos ticket to take, where there are several.", default=""),
-        option("--tls-ca", "Enter by TLS; PEM file of who signs the servers' certificates.", type=_FILE),
-        option("--tls-certificate", "PEM file of this client's certificate.", type=_FILE),
-        option("--tls-key", "PEM file of its key.", type=_FILE),
+        option("--registry-tls-ca", "Enter by TLS; PEM file of who signs the servers' certificates.", type=_FILE),
+        option("--registry-tls-certificate", "PEM file of this client's certificate.", type=_FILE),
+        option("--registry-tls-key", "PEM file of its key.", type=_FILE),
         option("--worker-key-file", "Any long random text; the logins of workers are made of it, else of the password.", type=_FILE),
         option("--insecure", "It is meant that whoever reaches the registry can change it.", is_flag=True),
     ]

@@ -9,6 +9,7 @@ import click
 
 from scribengin.core.errors import ScribenginError
 from scribengin.core.units import parse_duration_s
+from scribengin.watching.intake import BEHIND
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -60,7 +61,8 @@ def wait_for(plane: Client | RegistryView, flow: str, states: Collection[str], w
         found = plane.flow(flow)
         now = found.status
         if now is not None and now.generation == found.wanted.revision:
-            if now.state in states:
+            # a flow that is only behind runs
+            if now.state in states or ("running" in states and now.reason.startswith(BEHIND)):
                 return now
             if now.state in _WITH_END:
                 raise NotReached(f"flow {flow} is {now.state}: {now.reason}", remedy=now.next)

@@ -87,6 +87,9 @@ STATUSES: Mapping[str, int] = {
     "plan-late": 422,
     "too-many": 429,
     "bug": 500,
+    "claim-wrong": 403,
+    "bad-progress": 422,
+    "alert-unknown": 404,
 }
 """code → HTTP status, where it is not that of the kind"""
 

@@ -35,7 +35,6 @@ class Actor:
 
     def __init__(self, registry: Registry, mirror: Mirror, launchers: Mapping[str, Launcher], order: Ordering, login: WorkerLogin) -> None:
         self._login = login
-        self._owned: set[tuple[str, str]] = set()
         self._registry = registry
         self._mirror = mirror
         self._launchers = launchers
@@ -129,12 +128,9 @@ class Actor:
 
     def _give_folders(self, flow: str, tier: str, term: Term) -> None:
         """Make the folders that the tier's workers write in, theirs from the start, before the first of them comes."""
-        login = None if (flow, tier) in self._owned else self._login(flow, tier)
-        if login is not None:
+        if (login := self._login(flow, tier)) is not None:
             folders = own_folders_of_worker(flow, tier, login.who)
-            if lacking := [folder for folder in folders if self._registry.read(folder.path) is None]:
-                self._registry.commit(*lacking, term=term)
-        self._owned.add((flow, tier))
+            self._commit([folder for folder in folders if self._mirror.read(folder.path) is None], term)
 
     def _write(self, spot: Spot[Any], record: Record, term: Term) -> None:
         self._commit([self._mirror.put(spot, record)], term)

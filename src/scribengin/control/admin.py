@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import replace
 
+from scribengin.control.deleting import records_of
 from scribengin.control.runs import next_start_at
 from scribengin.control.spares import waiting
 from scribengin.control.world import TierSeen
@@ -17,7 +18,6 @@ from scribengin.plan.standby import standby_of
 from scribengin.registry.contract import Conflict, Damaged, Delete, Entry, Replace, Require, shown
 from scribengin.registry.records import DAMAGED, Newer, Record, Stored, names, read_record, read_records
 from scribengin.registry.tree import (
-    ALERTS,
     DESIRED,
     LEASE,
     OPERATION,
@@ -27,11 +27,13 @@ from scribengin.registry.tree import (
     SPARE_REPORT,
     SPEC,
     STATUS,
+    TASK,
     UNDER_WAY,
     WANTED,
     Desired,
     Operation,
     Spec,
+    Task,
     TierSpec,
 )
 from scribengin.registry.watched import AlertSpec, Watched
@@ -282,8 +284,9 @@ def rollback(registry: Registry, flow: str, version: int, *, by: str, only: bool
 
 
 def delete(registry: Registry, flow: str) -> None:
-    """Forget a flow that is stopped: its versions, what is wanted, how it stood. The numbers of its runs and the Terms of its leases stay,
-    so that a flow that gets its name later never gives one out twice. Its state and its packages stay too.
+    """Forget a flow that is stopped: its versions, what is wanted, how it stood, its limits. The numbers of its runs and the Terms of its
+    leases stay, so that a flow that gets its name later never gives one out twice, and so does what nobody here knows. Its state and its
+    packages stay too, and to which nodes its tiers are bound.
 
     Raises Refused where there is no such flow, or it is not stopped.
     """
@@ -294,12 +297,7 @@ def delete(registry: Registry, flow: str) -> None:
         if not at_rest or not isinstance(desired, Entry):
             now = "not looked at yet" if status is None else status.state
             raise Refused(f"flow {flow} is {now}, not stopped", remedy=f"scribengin stop {flow} --wait", code="flow-not-stopped")
-        gone = [*(SPEC(flow, str(version)).path for version in versions_of(registry, flow)), STATUS(flow).path]
-        gone += [WANTED(flow, tier).path for tier in names(registry, f"flows/{flow}/wanted")]
-        gone += [OPERATION(flow, str(number)).path for number in operation_ids(registry, flow)]
-        gone += [path for path in (ALERTS(flow).path,) if registry.read(path) is not None]
-        gone += [path for tier in names(registry, f"flows/{flow}/tiers") if registry.read(path := REPORT(flow, tier).path) is not None]
-        registry.commit(Delete(DESIRED(flow).path, desired.version), *map(Delete, gone))
+        registry.commit(Delete(DESIRED(flow).path, desired.version), *map(Delete, records_of(registry, flow)))
 
     again(attempt)
 
@@ -389,6 +387,20 @@ def _described_tier(registry: Registry, flow: str, tier: str) -> dict[str, Any]:
     }
 
 
+def read_tasks(registry: Registry, flow: str) -> list[dict[str, Any]]:
+    """The tasks of a flow's tiers as their workers wrote them last, as JSON: `tier`, `task`, and what the record says."""
+    found: list[dict[str, Any]] = []
+    tiers = [tier for tier in names(registry, f"flows/{flow}/tiers") if RUN.fits(flow, tier)]
+    numbers = registry.children_many([f"flows/{flow}/tiers/{tier}/tasks" for tier in tiers])
+    for tier, there in zip(tiers, numbers, strict=True):
+        tasks = sorted((number for number in there if TASK.fits(flow, tier, number)), key=int)
+        for number, stored in zip(tasks, read_records(registry, [TASK(flow, tier, number) for number in tasks]), strict=True):
+            if isinstance(stored, Stored):
+                said = {name: getattr(stored.record, name) for name in Task.__struct_fields__}
+                found.append({"tier": tier, "task": int(number), **said})
+    return found
+
+
 def read_set_aside(registry: Registry, flow: str) -> list[dict[str, Any]]:
     """What was damaged among the flow's records and moved out of the way: `path`, `why`, and where it is `kept`."""
     root = f"flows/{flow}"
@@ -411,7 +423,7 @@ def _last_wish(found: Stored[Desired] | Newer | Damaged | None, status: Status |
         said = status.refused.get(found.entry.path)
         if said is None or said.get("version") != found.entry.version:
             return found.record
-    return Desired(state=status.goal, version=status.version)
+    return Desired(state=status.goal, version=status.version, operation=status.operation)
 
 
 def _described_spare(flow: str, tier: str, spare: Run, report: Report | None) -> dict[str, Any]:
@@ -497,7 +509,11 @@ def _stored(registry: Registry, spot: Spot[R]) -> Stored[R] | None:
     if found is None or (isinstance(found, Damaged) and not found.raw.strip(b"{}")):
         return None
     why = "was written by a newer Scribengin" if isinstance(found, Newer) else found.why
-    remedy = "run the newer version" if isinstance(found, Newer) else "mend or delete it with ZooKeeper's shell, then apply the flow again"
+    remedy = (
+        "run the newer version"
+        if isinstance(found, Newer)
+        else "mend it with ZooKeeper's shell, or have it written anew: scribengin resume FLOW (or stop)"
+    )
     raise StateError(f"{shown(spot.path)} {why}", remedy=remedy, code="registry-damaged")
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from scribengin.control.actions import flow_of
 from scribengin.control.runs import waits
+from scribengin.control.standing import CAUGHT_UP_SHARE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -38,7 +39,7 @@ class Attention:
         if self._rounds:
             self._round = (self._round + 1) % self._rounds
             turn = {name for at, name in enumerate(world.flows) if at % self._rounds == self._round}
-        late = _beyond(last) ^ _beyond(world)
+        late = {name for name, _ in _bands(last).items() ^ _bands(world).items()}
         return (changed | turn | late | self._busy | _flows_of(last.processes, world.processes)) & world.flows.keys()
 
     def note(self, world: World, selected: Iterable[str], actions: Iterable[Action]) -> None:
@@ -58,10 +59,14 @@ def _time_matters(flow: FlowSeen) -> bool:
     return any(waits(tier) for tier in flow.tiers.values())
 
 
-def _beyond(world: World) -> set[str]:
-    """The flows whose delay is more than they allow."""
-    most = {name: world.flows[name].watched.max_delay_s for name in world.delays if name in world.flows}
-    return {name for name, most_s in most.items() if most_s is not None and world.delays[name].seconds > most_s}
+def _bands(world: World) -> dict[str, int]:
+    """Flow → where its delay stands to what it allows, of those that say what they allow; `standing` looks at no more."""
+    bands = {}
+    for name, delay in world.delays.items():
+        most_s = world.flows[name].watched.max_delay_s if name in world.flows else None
+        if most_s is not None:
+            bands[name] = (delay.seconds > CAUGHT_UP_SHARE * most_s) + (delay.seconds > most_s)
+    return bands
 
 
 def _flows_of(before: Mapping[RunId, Process], now: Mapping[RunId, Process]) -> set[str]:

@@ -56,8 +56,7 @@ class Bell:
         self._term: Term | None = None
         self._looked = 0.0
         self._queue: queue.Queue[Callable[[], None] | None] = queue.Queue(_WAITING)
-        for number in range(_THREADS):
-            threading.Thread(target=self._send, name=f"alerts-{number}", daemon=True).start()
+        self._sending = False
 
     def look(self, flows: Mapping[str, FlowSeen], term: Term) -> None:
         """Where it is time: see which alerts fire now. Raises FencedError, Unreachable as the registry does."""
@@ -170,6 +169,10 @@ class Bell:
 
         with self._lock:
             self._under_way[notice.flow] = self._under_way.get(notice.flow, 0) + 1
+            if not self._sending:
+                self._sending = True
+                for number in range(_THREADS):
+                    threading.Thread(target=self._send, name=f"alerts-{number}", daemon=True).start()
         try:
             self._queue.put_nowait(job)
         except queue.Full:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping  # noqa: TC003  msgspec looks at it: plans are made in a process of their own
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -17,7 +18,7 @@ from scribengin.state.folder import StateFolder
 from scribengin.state.ledger import read_totals
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from scribengin.control.admin import Submission
     from scribengin.local.prepare import PreparedFlow
@@ -120,7 +121,7 @@ def compare(submission: Submission, new: PreparedFlow, version: int, spec: Spec 
         again = () if runs else (Change("flow", "in place", f"is wanted to run again, as version {version}"),)
         return Compared(submission.flow, version, again)
     old = _planned(spec, packages, new.root)
-    changes, anew = _against_state(new)
+    changes, anew = _against_state(new, old)
     told = {node for change in changes for node in change.nodes}
     found = [*_tiers(submission, spec), *changes, *_code(submission, spec, packages)]
     if old is not None:
@@ -149,14 +150,16 @@ def _planned(spec: Spec, packages: PackageStore, state: Path) -> PreparedFlow | 
         return None
 
 
-def _against_state(new: PreparedFlow) -> tuple[list[Change], tuple[Anew, ...]]:
+def _against_state(new: PreparedFlow, old: PreparedFlow | None = None) -> tuple[list[Change], tuple[Anew, ...]]:
     changes, moves = changes_and_moves(new)
+    before = _meanings(old)
+    unchanged = {key for key, meaning in _meanings(new).items() if before.get(key) == meaning}
     found: list[Change] = []
     anew: list[Anew] = []
     refused = {refusal.key for refusal in moves.refusals}
     for query in changes.queries:
-        if query.fate == "unchanged":
-            continue
+        if query.fate == "unchanged" or (query.fate == "new" and (query.tier, query.name) in unchanged):
+            continue  # what is new to the state, and was wanted before, has not come to its first Batch
         nodes = (*query.changed, *query.added, *query.removed)
         if query.fate == "refused" and (query.tier, query.name) not in refused:
             each = _anew(new, query)
@@ -172,6 +175,12 @@ def _against_state(new: PreparedFlow) -> tuple[list[Change], tuple[Anew, ...]]:
         effect = "refused" if channel.fate == "refused" else "next Batch" if paced else "restart"
         found.append(Change(f"channel {channel.name}", effect, channel.says, channel.remedy))
     return found, tuple(anew)
+
+
+def _meanings(flow: PreparedFlow | None) -> dict[tuple[str, str], tuple[str, str]]:
+    """(tier, Query) → its fingerprints."""
+    tiers = () if flow is None else flow.plan.tiers
+    return {(tier.tier, query.name): (query.fingerprint, query.state_fingerprint) for tier in tiers for query in tier.queries}
 
 
 def _anew(new: PreparedFlow, query: QueryChange) -> Anew:

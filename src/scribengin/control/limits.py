@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from scribengin.registry.contract import Registry
 
 
+_MOST = 1e15
+
+
 @dataclass(frozen=True, slots=True)
 class Limited:
     """The limits of a flow, by what they are of: `` for the flow itself, a source, an edge. No key: no limit."""
@@ -44,26 +47,18 @@ def read_limits(registry: Registry, flow: str) -> Limited:
 
 
 def set_limit(
-    registry: Registry,
-    packages: PackageStore,
-    flow: str,
-    target: str = "",
-    *,
-    rows_per_s: float | None = None,
-    bytes_per_s: float | None = None,
+    registry: Registry, flow: str, section: str, name: str = "", *, rows_per_s: float | None = None, bytes_per_s: float | None = None
 ) -> Limited:
-    """Limit a flow, or the source or edge `target` of it; both None: no limit any more. An edge is the id of its channel, or an arrow that
-    it carries (`a -> b`, `a->b`).
-
-    Raises Refused where there is no such flow, source or edge, or a number is no pace.
-    """
-    for name, value in (("rows", rows_per_s), ("bytes", bytes_per_s)):
-        if value is not None and not 0 < value < 1e15:
+    """Limit a flow (`section` is empty), or what `find_limited` found of it; both None: no limit any more. Raises Refused where a number is
+    no pace."""
+    for what, value in (("rows", rows_per_s), ("bytes", bytes_per_s)):
+        if value is not None and not 0 < value < _MOST:
             raise Refused(
-                f"{value:g} {name}/s is no limit", remedy="say a number above 0, or --off; to let nothing through: pause", code="limit"
+                f"{value:g} {what}/s is no limit",
+                remedy="say a number above 0, or --off; to let nothing through: pause",
+                code="limit-value",
             )
     pace = {key: value for key, value in (("rows_per_s", rows_per_s), ("bytes_per_s", bytes_per_s)) if value is not None}
-    section, name = _target(registry, packages, flow, target)
 
     def attempt() -> None:
         found = read_record(registry, LIMIT(flow))
@@ -82,8 +77,9 @@ def set_limit(
     return read_limits(registry, flow)
 
 
-def _target(registry: Registry, packages: PackageStore, flow: str, target: str) -> tuple[str, str]:
-    """(section of the record, name in it)."""
+def find_limited(registry: Registry, packages: PackageStore, flow: str, target: str) -> tuple[str, str]:
+    """(section of the record, name in it) of a source, or of an edge: the id of its channel, or an arrow that it carries (`a -> b`,
+    `a->b`). Raises Refused where there is no such flow, source or edge."""
     prepared, _ = prepared_flow(registry, packages, flow)
     if not target:
         return "", ""

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from scribengin.control.bound import Bindings, read_bindings
-from scribengin.control.refusals import read_spec, read_wish, refusal, refused_limits
+from scribengin.control.refusals import read_spec, read_wish, refusal, refused_limits, some_of
 from scribengin.control.world import FlowSeen, Held, LeaseHolder, Node, Process, RunId, TierSeen, UnderWay, World
 from scribengin.core.errors import Unreachable
 from scribengin.registry.contract import Damaged, Entry
@@ -140,7 +140,7 @@ class Observer:
         refused = {**refused, **refused_limits(self._mirror, name), **self._bindings.refused.get(name, {})}
         if wish is None or spec is None:
             why, remedy = next(iter((said["why"], said["remedy"]) for said in refused.values()))
-            return Held(status, f"{DESIRED(name).path} {why}", remedy, refused, tuple(self._damaged))
+            return Held(status, f"{DESIRED(name).path} {why}", remedy, some_of(refused), tuple(self._damaged))
         names = self._tiers(name, spec)
         bound = self._bindings.bound.get(name, {})
         for tier in bound.keys() - {*names}:
@@ -151,7 +151,7 @@ class Observer:
         under_way = self._under_way(name, wish.operation)
         for path, why in self._newer.items():
             return Held(status, f"{path} {why}", "run the newer version", refused, tuple(self._damaged))
-        return FlowSeen(name, wish, tiers, status, frozenset(spec.tiers), refused, tuple(self._damaged), spec.watched, under_way)
+        return FlowSeen(name, wish, tiers, status, frozenset(spec.tiers), some_of(refused), tuple(self._damaged), spec.watched, under_way)
 
     def _under_way(self, flow: str, id_: str) -> UnderWay | None:
         """The operation that the flow waits for. One that is forgotten, or said nothing, is none."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from scribengin.control.spares import waiting
 from scribengin.registry.tree import Run, TierWish
 
 if TYPE_CHECKING:
@@ -16,11 +17,12 @@ LOST = "its record was lost"
 
 
 def lost_run(world: World, flow: str, tier: TierSeen) -> Run | None:
-    """The newest run of a tier for which none is noted; None where there never was one."""
-    report, lease = tier.report, tier.lease
+    """The run that serves a tier for which none is noted, else the newest that did; None where there never was one. A spare is none, until
+    it holds the lease."""
+    report, lease, spare = tier.report, tier.lease, waiting(tier)
     processes = {id_.number: process for id_, process in world.processes.items() if (id_.flow, id_.tier) == (flow, tier.tier)}
-    numbers = (lease.run if lease else 0, report.run if report else 0, tier.leased_before, *processes)
-    number = max(numbers)
+    numbers = {report.run if report else 0, tier.leased_before, *processes} - ({spare.number} if spare else set())
+    number = lease.run if lease is not None and lease.run else max(numbers, default=0)
     if number < 1:
         return None
     process = processes.get(number)

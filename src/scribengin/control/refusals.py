@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from scribengin.control.mirror import Mirror
     from scribengin.registry.tree import Spec, Status
 
+MOST = 20
+"""that a status tells of"""
 Refusals = Mapping[str, Mapping[str, Any]]
 """path of a record → `version` of what stands there (absent where nothing does), `why`, and the `remedy`"""
 
@@ -31,7 +33,9 @@ def read_wish(mirror: Mirror, flow: str, status: Status | None) -> tuple[Wish | 
     """
     spot = DESIRED(flow)
     there, found = mirror.read(spot.path), mirror.stored(spot)
-    last = Wish(status.version, status.goal, status.generation) if status is not None and status.goal is not None else None
+    last = None
+    if status is not None and status.goal is not None:
+        last = Wish(status.version, status.goal, status.generation, status.operation)
     remedy = f"mend it, or say it anew: scribengin resume {flow} (or pause, stop, drain)"
     match found:
         case Stored(record=wanted, entry=entry) if entry.value:
@@ -74,6 +78,14 @@ def read_spec(mirror: Mirror, flow: str, version: int) -> tuple[Spec | None, str
         return None, f"wants version {version}, which a newer Scribengin wrote"
     there = sorted(int(name) for name in mirror.children(f"flows/{flow}/spec") if name.isdigit())
     return None, f"wants version {version}, which is not there; there are {', '.join(map(str, there)) or 'none'}"
+
+
+def some_of(refused: Refusals) -> dict[str, Any]:
+    """As many as a status has room for; of the others how many there are."""
+    shown = dict(list(refused.items())[:MOST])
+    if (more := len(refused) - len(shown)) > 0:
+        shown["…"] = {"why": f"{more:,} more records cannot be", "remedy": "mend these first"}
+    return shown
 
 
 def refused_limits(mirror: Mirror, flow: str) -> dict[str, Any]:

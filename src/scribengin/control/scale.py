@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 from scribengin.control.admin import Applied, again, bare_tiers, known_flow, refuse_while_under_way, versions_of, wanted
 from scribengin.control.offsets import prepared_flow
-from scribengin.control.operate import begin
 from scribengin.core.errors import Refused
 from scribengin.core.problems import did_you_mean
 from scribengin.registry.tree import SPEC, Operation
@@ -70,13 +69,11 @@ def scale(
     return again(attempt)
 
 
-def spread_state(
-    registry: Registry, packages: PackageStore, flow: str, tiers: Collection[str] = (), *, partitions: int, by: str
-) -> str | None:
-    """Begin to spread the state of a flow's Queries, or of those in some tiers, over so many partitions, none of it lost; the
-    operation's id, None where it is so already.
+def plan_spread(registry: Registry, packages: PackageStore, flow: str, tiers: Collection[str] = (), *, partitions: int) -> Operation | None:
+    """The operation that spreads the state of a flow's Queries, or of those in some tiers, over so many partitions, none of it lost; None
+    where it is so already. Changes nothing.
 
-    Raises Refused where there is no such flow or tier, where none of it keeps state yet, and as `operate.begin`.
+    Raises Refused where there is no such flow or tier, and where none of it keeps state yet.
     """
     if not 1 <= partitions <= MOST_PARTITIONS:
         raise Refused(f"{partitions} is no number of partitions", remedy=f"say 1 to {MOST_PARTITIONS:,}", code="scale-least")
@@ -98,8 +95,7 @@ def spread_state(
     if set(there.values()) == {partitions}:
         return None
     with_state = tuple(dict.fromkeys(tier for tier, _ in there))
-    operation = Operation(kind="repartition", step="stop", version=version, tiers=with_state, arguments={"partitions": partitions})
-    return begin(registry, flow, operation, by=by)
+    return Operation(kind="repartition", step="stop", version=version, tiers=with_state, arguments={"partitions": partitions})
 
 
 def _check(given: dict[str, int]) -> None:

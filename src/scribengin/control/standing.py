@@ -37,6 +37,7 @@ def standing(world: World, flow: FlowSeen) -> Status:
         version=flow.wish.version,
         generation=flow.wish.generation,
         goal=flow.wish.goal,
+        operation=flow.wish.operation,
         refused=flow.refused,
     )
 

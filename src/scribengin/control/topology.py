@@ -122,6 +122,13 @@ def apply_topology(
     are, `plan-unsaid` where rows would be read again or lost and nobody has agreed, and as `admin.apply_all`.
     """
     plan = plan_topology(registry, submissions, packages=packages, state=state)
+    check_agreed(plan, expected=expected, accept=accept)
+    return plan, write_topology(registry, submissions, plan, state=state, by=by, accept=accept)
+
+
+def check_agreed(plan: TopologyPlan, *, expected: str = "", accept: Accept | None = None) -> None:
+    """Raise Refused where it is not what somebody has looked at (`plan-stale`), cannot be made as things are (`plan-refused`), or where
+    rows would be read again or lost and nobody has agreed (`plan-unsaid`)."""
     if expected and (len(expected) < 12 or not plan.hash.startswith(expected)):
         raise Refused(
             f"the plan {expected} is stale: by what is wanted now it is {plan.hash}",
@@ -139,11 +146,23 @@ def apply_topology(
             remedy=f"agree with --accept again, or --plan {plan.hash}; or go on from here, where what they remember is lost: --accept lost",
             code="plan-unsaid",
         )
-    how = accept or "again"
+
+
+def write_topology(
+    registry: Registry,
+    submissions: Sequence[Submission],
+    plan: TopologyPlan,
+    *,
+    state: Callable[[str], str],
+    by: str,
+    accept: Accept | None = None,
+) -> tuple[Applied, ...]:
+    """Write what was planned and agreed to: all of it, or nothing. Raises as `admin.apply_all`."""
     renew = {each.flow: [(anew.tier, anew.query) for anew in each.anew] for each in plan.flows if each.anew}
     versions = {each.flow: each.version for each in plan.flows}
     effects = {each.flow: each.effect for each in plan.flows}
-    return plan, admin.apply_all(registry, submissions, versions, state=state, by=by, renew=renew, how=how, effects=effects)
+    how = accept or "again"
+    return admin.apply_all(registry, submissions, versions, state=state, by=by, renew=renew, how=how, effects=effects)
 
 
 def _hash(submissions: Sequence[Submission], compared: Sequence[Compared], before: Sequence[Spec | None]) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from scribengin.control.admin import unknown_flow
-from scribengin.control.world import Delay
+from scribengin.control.world import Delay, RunId
 from scribengin.core.errors import Refused
 from scribengin.registry.contract import Entry
 from scribengin.registry.records import Stored, read_record
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from scribengin.control.bell import Bell
-    from scribengin.control.world import FlowSeen, World
+    from scribengin.control.world import FlowSeen, TierSeen, World
     from scribengin.registry.contract import Registry, Term
     from scribengin.watching.board import Board
     from scribengin.watching.intake import Intake
@@ -55,6 +55,12 @@ class Watch:
         """The leading master has looked. Raises FencedError, Unreachable."""
         self._flows = world.flows
         self.board.retain(world.flows.keys() | world.held.keys())
+        for name in self.board.flows():
+            flow = world.flows.get(name)
+            for tier in flow.tiers.values() if flow is not None else ():
+                if (run := tier.run) is not None and run.ended_at is not None:
+                    worker = str(RunId(name, tier.tier, run.number))
+                    self.board.end(name, tier.tier, worker, run.ended_at, run.cause, run.remedy)
         self._bell.look(world.flows, term)
 
     def delays(self) -> dict[str, Delay]:
@@ -87,14 +93,25 @@ class Watch:
     def metrics(self, flow: str, since: float | None = None, step_s: int = 1) -> dict[str, Any]:
         """All that is known of a flow now, and the samples of its tiers since then (seconds since 1970; None: the last ten minutes), each
         `step_s` long or longer. Raises Refused where there is no such flow."""
-        state = self._flow(flow).status
+        seen = self._flow(flow)
+        state = seen.status
         now = self.board.now()
         # nan and infinity come from people too
         begin = now - 600 if since is None or not isfinite(since) else min(max(since, 0.0), now)
         tiers = self.board.tiers(flow)
         with self.board.reading:
-            series = {name: _samples(seen.series.read(begin, now, min(step_s, 86400))) for name, seen in tiers.items()}
-        return {"at": now, "state": None if state is None else state.state, **flow_as_json(flow, tiers, now), "series": series}
+            series = {name: _samples(tier.series.read(begin, now, min(step_s, 86400))) for name, tier in tiers.items()}
+        ends = {name: end for name, tier in seen.tiers.items() if (end := _last_end(tier)) is not None}
+        told = flow_as_json(flow, tiers, now)
+        return {"at": now, "state": None if state is None else state.state, **told, "last_ends": ends, "series": series}
+
+    def attempts(self, flow: str) -> list[dict[str, Any]]:
+        """The processes that served the flow's tiers, the newest first: what each has done, what failed in it, why it ended. Raises Refused
+        where there is no such flow."""
+        self._flow(flow)
+        told = flow_as_json(flow, self.board.tiers(flow), self.board.now())["tiers"]
+        found = [{"tier": tier["tier"], **attempt} for tier in told for attempt in tier["attempts"]]
+        return sorted(found, key=lambda attempt: attempt["since"], reverse=True)
 
     def intake(self, flow: str) -> Intake:
         """What the flow says to who produces for it. Raises Refused where there is no such flow."""
@@ -154,6 +171,21 @@ class Watch:
             raise Refused(f"this is not who holds the lease of {flow}.{tier}", remedy="a worker waits until it has it", code="claim-wrong")
         with self._lock:
             self._claims[key] = (claim, now + _CLAIM_S)
+
+
+def _last_end(tier: TierSeen) -> dict[str, Any] | None:
+    """How the tier's worker has ended last, as the registry knows; that of one before the newest where it was started again."""
+    run = tier.run
+    if run is None or not (run.cause or run.ended_at):
+        return None
+    return {
+        "run": run.number,
+        "at": run.ended_at,
+        "failures": run.failures,
+        "cause": run.cause,
+        "remedy": run.remedy,
+        "permanent": run.permanent,
+    }
 
 
 def _samples(samples: list[Any]) -> list[dict[str, Any]]:

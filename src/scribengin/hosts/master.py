@@ -19,6 +19,7 @@ from scribengin.control.bell import Bell
 from scribengin.control.master import Master
 from scribengin.control.orders import ordering
 from scribengin.control.watch import Watch
+from scribengin.hosts.package_keeper import PackageKeeper
 from scribengin.hosts.presence import Presence
 from scribengin.local.run_log import open_run_log
 from scribengin.registry.tree import MASTERS
@@ -26,6 +27,7 @@ from scribengin.watching.board import Board
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from pathlib import Path
     from types import TracebackType
 
     from scribengin.control.home import Home
@@ -49,15 +51,18 @@ class MasterHost:
         *,
         listen: Listen | None = None,
         logs: Callable[[str], Sequence[str]] = lambda _worker: (),
+        state: Path | None = None,
         session_s: float = 10.0,
     ) -> None:
-        """`listen`: where the API answers, a free port of the loopback by default. `logs`: as `Plane` says. `session_s`: after so long
-        without a sign another one leads."""
+        """`listen`: where the API answers, a free port of the loopback by default. `logs`: as `Plane` says. `state`: the root of the
+        folders in which new flows keep their state, on every host the same; in the home by default. `session_s`: after so long without
+        a sign another one leads."""
         self.home = home
         self.name = name
         self._entrance = entrance
         self._listen = listen or Listen()
         self._logs = logs
+        self._state = (state or home.state).absolute()
         self._session_s = session_s
         self._stack = ExitStack()
 
@@ -94,8 +99,8 @@ class MasterHost:
             plane = Plane(
                 self.registry,
                 self.home.packages,
-                Planner(self.home.packages.folder, self.home.state),
-                str(self.home.state.absolute()),
+                Planner(self.home.packages.folder, self._state),
+                str(self._state),
                 self._listen.gate(tokens),
                 audit=AuditLog(self.home.audit_log(self.name), log),
                 leads=lambda: master.leads,
@@ -103,6 +108,7 @@ class MasterHost:
                 watch=watch,
             )
             stack.enter_context(door.serve(make_app(plane)))
+            stack.enter_context(PackageKeeper(self.registry, self.home.packages, self.url, os.environ, log=log))
             self._stack = stack.pop_all()
         return self
 

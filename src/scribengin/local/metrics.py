@@ -12,14 +12,12 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from scribengin.core.errors import EnvironmentFault
-from scribengin.local.contract import QueryState
+from scribengin.local.contract import GateView, QueryState, QueryView, RunView
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from prometheus_client import Metric
-
-    from scribengin.local.contract import GateView, QueryView, RunView
 
 _HOST = "127.0.0.1"
 _LABELS = ("flow", "query")
@@ -47,6 +45,18 @@ def serve_metrics(port: int) -> Iterator[Callable[[RunView], None]]:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+def declared() -> list[tuple[str, str, tuple[str, ...], str]]:
+    """(name as queries write it, gauge or counter, labels, meaning) of each metric, in the order of a scrape; for the docs."""
+    query = QueryView("q", "running", phases_total_s={"plan": 1.0}, lag_rows=1, lag_files=1, lag_bytes=1, lag_s=1.0, catch_up_s=1.0)
+    views = _Views()
+    views.take(RunView("f", "running", 1.0, (query,), gates=(GateView("c", "a -> b", "q", "near", "far"),)))
+    found = []
+    for metric in views.collect():
+        name = f"{metric.name}_total" if metric.type == "counter" else metric.name
+        found.append((name, metric.type, tuple(metric.samples[0].labels), metric.documentation))
+    return found
 
 
 class _Views(Collector):

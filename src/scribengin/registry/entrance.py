@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 REGISTRY, LOGIN = "SCRIBENGIN_REGISTRY", "SCRIBENGIN_REGISTRY_LOGIN"
 INSECURE = "SCRIBENGIN_REGISTRY_INSECURE"
 _TLS = {name: f"SCRIBENGIN_REGISTRY_TLS_{name.upper()}" for name in ("ca", "certificate", "key")}
+_OURS = tuple(f"SCRIBENGIN_REGISTRY_{name}" for name in ("LOGIN_FILE", "WORKER_KEY_FILE", "SASL", "PRINCIPAL"))
+"""what masters and hosts may find in their environment, and is no worker's business"""
 _READABLE = (Grant(ANYONE, May.READ),)
 """everybody may read what masters make: workers, each with a login of its own, and people who only look. No secret stands there."""
 
@@ -89,6 +91,7 @@ class Entrance:
         environment = {
             REGISTRY: str(self.address),
             INSECURE: "1" if self.insecure else None,
+            **dict.fromkeys(_OURS),
             **{name: None if path is None else str(path.absolute()) for name, path in tls.items()},
         }
         if login is None:

@@ -109,7 +109,8 @@ class Status(Record):
     generation: int = 0
     """the revision of `desired` that it speaks of"""
     goal: Goal | None = None
-    """what was wanted then: with `version` and `generation` the last wish that could be taken up"""
+    """what was wanted then: with `version`, `generation` and `operation` the last wish that could be taken up"""
+    operation: str = ""
     refused: Mapping[str, Any] = {}
     """what stands in records of people and cannot be: path → `version` of the record, `why`, `remedy`"""
 
@@ -193,15 +194,18 @@ UNDER_WAY = ("stop", "work")
 
 
 class Task(Record):
-    """One task of a tier: what it reads and writes, and how far it is."""
+    """One task of a tier, as of the newest Batch that was decided when it was written: what it reads and writes, and how far it is."""
 
+    query: str = ""
+    batch: int = -1
     sources: Mapping[str, Any] = {}
-    """source → its SourceStreams"""
+    """source → the labels of its SourceStreams"""
     sinks: Mapping[str, Any] = {}
-    """sink → its SinkStreams"""
+    """sink → its SinkStream: `unit`, `rows`, `bytes`"""
     owner: str = ""
+    """the worker"""
     position: Mapping[str, Any] = {}
-    """source → the last committed position; at checkpoints of progress, not per Batch"""
+    """source → the entries of its log that are decided; at checkpoints of progress, not per Batch"""
 
 
 class Ends(Record):

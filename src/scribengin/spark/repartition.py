@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException
 
 from scribengin.connectors.contract import BatchId
-from scribengin.core.errors import Refused, StateError
+from scribengin.core.errors import Refused, StateError, Unreachable
 from scribengin.spark.failures import message_of
 from scribengin.spark.offset_log import ends_of, newest_of, partitions_of, state_partitions
 from scribengin.state.contract import Decision, SourceRange
@@ -33,7 +34,7 @@ def repartition(spark: SparkSession, query: QueryFolder, partitions: int, lease:
     point, and done again.
 
     Raises Refused where a Batch is decided and Spark has not committed it yet, and where Spark cannot do it for this kind of state;
-    StateError where checkpoint and decisions contradict each other.
+    StateError where checkpoint and decisions contradict each other; Unreachable where the JVM is gone.
     """
     if state_partitions(query) is None:
         return False
@@ -58,10 +59,13 @@ def repartition(spark: SparkSession, query: QueryFolder, partitions: int, lease:
         return False
     if not done:
         lease.check()
+        _ = spark.streams  # makes the coordinator of state stores, which a session has only from its first streaming Query on
         try:
             # what had begun and is not decided is visible nowhere: it is read again
             spark._streamingCheckpointManager.repartition(str(query.checkpoint), partitions, enforce_exactly_once_sink=False)
-        except PySparkException as error:
+        except Py4JNetworkError as error:
+            raise Unreachable("Spark's JVM has ended while it spread the state", remedy="another worker begins again") from error
+        except (PySparkException, Py4JError) as error:
             raise Refused(
                 f'the state of query "{query.name}" cannot be spread over {partitions} partitions: {message_of(error)}',
                 remedy="leave them as they are; where it was cut short, the same again completes it",

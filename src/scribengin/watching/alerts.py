@@ -1,6 +1,7 @@
 """Whether an alert fires: from what was heard of a flow, its last standing, and a clock. Pure.
 
-`quiet` → `pending` (it holds, not yet for so long as it must) → `firing` → `quiet`. Where nothing is known, all stays as it is.
+`quiet` → `pending` (it holds, not yet for so long as it must; of progress: for half of it) → `firing` → `quiet`. Where nothing is known,
+all stays as it is.
 """
 
 from __future__ import annotations
@@ -79,6 +80,8 @@ def next_state(before: AlertState, when: str, seen: Watched, now: float) -> Aler
     begun = before.since if before.standing == "pending" and condition.measure != "progress" else since
     if now - begun >= span_s:
         return AlertState("firing", now, value)
+    if condition.measure == "progress" and now - begun < span_s / 2:  # each Batch takes its time
+        return before if before.standing == "quiet" else AlertState("quiet", now, value)
     return AlertState("pending", begun, value)
 
 

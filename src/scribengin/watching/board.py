@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 STALE_S = 25.0
 """a worker that has said nothing for so long is gone, or cut off: it speaks every ten seconds"""
+_PER_S = 100
+"""tiers that are to speak in a second, at most: a master has more to do than to listen"""
 _ATTEMPTS = 20
 _COUNTS = ("rows_in", "rows_out", "dead", "batches", "restarts")
 
@@ -39,6 +41,10 @@ class Attempt:
     restarts: int = 0
     """of Queries inside of it"""
     failures: tuple[Failure, ...] = ()
+    ended: float | None = None
+    cause: str = ""
+    """why it ended, in the master's words; down to the line where a person's code did it"""
+    remedy: str = ""
 
 
 @dataclass(slots=True)
@@ -55,8 +61,8 @@ class Watched:
 
     @property
     def waits(self) -> bool:
-        """Whether there is something that it has not put through."""
-        return any(query.state != "finished" and _waits(query) for query in self.progress.queries)
+        """Whether there is something that it has not put through, though it may: a flow that is paused rests."""
+        return self.progress.phase != "ended" and any(query.state != "finished" and _waits(query) for query in self.progress.queries)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +104,23 @@ class Board:
                 before = there.progress
             self._note(there, before, progress, now)
 
+    def end(self, flow: str, tier: str, worker: str, ended: float, cause: str, remedy: str) -> None:
+        """The process has ended, as the master sees it. Saying so again changes nothing."""
+        with self.reading:
+            there = self._flows.get(flow, {}).get(tier)
+            if there is None:
+                return
+            attempt = next((each for each in there.attempts if each.worker == worker), None)
+            if attempt is None:
+                attempt = Attempt(worker, ended, ended)
+                there.attempts.append(attempt)
+            attempt.ended, attempt.cause, attempt.remedy = ended, cause, remedy
+
+    def pace_s(self) -> float:
+        """How long each worker is to wait between two words, where much moves: 1 to 10 seconds, as there are many."""
+        with self.reading:
+            return min(10.0, max(1.0, sum(map(len, self._flows.values())) / _PER_S))
+
     def retain(self, flows: Collection[str]) -> None:
         """Forget all others: they are gone from the registry."""
         with self.reading:
@@ -116,7 +139,7 @@ class Board:
                 name: TierSeen(
                     there.progress,
                     there.heard,
-                    tuple(there.attempts),
+                    tuple(map(replace, there.attempts)),
                     there.progressed,
                     dict(there.totals),
                     there.waits,

@@ -61,6 +61,8 @@ def figures_of(flow: str, tiers: Mapping[str, TierSeen], now: float) -> FlowFigu
     outside = [end for query in queries for end in query.sources.values() if not end.channel]
     rows, size = _sum(end.lag_rows for end in outside), _sum(end.lag_bytes for end in outside)
     catch_up = [query.catch_up_s for query in speaking if query.catch_up_s is not None]
+    if any(gate.rows and gate.grows_per_s >= 1 for gate in gates):
+        catch_up = []  # what comes behind it is never through before
     return FlowFigures(
         flow=flow,
         heard_s=max(now - seen.heard for seen in tiers.values()),
@@ -150,6 +152,9 @@ def _attempt(attempt: Attempt) -> dict[str, Any]:
         "rows_in": attempt.rows_in,
         "restarts": attempt.restarts,
         "failures": [msgspec.to_builtins(failure) for failure in attempt.failures],
+        "ended": attempt.ended,
+        "cause": attempt.cause,
+        "remedy": attempt.remedy,
     }
 
 

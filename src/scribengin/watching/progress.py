@@ -7,6 +7,7 @@ versions understand each other.
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -19,8 +20,10 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 _KEPT = 10
-MOST_BYTES = 1024 * 1024
+MOST_BYTES = 256 * 1024
 """of what a worker says at once"""
+PACE = "Scribengin-Pace"
+"""the header of the answer: seconds that the worker is to wait before it says more"""
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -79,7 +82,9 @@ class Teller:
     """Makes of RunViews of a tier what its worker says of it. For one thread at a time."""
 
     def __init__(self, flow: str, tier: str, run: int, version: int) -> None:
-        self._who = {"flow": flow, "tier": tier, "run": run, "version": version}
+        self.version = version
+        """that the process has loaded; it may go on with the next one"""
+        self._who = {"flow": flow, "tier": tier, "run": run}
         self._failures: deque[Failure] = deque(maxlen=_KEPT)
         self._ill: dict[str, tuple[int, str]] = {}
         """Query → (restarts, state) at its newest failure"""
@@ -93,17 +98,35 @@ class Teller:
                 failure = Failure(at=at, query=query.name, cause=query.message, permanent=query.state == "failed")
                 self._failures.append(failure)
 
-    def tell(self, view: RunView, at: float) -> TierProgress:
-        """What the tier's worker says at `at`."""
+    def tell(self, view: RunView, at: float, age_s: float = 0.0) -> TierProgress:
+        """What the tier's worker says at `at`, of a view that is so old."""
+        rests = view.phase == "ended"
         return TierProgress(
             **self._who,  # type: ignore[arg-type]
+            version=self.version,
             at=at,
             phase=view.phase,
             seconds=round(view.seconds, 3),
-            queries=view.queries,
-            gates=tuple(gate for gate in view.gates if gate.feeding == self._who["tier"]),
+            queries=tuple(_rested(query, age_s) for query in view.queries) if rests else view.queries,
+            gates=tuple(_still(gate, age_s) if rests else gate for gate in view.gates if gate.feeding == self._who["tier"]),
             failures=tuple(self._failures),
         )
+
+
+def _rested(query: QueryView, age_s: float) -> QueryView:
+    """Of a run that has ended, as of a flow that is paused: nothing moves, and what waited waits on."""
+    sources = {source: replace(end, rows_per_s=0.0, lag_s=_older(end.lag_s, age_s)) for source, end in query.sources.items()}
+    sinks = {sink: replace(end, rows_per_s=0.0) for sink, end in query.sinks.items()}
+    rest = replace(query, rows_per_s=0.0, still_s=0.0, tasks=None, catch_up_s=None, falls_behind=False)
+    return replace(rest, lag_s=_older(query.lag_s, age_s), sources=sources, sinks=sinks)
+
+
+def _still(gate: GateView, age_s: float) -> GateView:
+    return replace(gate, in_per_s=0.0, out_per_s=0.0, age_s=gate.age_s + age_s if gate.rows else 0.0)
+
+
+def _older(lag_s: float | None, age_s: float) -> float | None:
+    return None if lag_s is None else lag_s + age_s
 
 
 def is_news(before: TierProgress | None, now: TierProgress) -> bool:

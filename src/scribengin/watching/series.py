@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 STEPS_S = (1, 10, 600)
 _SPANS_S = (600, 6 * 3600, 14 * 86400)
-_SUMS = 5
-"""columns that are summed up within a sample; of the others it keeps the largest"""
+_SPREAD, _SUMS = 3, 5
+"""so many columns are counted over time, and so many are summed up within a sample; of the others it keeps the largest"""
 _SPREAD_S = 60
 """what was counted over a longer time stands in its last minute"""
 
@@ -79,8 +79,9 @@ class _Ring:
         self._slots[old] = slots[stale]
         self._values[old, :_SUMS] = 0.0
         self._values[old, _SUMS:] = nan
-        self._values[here, :_SUMS] += moved[:_SUMS] / len(slots)
+        self._values[here, :_SPREAD] += moved[:_SPREAD] / len(slots)
         newest = here[-1]
+        self._values[newest, _SPREAD:_SUMS] += moved[_SPREAD:_SUMS]
         self._values[newest, _SUMS:] = np.fmax(self._values[newest, _SUMS:], moved[_SUMS:])
 
     def between(self, since: float, until: float) -> Iterator[tuple[float, np.ndarray]]:

@@ -25,6 +25,7 @@ from scribengin.registry.entrance import LOGIN, Entrance
 from scribengin.registry.lease import Lease
 from scribengin.registry.records import Stored, read_record
 from scribengin.registry.tree import LEADER, LEASE, SPEC, WANTED
+from scribengin.state.folder import StateFolder
 from scribengin.watching.progress import Teller
 from scribengin.worker.attempt import TierAttempt
 from scribengin.worker.glance import Glance
@@ -33,12 +34,14 @@ from scribengin.worker.page import serve_page
 from scribengin.worker.progress import Reporter
 from scribengin.worker.service import Service
 from scribengin.worker.tasks import Tasks
+from scribengin.worker.tier_records import TierRecords
 from scribengin.worker.timeline import Timeline
 from scribengin.worker.wanted import Wanted
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
 
+    from scribengin.local.contract import RunView
     from scribengin.registry.contract import Registry
     from scribengin.registry.tree import Spec
 
@@ -64,12 +67,20 @@ def main(worker: str) -> Exit:
         wanted = Wanted(registry, id_)
         stack.callback(wanted.close)
         teller = Teller(id_.flow, id_.tier, id_.number, version)
-        reporter = Reporter(teller, lambda: _leader(registry), lambda: lease.claim)
+        reporter = Reporter(teller, lambda: _leader(registry), lambda: lease.claim, certificates=os.environ.get(CERTIFICATES))
         stack.callback(reporter.close)
         limits = LiveLimits(registry, id_.flow)
         stack.callback(limits.close)
         glance = Glance(registry, id_, lease, version)
-        attempt = TierAttempt(spec, id_, packages, lease, timeline, glance, reporter.show, limits)
+        records = TierRecords(registry, id_, lease, StateFolder(Path(spec.state), id_.flow, id_.tier), socket.gethostname())
+        stack.callback(records.close)
+        records.start()
+
+        def show(view: RunView) -> None:
+            reporter.show(view)
+            records.show(view)
+
+        attempt = TierAttempt(spec, id_, packages, lease, timeline, glance, show, limits)
         stack.callback(attempt.close)
         tasks = Tasks(registry, id_, spec, packages, lease, attempt.session)
         loaded = [version]
@@ -82,7 +93,7 @@ def main(worker: str) -> Exit:
                 return False
             attempt.take(stored.record)
             tasks.take(stored.record)
-            loaded[0] = newer
+            loaded[0] = teller.version = newer
             return True
 
         http = stack.enter_context(serve_page(glance.look))

@@ -5,6 +5,7 @@ Whatever fails here holds nothing up: what could not be told is forgotten for wh
 
 from __future__ import annotations
 
+import ssl
 import threading
 import time
 from typing import TYPE_CHECKING
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 import httpx2
 
 from scribengin.core.errors import ScribenginError
-from scribengin.watching.progress import encode, is_news
+from scribengin.watching.progress import PACE, encode, is_news
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,9 +22,9 @@ if TYPE_CHECKING:
     from scribengin.watching.progress import Teller, TierProgress
 
 EVERY_S, AT_LEAST_EVERY_S = 1.0, 10.0
-"""between two that tell something new; where nothing is new"""
-_BACK_OFF_S = (1.0, 2.0, 5.0, 10.0)
-"""after failures in a row; the last for all that follow. A master that has taken over is told within ten seconds"""
+"""between two that tell something new, where the master does not say that it is to be longer; where nothing is new"""
+_BACK_OFF_S = (1.0, 2.0, 5.0)
+"""after failures in a row; the last for all that follow: a master that has taken over is told within ten seconds"""
 _TIMEOUT_S = 5.0
 
 
@@ -31,15 +32,27 @@ class Reporter:
     """Tells what it is shown. `show` may be called as often as one likes, from one thread; `close` ends it.
 
     `leader` gives the address of the master that leads, empty where there is none; `claim` what the tier's lease says of its holder.
+    `certificates`: a PEM file of who signs those of masters.
     """
 
-    def __init__(self, teller: Teller, leader: Callable[[], str], claim: Callable[[], str], clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        teller: Teller,
+        leader: Callable[[], str],
+        claim: Callable[[], str],
+        *,
+        certificates: str | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
         self._teller = teller
         self._leader = leader
         self._claim = claim
+        self._verify = True if certificates is None else ssl.create_default_context(cafile=certificates)
         self._clock = clock
         self._lock = threading.Lock()
         self._newest: RunView | None = None
+        self._shown_at = 0.0
+        self._pace_s = EVERY_S
         self._awake = threading.Event()
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._run, name="progress", daemon=True)
@@ -49,7 +62,7 @@ class Reporter:
         """The tier as it is now; what was not told yet is replaced."""
         with self._lock:
             self._teller.note(view, self._clock())
-            self._newest = view
+            self._newest, self._shown_at = view, time.monotonic()
         self._awake.set()
 
     def close(self) -> None:
@@ -61,7 +74,7 @@ class Reporter:
     def _run(self) -> None:
         told: TierProgress | None = None
         told_at, failures, address = -AT_LEAST_EVERY_S, 0, ""
-        with httpx2.Client(timeout=_TIMEOUT_S, trust_env=False) as http:
+        with httpx2.Client(timeout=_TIMEOUT_S, trust_env=False, verify=self._verify) as http:
             while True:
                 ends = self._closed.is_set()
                 progress = self._progress()
@@ -74,14 +87,17 @@ class Reporter:
                         address, failures = "", failures + 1
                 if ends:
                     return
-                wait_s = _BACK_OFF_S[min(failures, len(_BACK_OFF_S)) - 1] if failures else EVERY_S
+                wait_s = _BACK_OFF_S[min(failures, len(_BACK_OFF_S)) - 1] if failures else self._pace_s
                 self._closed.wait(wait_s)
-                self._awake.wait(AT_LEAST_EVERY_S)
-                self._awake.clear()
+                if not failures:
+                    self._awake.wait(AT_LEAST_EVERY_S)
+                    self._awake.clear()
 
     def _progress(self) -> TierProgress | None:
         with self._lock:
-            return None if self._newest is None else self._teller.tell(self._newest, self._clock())
+            if self._newest is None:
+                return None
+            return self._teller.tell(self._newest, self._clock(), time.monotonic() - self._shown_at)
 
     def _found(self) -> str:
         try:
@@ -94,6 +110,8 @@ class Reporter:
         url = f"{address}/v1/flows/{progress.flow}/tiers/{progress.tier}/progress"
         headers = {"Authorization": f"Claim {self._claim()}", "Content-Type": "application/json"}
         try:
-            return http.post(url, content=encode(progress), headers=headers).is_success
-        except (httpx2.HTTPError, httpx2.InvalidURL, OSError):
+            answer = http.post(url, content=encode(progress), headers=headers)
+            self._pace_s = min(AT_LEAST_EVERY_S, max(EVERY_S, float(answer.headers.get(PACE, EVERY_S))))
+        except (httpx2.HTTPError, httpx2.InvalidURL, OSError, ValueError):
             return False
+        return answer.is_success

@@ -13,7 +13,7 @@ import msgspec
 
 from scribengin.core.errors import Exit, FencedError, Refused, ScribenginError, Unreachable
 from scribengin.registry.contract import Conflict, Require
-from scribengin.registry.records import Stored, put, read_record
+from scribengin.registry.records import Newer, Stored, put, read_record
 from scribengin.registry.tree import NODE_HTTP, NODE_JSON, REPORT, RUN, SPARE, SPARE_REPORT, Link, Report
 
 if TYPE_CHECKING:
@@ -107,6 +107,9 @@ class Service:
         self._asked = threading.Event()
         self._task = task
         self._reload = reload
+        self._touched = threading.Event()
+        """somebody, perhaps this worker, has changed the record of what it says"""
+        self._watch = registry.watch(REPORT(id_.flow, id_.tier).path, self._touched.set)
 
     def stop(self) -> None:
         """End after the Batches under way, whatever is wanted. From any thread or signal handler."""
@@ -197,6 +200,9 @@ class Service:
             return None
         except ScribenginError as failed:
             error = f"{failed.message}; {failed.remedy}" if failed.remedy else failed.message
+        except Exception as bug:  # else each next worker would die of it, and the operation would never end
+            traceback.print_exc()
+            error = f"this is a mistake in Scribengin: {type(bug).__name__}: {bug}; please report it, with the worker's log"
         self._report = msgspec.structs.replace(self._report, task=wish.task, task_error=error)
         self._say(Standing("starting", self._before), wish.generation)
         return None
@@ -254,7 +260,7 @@ class Service:
         self._on_say(report)
         held = self._lease.held()
         spot, run_spot = self._spots[self._spare and not held]
-        if (report, spot) == (self._told, self._told_at):
+        if (report, spot) == (self._told, self._told_at) and self._stands():
             return
         try:
             if held:
@@ -283,6 +289,18 @@ class Service:
         there = read_record(self._registry, spot)
         mine = isinstance(there, Stored) and there.record.number == self._report.run and there.record.ended_at is None
         return there.entry if isinstance(there, Stored) and mine else None
+
+    def _stands(self) -> bool:
+        """Whether what it said last is still there: a damaged record is set aside, and said again. Asked only after a change."""
+        if not self._touched.is_set() or self._told_at is None:
+            return True
+        self._touched.clear()
+        try:
+            there = read_record(self._registry, self._told_at)
+        except Unreachable:
+            self._touched.set()
+            return True
+        return isinstance(there, Newer) or (isinstance(there, Stored) and there.record == self._told)
 
 
 def _is_other(now: TierWish | None, wish: TierWish, standing: Standing) -> bool:

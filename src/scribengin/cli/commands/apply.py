@@ -1,8 +1,9 @@
-"""`scribengin apply FILE`: submit a flow to the control plane."""
+"""`scribengin apply FILE|DIR|PACKAGE...`: submit flows to the control plane."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -14,38 +15,124 @@ from scribengin.core.errors import InputError
 from scribengin.core.problems import Place, Problem
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from scribengin.cli.plane_option import Masters
+    from scribengin.client.models import Submit, TopologyPlan
+
+_EFFECTS = {
+    "in place": "in place: nothing is touched that runs",
+    "next Batch": "from the next Batch on",
+    "restart": "restart, state kept",
+    "new checkpoint": "new checkpoint",
+    "refused": "refused as things are",
+}
 
 
 @click.command(cls=AnsweringCommand)
-@click.argument("file", type=click.Path(), metavar="FILE")
+@click.argument("files", nargs=-1, required=True, type=click.Path(), metavar="FILE|DIR|PACKAGE...")
+@click.option("--dry-run", "-n", is_flag=True, help="Only say what it would change, how each change takes effect, and the plan's hash.")
+@click.option("--plan", "expected", metavar="HASH", default="", help="Do just what --dry-run has said; refuse it where that is stale.")
+@click.option(
+    "--accept",
+    type=click.Choice(["again", "lost"]),
+    help="Agree that Queries which need a new checkpoint read all again (rows stand twice), or that what they remember is lost.",
+)
+@click.option("--base", type=click.Path(path_type=Path, file_okay=False), help="Where relative places of data start.")
 @wait_option
 @masters_option
-def command(*, file: str, wait: float | None, masters: Masters) -> Answer:
-    """Submit a flow: its file and its code become its next version, which then runs. The same again does nothing.
+def command(
+    *,
+    files: tuple[str, ...],
+    dry_run: bool,
+    expected: str,
+    accept: Literal["again", "lost"] | None,
+    base: Path | None,
+    wait: float | None,
+    masters: Masters,
+) -> Answer:
+    """Submit flows: each with its code becomes the next version of its flow, which then runs. The same again does nothing.
 
-    The folder of the file is packed: later edits change nothing before the next `apply`. Relative paths of data start there.
+    A folder or a package stands for all flows in it. All that is named here is one topology: all of it is submitted, or nothing. The folder
+    of a file is packed: later edits change nothing before the next `apply`. Relative paths of data start there (of a package here), or at
+    --base.
     """
-    import os
-
     import msgspec
+
+    from scribengin.client.models import Topology
+
+    submits, packages, warnings = _packed(files, base)
+    wanted = Topology(tuple(submits), expected, accept)
+    with masters.client() as client:
+        if dry_run:
+            plan = client.plan_topology(wanted, packages).plan
+            return Answer({**_as_json(plan), "applied": []}, warnings, show=lambda: _show(plan))
+        done = client.apply_topology(wanted, packages)
+        rows = {each.flow: msgspec.to_builtins(wait_for(client, each.flow, ("running",), wait)) for each in done.applied}
+    flows = [{"flow": each.flow, "version": each.version, "changed": each.changed, "status": rows[each.flow]} for each in done.applied]
+
+    def show() -> None:
+        _show(done.plan)
+        for each in done.applied:
+            what = "submitted" if each.changed else "nothing to do: it is just this that runs as"
+            click.echo(f"flow {each.flow}: {what} version {each.version}")
+            if (row := rows[each.flow]) is not None:
+                click.echo(f"flow {each.flow} is {row['state']}")
+
+    single: dict[str, Any] = flows[0] if len(flows) == 1 else {}
+    return Answer({**single, **_as_json(done.plan), "applied": flows}, warnings, show=show)
+
+
+def _packed(files: Sequence[str], base: Path | None) -> tuple[list[Submit], dict[str, bytes], list[Problem]]:
+    """(the flows, the packages that they come in, warnings). Raises InputError with every problem of every flow in all folders."""
+    import os
 
     from scribengin.client.models import Submit
     from scribengin.packages.make import make_package
+    from scribengin.packages.package import SUFFIX
+    from scribengin.packages.store import read_package
 
-    path = flow_path(file)
-    made = make_package(path.parent, os.environ)
-    name = next((flow.name for flow in made.package.manifest.flows if flow.path == path.name), None)
-    if name is None:
-        raise InputError([Problem("flow-missing", Place(str(path)), "this is no flow file", "name one that has sources or sinks")])
-    with masters.client() as client:
-        applied = client.apply(name, Submit(made.package.id, path.name, str(path.parent.resolve())), made.package.data)
-        row = msgspec.to_builtins(wait_for(client, applied.flow, ("running",), wait))
+    submits: list[Submit] = []
+    packages: dict[str, bytes] = {}
+    told: list[Problem] = []
+    for name in files:
+        path = path if (path := Path(name)).is_dir() or path.suffix == SUFFIX else flow_path(name)
+        chosen = None if path.is_dir() or path.suffix == SUFFIX else path.name
+        start = Path.cwd() if path.suffix == SUFFIX else path if path.is_dir() else path.parent
+        try:
+            if path.suffix == SUFFIX:
+                package = read_package(path)
+            else:
+                made = make_package(start, os.environ)
+                package = made.package
+                told += made.warnings
+        except InputError as error:
+            told += error.problems
+            continue
+        packages[package.id] = package.data
+        packed = [flow for flow in package.manifest.flows if chosen in (None, flow.path)]
+        if not packed:
+            told.append(Problem("flow-missing", Place(str(path)), "this is no flow file", "name one that has sources or sinks"))
+        submits += [Submit(package.id, flow.path, str((base or start).resolve())) for flow in packed]
+    told = list(dict.fromkeys(told))
+    if any(problem.severity == "error" for problem in told):
+        raise InputError(told)
+    return submits, packages, told
 
-    def show() -> None:
-        what = "submitted" if applied.changed else "nothing to do: it is just this that runs as"
-        click.echo(f"flow {applied.flow}: {what} version {applied.version}")
-        if row is not None:
-            click.echo(f"flow {applied.flow} is {row['state']}")
 
-    return Answer({"flow": applied.flow, "version": applied.version, "changed": applied.changed, "status": row}, made.warnings, show=show)
+def _as_json(plan: TopologyPlan) -> dict[str, Any]:
+    import msgspec
+
+    order = list(_EFFECTS)
+    flows = []
+    for flow in plan.flows:
+        effect = max((change.effect for change in flow.changes), key=order.index, default=None)
+        flows.append({**msgspec.to_builtins(flow), "effect": effect})
+    return {"hash": plan.hash, "flows": flows}
+
+
+def _show(plan: TopologyPlan) -> None:
+    for flow in plan.flows:
+        for change in flow.changes:
+            click.echo(f"flow {flow.flow}, {change.what}: {change.says} ({_EFFECTS[change.effect]})")
+    click.echo(f"plan {plan.hash}")

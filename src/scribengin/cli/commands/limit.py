@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 import click
 
 from scribengin.cli.answer import Answer, AnsweringCommand
-from scribengin.cli.home_option import home_option
+from scribengin.cli.plane_option import masters_option
 from scribengin.core.units import parse_bytes
 
 if TYPE_CHECKING:
-    from scribengin.control.home import Home
+    from collections.abc import Mapping
+
+    from scribengin.cli.plane_option import Masters
 
 
 def _size(_context: click.Context, _parameter: click.Parameter, value: str | None) -> int | None:
@@ -28,30 +30,33 @@ def _size(_context: click.Context, _parameter: click.Parameter, value: str | Non
 @click.option("--rows-per-s", type=float, metavar="N", help="At most so many rows a second.")
 @click.option("--bytes-per-s", callback=_size, metavar="SIZE", help="At most so many bytes a second, such as 10MiB.")
 @click.option("--off", is_flag=True, help="No limit any more.")
-@home_option
-def command(*, what: str, rows_per_s: float | None, bytes_per_s: int | None, off: bool, home: Home) -> Answer:
+@masters_option
+def command(*, what: str, rows_per_s: float | None, bytes_per_s: int | None, off: bool, masters: Masters) -> Answer:
     """Limit a flow, one of its sources, or an edge between two tiers (`NAME:a->b`); without an option show the limits.
 
     It holds from the next Batch, without a restart. Of a flow: of all that it reads from outside, in equal parts for its Queries. What the
     flow file says of edges holds too.
     """
-    from scribengin.control.limits import read_limits, set_limit
-    from scribengin.local.limits import Pace, shown
+    import msgspec
+
+    from scribengin.client.models import SetLimit
 
     flow, _, target = what.partition(":")
     asks = rows_per_s is not None or bytes_per_s is not None
     if off and asks:
         raise click.UsageError("say a limit or --off")
-    with home.registry() as registry:
-        if asks or off:
-            found = set_limit(registry, home.packages, flow, target, rows_per_s=rows_per_s, bytes_per_s=bytes_per_s)
-        else:
-            found = read_limits(registry, flow)
+    with masters.client() as client:
+        found = client.limit(flow, SetLimit(target, rows_per_s, bytes_per_s)) if asks or off else client.limits(flow)
 
     def show() -> None:
-        for name, pace in found.of.items():
-            click.echo(f"{flow}{':' * bool(name)}{name}: {shown(Pace(pace.get('rows_per_s'), pace.get('bytes_per_s')))}")
-        if not found.of:
+        for name, pace in found.limits.items():
+            click.echo(f"{flow}{':' * bool(name)}{name}: {' and '.join(_said(pace))}")
+        if not found.limits:
             click.echo(f"{flow}: no limit")
 
-    return Answer(found.as_json(), show=show)
+    return Answer(msgspec.to_builtins(found), show=show)
+
+
+def _said(pace: Mapping[str, float]) -> list[str]:
+    units = {"rows_per_s": "rows/s", "bytes_per_s": "bytes/s"}
+    return [f"{value:,g} {units[name]}" for name, value in pace.items() if name in units]

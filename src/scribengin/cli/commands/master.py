@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -23,9 +24,15 @@ if TYPE_CHECKING:
 @click.command(cls=AnsweringCommand)
 @registry_options(required=True)
 @click.option("--name", metavar="NAME", help="What it is called; HOST:PID by default.")
+@click.option(
+    "--state",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Where new flows keep their state: a folder that all hosts and masters see under this path; in its own folder by default.",
+)
 @listen_options
 @folder_option
-def command(*, entrance: Entrance, name: str | None, listen: Listen, home: Home) -> Answer:
+def command(*, entrance: Entrance, name: str | None, state: Path | None, listen: Listen, home: Home) -> Answer:
     """Be one of the masters of a registry, until Ctrl-C or SIGTERM. Any number of them may be up, on any hosts: one leads, and when it is
     gone another one does.
 
@@ -34,7 +41,7 @@ def command(*, entrance: Entrance, name: str | None, listen: Listen, home: Home)
     from scribengin.hosts.master import MasterHost
 
     called = name or f"{socket.gethostname()}:{os.getpid()}"
-    with until_asked() as asked, MasterHost(home, called, entrance, listen=listen) as master:
+    with until_asked() as asked, MasterHost(home, called, entrance, listen=listen, state=state) as master:
         click.echo(f"master {called} is up: API {master.url}, registry {entrance.address}, log {home.master_log(called)}", err=True)
         asked.wait()
         click.echo("stopping", err=True)

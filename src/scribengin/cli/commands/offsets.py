@@ -8,12 +8,12 @@ import click
 
 from scribengin.cli.answer import Answer, AnsweringCommand
 from scribengin.cli.going import done
-from scribengin.cli.home_option import home_option
+from scribengin.cli.plane_option import masters_option
 from scribengin.cli.tables import print_table
 from scribengin.cli.waiting import wait_option
 
 if TYPE_CHECKING:
-    from scribengin.control.home import Home
+    from scribengin.cli.plane_option import Masters
 
 
 @click.group()
@@ -23,13 +23,13 @@ def command() -> None:
 
 @command.command(cls=AnsweringCommand)
 @click.argument("flow", metavar="NAME")
-@home_option
-def show(*, flow: str, home: Home) -> Answer:
+@masters_option
+def show(*, flow: str, masters: Masters) -> Answer:
     """Print the position of every source in every Query, also while the flow runs."""
-    from scribengin.control.offsets import read_offsets
+    import msgspec
 
-    with home.registry() as registry:
-        rows = [row.as_json() for row in read_offsets(registry, home.packages, flow)]
+    with masters.client() as client:
+        rows = msgspec.to_builtins(client.offsets(flow))
 
     def display() -> None:
         headings = {"tier": "tier", "query": "Query", "source": "source", "position": "position", "logged": "logged", "batch": "last Batch"}
@@ -45,14 +45,14 @@ def show(*, flow: str, home: Home) -> Answer:
 @click.option("--query", help="In this Query only.")
 @click.option("--yes", is_flag=True, help="Do it: what is skipped is never read, what is read again is written again.")
 @wait_option
-@home_option
-def set_(*, flow: str, source: str, position: str, query: str | None, yes: bool, wait: float | None, home: Home) -> Answer:
+@masters_option
+def set_(*, flow: str, source: str, position: str, query: str | None, yes: bool, wait: float | None, masters: Masters) -> Answer:
     """Let SOURCE be at POSITION (as `offsets show` counts them; `end`: behind all that is there), while the flow is stopped.
 
     Forward, what lies between is never read. Back, it is read again, and what was written of it stays and is written again beside it.
     """
-    from scribengin.control.offsets import plan_offsets
+    from scribengin.client.models import SetOffset
 
-    with home.registry() as registry:
-        going = plan_offsets(registry, home.packages, flow, source, position, query)
-        return done(registry, going, yes=yes, wait_s=wait, again=f"scribengin offsets set {flow} {source} {position} --yes")
+    with masters.client() as client:
+        going = client.set_offset(flow, SetOffset(source, position, query, yes))
+        return done(client, going, wait_s=wait, again=f"scribengin offsets set {flow} {source} {position} --yes")

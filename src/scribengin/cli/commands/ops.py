@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import getpass
 from typing import TYPE_CHECKING
 
 import click
 
 from scribengin.cli.answer import Answer, AnsweringCommand
-from scribengin.cli.home_option import home_option
+from scribengin.cli.plane_option import masters_option
 from scribengin.cli.tables import print_table
 
 if TYPE_CHECKING:
-    from scribengin.control.home import Home
+    from scribengin.cli.plane_option import Masters
 
 
 class _ListOrCancel(click.Group):
@@ -33,13 +32,13 @@ def command() -> None:
 
 @command.command("list", cls=AnsweringCommand)
 @click.argument("flow", metavar="[NAME]", required=False)
-@home_option
-def list_(*, flow: str | None, home: Home) -> Answer:
+@masters_option
+def list_(*, flow: str | None, masters: Masters) -> Answer:
     """Show the operations of a flow, or of all, the newest first: step, since when, error. `scribengin ops NAME` is short for it."""
-    from scribengin.control.operate import list_operations
+    import msgspec
 
-    with home.registry() as registry:
-        rows = [row.as_json() for row in list_operations(registry, flow)]
+    with masters.client() as client:
+        rows = msgspec.to_builtins(client.operations(flow))
 
     def show() -> None:
         if not rows:
@@ -54,11 +53,9 @@ def list_(*, flow: str | None, home: Home) -> Answer:
 @command.command(cls=AnsweringCommand)
 @click.argument("flow", metavar="NAME")
 @click.argument("id_", metavar="ID")
-@home_option
-def cancel(*, flow: str, id_: str, home: Home) -> Answer:
+@masters_option
+def cancel(*, flow: str, id_: str, masters: Masters) -> Answer:
     """Give an operation up, while nothing of it is done: the flow goes on as it was."""
-    from scribengin.control.operate import cancel as give_up
-
-    with home.registry() as registry:
-        give_up(registry, flow, id_, by=getpass.getuser())
+    with masters.client() as client:
+        client.cancel(flow, id_)
     return Answer({"flow": flow, "id": id_}, show=lambda: click.echo(f"flow {flow}: operation {id_} is cancelled"))

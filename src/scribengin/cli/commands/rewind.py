@@ -9,11 +9,11 @@ import click
 
 from scribengin.cli.answer import Answer, AnsweringCommand
 from scribengin.cli.going import done
-from scribengin.cli.home_option import home_option
+from scribengin.cli.plane_option import masters_option
 from scribengin.cli.waiting import wait_option
 
 if TYPE_CHECKING:
-    from scribengin.control.home import Home
+    from scribengin.cli.plane_option import Masters
 
 
 def _time(_context: click.Context, _parameter: click.Parameter, value: str | None) -> datetime | None:
@@ -33,19 +33,20 @@ def _time(_context: click.Context, _parameter: click.Parameter, value: str | Non
 @click.option("--query", help="This Query only.")
 @click.option("--yes", is_flag=True, help="Do it; without this it is only told what would repeat.")
 @wait_option
-@home_option
+@masters_option
 def command(
-    *, flow: str, to_time: datetime | None, to_batch: int | None, query: str | None, yes: bool, wait: float | None, home: Home
+    *, flow: str, to_time: datetime | None, to_batch: int | None, query: str | None, yes: bool, wait: float | None, masters: Masters
 ) -> Answer:
     """Let a flow read again what it has read since. Its workers end, go back, and start again, where it is wanted to run.
 
     What was written since stays, and is written again beside it. A Query that keeps state cannot go back.
     """
-    from scribengin.control.offsets import plan_rewind
+    from scribengin.client.models import Rewind
 
     if (to_time is None) == (to_batch is None):
         raise click.UsageError("say --to-time or --to-batch")
-    with home.registry() as registry:
-        going = plan_rewind(registry, home.packages, flow, at=to_time, batch=to_batch, query=query)
-        where = f"--to-batch {to_batch}" if to_time is None else f"--to-time {to_time.isoformat()}"
-        return done(registry, going, yes=yes, wait_s=wait, again=f"scribengin rewind {flow} {where} --yes")
+    at = None if to_time is None else to_time.isoformat()
+    with masters.client() as client:
+        going = client.rewind(flow, Rewind(at, to_batch, query, yes))
+        where = f"--to-batch {to_batch}" if at is None else f"--to-time {at}"
+        return done(client, going, wait_s=wait, again=f"scribengin rewind {flow} {where} --yes")

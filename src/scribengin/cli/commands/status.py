@@ -18,7 +18,9 @@ from scribengin.core.units import show_bytes, show_duration
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from scribengin.api.views import RegistryView
     from scribengin.cli.plane_option import Masters
+    from scribengin.client.client import Client
 
 
 _SPARE = {"standby": "ready", "starting": "starting", "failed": "failing", "stopped": "ending"}
@@ -44,20 +46,27 @@ def command(*, flow: str, state: Path | None, masters: Masters) -> Answer:
 
 
 def _of_name(flow: str, masters: Masters) -> Answer:
+    with masters.reader() as plane:
+        found = read_named(plane, flow)
+    return Answer(found, show=lambda: show_named(found))
+
+
+def read_named(plane: Client | RegistryView, flow: str) -> dict[str, Any]:
+    """All that is known of a flow that was submitted, as JSON; `now` is null where no master leads."""
     import msgspec
 
     from scribengin.client.client import Client
 
-    with masters.reader() as plane:
-        found = msgspec.to_builtins(plane.flow(flow))
-        found["now"] = None
-        if isinstance(plane, Client):
-            with suppress(ScribenginError):  # as when no master leads: the rest is known without
-                found["now"] = plane.metrics(flow, step_s=600)["now"]
-    return Answer(found, show=lambda: _show_named(found))
+    found: dict[str, Any] = msgspec.to_builtins(plane.flow(flow))
+    found["now"] = None
+    if isinstance(plane, Client):
+        with suppress(ScribenginError):  # as when no master leads: the rest is known without
+            found["now"] = plane.metrics(flow, step_s=600)["now"]
+    return found
 
 
-def _show_named(found: dict[str, Any]) -> None:
+def show_named(found: dict[str, Any]) -> None:
+    """A flow that was submitted, for people."""
     from scribengin.cli.tables import print_table
 
     wanted, now = found["wanted"], found["status"] or {"state": "created"}

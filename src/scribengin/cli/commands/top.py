@@ -12,6 +12,7 @@ from scribengin.cli.answer import Answer, AnsweringCommand
 from scribengin.cli.plane_option import masters_option
 from scribengin.core.errors import Unreachable
 from scribengin.core.units import show_bytes, show_duration
+from scribengin.watching.intake import BEHIND
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -107,4 +108,7 @@ def _why(row: dict[str, Any]) -> str:
         return "; ".join(filter(None, [firing, row["reason"]]))
     names = " and ".join(now["silent"])
     silent = f"nothing was heard of {names} for {show_duration(now['heard_s'])}" if names else ""
-    return "; ".join(filter(None, [firing, row["reason"], now["bottleneck"], silent]))
+    # what held it up when it fell behind, and does now, is seldom worth two sentences
+    behind = row["reason"].startswith(BEHIND) and now["bottleneck"]
+    reason = BEHIND.rstrip(": ") if behind else row["reason"]
+    return "; ".join(filter(None, [firing, reason, now["bottleneck"], silent]))

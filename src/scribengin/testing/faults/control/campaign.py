@@ -53,7 +53,7 @@ def run_control_campaign(
     while not stop.is_set():
         rng = random.Random(number)
         work = folder / "work" / f"control-{number}"
-        kafka, chosen = (again.kafka, again.ways) if again is not None else _choose(rng, ways, lives)
+        kafka, chosen = (again.kafka, again.ways) if again is not None else choose(rng, ways, lives)
         if kind == "control-soak":
             kafka, chosen = True, tuple(way for way in ways if way not in ON_SMALL_DISK | OF_ENSEMBLE)
         click.echo(f"  seed {number}  {LifeTold(chosen, number, kafka)} …", err=True)
@@ -114,7 +114,7 @@ def _soak(ways: tuple[str, ...], seed: int, ground: Ground, minutes: float) -> L
     return told
 
 
-def _choose(rng: random.Random, ways: tuple[str, ...], lives: list[LifeTold]) -> tuple[bool, tuple[str, ...]]:
+def choose(rng: random.Random, ways: tuple[str, ...], lives: list[LifeTold]) -> tuple[bool, tuple[str, ...]]:
     """Whether with a chain over Kafka, and the ways: those that were met least come first, of those that stand on the same ground."""
     met = Counter((strike.way, life.kafka) for life in lives for strike in life.strikes)
     kafka = sum(life.kafka for life in lives) * 2 < len(lives)

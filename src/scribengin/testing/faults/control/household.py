@@ -126,9 +126,12 @@ class Household:
         self.wait_for(is_up, "up", UP_WITHIN_S, lambda: f"up did not come up: {self._up_said()}")
 
     def start_node(self, name: str) -> None:
-        """A further host, with a folder of its own; what flows read, write and remember is shared. Raises Hung."""
+        """A further host, with a folder of its own; packages, and what flows read, write and remember, are shared. Raises Hung."""
         folder = self._host_folder(name)
         self.seen(folder).mkdir(exist_ok=True)
+        self.seen(self.home / "packages").mkdir(exist_ok=True)
+        with suppress(FileExistsError):
+            self.seen(folder / "packages").symlink_to(self.home / "packages")
         registry = msgspec.json.decode(self.seen(self.home / "up.json").read_bytes())["registry"]
         command = ["node", "--name", name, "--home", str(folder), "--registry", registry, "--login-file", str(self.home / "registry.login")]
         path = self.logs / f"node-{name}.log"

@@ -79,6 +79,8 @@ class ControlLife:
                 silent_s = self._load.longest_silence_s(feed, self._struck_s, time.monotonic())
                 strike.silent_s[feed.label] = round(silent_s, 2)
         strike.running_s = round(self.since_s(), 2)
+        with (self.house.logs / "strikes.log").open("a") as log:
+            log.write(f"{strike}\n")
 
     def _settle(self, strike: Struck) -> None:
         """Until all flows have committed after what was done was mended, and are said to run. Raises Hung."""

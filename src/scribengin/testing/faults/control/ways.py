@@ -124,19 +124,23 @@ def master_stopped_a_minute(life: ControlLife, rng: random.Random) -> str:  # no
     return f"{_MINUTE_S:.0f} s"
 
 
-def host_stopped_a_minute(life: ControlLife, rng: random.Random) -> str:  # noqa: ARG001
+def host_stopped_a_minute(life: ControlLife, rng: random.Random) -> str:
     """SIGSTOP for a further host: its agent and its workers, for a minute. Nobody can kill them meanwhile: when they wake, others have
-    their tiers."""
+    their tiers. The agent, which would kill them, wakes last: until then they must see for themselves that they are fenced."""
     house = life.house
     host = next(iter(house.nodes))
     parts = [part for part in house.parts() if part.host == host]
+    agents, others = [part for part in parts if part.role == "node"], [part for part in parts if part.role != "node"]
     workers = sum(part.role == "python" for part in parts)
     life.struck()
     house.strike(signal.SIGSTOP, parts)
     house.pause(_MINUTE_S)
+    house.strike(signal.SIGCONT, others)
+    later_s = rng.uniform(0.0, 25.0)
+    house.pause(later_s)
+    house.strike(signal.SIGCONT, agents)
     life.mended()
-    house.strike(signal.SIGCONT, parts)
-    return f"{len(parts)} processes, {workers} workers"
+    return f"{len(parts)} processes, {workers} workers, the agent {later_s:.0f} s longer"
 
 
 def host_killed(life: ControlLife, rng: random.Random) -> str:

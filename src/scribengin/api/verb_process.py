@@ -1,0 +1,133 @@
+"""The process that looks at packages and states for one request, started by `api.planning`: a person's modules are executed here, and not
+in a master.
+
+stdin: a `Look` as JSON. stdout: a `Seen` as JSON. It has copies of the records that it needs, and no way into the registry.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import sys
+from collections.abc import Mapping  # noqa: TC003  msgspec looks at it
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from scribengin.api.plan_process import MEMORY_BYTES, to_faults
+from scribengin.client.models import Submit  # noqa: TC001  msgspec looks at it
+from scribengin.client.problems import ProblemDetails, to_problem
+from scribengin.core.errors import Refused, ScribenginError
+
+if TYPE_CHECKING:
+    from scribengin.packages.store import PackageStore
+    from scribengin.registry.contract import Registry
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What to look at. `records`: path → value, of the flows that it is about; `state`: the root folder of states of new flows."""
+
+    what: str
+    packages: str
+    state: str
+    records: Mapping[str, Mapping[str, Any]]
+    limit_s: int
+    flow: str = ""
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    submits: tuple[Submit, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What was found, as JSON; `problem` where it was refused."""
+
+    found: Any = None
+    problem: ProblemDetails | None = None
+
+
+def look(task: Look) -> Seen:
+    """Do it."""
+    from scribengin.packages.store import PackageStore
+    from scribengin.registry.contract import Create
+    from scribengin.registry.memory import MemoryStore
+
+    registry = MemoryStore().client()
+    registry.commit(*(Create(path, dict(value)) for path, value in task.records.items()))
+    try:
+        return Seen(_found(task, registry, PackageStore(Path(task.packages))))
+    except ScribenginError as error:
+        return Seen(problem=to_problem(error))
+
+
+def _found(task: Look, registry: Registry, packages: PackageStore) -> Any:
+    from scribengin.control.limits import find_limited
+    from scribengin.control.offsets import plan_offsets, plan_rewind, read_offsets
+    from scribengin.control.scale import plan_spread
+
+    said = dict(task.arguments)
+    match task.what:
+        case "topology":
+            return _topology(task, registry, packages)
+        case "offsets":
+            return [row.as_json() for row in read_offsets(registry, packages, task.flow)]
+        case "set":
+            going = plan_offsets(registry, packages, task.flow, said["source"], said["position"], said["query"])
+        case "rewind":
+            at = None if said["to_time"] is None else datetime.fromisoformat(said["to_time"])
+            going = plan_rewind(registry, packages, task.flow, at=at, batch=said["to_batch"], query=said["query"])
+        case "limit":
+            return find_limited(registry, packages, task.flow, said["target"])
+        case _:
+            operation = plan_spread(registry, packages, task.flow, said["tiers"], partitions=said["partitions"])
+            return None if operation is None else msgspec.to_builtins(operation)
+    return {**going.as_json(), "operation": msgspec.to_builtins(going.operation)}
+
+
+def _topology(task: Look, registry: Registry, packages: PackageStore) -> Any:
+    from scribengin.control.admin import Submission, tiers_of, watched_of
+    from scribengin.control.topology import plan_topology
+    from scribengin.core.errors import InputError
+    from scribengin.local.prepare import prepare
+
+    submissions, problems, warnings = [], list[Any](), list[Any]()
+    for submit in task.submits:
+        have = [flow.path for flow in packages.read(submit.package).manifest.flows]
+        if submit.path not in have:
+            raise Refused(f'the package has no flow file "{submit.path}"', remedy=f"it has {', '.join(sorted(have))}", code="flow-path")
+        try:
+            prepared = prepare(packages.get(submit.package) / submit.path, state=Path(task.state), base=Path(submit.base))
+        except InputError as error:
+            problems += error.problems
+            continue
+        warnings += prepared.warnings
+        tiers, watched = tiers_of(prepared.plan), watched_of(prepared.plan.flow)
+        submissions.append(Submission(prepared.name, submit.package, submit.path, submit.base, tiers, watched))
+    if problems:
+        raise InputError(problems)
+    plan = plan_topology(registry, submissions, packages=packages, state=lambda _: task.state)
+    return {
+        "plan": msgspec.to_builtins(plan),
+        "submissions": msgspec.to_builtins(submissions),
+        "warnings": msgspec.to_builtins(to_faults(tuple(warnings))),
+    }
+
+
+def main() -> None:
+    """Read the task, look, answer."""
+    answer = os.dup(1)
+    os.dup2(2, 1)
+    task = msgspec.json.decode(sys.stdin.buffer.read(), type=Look)
+    signal.alarm(task.limit_s)  # also where the master that started it is gone
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    data = memoryview(msgspec.json.encode(look(task)))
+    while data:
+        data = data[os.write(answer, data) :]
+
+
+if __name__ == "__main__":
+    main()

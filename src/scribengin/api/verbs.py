@@ -1,0 +1,219 @@
+"""Routes of the verbs that look before they act: submit as one, go back, set positions, scale, limit; and operations."""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Annotated, Any
+
+import msgspec
+from fastapi import APIRouter
+from starlette.responses import Response
+
+from scribengin.api.access import Role
+from scribengin.api.flows import check_submit
+from scribengin.api.plane import Asked
+from scribengin.client.models import (
+    FLOW_NAME,
+    AppliedFlow,
+    AppliedTopology,
+    Going,
+    Limits,
+    OperationRow,
+    Position,
+    Rewind,
+    Scale,
+    Scaled,
+    SetLimit,
+    SetOffset,
+    Topology,
+    TopologyPlan,
+    Written,
+)
+from scribengin.client.problems import Fault, PointedError
+from scribengin.control import admin, operate, topology
+from scribengin.control.limits import read_limits, set_limit
+from scribengin.control.scale import scale
+from scribengin.registry.contract import Entry, Registry
+from scribengin.registry.tree import DESIRED, SPEC, STATUS, Operation, TierSpec
+from scribengin.registry.watched import Watched
+
+_MOST_FLOWS = 200
+
+
+def verb_routes(may: Callable[[Role], Any]) -> APIRouter:
+    """The routes; `may` lets in who has a role."""
+    routes = APIRouter(prefix="/v1", tags=["flows"])
+
+    @routes.post("/topology/plan", response_model=AppliedTopology)
+    def plan_topology(wanted: Topology, asked: Annotated[Asked, may(Role.EDITOR)]) -> Response:
+        """What submitting these flows would change, how each change takes effect, and the plan's hash. Changes nothing."""
+        plan, _ = _planned(asked, wanted)
+        return asked.answer(AppliedTopology(msgspec.convert(msgspec.to_builtins(plan), TopologyPlan)))
+
+    @routes.post("/topology", response_model=AppliedTopology)
+    def submit_topology(wanted: Topology, asked: Annotated[Asked, may(Role.EDITOR)]) -> Response:
+        """Make each the next version of its flow, and want it to run: all of them, or none. The same again changes nothing."""
+
+        def act(registry: Registry) -> AppliedTopology:
+            plan, submissions = _planned(asked, wanted)
+            for submission in submissions:
+                asked.check_new(submission.flow)
+            topology.check_agreed(plan, expected=wanted.plan, accept=wanted.accept)
+            done = topology.write_topology(
+                registry, submissions, plan, state=lambda _: asked.plane.state, by=asked.who.name, accept=wanted.accept
+            )
+            applied = tuple(AppliedFlow(each.flow, each.version, each.changed) for each in done)
+            return AppliedTopology(msgspec.convert(msgspec.to_builtins(plan), TopologyPlan), applied)
+
+        return asked.write("apply", "+".join(submit.path for submit in wanted.flows)[:200], act, wanted)
+
+    @routes.get("/operations", response_model=list[OperationRow])
+    def all_operations(asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:
+        """The operations of all flows, the newest of each first."""
+        asked.check_all()
+        return asked.answer([row.as_json() for row in operate.list_operations(asked.registry)])
+
+    @routes.get("/flows/{flow}/operations", response_model=list[OperationRow])
+    def operations(flow: str, asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:
+        """The operations of a flow, the newest first."""
+        asked.check_flow(flow)
+        return asked.answer([row.as_json() for row in operate.list_operations(asked.registry, flow)])
+
+    @routes.delete("/flows/{flow}/operations/{id_}", response_model=Written)
+    def cancel(flow: str, id_: str, asked: Annotated[Asked, may(Role.OPERATOR)]) -> Response:
+        """Give an operation up, while nothing of it is done."""
+
+        def act(registry: Registry) -> Written:
+            asked.check_flow(flow)
+            operate.cancel(registry, flow, id_, by=asked.who.name)
+            return Written(asked.plane.revision())
+
+        return asked.write(f"cancel operation {id_}"[:200], flow, act)
+
+    @routes.get("/flows/{flow}/offsets", response_model=list[Position])
+    def offsets(flow: str, asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:
+        """How far each Query has read each source."""
+        asked.check_flow(flow)
+        return asked.answer(_look(asked, "offsets", flow))
+
+    @routes.post("/flows/{flow}/offsets", response_model=Going)
+    def set_offset(flow: str, to: SetOffset, asked: Annotated[Asked, may(Role.OPERATOR)]) -> Response:
+        """Let a source be at a position, while the flow is stopped."""
+        said = {"source": to.source, "position": to.position, "query": to.query}
+        return _go(asked, flow, "set", said, to, yes=to.yes)
+
+    @routes.post("/flows/{flow}/rewind", response_model=Going)
+    def rewind(flow: str, to: Rewind, asked: Annotated[Asked, may(Role.OPERATOR)]) -> Response:
+        """Let a flow read again what it has read since; its workers end, go back, and start again."""
+        if (to.to_time is None) == (to.to_batch is None):
+            raise PointedError((Fault("body", "either to_time or to_batch is needed", "say one of them", pointer="/to_batch"),))
+        if to.to_time is not None and not _is_time(to.to_time):
+            remedy = "write ISO 8601 with a zone, such as 2026-01-31T12:00:00+00:00"
+            raise PointedError((Fault("body", f"/to_time: {to.to_time!r} is no time", remedy, pointer="/to_time"),))
+        said = {"to_time": to.to_time, "to_batch": to.to_batch, "query": to.query}
+        return _go(asked, flow, "rewind", said, to, yes=to.yes)
+
+    @routes.post("/flows/{flow}/scale", response_model=Scaled)
+    def scale_flow(flow: str, to: Scale, asked: Annotated[Asked, may(Role.OPERATOR)]) -> Response:
+        """Give a flow, or a tier of it, other resources; positions and state are kept."""
+
+        def act(registry: Registry) -> Scaled:
+            asked.check_flow(flow)
+            tiers = [] if to.tier is None else [to.tier]
+            given = {"cores": to.cores, "memory_bytes": to.memory_bytes, "executors": to.executors}
+            done = admin.Applied(flow, admin.read_flow(registry, flow).desired.version, changed=False)
+            if to.partitions is None or any(value is not None for value in given.values()):
+                done = scale(registry, flow, tiers, **given, by=asked.who.name)
+            found = None
+            if to.partitions is not None:
+                found = _look(asked, "spread", flow, {"tiers": tiers, "partitions": to.partitions})
+            id_ = None if found is None else operate.begin(registry, flow, msgspec.convert(found, Operation), by=asked.who.name)
+            return Scaled(flow, done.version, done.changed or id_ is not None, id_)
+
+        return asked.write("scale", flow, act, to)
+
+    @routes.get("/flows/{flow}/limit", response_model=Limits)
+    def limits(flow: str, asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:
+        """How fast the flow, its sources and its edges may go."""
+        asked.check_flow(flow)
+        admin.read_flow(asked.registry, flow)
+        return asked.answer(read_limits(asked.registry, flow).as_json())
+
+    @routes.put("/flows/{flow}/limit", response_model=Limits)
+    def limit(flow: str, to: SetLimit, asked: Annotated[Asked, may(Role.OPERATOR)]) -> Response:
+        """Say how fast the flow, a source or an edge may go: it holds from the next Batch, without a restart."""
+
+        def act(registry: Registry) -> Limits:
+            asked.check_flow(flow)
+            section, name = _look(asked, "limit", flow, {"target": to.target})
+            found = set_limit(registry, flow, section, name, rows_per_s=to.rows_per_s, bytes_per_s=to.bytes_per_s)
+            return Limits(flow, found.of)
+
+        return asked.write("limit", flow, act, to)
+
+    return routes
+
+
+def _go(asked: Asked, flow: str, what: str, said: Mapping[str, Any], body: object, *, yes: bool) -> Response:
+    def act(registry: Registry) -> Going:
+        asked.check_flow(flow)
+        found = _look(asked, what, flow, said)
+        operation = msgspec.convert(found["operation"], Operation)
+        id_ = operate.begin(registry, flow, operation, by=asked.who.name) if yes else None
+        return Going(flow, tuple(found["says"]), tuple(found["queries"]), id_)
+
+    return asked.write(what, flow, act, body)
+
+
+def _look(asked: Asked, what: str, flow: str, arguments: Mapping[str, Any] | None = None) -> Any:
+    """Raises Refused where there is no such flow, and as `Planner.look`."""
+    admin.read_flow(asked.registry, flow)
+    return asked.plane.planner.look(what, _records(asked.registry, [flow]), flow=flow, arguments=arguments or {})
+
+
+def _planned(asked: Asked, wanted: Topology) -> tuple[topology.TopologyPlan, list[admin.Submission]]:
+    if not 0 < len(wanted.flows) <= _MOST_FLOWS:
+        raise PointedError(
+            (Fault("body", f"/flows has {len(wanted.flows)} flows", f"submit 1 to {_MOST_FLOWS} at once", pointer="/flows"),)
+        )
+    for number, submit in enumerate(wanted.flows):
+        check_submit(submit, f"/flows/{number}")
+    store = asked.plane.packages
+    inside = {submit.package: {each.path: each.name for each in store.read(submit.package).manifest.flows} for submit in wanted.flows}
+    names = [name for submit in wanted.flows if (name := inside[submit.package].get(submit.path)) is not None]
+    records = _records(asked.registry, [name for name in names if FLOW_NAME.fullmatch(name)])
+    found = asked.plane.planner.look("topology", records, submits=tuple(wanted.flows))
+    submissions = [
+        admin.Submission(
+            each["flow"],
+            each["package"],
+            each["path"],
+            each["base"],
+            msgspec.convert(each["tiers"], dict[str, TierSpec]),
+            msgspec.convert(each["watched"], Watched),
+        )
+        for each in found["submissions"]
+    ]
+    for submission in submissions:
+        asked.check_new(submission.flow)
+    return msgspec.convert(found["plan"], topology.TopologyPlan), submissions
+
+
+def _records(registry: Registry, flows: Sequence[str]) -> dict[str, Mapping[str, Any]]:
+    """What is wanted of flows, in which version, and how they stand; records that say nothing are left out."""
+    found: dict[str, Mapping[str, Any]] = {}
+    for flow in dict.fromkeys(flows):
+        desired = registry.read(DESIRED(flow).path)
+        version = str(desired.value.get("version", "")) if isinstance(desired, Entry) else ""
+        paths = [DESIRED(flow).path, STATUS(flow).path]
+        newest = max(admin.versions_of(registry, flow), default=0)
+        paths += [SPEC(flow, number).path for number in {version, str(newest)} if SPEC.fits(flow, number)]
+        entries = {path: registry.read(path) for path in paths}
+        found |= {path: entry.value for path, entry in entries.items() if isinstance(entry, Entry) and entry.value}
+    return found
+
+
+def _is_time(text: str) -> bool:
+    try:
+        return datetime.fromisoformat(text).tzinfo is not None
+    except ValueError:
+        return False

@@ -1,0 +1,96 @@
+"""Each master keeps the packages of all versions: one that was submitted through another is fetched from there, before that is gone."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from scribengin.control.masters import CERTIFICATES, addresses, token_of
+from scribengin.control.mirror import Mirror
+from scribengin.core.errors import ScribenginError
+from scribengin.packages.fetch import FetchedPackages
+from scribengin.registry.records import Stored
+from scribengin.registry.tree import SPEC
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import TracebackType
+
+    from structlog.typing import FilteringBoundLogger
+
+    from scribengin.packages.store import PackageStore
+    from scribengin.registry.contract import Registry
+
+_AGAIN_S = 10.0
+_FLOWS = "flows"
+
+
+class PackageKeeper:
+    """At work inside the `with` block. `url` is this master's own, which is not asked; `environment` may hold a token and certificates for
+    the others."""
+
+    def __init__(
+        self, registry: Registry, store: PackageStore, url: str, environment: Mapping[str, str], *, log: FilteringBoundLogger
+    ) -> None:
+        self._log = log
+        self._store = store
+        self._mirror = Mirror(registry, _FLOWS)
+        certificates = environment.get(CERTIFICATES)
+        self._packages = FetchedPackages(
+            store,
+            lambda: [address for address in addresses(registry) if address != url],
+            token=token_of(environment),
+            certificates=Path(certificates) if certificates else None,
+        )
+        self._here: set[str] = set()
+        self._said: set[str] = set()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="packages", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._ended.set()
+        self._mirror.changed.set()
+        self._thread.join()
+        self._mirror.close()
+
+    def _run(self) -> None:
+        while not self._ended.is_set():
+            try:
+                self._mirror.refresh()
+                wanted = self._wanted()
+            except ScribenginError as error:
+                self._say(error.message)
+                wanted = set()
+            for id_ in sorted(wanted - self._here):
+                if self._ended.is_set():
+                    return
+                try:
+                    self._packages.fetch(id_)
+                except (ScribenginError, ValueError) as error:
+                    self._say(str(error))
+                else:
+                    self._here.add(id_)
+            self._mirror.changed.wait(_AGAIN_S)
+
+    def _wanted(self) -> set[str]:
+        """Of all versions that there are."""
+        flows = [flow for flow in self._mirror.children(_FLOWS) if SPEC.fits(flow, "1")]
+        self._mirror.fetch([], [f"{_FLOWS}/{flow}/spec" for flow in flows])
+        specs = [
+            SPEC(flow, number) for flow in flows for number in self._mirror.children(f"{_FLOWS}/{flow}/spec") if SPEC.fits(flow, number)
+        ]
+        self._mirror.fetch([spec.path for spec in specs])
+        return {found.record.package for spec in specs if isinstance(found := self._mirror.stored(spec), Stored)}
+
+    def _say(self, text: str) -> None:
+        """Once, until a thousand others were said."""
+        if len(self._said) > 1_000:
+            self._said.clear()
+        if text not in self._said:
+            self._said.add(text)
+            self._log.warning("packages", message=text)

@@ -1,0 +1,189 @@
+"""What a worker says of its tier in the tree, beside its report: where the tier begins and ends, that it runs, and its tasks.
+
+All of it is for people and other programs; no master decides by it. It is looked at every few seconds and written where it has changed;
+tasks at most every half minute, never per Batch. What cannot be written now is written at the next look.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from scribengin.core.errors import ScribenginError
+from scribengin.registry.contract import Delete
+from scribengin.registry.records import Stored, put, read_record, read_records
+from scribengin.registry.tree import NODE_SINK, NODE_SOURCE, NODE_STATE, TASK, Ends, NodeState, Task
+from scribengin.state.decisions import Decisions
+from scribengin.state.source_log import SourceLog
+from scribengin.worker.attempt import standing_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from scribengin.connectors.contract import SourceStream
+    from scribengin.control.world import RunId
+    from scribengin.local.contract import RunView
+    from scribengin.registry.contract import Registry, Write
+    from scribengin.registry.lease import Lease
+    from scribengin.registry.records import Spot
+    from scribengin.registry.tree import FlowState
+    from scribengin.state.contract import Decision
+    from scribengin.state.folder import StateFolder
+
+LOOK_S, TASKS_S = 5.0, 30.0
+MOST_TASKS = 100
+"""of a tier; those beyond are not told"""
+
+
+def tasks_of(query: str, decision: Decision, streams: Mapping[str, Sequence[SourceStream]], owner: str) -> list[Task]:
+    """The tasks of a Query's newest decided Batch. Task n reads the n-th stream of each source and writes unit n of each sink; where rows
+    are shuffled between the two, Spark does them by two tasks."""
+    units: dict[int, dict[str, Any]] = {}
+    for receipt in decision.receipts:
+        units.setdefault(receipt.unit, {})[receipt.sink] = {"unit": receipt.unit, "rows": receipt.rows, "bytes": receipt.bytes}
+    count = max([1, *(len(each) for each in streams.values()), *(unit + 1 for unit in units)])
+    position = {taken.source: taken.end for taken in decision.sources}
+    return [
+        Task(
+            query=query,
+            batch=decision.batch.number,
+            sources={source: [each.label for each in found[number : number + 1]] for source, found in streams.items()},
+            sinks=units.get(number, {}),
+            owner=owner,
+            position=position,
+        )
+        for number in range(min(count, MOST_TASKS))
+    ]
+
+
+class TierRecords:
+    """Writes them under the tier's lease. `show` takes the tier as it is now, from any thread; `close` ends it."""
+
+    def __init__(self, registry: Registry, id_: RunId, lease: Lease, folder: StateFolder, host: str) -> None:
+        self._registry = registry
+        self._id = id_
+        self._node = f"{id_.flow}.{id_.tier}"
+        self._lease = lease
+        self._folder = folder
+        self._host = host
+        self._view: RunView | None = None
+        self._state: tuple[FlowState, str] = ("starting", _now())
+        self._written: dict[str, Any] = {}
+        self._session = 0
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="tier-records", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def show(self, view: RunView) -> None:
+        """The tier as it is now."""
+        self._view = view
+
+    def close(self) -> None:
+        """End. The state goes with this process's session."""
+        self._closed.set()
+        if self._thread.is_alive():
+            self._thread.join(LOOK_S)
+
+    def write(self) -> None:
+        """Where the tier begins and ends, and that it runs: what has changed of it. Raises as `Registry.commit`."""
+        if (session := self._registry.session().id) != self._session:
+            self._written, self._session = {}, session
+        view = self._view
+        if view is not None:
+            ends = [
+                (NODE_SOURCE, _names(query.sources for query in view.queries)),
+                (NODE_SINK, _names(query.sinks for query in view.queries)),
+            ]
+            for branch, nodes in ends:
+                if nodes:
+                    self._put(branch(self._node), Ends(nodes=nodes))
+        state = _state(view)
+        if state != self._state[0]:
+            self._state = (state, _now())
+        self._put_state(NodeState(state=state, host=self._host, since=self._state[1]))
+
+    def write_tasks(self) -> None:
+        """The tasks, where they are others, or further, than was written. Raises as `Registry.commit`."""
+        tasks = [task for query in self._folder.queries() for task in self._of_query(query.name)][:MOST_TASKS]
+        if not tasks:
+            return
+        folder = TASK(self._id.flow, self._id.tier, "0").path.rpartition("/")[0]
+        spots = [TASK(self._id.flow, self._id.tier, str(number)) for number in range(len(tasks))]
+        there = read_records(self._registry, spots)
+        writes: list[Write] = [
+            put(self._registry, spot, task)
+            for spot, task, found in zip(spots, tasks, there, strict=True)
+            if not isinstance(found, Stored) or found.record != task
+        ]
+        names = [name for name in self._registry.children(folder) if name.isdigit() and int(name) >= len(tasks)]
+        writes += [Delete(f"{folder}/{name}") for name in names]
+        if writes:
+            self._registry.commit(*writes, term=self._lease.term)
+
+    def _of_query(self, name: str) -> list[Task]:
+        query = self._folder.query(name)
+        decision = Decisions(query.decisions).newest()
+        if decision is None:
+            return []
+        streams = {each.source: SourceLog(query.sources, each.source).range(each.start, each.end) for each in decision.sources}
+        return tasks_of(name, decision, streams, str(self._id))
+
+    def _put(self, spot: Spot[Any], record: Any) -> None:
+        if self._written.get(spot.path) != record:
+            self._registry.commit(put(self._registry, spot, record), term=self._lease.term)
+            self._written[spot.path] = record
+
+    def _put_state(self, record: NodeState) -> None:
+        """Ephemeral: one that another session has left is removed first."""
+        spot = NODE_STATE(self._node)
+        if self._written.get(spot.path) == record:
+            return
+        found = read_record(self._registry, spot)
+        if isinstance(found, Stored) and found.entry.session == self._session:
+            self._registry.commit(found.replace(record), term=self._lease.term)
+        else:
+            if (there := self._registry.read(spot.path)) is not None:
+                self._registry.commit(Delete(spot.path, there.version), term=self._lease.term)
+            self._registry.commit(spot.create(record, ephemeral=True), term=self._lease.term)
+        self._written[spot.path] = record
+
+    def _run(self) -> None:
+        tasks_at = time.monotonic() + LOOK_S
+        while not self._closed.wait(LOOK_S):
+            if not self._lease.held():
+                continue
+            _try(self.write)
+            if time.monotonic() >= tasks_at:
+                tasks_at = time.monotonic() + TASKS_S
+                _try(self.write_tasks)
+
+
+def _try(what: Callable[[], None]) -> None:
+    with suppress(ScribenginError, OSError):
+        what()
+
+
+def _names(of_queries: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
+    return tuple(sorted({name for names in of_queries for name in names}))
+
+
+def _state(view: RunView | None) -> FlowState:
+    """A worker that holds the lease and runs nothing is paused, or was just begun."""
+    if view is None:
+        return "starting"
+    if view.phase in ("stopping", "ended"):
+        return "paused"
+    standing = standing_of(view)
+    if standing is None:
+        return "starting"
+    return standing.state if standing.state in ("running", "degraded", "recovering") else "starting"
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

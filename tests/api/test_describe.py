@@ -1,0 +1,82 @@
+"""What people see of hand edits, damaged records and tasks: by the API, by its client, and by the commands that stand on it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from click.testing import CliRunner
+
+from scribengin.api.views import RegistryView
+from scribengin.cli.commands.describe import command as describe
+from scribengin.cli.commands.list import command as list_flows
+from scribengin.client.client import Client
+from scribengin.registry.records import read_record, set_aside
+from scribengin.registry.tree import DESIRED, RUN, SPEC, STATUS, TASK, Desired, Spec, Status, Task, TierSpec
+
+if TYPE_CHECKING:
+    from .conftest import Bench
+
+REFUSED = {DESIRED("tweets").path: {"version": 1, "why": "is no JSON: oops", "remedy": "say it anew"}}
+TASKS = [
+    Task(
+        query="kept",
+        batch=7,
+        sources={"tweets": [f"a.jsonl[{number}]"]},
+        sinks={"kept": {"unit": number, "rows": 1_200, "bytes": 5}},
+        owner="tweets.core-1",
+        position={"tweets": 8},
+    )
+    for number in range(2)
+]
+
+
+def fill(bench: Bench) -> None:
+    person = bench.person
+    person.commit(
+        SPEC("tweets", "1").create(Spec(package="0" * 64, path="flow.yaml", base="/b", state="/s", tiers={"core": TierSpec()})),
+        DESIRED("tweets").create(Desired(state="running", version=1)),
+        STATUS("tweets").create(Status(state="running", version=1, generation=3, goal="running", refused=REFUSED)),
+        *(TASK("tweets", "core", str(number)).create(task) for number, task in enumerate(TASKS)),
+    )
+    bench.store.write_raw(DESIRED("tweets").path, b"oops")
+    bench.store.write_raw("flows/tweets/runs", b"")
+    bench.store.write_raw(RUN("tweets", "core").path, b"torn")
+    damaged = read_record(person, RUN("tweets", "core"))
+    set_aside(person, damaged)  # type: ignore[arg-type]
+
+
+def test_refused_and_set_aside_records_and_tasks_are_shown_with_and_without_a_master(bench: Bench) -> None:
+    master = bench.master()
+    fill(bench)
+    with Client([master.url]) as client:
+        for plane in (client, RegistryView(bench.person)):
+            (row,) = plane.flows()
+            assert (row.state, row.wanted, row.version) == ("running", "running", 1), "what masters go on with"
+            assert row.refused == REFUSED
+            view = plane.flow("tweets")
+            assert view.status is not None
+            assert view.status.refused == REFUSED
+            assert [each["path"] for each in view.set_aside] == [RUN("tweets", "core").path]
+            tasks = plane.tasks("tweets")
+            assert [(task.tier, task.task, task.batch, task.position["tweets"]) for task in tasks] == [("core", 0, 7, 8), ("core", 1, 7, 8)]
+            assert tasks[1].sources == {"tweets": ["a.jsonl[1]"]}
+
+
+def test_people_read_what_was_refused_and_what_each_task_does(bench: Bench) -> None:
+    master = bench.master()
+    fill(bench)
+    runner = CliRunner()
+    said = runner.invoke(describe, ["tweets", "--tasks", "--master", master.url], standalone_mode=False)
+    assert said.exception is None, said.output
+    assert "refused: flows/tweets/desired is no JSON: oops" in said.output
+    assert "say it anew" in said.output
+    assert "set aside: flows/tweets/runs/core is no JSON" in said.output
+    assert "tweets: a.jsonl[1]" in said.output
+    assert "kept: 1,200 rows" in said.output
+    said = runner.invoke(list_flows, ["--master", master.url], standalone_mode=False)
+    assert "refused: flows/tweets/desired is no JSON: oops; say it anew" in said.output
+
+
+def test_tasks_of_a_flow_that_is_not_there_are_no_empty_list(bench: Bench) -> None:
+    answer = bench.master().ask("GET", "/v1/flows/nobody/tasks")
+    assert (answer.status_code, answer.json()["code"]) == (404, "flow-unknown")

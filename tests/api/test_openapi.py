@@ -1,0 +1,62 @@
+"""What the document allows, and what it does not, is answered in order: no 5xx, answers as declared, mistakes in their one form."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis.errors import Unsatisfiable
+from schemathesis import GenerationMode
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import content_type_conformance, response_schema_conformance, status_code_conformance
+
+from scribengin.api.document import openapi_document
+from scribengin.client.problems import MEDIA_TYPE
+from scribengin.control import admin
+from scribengin.registry.tree import TierSpec
+
+if TYPE_CHECKING:
+    from conftest import Bench, Served
+
+EACH = 10
+"""requests of each kind to each operation"""
+CHECKS = (not_a_server_error, content_type_conformance, response_schema_conformance, status_code_conformance)
+OPERATIONS = [found.ok() for found in schemathesis.openapi.from_dict(openapi_document()).get_all_operations()]
+ENDING = [operation for operation in OPERATIONS if operation.path != "/v1/events"]
+THERE = {"flow": "numbers", "tier": "main"}
+
+
+@schemathesis.serializer("application/zip")
+def as_bytes(_context: Any, value: Any) -> bytes:
+    """Packages of whatever comes."""
+    return value if isinstance(value, bytes) else str(value).encode(errors="replace")
+
+
+@pytest.fixture(scope="module")
+def master(long_bench: Bench) -> Served:
+    submission = admin.Submission("numbers", "0" * 64, "flow.yaml", "/base", {"main": TierSpec()})
+    admin.apply(long_bench.person, submission, state=lambda _: "/state", by="bob")
+    return long_bench.master()
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("mode", list(GenerationMode), ids=lambda mode: mode.value)
+@pytest.mark.parametrize("operation", ENDING, ids=lambda operation: operation.label)
+def test_whatever_comes_is_answered_in_order(master: Served, operation: Any, mode: GenerationMode) -> None:
+    named = {name: value for name, value in THERE.items() if f"{{{name}}}" in operation.path}
+    known: dict[str, Any] = {"path_parameters": named} if named and mode is GenerationMode.POSITIVE else {}
+
+    @settings(max_examples=EACH, deadline=None, derandomize=True, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+    @given(case=operation.as_strategy(mode, **known))
+    def ask(case: Any) -> None:
+        answer = case.call(base_url=master.url, timeout=60)
+        case.validate_response(answer, checks=CHECKS)
+        if answer.status_code >= 400:
+            assert answer.headers["content-type"] == [MEDIA_TYPE]
+            assert case.method == "HEAD" or answer.json()["code"] == answer.headers["scribengin-problem"][0]
+
+    with suppress(Unsatisfiable):  # of what takes nothing nothing can be wrong
+        ask()

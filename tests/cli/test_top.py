@@ -1,0 +1,62 @@
+"""What `top` and `status NAME` draw of what a master says."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+from rich.console import Console
+
+from scribengin.cli.commands.status import _going
+from scribengin.cli.commands.top import table
+
+NOW: dict[str, Any] = {
+    "heard_s": 0.4,
+    "silent": [],
+    "rows_in_per_s": 41_250.4,
+    "rows_out_per_s": 380.0,
+    "lag_rows": 1_200,
+    "lag_bytes": 5,
+    "delay_s": 64.0,
+    "catch_up_s": 12.0,
+    "falls_behind": False,
+    "dead": 7,
+    "restarts": 2,
+    "bottleneck": "enrich takes 81% of the Batch; hot -> core grows by 90 rows/s",
+}
+
+
+def drawn(**row: Any) -> str:
+    console = Console(width=200, file=io.StringIO())
+    console.print(table([{"flow": "tweets", "state": "running", "reason": "", "alerts": [], "now": NOW, **row}]))
+    return console.file.getvalue().splitlines()[1]  # type: ignore[attr-defined]
+
+
+def test_a_flow_is_a_line_with_all_its_figures() -> None:
+    assert drawn().split()[:10] == ["tweets", "running", "41,250", "380", "1,200", "1m04s", "12s", "7", "2", "enrich"]
+
+
+def test_a_flow_of_which_nothing_was_heard_has_none() -> None:
+    line = drawn(now=None, state="starting", reason="main is starting")
+    assert line.split() == ["tweets", "starting", *["–"] * 7, "main", "is", "starting"]
+
+
+def test_what_fires_what_is_silent_and_what_never_catches_up_is_told() -> None:
+    line = drawn(alerts=["stuck", "late"], now={**NOW, "falls_behind": True, "silent": ["core"], "heard_s": 90.0, "bottleneck": ""})
+    assert "never" in line
+    assert "alert: stuck, late; nothing was heard of core for 1m30s" in line
+
+
+def test_what_holds_a_flow_up_that_is_behind_is_told_once() -> None:
+    line = drawn(state="degraded", reason="it is behind: the oldest that waits is 64s old; enrich takes 80% of the Batch")
+    assert "it is behind; enrich takes 81%" in line
+    assert "80%" not in line
+
+
+def test_status_says_it_in_a_sentence() -> None:
+    assert _going(NOW) == (
+        "in 41,250 rows/s, out 380 rows/s; 1,200 rows wait, the oldest 1m04s; caught up in 12s; "
+        "enrich takes 81% of the Batch; hot -> core grows by 90 rows/s"
+    )
+    quiet = {**NOW, "rows_in_per_s": 0.0, "rows_out_per_s": 0.0, "lag_rows": 0, "lag_bytes": 0, "catch_up_s": None, "bottleneck": ""}
+    assert _going(quiet) == "in 0 rows/s, out 0 rows/s; nothing waits"

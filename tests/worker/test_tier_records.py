@@ -1,0 +1,161 @@
+"""What a worker writes of its tier beside its report: once for each change, under its lease, never per Batch."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from scribengin.connectors.contract import BatchId, Receipt, SourceStream
+from scribengin.control import admin
+from scribengin.control.world import RunId
+from scribengin.core.errors import FencedError
+from scribengin.local.contract import EndView, QueryView, RunView
+from scribengin.registry.lease import Lease
+from scribengin.registry.memory import MemoryStore
+from scribengin.registry.records import Stored, read_record
+from scribengin.registry.tree import LEASE, NODE_SINK, NODE_SOURCE, NODE_STATE, TASK, Desired, Ends
+from scribengin.state.contract import Decision, SourceRange
+from scribengin.state.decisions import Decisions
+from scribengin.state.folder import StateFolder
+from scribengin.state.source_log import SourceLog
+from scribengin.worker.tier_records import MOST_TASKS, TierRecords
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from scribengin.registry.tree import Task
+
+ID = RunId("tweets", "core", 4)
+
+
+class Bench:
+    def __init__(self, path: Path) -> None:
+        self.store = MemoryStore()
+        self.registry = self.store.client()
+        self.lease = Lease(self.registry, LEASE("tweets", "core").path, {"run": 4})
+        assert self.lease.acquire()
+        self.folder = StateFolder(path, "tweets", "core")
+        self.records = TierRecords(self.registry, ID, self.lease, self.folder, "h1")
+
+    def decide(self, query: str, number: int, streams: int, units: int) -> None:
+        folder = self.folder.query(query)
+        folder.path.mkdir(parents=True, exist_ok=True)
+        folder.lineage.write_text("{}")
+        log = SourceLog(folder.sources, "tweets")
+        log.append(number, [SourceStream(f"tweets-{n}[{number}]", {"n": n}) for n in range(streams)])
+        receipts = tuple(Receipt("kept", unit, 10 + unit, 100) for unit in range(units))
+        decision = Decision(
+            BatchId("tweets", query, "lineage", number, 1), "hash", "plan", (SourceRange("tweets", number, number + 1),), receipts
+        )
+        Decisions(folder.decisions).decide(decision)
+
+    def tasks(self) -> list[Task]:
+        found = [read_record(self.registry, TASK("tweets", "core", str(number))) for number in range(200)]
+        return [each.record for each in found if isinstance(each, Stored)]
+
+    def record(self, spot: Any) -> Any:
+        found = read_record(self.registry, spot)
+        return found.record if isinstance(found, Stored) else None
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+def test_each_task_says_what_it_reads_and_writes_and_how_far_it_is(bench: Bench) -> None:
+    bench.records.write_tasks()
+    assert bench.tasks() == []
+    bench.decide("counts", 0, streams=2, units=1)
+    bench.decide("kept", 0, streams=1, units=3)
+    bench.records.write_tasks()
+    tasks = bench.tasks()
+    assert [task.query for task in tasks] == ["counts", "counts", "kept", "kept", "kept"]
+    assert tasks[0].sources == {"tweets": ["tweets-0[0]"]}
+    assert tasks[1].sources == {"tweets": ["tweets-1[0]"]}
+    assert tasks[1].sinks == {}
+    assert tasks[4].sinks == {"kept": {"unit": 2, "rows": 12, "bytes": 100}}
+    assert {task.owner for task in tasks} == {"tweets.core-4"}
+    assert {tuple(task.position.items()) for task in tasks} == {(("tweets", 1),)}
+    person = bench.store.client()
+    person.commit(admin.DESIRED("tweets").create(Desired(state="running", version=1)))
+    said = admin.read_tasks(person, "tweets")
+    assert [(each["tier"], each["task"], each["batch"]) for each in said] == [("core", number, 0) for number in range(5)]
+
+
+def test_nothing_is_written_where_nothing_is_new_and_tasks_that_are_fewer_go(bench: Bench) -> None:
+    bench.decide("kept", 0, streams=12, units=12)
+    bench.records.write_tasks()
+    before = bench.store.revision
+    bench.records.write_tasks()
+    assert bench.store.revision == before
+    bench.decide("kept", 1, streams=2, units=2)
+    bench.records.write_tasks()
+    assert [task.batch for task in bench.tasks()] == [1, 1]
+    assert bench.store.revision == before + 1
+
+
+def test_many_tasks_are_told_up_to_a_bound(bench: Bench) -> None:
+    bench.decide("kept", 0, streams=300, units=1)
+    bench.records.write_tasks()
+    assert len(bench.tasks()) == MOST_TASKS
+
+
+def test_ends_and_state_are_written_once_for_each_change(bench: Bench) -> None:
+    bench.records.write()
+    assert bench.record(NODE_STATE("tweets.core")).state == "starting"
+    query = QueryView("kept", "running", sources={"hot_kept": EndView()}, sinks={"kept": EndView(), "counts": EndView()})
+    bench.records.show(RunView("tweets", "running", 1.0, (query,)))
+    bench.records.write()
+    assert bench.record(NODE_SOURCE("tweets.core")) == Ends(nodes=("hot_kept",))
+    assert bench.record(NODE_SINK("tweets.core")) == Ends(nodes=("counts", "kept"))
+    state = bench.record(NODE_STATE("tweets.core"))
+    assert (state.state, state.host) == ("running", "h1")
+    before = bench.store.revision
+    bench.records.write()
+    assert bench.store.revision == before
+    bench.records.show(RunView("tweets", "ended", 2.0, (query,)))
+    bench.records.write()
+    assert bench.record(NODE_STATE("tweets.core")).state == "paused"
+
+
+def test_the_state_goes_with_its_worker_and_is_taken_over_by_the_next(bench: Bench) -> None:
+    bench.records.write()
+    bench.store.expire(bench.registry)
+    assert bench.record(NODE_STATE("tweets.core")) is None
+    with pytest.raises(FencedError):
+        bench.records.write()
+    assert bench.lease.acquire()
+    bench.records.write()
+    assert bench.record(NODE_STATE("tweets.core")).host == "h1"
+    stranger = bench.store.client()
+    other = Lease(stranger, LEASE("tweets", "core").path, {"run": 5})
+    bench.lease.release()
+    assert other.acquire()
+    successor = TierRecords(stranger, RunId("tweets", "core", 5), other, bench.folder, "h2")
+    successor.write()
+    assert bench.record(NODE_STATE("tweets.core")).host == "h2"
+
+
+def test_a_worker_without_its_lease_writes_nothing(bench: Bench) -> None:
+    bench.decide("kept", 0, streams=1, units=1)
+    bench.lease.release()
+    before = bench.store.revision
+    for write in (bench.records.write, bench.records.write_tasks):
+        with pytest.raises(FencedError):
+            write()
+    assert bench.store.revision == before
+
+
+def test_it_writes_by_itself_until_it_is_closed(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("scribengin.worker.tier_records.LOOK_S", 0.01)
+    bench.decide("kept", 0, streams=1, units=1)
+    bench.records.start()
+    deadline = time.monotonic() + 20
+    while not bench.tasks():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    bench.records.close()
+    assert not bench.records._thread.is_alive()
