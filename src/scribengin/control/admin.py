@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from msgspec.structs import replace
 
 from scribengin.control.deleting import records_of
-from scribengin.control.runs import next_start_at
+from scribengin.control.runs import needs_worker, next_start_at
 from scribengin.control.spares import waiting
 from scribengin.control.world import TierSeen
 from scribengin.core.errors import Refused, StateError
@@ -380,7 +380,7 @@ def _described_tier(registry: Registry, flow: str, tier: str) -> dict[str, Any]:
         "process": {"pid": holder.get("pid"), "host": holder.get("host")} if holder else None,
         "failures": 0 if run is None else run.failures,
         "http": "" if mine is None else mine.http,
-        "starts_again": _next_start(run, wish),
+        "starts_again": _next_start(run, wish, report),
         "standby": None if spare is None else _described_spare(flow, tier, spare, _known(registry, SPARE_REPORT(flow, tier))),
         "cause": (run.cause if run is not None else "") or (mine.cause if mine is not None else ""),
         "remedy": (run.remedy if run is not None else "") or (mine.remedy if mine is not None else ""),
@@ -436,11 +436,12 @@ def _described_spare(flow: str, tier: str, spare: Run, report: Report | None) ->
     }
 
 
-def _next_start(run: Run | None, wish: TierWish | None) -> str | None:
+def _next_start(run: Run | None, wish: TierWish | None, report: Report | None) -> str | None:
     """When the successor of a worker that has ended starts, ISO 8601; None where none does by itself."""
-    if run is None or wish is None or run.ended_at is None or wish.goal not in ("running", "drained"):
+    tier = TierSeen("", wish=wish, run=run, report=report)
+    if run is None or wish is None or run.ended_at is None or not needs_worker(tier):
         return None
-    at = next_start_at(TierSeen("", wish=wish, run=run), wish)
+    at = next_start_at(tier, wish)
     return None if at is None else datetime.fromtimestamp(at or run.ended_at, UTC).isoformat(timespec="seconds")
 
 
