@@ -20,7 +20,7 @@ from scribengin.local.run import look_at_sources, run_flow
 from scribengin.local.session import start
 from scribengin.spark.class_archive import make_archive
 from scribengin.spark.user_code import pack
-from scribengin.spark.warm_up import warm_up
+from scribengin.spark.warm_up import warm_up, warm_up_streams
 from scribengin.worker.service import Outcome, Standing, outcome_of
 from scribengin.worker.timeline import LAST
 
@@ -90,7 +90,7 @@ class TierAttempt:
         try:
             prepared = self._prepared()
             spark = self._session(prepared)
-            warm_up(spark)
+            warm_up_streams(spark)
             deep_problems(spark, prepared, pack(prepared.plan.flow.code_folder, prepared.root))
         except ScribenginError as error:
             return outcome_of(error)
