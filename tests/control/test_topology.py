@@ -19,7 +19,7 @@ from scribengin.packages.make import make_package
 from scribengin.packages.store import PackageStore
 from scribengin.registry.memory import MemoryStore
 from scribengin.registry.records import Stored, read_record
-from scribengin.registry.tree import DESIRED, OPERATION
+from scribengin.registry.tree import DESIRED, OPERATION, SPEC
 from scribengin.state.contract import Counts, Decision, SourceRange
 from scribengin.state.decisions import Decisions
 from scribengin.state.lineage import open_lineage
@@ -145,6 +145,26 @@ def test_the_same_twice_does_nothing_and_a_change_is_told_with_how_it_takes_effe
     person.writes("steps.py", STEPS.replace("== 1", "== 0"))
     assert effects(person.plans(path)) == {"query kept": "restart", "code": "restart"}
     assert person.applies(path) == {"numbers": (2, True)}
+
+
+def test_other_alerts_and_another_delay_touch_no_worker(person: Person) -> None:
+    path = person.flow("numbers")
+    person.applies(path)
+    before = read_record(person.registry, SPEC("numbers", "1"))
+    text = path.read_text()
+    path.write_text(f"{text}max_delay: 5m\nalerts: {{stuck: {{when: no progress for 5m}}, loop: {{when: restarts over 3 in 10m}}}}\n")
+    (plan,) = person.plans(path).flows
+    assert [(change.what, change.effect, change.says) for change in plan.changes] == [
+        ("max_delay", "in place", "is 5m from now on"),
+        ("alerts", "in place", "stuck and loop are others from now on"),
+    ]
+    assert person.applies(path) == {"numbers": (2, True)}
+    after = read_record(person.registry, SPEC("numbers", "2"))
+    assert isinstance(before, Stored)
+    assert isinstance(after, Stored)
+    assert (before.record.watched.max_delay_s, after.record.watched.max_delay_s) == (None, 300.0)
+    assert after.record.watched.alerts["loop"].when == "restarts over 3 in 10m"
+    assert after.record.tiers["main"].since == 1, "the workers of the version before serve it"
 
 
 def test_what_is_wanted_stopped_is_wanted_to_run_again(person: Person) -> None:

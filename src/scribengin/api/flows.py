@@ -56,17 +56,17 @@ def flow_routes(may: Callable[[Role], Any]) -> APIRouter:
                 fault = Fault("flow-name", f'"{flow}" can be no flow\'s name', f"a name matches {FLOW_NAME.pattern}")
                 raise PointedError((fault,))
             check_submit(wanted)
-            asked.check_new(flow)
             planned, _ = asked.plane.planner.plan(wanted)
             if planned.flow != flow:
                 fault = Fault(
                     "flow-name", f'{wanted.path} is flow "{planned.flow}", not "{flow}"', f"PUT /v1/flows/{planned.flow}", pointer="/path"
                 )
                 raise PointedError((fault,))
+            asked.check_new(flow, planned.labels)
             applied = admin.apply(registry, planned, state=lambda _: asked.plane.state, by=asked.who.name)
             return AppliedFlow(applied.flow, applied.version, applied.changed)
 
-        return asked.write("apply", flow, act, wanted)
+        return asked.write("apply", flow, act, wanted, slow=True)
 
     @routes.get("/{flow}/tasks", response_model=list[TaskRow])
     def show_tasks(flow: str, asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:

@@ -58,7 +58,7 @@ def verb_routes(may: Callable[[Role], Any]) -> APIRouter:
         def act(registry: Registry) -> AppliedTopology:
             plan, submissions = _planned(asked, wanted)
             for submission in submissions:
-                asked.check_new(submission.flow)
+                asked.check_new(submission.flow, submission.labels)
             topology.check_agreed(plan, expected=wanted.plan, accept=wanted.accept)
             done = topology.write_topology(
                 registry, submissions, plan, state=lambda _: asked.plane.state, by=asked.who.name, accept=wanted.accept
@@ -66,7 +66,7 @@ def verb_routes(may: Callable[[Role], Any]) -> APIRouter:
             applied = tuple(AppliedFlow(each.flow, each.version, each.changed) for each in done)
             return AppliedTopology(msgspec.convert(msgspec.to_builtins(plan), TopologyPlan), applied)
 
-        return asked.write("apply", "+".join(submit.path for submit in wanted.flows)[:200], act, wanted)
+        return asked.write("apply", "+".join(submit.path for submit in wanted.flows)[:200], act, wanted, slow=True)
 
     @routes.post("/flows/{flow}/rollback", response_model=WentBack)
     def roll_back(flow: str, to: Rollback, asked: Annotated[Asked, may(Role.EDITOR)]) -> Response:
@@ -162,7 +162,7 @@ def verb_routes(may: Callable[[Role], Any]) -> APIRouter:
             id_ = None if found is None else operate.begin(registry, flow, msgspec.convert(found, Operation), by=asked.who.name)
             return Scaled(flow, done.version, done.changed or id_ is not None, id_)
 
-        return asked.write("scale", flow, act, to)
+        return asked.write("scale", flow, act, to, slow=True)
 
     @routes.get("/flows/{flow}/limit", response_model=Limits)
     def limits(flow: str, asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:
@@ -181,7 +181,7 @@ def verb_routes(may: Callable[[Role], Any]) -> APIRouter:
             found = set_limit(registry, flow, section, name, rows_per_s=to.rows_per_s, bytes_per_s=to.bytes_per_s)
             return Limits(flow, found.of)
 
-        return asked.write("limit", flow, act, to)
+        return asked.write("limit", flow, act, to, slow=True)
 
     return routes
 
@@ -194,7 +194,7 @@ def _go(asked: Asked, flow: str, what: str, said: Mapping[str, Any], body: objec
         id_ = operate.begin(registry, flow, operation, by=asked.who.name) if yes else None
         return Going(flow, tuple(found["says"]), tuple(found["queries"]), id_)
 
-    return asked.write(what, flow, act, body)
+    return asked.write(what, flow, act, body, slow=True)
 
 
 def _look(asked: Asked, what: str, flow: str, arguments: Mapping[str, Any] | None = None) -> Any:
@@ -210,6 +210,8 @@ def _planned(asked: Asked, wanted: Topology) -> tuple[topology.TopologyPlan, lis
         )
     for number, submit in enumerate(wanted.flows):
         check_submit(submit, f"/flows/{number}")
+    for package in {submit.package for submit in wanted.flows}:
+        asked.plane.planner.fetch(package)
     store = asked.plane.packages
     inside = {submit.package: {each.path: each.name for each in store.read(submit.package).manifest.flows} for submit in wanted.flows}
     names = [name for submit in wanted.flows if (name := inside[submit.package].get(submit.path)) is not None]
@@ -228,7 +230,7 @@ def _planned(asked: Asked, wanted: Topology) -> tuple[topology.TopologyPlan, lis
         for each in found["submissions"]
     ]
     for submission in submissions:
-        asked.check_new(submission.flow)
+        asked.check_new(submission.flow, submission.labels)
     return msgspec.convert(found["plan"], topology.TopologyPlan), submissions
 
 

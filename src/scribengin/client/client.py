@@ -51,6 +51,7 @@ _READ_S = 120.0
 _SILENT_S = 45.0
 """a stream of events gives a sign of life each 15 s"""
 _AGAIN_S = 0.5
+_BUSY_S = 30.0
 _PIECE_BYTES = 2**20
 
 
@@ -242,7 +243,14 @@ class Client(VerbClient):
         if expected is not None:
             headers |= {"If-Match": f'"{expected}"'} if expected else {"If-None-Match": "*"}
         content = b"" if body is None else msgspec.json.encode(body)
-        return msgspec.json.decode(self._ask(method, path, content=content, headers=headers).content, type=kind)
+        deadline = time.monotonic() + _BUSY_S
+        while True:
+            try:
+                return msgspec.json.decode(self._ask(method, path, content=content, headers=headers).content, type=kind)
+            except ScribenginError as error:  # the master that fell silent may still be at it; its answer is given, or it is done again
+                if error.code != "key-busy" or time.monotonic() >= deadline:
+                    raise
+                time.sleep(_AGAIN_S)
 
     def _ask(self, method: str, path: str, **more: Any) -> httpx2.Response:
         with self._answer(method, path, **more) as answer:

@@ -220,7 +220,7 @@ class RecordWrite:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A write that was done."""
+    """A write that was done. The state of the registry with this revision has it; the write itself may be an earlier one."""
 
     revision: int
 

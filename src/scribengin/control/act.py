@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 _CHANGES, _REASON = 50, 300
 """of a flow's state that are kept; characters of a reason"""
-_WRITES = 250
-"""in one commit, or a few more: ZooKeeper answers others meanwhile"""
+_WRITES = 1_000
+"""in one commit, or a few more: far below what ZooKeeper takes, and it answers others in between"""
 
 
 class Actor:
@@ -114,8 +114,9 @@ class Actor:
             if len(groups) == 1:
                 yield error
                 return
-            for group in groups:
-                yield from self._perform([group], term, check)
+            middle = len(groups) // 2  # whose fault it was is found by halves
+            yield from self._perform(groups[:middle], term, check)
+            yield from self._perform(groups[middle:], term, check)
             return
         for _, actions in groups:
             for action in actions:

@@ -485,5 +485,9 @@ def _placeholders(path: str) -> tuple[str, ...]:
 
 
 def _filled(path: str, names: Iterable[str]) -> str:
-    left = iter(names)
-    return re.sub("<[a-z]+>", lambda _: next(left), path)
+    return _template(path).format(*names)
+
+
+@cache
+def _template(path: str) -> str:
+    return re.sub("<[a-z]+>", "{}", path)
