@@ -8,7 +8,7 @@ WORKERS ?= 2
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-kafka test check fmt bench bench-tiers bench-kafka bench-control bench-recovery faults cuts lock clean
+.PHONY: help setup demo demo-up demo-kafka test check fmt bench bench-tiers bench-kafka bench-control bench-recovery faults cuts lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -26,6 +26,9 @@ setup: .venv/ready ## a virtual environment in .venv with everything, from requi
 
 demo: setup ## the main job on a million tweets: make demo [SIZE=1000000]
 	@$(BIN)/python examples/tweets/demo.py --size $(SIZE)
+
+demo-up: setup ## the same managed: a control plane, a worker that is killed: make demo-up [ROWS=300000]
+	@$(BIN)/python examples/tweets/demo_up.py $(if $(ROWS),--size $(ROWS))
 
 demo-kafka: setup ## the same from topic to topic, killed in the middle: make demo-kafka [SIZE=1000000]
 	@$(BIN)/python examples/tweets-kafka/demo.py --size $(or $(ROWS),$(SIZE))

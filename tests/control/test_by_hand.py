@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scribengin.control import admin
+from scribengin.control.refusals import MOST, some_of
 from scribengin.core.errors import StateError
 from scribengin.registry.contract import Create, Damaged, Delete, Entry, Replace
 from scribengin.registry.memory import MemoryStore
@@ -272,6 +273,14 @@ def test_bindings_that_say_nothing_or_name_no_tier_are_refused_and_others_hold(s
     assert len(refused) == 2
 
 
+def test_of_many_refused_records_a_status_tells_of_some_and_says_how_many_more() -> None:
+    refused = {f"physicalnodes/ghost/lns/f.t{number}": {"why": "x", "remedy": "y"} for number in range(500)}
+    told = some_of(refused)
+    assert len(told) == MOST + 1
+    assert told["…"]["why"] == "480 more records cannot be"
+    assert some_of({"a": {"why": "x"}}) == {"a": {"why": "x"}}
+
+
 def test_limits_and_groups_that_say_nothing_are_told(store: MemoryStore, plane: Plane) -> None:
     plane.person.commit(LIMIT("tweets").create(LIMIT("tweets").kind(rows_per_s=5.0)))
     store.write_raw(LIMIT("tweets").path, b'{"rows_per_s": "fast"}')
@@ -279,6 +288,9 @@ def test_limits_and_groups_that_say_nothing_are_told(store: MemoryStore, plane: 
     refused = plane.comes_to("tweets", "running", lambda status: bool(status.refused)).refused
     assert "$.rows_per_s" in refused[LIMIT("tweets").path]["why"]
     assert "$.members" in plane.master.problems[GROUP("hosts").path]
+    store.write_raw(LIMIT("tweets").path, b'{"rows_per_s": -5, "sources": {"a": {"bytes_per_s": 7, "row_per_s": 1}}}')
+    said = "limits nothing by rows_per_s, sources.a.row_per_s: rows_per_s and bytes_per_s are above 0"
+    plane.comes_to("tweets", "running", lambda status: said in [each["why"] for each in status.refused.values()])
     plane.person.commit(Delete(LIMIT("tweets").path))
     plane.comes_to("tweets", "running", lambda status: not status.refused)
 

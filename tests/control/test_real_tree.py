@@ -187,12 +187,14 @@ def test_a_master_that_is_cut_off_does_nothing_and_then_what_is_due_by_then(clie
         wire.cut()
         until(lambda: plane.registry.session().link.value == "suspended", "suspended")
         plane.lose("other", "main")
+        plane.want("tweets", "paused")
         begun = time.monotonic()
         until(lambda: time.monotonic() > begun + 3, "its clock has struck a few times")
         assert plane.workers() == before, "it cannot know what is wanted by now"
         wire.mend()
         until(lambda: obey() or len(plane.workers()) > len(before), "another worker")  # type: ignore[func-returns-value]
         until(lambda: obey() or plane.status("other").state == "running", "running")  # type: ignore[func-returns-value]
+        until(lambda: obey() or plane.status("tweets").state == "paused", "paused, as was wanted meanwhile")  # type: ignore[func-returns-value]
     assert plane.workers() == sorted([*before, "other.main-2"])
 
 

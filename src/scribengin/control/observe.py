@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from scribengin.control.bound import Bindings, read_bindings
 from scribengin.control.refusals import read_spec, read_wish, refusal, refused_limits, some_of
@@ -38,12 +39,31 @@ if TYPE_CHECKING:
     from scribengin.control.mirror import Mirror
     from scribengin.launch.contract import Launcher
     from scribengin.registry.records import Spot
-    from scribengin.registry.tree import Spec, TierWish
+    from scribengin.registry.tree import Holder, Report, Run, Spec, TierWish
 
 R = TypeVar("R", bound=Record)
 _FLOWS = "flows"
 _BINDINGS, _GROUPS, _LAUNCHED = "/bindings", "/groups", "/launched"
 """who reads what many flows hang on; no flow is called so"""
+
+
+class _TierSpots(NamedTuple):
+    """Where the records of a tier are."""
+
+    wanted: Spot[TierWish]
+    run: Spot[Run]
+    report: Spot[Report]
+    lease: Spot[Holder]
+    spare: Spot[Run]
+    spare_report: Spot[Report]
+    lease_term: Spot[Holder]
+    """is only read where no run is noted"""
+
+
+@lru_cache(maxsize=50_000)
+def _spots_of(flow: str, tier: str) -> _TierSpots:
+    names = (flow, tier)
+    return _TierSpots(WANTED(*names), RUN(*names), REPORT(*names), LEASE(*names), SPARE(*names), SPARE_REPORT(*names), LEASE_TERM(*names))
 
 
 class Observer:
@@ -123,8 +143,9 @@ class Observer:
         for name, spot_of_spec in specs.items():
             spec = self._mirror.stored(spot_of_spec)
             tiers += [(name, tier) for tier in self._tiers(name, spec.record if isinstance(spec, Stored) else None)]
-        self._mirror.fetch([spot(*tier).path for tier in tiers for spot in (WANTED, RUN, REPORT, LEASE, SPARE, SPARE_REPORT)])
-        self._mirror.fetch([LEASE_TERM(*tier).path for tier in tiers if self._mirror.read(RUN(*tier).path) is None])
+        spots = [_spots_of(*tier) for tier in tiers]
+        self._mirror.fetch([spot.path for each in spots for spot in each[:-1]])
+        self._mirror.fetch([each.lease_term.path for each in spots if self._mirror.read(each.run.path) is None])
 
     def _tiers(self, flow: str, spec: Spec | None) -> list[str]:
         """The names of its tiers in all versions that have, or may still have, a worker."""
@@ -159,11 +180,12 @@ class Observer:
         return UnderWay(id_, operation) if operation is not None and operation.step in UNDER_WAY else None
 
     def _tier(self, flow: str, tier: str, spec: Spec, node: str) -> TierSeen:
-        wish, run, report = self._made(WANTED(flow, tier)), self._made(RUN(flow, tier)), self._made(REPORT(flow, tier))
-        spare, waits = self._made(SPARE(flow, tier)), self._made(SPARE_REPORT(flow, tier))
+        spots = _spots_of(flow, tier)
+        wish, run, report = self._made(spots.wanted), self._made(spots.run), self._made(spots.report)
+        spare, waits = self._made(spots.spare), self._made(spots.spare_report)
         feeders = spec.tiers[tier].feeders if tier in spec.tiers else self._old_feeders(flow, tier, wish)
-        lease, before = self._lease(LEASE(flow, tier).path), 0
-        if run is None and (there := self._mirror.read(LEASE_TERM(flow, tier).path)) is not None:
+        lease, before = self._lease(spots.lease.path), 0
+        if run is None and (there := self._mirror.read(spots.lease_term.path)) is not None:
             before = _run_of(there)
         said = spec.tiers.get(tier, TierSpec())
         use, warm = (said.cores, said.memory_bytes, said.since, said.process), said.standby == "warm"

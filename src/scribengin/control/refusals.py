@@ -12,7 +12,7 @@ from scribengin.registry.tree import DESIRED, LIMIT, SPEC
 
 if TYPE_CHECKING:
     from scribengin.control.mirror import Mirror
-    from scribengin.registry.tree import Spec, Status
+    from scribengin.registry.tree import Limit, Spec, Status
 
 MOST = 20
 """that a status tells of"""
@@ -89,11 +89,27 @@ def some_of(refused: Refusals) -> dict[str, Any]:
 
 
 def refused_limits(mirror: Mirror, flow: str) -> dict[str, Any]:
-    """What stands in the flow's limits and cannot be: whoever follows limits goes on with those before."""
+    """What stands in the flow's limits and cannot be. A worker that runs goes on with those before; what is no pace limits nothing."""
     spot = LIMIT(flow)
     there, found = mirror.read(spot.path), mirror.stored(spot)
+    remedy = f"mend or remove it, or: scribengin limit {flow}"
     if isinstance(found, Damaged):
-        return {spot.path: refusal(there, found.why, f"mend or remove it, or: scribengin limit {flow}")}
+        return {spot.path: refusal(there, found.why, remedy)}
     if isinstance(found, Newer):
         return {spot.path: refusal(there, "was written by a newer Scribengin", "run the newer version")}
+    if isinstance(found, Stored) and (bad := _no_pace(found.record)):
+        return {spot.path: refusal(there, f"limits nothing by {', '.join(bad)}: rows_per_s and bytes_per_s are above 0", remedy)}
     return {}
+
+
+def _no_pace(limit: Limit) -> list[str]:
+    """The keys whose numbers are none; and those that are no key."""
+    paces: dict[str, Mapping[str, float | None]] = {"": {"rows_per_s": limit.rows_per_s, "bytes_per_s": limit.bytes_per_s}}
+    for kind, given in (("sources", limit.sources), ("edges", limit.edges)):
+        paces |= {f"{kind}.{name}.": pace for name, pace in given.items()}
+    return [
+        f"{prefix}{key}"
+        for prefix, pace in paces.items()
+        for key, value in pace.items()
+        if key not in ("rows_per_s", "bytes_per_s") or (value is not None and value <= 0)
+    ]

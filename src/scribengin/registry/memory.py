@@ -297,6 +297,8 @@ class MemoryRegistry:
 
     def wake(self, paths: frozenset[str] | None = None, records: Iterable[str] = ()) -> None:
         """Wake the watches of the paths, and those below which one of the records lies; all without any."""
+        if paths is not None and self._cut:
+            return  # nobody can tell it; `mend` wakes all
         for watch in tuple(self.watches):
             if paths is None or watch.path in paths:
                 watch.wake()

@@ -30,7 +30,10 @@ bounds is tested on a real server.
   bytes at all.
 - `format` is a record's number, 1 where it is absent. A program reads what it can of a newer one, and does not replace it.
 - Who replaces a record keeps the keys that he does not know. Children that are not in the table are left alone.
-- What is no JSON, or does not fit, is set aside: moved to `{DAMAGED}/NAME@REVISION` beside it, with `why` and its first 64 KiB.
+- What is no JSON, or does not fit, is never fatal, and no other flow knows of it. Of a record of people (`desired`, `limits`, `groups`,
+  a binding) it is refused, and stays where it is; [by hand](#by-hand) says what goes on meanwhile. A record of masters or workers is set
+  aside: moved to `{DAMAGED}/NAME@REVISION` beside it, with `why` and its first 64 KiB, and made anew from what is seen. A version
+  (`spec/N`) nobody can make anew: the flow is left as it is, `degraded`, and its workers go on. `status NAME` shows all of it.
 - A name that begins with a dot is none of a record.
 
 ## Who writes what
@@ -67,6 +70,18 @@ set -v 3 /scribengin/limits/tweets '{"format":1,"rows_per_s":500}'
 ```
 
 `-v` is the `dataVersion` that `get -s` shows: with it nothing that changed meanwhile is overwritten.
+
+What can be is taken up as if a verb had said it. What cannot be is told beside it: `refused` in the flow's `status` says of which record
+which `version`, `why`, and the `remedy`, and is gone when it is mended; `list`, `status` and `describe` show it.
+
+- `desired` is no JSON, lacks a key, names a state or a version that is not there, is empty, or was removed: the last wish that could be
+  goes on, and any verb writes it anew.
+- A tier is bound to two nodes: the one that was written first has it.
+- A tier is bound to a node that never registered, or a flow's binding names a tier that it has not: as if it were not written. A node that
+  registers has what is bound to it.
+- `limits` say nothing: a worker that runs goes on with those before. A number in them that is not above 0, or a key that is none, limits
+  nothing.
+- `groups/…` say nothing: the master's log says so.
 
 ## Keys
 

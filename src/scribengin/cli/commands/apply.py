@@ -134,5 +134,6 @@ def _as_json(plan: TopologyPlan) -> dict[str, Any]:
 def _show(plan: TopologyPlan) -> None:
     for flow in plan.flows:
         for change in flow.changes:
-            click.echo(f"flow {flow.flow}, {change.what}: {change.says} ({_EFFECTS[change.effect]})")
+            of_all = f"flow {flow.flow} {change.says}"  # that it is new, or is to run again
+            click.echo(of_all if change.what == "flow" else f"flow {flow.flow}, {change.what}: {change.says} ({_EFFECTS[change.effect]})")
     click.echo(f"plan {plan.hash}")

@@ -1,0 +1,109 @@
+"""What was decided of many flows is written in few commits, of each flow all or nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from scribengin.control.act import Actor
+from scribengin.control.actions import Start, Tell, Want
+from scribengin.control.mirror import Mirror
+from scribengin.core.errors import FencedError, Unreachable
+from scribengin.launch.contract import Order
+from scribengin.launch.memory import MemoryLauncher
+from scribengin.registry.contract import Conflict
+from scribengin.registry.lease import Election
+from scribengin.registry.memory import MemoryStore
+from scribengin.registry.records import Stored, read_record
+from scribengin.registry.tree import RUN, STATUS, WANTED, Run, Status, TierWish
+
+if TYPE_CHECKING:
+    from scribengin.control.actions import Action
+
+FLOWS = [f"f{number}" for number in range(9)]
+
+
+class Bench:
+    def __init__(self) -> None:
+        self.store = MemoryStore()
+        self.registry, self.person = self.store.client(), self.store.client()
+        self.election = Election(self.registry, {})
+        assert self.election.acquire()
+        self.mirror = Mirror(self.registry)
+        self.launcher = MemoryLauncher(lambda: 0.0)
+        launchers: dict[str, Any] = {"here": self.launcher}
+        self.actor = Actor(self.registry, self.mirror, launchers, lambda id_: Order(str(id_), ("true",)), lambda _flow, _tier: None)
+
+    def actions(self, generation: int) -> list[Action]:
+        return [
+            action
+            for flow in FLOWS
+            for action in (
+                Want(flow, "main", TierWish(version=1, goal="running", generation=generation)),
+                Start(flow, "main", Run(number=generation, node="here", asked_at=0.0, generation=generation)),
+                Tell(flow, Status(state="starting", generation=generation)),
+            )
+        ]
+
+    def perform(self, generation: int) -> list[Any]:
+        return list(self.actor.perform_all(self.actions(generation), self.election.term, self.election.check))
+
+    def written(self, flow: str) -> set[int]:
+        found = [read_record(self.person, spot) for spot in (WANTED(flow, "main"), STATUS(flow), RUN(flow, "main"))]
+        return {each.entry.value.get("generation", each.entry.value.get("number")) for each in found if isinstance(each, Stored)}
+
+
+def test_all_is_written_in_one_commit_and_then_started() -> None:
+    bench = Bench()
+    before = bench.store.revision
+    assert bench.perform(1) == []
+    assert bench.store.revision == before + 1
+    assert [bench.written(flow) for flow in FLOWS] == [{1}] * len(FLOWS)
+    assert len(bench.launcher.look()) == len(FLOWS)
+
+
+@pytest.mark.parametrize("taken", [("f0",), ("f8",), ("f3", "f4"), tuple(FLOWS)])
+def test_where_somebody_was_faster_nothing_is_done_for_that_flow_and_all_for_the_others(taken: tuple[str, ...]) -> None:
+    bench = Bench()
+    assert bench.perform(1) == []
+    for flow in FLOWS:
+        bench.mirror.fetch([WANTED(flow, "main").path, RUN(flow, "main").path, STATUS(flow).path])
+    for flow in taken:
+        bench.store.write_raw(STATUS(flow).path, b'{"state":"failed","generation":7}')
+    errors = bench.perform(2)
+    assert [type(error) for error in errors] == [Conflict] * len(taken)
+    for flow in FLOWS:
+        assert bench.written(flow) == ({1, 7} if flow in taken else {2})
+    started = {seen.worker for seen in bench.launcher.look() if seen.worker.endswith("-2")}
+    assert started == {f"{flow}.main-2" for flow in FLOWS if flow not in taken}
+    bench.mirror.refresh()
+    assert bench.perform(3) == [], "the next look has read what is there"
+
+
+def test_a_record_of_a_newer_program_holds_up_its_flow_only() -> None:
+    bench = Bench()
+    bench.store.write_raw("flows", b"")
+    bench.store.write_raw("flows/f4", b"")
+    bench.store.write_raw(STATUS("f4").path, b'{"format":9}')
+    (error,) = bench.perform(1)
+    assert error.code == "registry-newer-format"
+    assert [bench.written(flow) for flow in FLOWS if flow != "f4"] == [{1}] * 8
+    assert bench.written("f4") == set()
+
+
+def test_who_leads_no_more_writes_and_starts_nothing() -> None:
+    bench = Bench()
+    bench.store.expire(bench.registry)
+    with pytest.raises(FencedError):
+        bench.perform(1)
+    assert bench.launcher.look() == []
+    assert bench.person.children("flows") == ()
+
+
+def test_one_node_that_does_not_answer_holds_up_no_other() -> None:
+    bench = Bench()
+    bench.launcher.refuse_with = Unreachable("the node is away")
+    errors = bench.perform(1)
+    assert [error.message for error in errors] == ["the node is away"] * len(FLOWS)
+    assert [bench.written(flow) for flow in FLOWS] == [{1}] * len(FLOWS)
