@@ -80,11 +80,12 @@ def main() -> None:
     folder = Path(tempfile.mkdtemp(prefix="scribengin-recovery-"))
     trials: list[Trial] = []
     try:
-        with ExitStack() as stack:
+        with ExitStack() as outer, ExitStack() as stack:
             if asked.no_archive:
                 os.environ["SCRIBENGIN_CLASS_ARCHIVE"] = "no"
-            bootstrap = stack.enter_context(KafkaCluster(folder / "kafka")).bootstrap if asked.kafka else ""
+            bootstrap = outer.enter_context(KafkaCluster(folder / "kafka")).bootstrap if asked.kafka else ""
             bench = Bench(folder, bootstrap, standby=asked.standby)
+            stack.callback(bench.check)
             stack.enter_context(bench.up())
             stack.enter_context(load(bench.bring))
             if not asked.no_archive and not archive_path(find_java()).exists():
@@ -98,7 +99,6 @@ def main() -> None:
                     trial = bench.kill()
                 trials.append(trial)
                 print(f"{number + 1:2}  {trial.total_s:5.1f} s  load {trial.load:4.1f}  {_steps(trial.marks)}", flush=True)
-        bench.check()
     finally:
         if asked.keep:
             print(folder)

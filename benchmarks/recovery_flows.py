@@ -87,7 +87,7 @@ def bring_messages(stock: Sequence[Path], bootstrap: str) -> Callable[[int], Non
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     for future in admin.create_topics([NewTopic("tweets", 4, 1)]).values():
         future.result(60)
-    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 20, "queue.buffering.max.messages": 1_000_000})
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 20, "log_level": 0, "queue.buffering.max.messages": 1_000_000})
 
     def bring(number: int) -> None:
         for line in stock[number % len(stock)].read_bytes().splitlines():

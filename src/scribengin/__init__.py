@@ -35,10 +35,11 @@ def Flow(  # noqa: N802
     groups: Mapping[str, Any] | None = None,
     max_delay: str | None = None,
     alerts: Mapping[str, Any] | None = None,
+    labels: Mapping[str, str] | None = None,
 ) -> model.Flow:
     """The flow that ends in `sinks`, each made by `.to(…)`; a flow file in Python sets it to its variable `flow`.
 
-    `defaults`, `tiers`, `edges`, `groups`, `max_delay` and `alerts` hold what stands under these keys in a flow file.
+    `defaults`, `tiers`, `edges`, `groups`, `max_delay`, `alerts` and `labels` hold what stands under these keys in a flow file.
     Raises InputError that holds every mistake, each at the line of its call.
     """
     import os
@@ -54,6 +55,7 @@ def Flow(  # noqa: N802
         tiers=tiers,
         edges=edges,
         groups=groups,
+        labels=labels,
         max_delay=max_delay,
         alerts=alerts,
         source_types=source_types(),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+import random
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ import structlog
 from scribengin.api.app import make_app
 from scribengin.api.audit import AuditLog
 from scribengin.api.plane import Plane
-from scribengin.api.planning import Planner
+from scribengin.api.planning import Planner, from_others
 from scribengin.api.serving import Listen, open_door
 from scribengin.api.tokens import TokenFile
 from scribengin.client.client import Client
@@ -62,6 +63,8 @@ class Bench:
     folder: Path
     stack: ExitStack
     flow: str = FLOW
+    each: int = 1
+    """so many masters where a test asks for one; then each request comes to any of them"""
     store: MemoryStore = field(default_factory=MemoryStore)
     masters: list[Served] = field(default_factory=list)
 
@@ -69,21 +72,36 @@ class Bench:
         self.person = self.store.client()
         self.tokens = TokenFile(self.folder / "tokens.json")
         self.audit = self.folder / "audit.log"
+        self.dice = random.Random(1)
 
     def master(self, *, listen: Listen | None = None, limit_s: int = 60) -> Served:
-        """One more."""
+        """One more; or several, of which one is given."""
+        made = [self._master(listen, limit_s) for _ in range(self.each)]
+        return made[0]
+
+    @property
+    def any_master(self) -> Served:
+        """One of them, by chance; the lead may have gone to another one before, and one of the others may be behind."""
+        if self.each > 1:
+            taken = self.dice.choice(self.masters)
+            self.store.expire(taken.registry)
+            self.dice.choice(self.masters).registry.lag()
+        return self.dice.choice(self.masters)
+
+    def _master(self, listen: Listen | None, limit_s: int) -> Served:
         home = self.folder / f"home{len(self.masters)}"
         listen = listen or Listen()
         listen.check(self.tokens)
         door = self.stack.enter_context(open_door(listen))
         registry, packages = self.store.client(), PackageStore(home / "packages")
+        fetch = from_others(packages, lambda: [master.url for master in self.masters if master.url != door.url])
         board = Board()
         bell = Bell(registry, board, structlog.get_logger())
         self.stack.callback(bell.close)
         plane = Plane(
             registry,
             packages,
-            Planner(packages.folder, home / "state", limit_s=limit_s),
+            Planner(packages.folder, home / "state", limit_s=limit_s, fetch=fetch),
             str(home / "state"),
             listen.gate(self.tokens),
             leads=lambda: not self.masters,
@@ -98,6 +116,8 @@ class Bench:
     def client(self, *masters: Served, token: str | None = None) -> Client:
         """Of these masters; of all where none is named."""
         secret = None if token is None else Secret(token, "a test's")
+        if self.each > 1 and not masters:
+            return self.stack.enter_context(Roaming(self, secret))
         return self.stack.enter_context(Client([master.url for master in masters or self.masters], token=secret, user="ann"))
 
     def package(self, text: str = FLOW, **files: str) -> Package:
@@ -107,6 +127,29 @@ class Bench:
         for name, content in {"flow.yaml": text, **files}.items():
             (folder / name).write_text(content)
         return make_package(folder, {}).package
+
+
+class Roaming(Client):
+    """A client that asks another master each time, and finds one of them cut off now and then."""
+
+    def __init__(self, bench: Bench, token: Secret | None) -> None:
+        super().__init__([master.url for master in bench.masters], token=token, user="ann")
+        self._bench = bench
+
+    @contextmanager
+    def _answer(self, *some: Any, **more: Any) -> Iterator[httpx2.Response]:
+        first = self._bench.any_master
+        others = [master.url for master in self._bench.masters if master is not first]
+        self.masters = [first.url, *self._bench.dice.sample(others, len(others))]
+        silent = self._bench.dice.random() < 0.2
+        if silent:
+            first.registry.cut()
+        try:
+            with super()._answer(*some, **more) as answer:
+                yield answer
+        finally:
+            if silent:
+                first.registry.mend()
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,7 @@ import pytest
 from scribengin.api.serving import Listen
 from scribengin.api.tokens import TokenFile
 from scribengin.client.client import Client
+from scribengin.client.models import Submit
 from scribengin.control import admin
 from scribengin.core.errors import EnvironmentFault, Refused, ScribenginError
 from scribengin.core.secret import Secret
@@ -222,3 +223,26 @@ def test_flows_that_were_submitted_as_one_go_back_only_with_somebody_who_has_the
     alone = master.ask("POST", "/v1/flows/mine/rollback", json={"version": 1, "only": True}, headers=headers)
     assert alone.status_code == 200, alone.text
     assert admin.read_flow(bench.person, "mine").desired.version == 1
+
+
+def test_a_version_is_submitted_by_who_may_see_it_before_and_after(bench: Bench) -> None:
+    token = bench.tokens.add("ann", "editor", {"team": "web"})
+    bench.master(listen=Listen(asks=True))
+    client = bench.client(token=token)
+
+    def submits(labels: str) -> None:
+        package = bench.package(bench.flow.replace("name: numbers", f"name: numbers\nlabels: {labels}"))
+        client.apply("numbers", Submit(package.id, "flow.yaml", "/base"), package.data)
+
+    for labels in ("{}", "{team: ads}"):
+        with pytest.raises(Refused) as told:
+            submits(labels)
+        assert told.value.code == "role-lacking"
+    assert bench.person.read("flows/numbers/desired") is None
+    submits("{team: web, stage: live}")
+    with pytest.raises(Refused):
+        submits("{stage: live}")
+    there = bench.person.read("flows/numbers/spec/1")
+    bench.person.commit(Replace(there, {**there.value, "labels": {"team": "ads"}}))
+    with pytest.raises(Refused):
+        submits("{team: web}")

@@ -120,3 +120,20 @@ def test_operations_positions_scale_and_limits(bench: Bench) -> None:
     assert client.operations("numbers")[0].step == "cancelled"
     for body in ({}, {"to_time": "yesterday"}, {"to_time": "2026-01-01", "to_batch": 1}, {"to_batch": "x"}):
         assert master.ask("POST", "/v1/flows/numbers/rewind", json=body).status_code in (400, 422), body
+
+
+def test_flows_are_chosen_by_labels(bench: Bench) -> None:
+    master = bench.master()
+    client = bench.client()
+    labelled = "labels: {team: shop, stage: test}\n"
+    package = bench.package(FLOW + labelled, **{"other.yaml": OTHER + "labels: {team: shop}\n"})
+    flows = tuple(Submit(package.id, path, str(bench.folder)) for path in ("flow.yaml", "other.yaml"))
+    client.apply_topology(Topology(flows), {package.id: package.data})
+    assert [row.flow for row in client.flows({"team": "shop"})] == ["letters", "numbers"]
+    assert [row.flow for row in client.flows({"team": "shop", "stage": "test"})] == ["numbers"]
+    assert client.flows({"team": "other"}) == []
+    assert master.ask("GET", "/v1/flows?label=team").status_code in (400, 422)
+    moved = bench.package(FLOW + labelled.replace("test", "live"), **{"other.yaml": OTHER + "labels: {team: shop}\n"})
+    plan = client.apply_topology(Topology((Submit(moved.id, "flow.yaml", str(bench.folder)),)), {moved.id: moved.data}).plan
+    assert [(change.what, change.effect) for change in plan.flows[0].changes] == [("labels", "in place")]
+    assert [row.flow for row in client.flows({"stage": "live"})] == ["numbers"]

@@ -122,6 +122,20 @@ def test_a_standby_says_where_the_leader_is_and_counts_for_nothing_in_a_scrape()
     assert asked("GET", "/v1/metrics").json()["code"] == "leader-missing"
 
 
+def test_a_master_that_leads_again_knows_nothing_of_what_it_was_told_before() -> None:
+    asked = Asked()
+    asked.tells(QueryView("kept", "running", lag_s=9.0))
+    flows = {"tweets": asked.watch._flow("tweets")}
+    asked.watch.seen(World(asked.clock(), flows), asked.election.term)
+    assert asked("GET", "/v1/flows/tweets/metrics").json()["now"]["delay_s"] == 9.0
+    asked.election.release()
+    asked.clock.advance(seconds=600)
+    assert asked.election.acquire()
+    asked.watch.seen(World(asked.clock(), flows), asked.election.term)
+    assert asked("GET", "/v1/flows/tweets/metrics").json()["now"] is None
+    assert [alert["state"] for alert in asked("GET", "/v1/flows/tweets/alerts").json()] == ["quiet"]
+
+
 def test_nonsense_is_refused_and_never_a_mistake_of_ours() -> None:
     asked = Asked()
     asked.tells(QueryView("kept", "running"))

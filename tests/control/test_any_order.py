@@ -16,6 +16,9 @@ from scribengin.control.world import RunId
 from tests.control.story import Story
 
 TIERS = ("edge", "core", "store")
+BEGUN = "nodes a b\nflow f: edge -> core -> store\nstandby core\nwish running\nlook\n"
+READY = "up store\nup core\nup edge\nlook\nlook\nspare core running\nspare core says standby\nlook\n"
+"""all runs, and the spare waits"""
 HAPPENINGS = st.one_of(
     st.sampled_from(
         [
@@ -77,9 +80,9 @@ def _possible(story: Story, words: list[str]) -> bool:
     return process is not None and not process.ended and tier.run.ended_at is None and (words[0] != "lease" or tier.lease is None)
 
 
-def _begun(happenings: list[str]) -> Story:
+def _begun(happenings: list[str], *, ready: bool) -> Story:
     story = Story()
-    story.retell("nodes a b\nflow f: edge -> core -> store\nstandby core\nwish running\nlook\n")
+    story.retell(BEGUN + (READY if ready else ""))
     for happening in happenings:
         if _possible(story, happening.split()):
             story.retell(happening)
@@ -87,10 +90,10 @@ def _begun(happenings: list[str]) -> Story:
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.lists(HAPPENINGS, max_size=40))
-def test_a_run_is_started_only_where_no_earlier_one_can_still_be_at_work(happenings: list[str]) -> None:
+@given(st.lists(HAPPENINGS, max_size=40), st.booleans())
+def test_a_run_is_started_only_where_no_earlier_one_can_still_be_at_work(happenings: list[str], ready: bool) -> None:
     story = Story()
-    story.retell("nodes a b\nflow f: edge -> core -> store\nstandby core\nwish running\nlook\n")
+    story.retell(BEGUN + (READY if ready else ""))
     for happening in happenings:
         if not _possible(story, happening.split()):
             continue
@@ -113,7 +116,7 @@ def test_a_run_is_started_only_where_no_earlier_one_can_still_be_at_work(happeni
 @given(st.lists(HAPPENINGS | DELAYS, max_size=40))
 def test_a_flow_without_attention_is_one_about_which_there_is_nothing_to_decide(happenings: list[str]) -> None:
     story = Story()
-    story.retell("nodes a b\nflow f: edge -> core -> store\nstandby core\nwish running\n")
+    story.retell(BEGUN.removesuffix("look\n"))
     attention = Attention(rounds=0)
     for happening in [*happenings, "look", "wait 400", "look", "look"]:
         if happening != "look":
@@ -152,9 +155,9 @@ def test_what_stands_as_it_stood_needs_no_attention_and_still_has_its_turn() -> 
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.lists(HAPPENINGS, max_size=40), st.sampled_from(["running", "paused", "stopped", "drained"]))
-def test_once_all_goes_well_the_flow_comes_to_its_goal_and_then_nothing_is_done(happenings: list[str], goal: str) -> None:
-    story = _begun(happenings)
+@given(st.lists(HAPPENINGS, max_size=40), st.sampled_from(["running", "paused", "stopped", "drained"]), st.booleans())
+def test_once_all_goes_well_the_flow_comes_to_its_goal_and_then_nothing_is_done(happenings: list[str], goal: str, ready: bool) -> None:
+    story = _begun(happenings, ready=ready)
     story.retell(f"nodes a b\nwish {goal}\n")
     for _ in range(60):
         story.retell("look\nwait 30")

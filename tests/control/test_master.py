@@ -306,3 +306,22 @@ def test_a_cycle_in_which_nothing_has_changed_asks_the_registry_nothing(house: H
     house.masters[0][1].read = None  # type: ignore[method-assign,assignment]  # whoever calls it fails
     house.masters[0][1].children = None  # type: ignore[method-assign,assignment]
     master.cycle()
+
+
+def test_a_master_that_meets_a_bug_lets_others_lead_and_tries_again(house: House) -> None:
+    bugs = [ZeroDivisionError("a bug"), ZeroDivisionError("again")]
+
+    def order(id_: RunId) -> Order:
+        if bugs:
+            raise bugs.pop()
+        return Order(str(id_), ("true",))
+
+    registry = house.store.client()
+    master = Master(registry, {"here": house.launcher}, order, {"id": "m"}, log=LOG)
+    house.apply("tweets", main=())
+    thread = threading.Thread(target=master.run, daemon=True)
+    thread.start()
+    until(lambda: len(house.cluster.orders) == 1, "started at the third try")
+    assert not bugs
+    master.stop()
+    thread.join()

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from scribengin.control import admin
+from scribengin.control.happened import read_happened
 from scribengin.control.operate import begin, cancel, list_operations
 from scribengin.core.errors import Refused
 from scribengin.registry.records import Stored, put, read_record
-from scribengin.registry.tree import DESIRED, OPERATION, RUN, Operation
+from scribengin.registry.tree import CHANGES, DESIRED, OPERATION, RUN, Operation
 from tests.control.obedient import Plane, applied
 
 if TYPE_CHECKING:
@@ -211,6 +212,26 @@ def test_a_run_that_waited_for_a_person_does_not_hold_back_an_operation() -> Non
     begin(plane.person, "f", Operation(kind="rewind", step="stop", version=1, tiers=("main",)), by="me")
     plane.comes_to("f", "running")
     assert list_operations(plane.person, "f")[0].step == "done"
+
+
+def test_what_became_of_a_flow_is_kept_with_its_cause_and_bounded() -> None:
+    plane = Plane()
+    applied(plane, "f", main=())
+    plane.comes_to("f", "running")
+    begin(plane.person, "f", Operation(kind="rewind", step="stop", version=1, tiers=("main",)), by="ann")
+    plane.comes_to("f", "running")
+    told = read_happened(plane.person, "f")
+    states = [each.says for each in told if each.what == "state"][::-1]
+    assert (states[0], states[-1], "stopping" in states) == ("starting", "running", True)
+    assert next(each.why for each in told if each.says == "stopping").startswith("operation 1 (rewind)")
+    assert [(each.says, each.by) for each in told if each.what != "state"] == [("1, package 0", "me"), ("1 (rewind) is done", "ann")]
+    for goal in ("paused", "running") * 40:
+        admin.want(plane.person, "f", goal, by="me")  # type: ignore[arg-type]
+        plane.turn()
+        plane.turn()
+    kept = read_record(plane.person, CHANGES("f"))
+    assert isinstance(kept, Stored)
+    assert len(kept.record.last) == 50
 
 
 def test_a_record_that_is_written_by_hand_is_taken_up_and_one_that_is_struck_out_is_let_go() -> None:

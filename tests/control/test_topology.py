@@ -11,7 +11,7 @@ import pytest
 from scribengin.connectors.contract import BatchId, Receipt
 from scribengin.control import admin
 from scribengin.control.submit import submissions
-from scribengin.control.topology import TopologyPlan, apply_topology, plan_topology
+from scribengin.control.topology import TopologyPlan, apply_topology, check_agreed, plan_rollback, plan_topology
 from scribengin.core.errors import InputError, Refused
 from scribengin.core.storage import make_folder
 from scribengin.local.prepare import prepare
@@ -19,7 +19,7 @@ from scribengin.packages.make import make_package
 from scribengin.packages.store import PackageStore
 from scribengin.registry.memory import MemoryStore
 from scribengin.registry.records import Stored, read_record
-from scribengin.registry.tree import DESIRED, OPERATION
+from scribengin.registry.tree import DESIRED, OPERATION, SPEC
 from scribengin.state.contract import Counts, Decision, SourceRange
 from scribengin.state.decisions import Decisions
 from scribengin.state.lineage import open_lineage
@@ -147,6 +147,26 @@ def test_the_same_twice_does_nothing_and_a_change_is_told_with_how_it_takes_effe
     assert person.applies(path) == {"numbers": (2, True)}
 
 
+def test_other_alerts_and_another_delay_touch_no_worker(person: Person) -> None:
+    path = person.flow("numbers")
+    person.applies(path)
+    before = read_record(person.registry, SPEC("numbers", "1"))
+    text = path.read_text()
+    path.write_text(f"{text}max_delay: 5m\nalerts: {{stuck: {{when: no progress for 5m}}, loop: {{when: restarts over 3 in 10m}}}}\n")
+    (plan,) = person.plans(path).flows
+    assert [(change.what, change.effect, change.says) for change in plan.changes] == [
+        ("max_delay", "in place", "is 5m from now on"),
+        ("alerts", "in place", "stuck and loop are others from now on"),
+    ]
+    assert person.applies(path) == {"numbers": (2, True)}
+    after = read_record(person.registry, SPEC("numbers", "2"))
+    assert isinstance(before, Stored)
+    assert isinstance(after, Stored)
+    assert (before.record.watched.max_delay_s, after.record.watched.max_delay_s) == (None, 300.0)
+    assert after.record.watched.alerts["loop"].when == "restarts over 3 in 10m"
+    assert after.record.tiers["main"].since == 1, "the workers of the version before serve it"
+
+
 def test_what_is_wanted_stopped_is_wanted_to_run_again(person: Person) -> None:
     path = person.flow("numbers")
     person.applies(path)
@@ -204,6 +224,23 @@ def test_a_query_that_cannot_keep_its_state_needs_a_persons_word(person: Person)
     path.write_text(WINDOWED)
     assert refused(lambda: person.applies(path, accept="lost")).code == "operation-under-way"
     assert refused(lambda: admin.rollback(person.registry, "counted", 1, by="me")).code == "operation-under-way"
+
+
+def test_going_back_to_what_cannot_keep_its_state_needs_a_word_too(person: Person) -> None:
+    path = person.writes("counted.yaml", WINDOWED)
+    person.applies(path)
+    path.write_text(WINDOWED.replace("by: [id]", "by: [kind]"))
+    person.applies(path)
+    person.has_run(path, rows=9)
+    plan = plan_rollback(person.registry, "counted", 1, packages=person.packages)
+    assert plan.needs_word
+    assert refused(lambda: check_agreed(plan)).code == "plan-unsaid"
+    check_agreed(plan, accept="again")
+    assert admin.rollback(person.registry, "counted", 1, by="me", renew={"counted": [("main", "counts")]}) == {"counted": 1}
+    assert admin.read_flow(person.registry, "counted").desired.operation == "1"
+    operation = read_record(person.registry, OPERATION("counted", "1"))
+    assert isinstance(operation, Stored)
+    assert operation.record.version == 2, "the version that knows the checkpoint leaves it"
 
 
 def test_a_hash_agrees_to_what_the_plan_says(person: Person) -> None:

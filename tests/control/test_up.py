@@ -143,7 +143,7 @@ def test_a_flow_is_submitted_and_outlives_its_worker_and_its_master(person: Pers
             client.want("numbers", "running", expected=seen)
             with pytest.raises(Refused, match="nothing was done"):
                 client.want("numbers", "stopped", expected=seen)
-            assert [event.kind for event, _ in zip(client.events(), range(2), strict=False)] == ["flows", "flow"]
+            assert [event.kind for _, event in zip(range(2), client.events(), strict=False)] == ["flows", "flow"]
         noted = [json.loads(line) for line in (person.home / "audit.log").read_text().splitlines()]
         assert [(line["who"], line["what"], line["outcome"]) for line in noted if line["who"] == "program"] == [
             ("program", "running", "done"),

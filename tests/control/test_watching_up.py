@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import httpx2
@@ -47,6 +48,21 @@ class Bench:
         self.environment = os.environ | {"SCRIBENGIN_HOME": str(self.home)}
         self.address = ""
 
+    @contextmanager
+    def up(self) -> Iterator[subprocess.Popen[bytes]]:
+        """`scribengin up`, until it answers; at the end it is killed, and its workers go on."""
+        (self.home / "up.json").unlink(missing_ok=True)
+        with (self.folder / "up.log").open("a") as log:
+            process = subprocess.Popen([sys.executable, "-m", "scribengin.cli", "up"], env=self.environment, stdout=log, stderr=log)
+        try:
+            until(lambda: (self.home / "up.json").exists() or process.poll() is not None, "up", 120)
+            assert process.poll() is None, (self.folder / "up.log").read_text()
+            self.address = json.loads((self.home / "up.json").read_text())["http"]
+            yield process
+        finally:
+            process.kill()
+            process.wait()
+
     def says(self, *words: str) -> Any:
         command = [sys.executable, "-m", "scribengin.cli", *words, "--json"]
         ended = subprocess.run(command, cwd=self.folder, env=self.environment, capture_output=True, text=True, timeout=300, check=False)
@@ -71,16 +87,8 @@ class Bench:
 @pytest.fixture
 def bench(tmp_path: Path) -> Iterator[Bench]:
     bench = Bench(tmp_path)
-    with (tmp_path / "up.log").open("w") as log:
-        up = subprocess.Popen([sys.executable, "-m", "scribengin.cli", "up"], env=bench.environment, stdout=log, stderr=log)
-        try:
-            until(lambda: (bench.home / "up.json").exists() or up.poll() is not None, "up", 120)
-            assert up.poll() is None, (tmp_path / "up.log").read_text()
-            yield bench
-        finally:
-            up.kill()
-            up.wait()
-            bench.clears()
+    yield bench
+    bench.clears()
 
 
 def until(what: Callable[[], Any], said: str, wait_s: float = 240) -> Any:
@@ -92,16 +100,40 @@ def until(what: Callable[[], Any], said: str, wait_s: float = 240) -> Any:
 
 
 @pytest.mark.timeout(900)
-def test_rates_lag_and_attempts_of_a_flow_are_seen_over_http_also_when_its_worker_was_killed(bench: Bench, tmp_path: Path) -> None:
-    bench.says("apply", "flow.yaml", "--wait", "4m")
-    bench.address = json.loads((bench.home / "up.json").read_text())["http"]
+def test_rates_lag_and_attempts_of_a_flow_are_seen_over_http_also_when_its_worker_and_its_master_were_killed(
+    bench: Bench, tmp_path: Path
+) -> None:
+    told = tmp_path / "told"
+    with bench.up():
+        bench.says("apply", "flow.yaml", "--wait", "4m")
+        a_worker_is_seen_and_its_successor_too(bench)
+        # what the flow file asks for is told, once, and a test is told too
+        until(told.exists, "the alert")
+        shown = {alert["alert"]: alert["state"] for alert in bench.says("alerts", "endless")}
+        assert shown == {"loop": "firing", "stuck": "quiet"}
+        assert [each["ok"] for each in bench.says("alerts", "test", "endless", "loop")] == [True, True]
+        assert told.read_text() == "loop firing\nloop test\n"
+        assert 'scribengin_alert_firing{alert="loop",flow="endless"} 1.0' in bench.asks("/metrics")
+        (row,) = bench.says("top", "--once")
+        assert (row["flow"], row["now"]["restarts"]) == ("endless", 1)
+        until(lambda: bench.asks("/v1/registry/flows/endless/alerts")["value"], "the record of what was told")
+    # the master is gone, and with it what it knew: the next one hears it from the worker, and tells nobody anything twice
+    with bench.up():
+        until(lambda: moves(bench), "the rates, at the next master")
+        assert {alert["alert"]: alert["state"] for alert in bench.asks("/v1/flows/endless/alerts")} == {"loop": "firing", "stuck": "quiet"}
+        assert told.read_text() == "loop firing\nloop test\n"
 
-    def moves(worker: str) -> Any:
-        found = bench.asks("/v1/flows/endless/metrics")
-        there = found["tiers"] and found["tiers"][0]["worker"] == worker and found["now"]["rows_in_per_s"] > 50
-        return found if there else None
 
-    found = until(lambda: moves("endless.main-1"), "the first worker's rates")
+def moves(bench: Bench, after: str = "") -> Any:
+    """What is told of the flow, where another worker than that serves it and rows move; else None."""
+    found = bench.asks("/v1/flows/endless/metrics")
+    there = found["tiers"] and found["tiers"][0]["worker"] != after and found["now"]["rows_in_per_s"] > 50
+    return found if there else None
+
+
+def a_worker_is_seen_and_its_successor_too(bench: Bench) -> None:
+    found = until(lambda: moves(bench), "the first worker's rates")
+    first = found["tiers"][0]["worker"]
     (query,) = found["tiers"][0]["queries"]
     assert query["state"] == "running"
     assert query["sources"]["numbers"]["rows_per_s"] > 50
@@ -117,19 +149,11 @@ def test_rates_lag_and_attempts_of_a_flow_are_seen_over_http_also_when_its_worke
     assert status["now"]["rows_in_per_s"] > 50
     (tier,) = status["tiers"]
     psutil.Process(tier["process"]["pid"]).kill()
-    found = until(lambda: moves("endless.main-2"), "the next worker's rates")
-    assert [attempt["worker"] for attempt in found["tiers"][0]["attempts"]] == ["endless.main-2", "endless.main-1"]
-    assert found["tiers"][0]["attempts"][1]["cause"]
+    found = until(lambda: moves(bench, after=first), "the next worker's rates")
+    attempts = bench.asks("/v1/flows/endless/attempts")
+    assert [attempt["worker"] for attempt in attempts] == [found["tiers"][0]["worker"], first]
+    assert attempts[1]["cause"]
     assert found["now"]["restarts"] == 1
     samples = found["series"]["main"]
     assert sum(sample["restarts"] for sample in samples) == 1
     assert sum(sample["rows_in_per_s"] * sample["step_s"] for sample in samples) > 100
-    # what the flow file asks for is told, once, and a test is told too
-    until((tmp_path / "told").exists, "the alert")
-    shown = {alert["alert"]: alert["state"] for alert in bench.says("alerts", "endless")}
-    assert shown == {"loop": "firing", "stuck": "quiet"}
-    assert [each["ok"] for each in bench.says("alerts", "test", "endless", "loop")] == [True, True]
-    assert (tmp_path / "told").read_text() == "loop firing\nloop test\n"
-    assert 'scribengin_alert_firing{alert="loop",flow="endless"} 1.0' in bench.asks("/metrics")
-    (row,) = bench.says("top", "--once")
-    assert (row["flow"], row["now"]["restarts"]) == ("endless", 1)

@@ -20,7 +20,7 @@ PAGE = "docs/control.md"
 
 @pytest.mark.timeout(900)
 def test_the_commands_of_the_page_work_beside_one_that_is_up(tmp_path: Path) -> None:
-    first, second, *_ = (block.text for block in blocks_of(PAGE) if block.language in ("", "sh"))  # what follows needs several hosts
+    first, second, *_ = (block.text for block in blocks_of(PAGE) if block.language in ("", "sh"))
     assert first == "scribengin up\n"
     home = tmp_path / "home"
     settings = os.environ | {"SCRIBENGIN_HOME": str(home)}

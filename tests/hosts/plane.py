@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from scribengin.registry.contract import Registry
 
 WITHIN_S = 120.0
+SLEEPER_PROGRAM = Path(__file__).with_name("master_program.py")
 NODE_PROGRAM = Path(__file__).with_name("node_program.py")
 
 
@@ -62,6 +63,12 @@ class Plane:
         words = ["master", *self.entrance, "--name", name, "--home", str(self.folder / name)]
         words += ["--state", str(self.folder / "state")]
         return self._begin(name, [sys.executable, "-m", "scribengin.cli", *words], f"masters/{name}")
+
+    def sleeper(self, name: str) -> subprocess.Popen[str]:
+        """A master that stops itself in the middle of its first start of a worker."""
+        (self.folder / name).mkdir()
+        command = [sys.executable, str(SLEEPER_PROGRAM), str(self.address), str(self.login_file), name, str(self.folder / name)]
+        return self._begin(name, command, f"masters/{name}")
 
     def node(self, name: str, *, cores: int = 0) -> subprocess.Popen[str]:
         """A node whose workers do nothing but hold their leases."""

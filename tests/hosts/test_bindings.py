@@ -68,6 +68,16 @@ def test_tiers_are_mapped_moved_spawned_and_hosts_taken_out_and_back(plane: Plan
     plane.says("spawn", "tweets.edge", "b", "--wait")
     assert on(plane, "edge") == "b"
 
+    # and forgotten, when its machine is gone
+    assert plane.says("decommission", "b", "--forget", status=2)[0]["code"] == "node-up"
+    plane.kill("b")
+    until(lambda: plane.registry.read("physicalnodes/b/up") is None, "b is away")
+    assert [each["state"] for each in plane.says("nodes")] == ["up", "away"]
+    plane.says("decommission", "b", "--forget")
+    assert [each["node"] for each in plane.says("nodes")] == ["a"]
+    assert plane.registry.children("physicalnodes/b/lns") == ()
+    assert plane.worker("tweets", "edge").is_running(), "its worker holds its lease, and goes on"
+
     # what makes no sense
     for words, code in (
         (("map", "tweets.edgy", "a"), "tier-unknown"),

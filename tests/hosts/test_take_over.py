@@ -58,41 +58,38 @@ def test_when_the_leader_is_killed_another_leads_and_workers_are_adopted(plane: 
 
 def test_a_leader_that_slept_past_its_session_changes_nothing(plane: Plane) -> None:
     plane.node("a")
-    plane.master("m1")
-    sleeper = plane.processes["m1"]
+    sleeper = plane.sleeper("m1")
+    until(lambda: plane.leader() == "m1", "it leads")
     plane.master("m2")
-    assert plane.leader() == "m1"
-    flows = [f"flow{number}" for number in range(8)]
-    for flow in flows:
-        plane.apply(flow, main=())
-    until(lambda: plane.registry.children("flows/flow0/runs"), "it has begun to act")
-    sleeper.send_signal(signal.SIGSTOP)  # in the middle of it, with most of what it has decided still to be done
+    plane.apply("tweets", main=())
+    run = RUN("tweets", "main").path
+    until(lambda: psutil.Process(sleeper.pid).status() == psutil.STATUS_STOPPED, "it sleeps in the middle of what it has decided")
+    assert plane.registry.read(run) is not None
+    assert plane.registry.children("physicalnodes/a/orders") == ()
+    # meanwhile another one does it, and all of it is over again: what the sleeper still has to write would make sense to ZooKeeper
     until(lambda: plane.leader() == "m2", "another leads", SESSION_S + 5)
-    for flow in flows:
-        plane.comes_to(flow, "running")
-    for flow in flows[:4]:
-        admin.want(plane.registry, flow, "stopped", by="me")
-    for flow in flows[:4]:
-        plane.comes_to(flow, "stopped")
-    until(lambda: len(plane.registry.children("physicalnodes/a/orders")) == 4, "what has ended is forgotten")
-    paths = [spot(flow, "main").path for flow in flows for spot in (RUN, WANTED)] + [STATUS(flow).path for flow in flows]
-    paths += [f"physicalnodes/a/orders/{worker}" for worker in plane.registry.children("physicalnodes/a/orders")]
+    plane.comes_to("tweets", "running")
+    admin.want(plane.registry, "tweets", "stopped", by="me")
+    plane.comes_to("tweets", "stopped")
+    until(lambda: not plane.registry.children("physicalnodes/a/orders"), "it is forgotten")
+    until(lambda: not plane.registry.children("physicalnodes/a/seen"), "by the host, too")
+    paths = [run, WANTED("tweets", "main").path, STATUS("tweets").path, "physicalnodes/a/orders"]
 
-    def changes() -> dict[str, int]:
-        return {path: there.changed for path in paths if isinstance(there := plane.registry.read(path), Entry)}
+    def changes() -> dict[str, tuple[int, int]]:
+        return {path: (there.made, there.changed) for path in paths if isinstance(there := plane.registry.read(path), Entry)}
 
     before = changes()
     sleeper.send_signal(signal.SIGCONT)
-    log = plane.folder / "m1" / "master-m1.log"
-    until(lambda: "leadership lost" in log.read_text(), "it knows that it leads no more", 30)
+    log = plane.folder / "m1" / "master.log"
+    until(lambda: "leadership lost" in log.read_text(), "it knows that it leads no more", 60)
+    assert plane.registry.children("physicalnodes/a/orders") == ()
+    # and it may lead again, by a right of its own
     plane.kill("m2")
-    until(lambda: plane.leader() == "m1", "it leads again, by a right of its own", SESSION_S + 5)
-    until(lambda: log.read_text().count("leadership won") == 2, "it says so")
+    until(lambda: plane.leader() == "m1", "it leads again", SESSION_S + 5)
     plane.apply("other", main=())
     plane.comes_to("other", "running")
     assert changes() == before
-    assert all(isinstance(run := plane.registry.read(RUN(flow, "main").path), Entry) and run.value["number"] == 1 for flow in flows)
-    assert len(plane.registry.children("physicalnodes/a/orders")) == 5
+    assert plane.registry.children("physicalnodes/a/orders") == ("other.main-1",)
 
 
 def test_a_host_that_is_gone_gives_its_workers_to_others_and_kills_the_orphans_when_it_is_back(plane: Plane) -> None:
@@ -158,7 +155,9 @@ def test_an_order_is_taken_up_at_once(plane: Plane) -> None:
     begun = time.monotonic()
     admin.want(plane.registry, "tweets", "running", by="me")
     until(lambda: "tweets.main-2" in plane.registry.children("physicalnodes/a/seen"), "its process is there")
-    print(f"ordered and begun after {time.monotonic() - begun:.2f} s")
+    took = time.monotonic() - begun
+    print(f"ordered and begun after {took:.2f} s")
+    assert took < 10, "in well under a second on a quiet machine"
 
 
 def test_a_name_is_one_process_and_a_folder_too(plane: Plane) -> None:
@@ -166,3 +165,10 @@ def test_a_name_is_one_process_and_a_folder_too(plane: Plane) -> None:
     plane.node("a")
     refused = plane.says("node", "--name", "a", status=2)
     assert [(each["code"], "is up already" in each["message"]) for each in refused] == [("node-taken", True)]
+    assert plane.says("master", "--name", "m1", status=2)[0]["code"] == "name-taken"
+    # who was killed leaves his name to the next one
+    for name, start in (("m1", plane.master), ("a", plane.node)):
+        plane.kill(name)
+        begun = time.monotonic()
+        start(name)
+        print(f"{name} is there again after {time.monotonic() - begun:.1f} s")

@@ -114,6 +114,17 @@ def test_a_loop_of_restarts_fires() -> None:
     assert rule.looks() == "firing"
 
 
+def test_a_master_that_took_over_lets_a_count_fire_on_until_it_has_counted_for_as_long() -> None:
+    tier = a_tier()
+    rule = Rule("dead letters over 10 in 1m", tier)
+    rule.state = AlertState("firing", tier.clock() - 5.0, "11 dead letters")
+    for _ in range(6):
+        tier.moves(10, seconds=10.0)
+        assert rule.looks() == "firing"
+    tier.moves(10, seconds=10.0)
+    assert rule.looks() == "quiet"
+
+
 def test_what_nobody_knows_changes_nothing() -> None:
     tier = a_tier()
     rule = Rule("lag over 1000 rows for 30s", tier)

@@ -149,7 +149,10 @@ def test_what_holds_a_flow_up_is_a_full_channel_or_a_query_that_reads_less_than_
     slow = QueryView("kept", "running", tier="core", slowest=("enrich", 0.9), falls_behind=True)
     full = GateView("c", "hot -> core", "hot", "near", "core", rows=9, paused=True)
     assert bottleneck_text([slow], [full]) == "enrich takes 90% of the Batch; hot -> core is full"
-    assert bottleneck_text([slow], []) == "enrich takes 90% of the Batch; more arrives than kept reads"
+    for waits in ({"lag_s": 11.0}, {"lag_rows": 1_000, "rows_per_s": 99.0}):
+        assert bottleneck_text([replace(slow, **waits)], []) == "enrich takes 90% of the Batch; more arrives than kept reads"
+    for waits in ({}, {"lag_s": 2.0}, {"lag_rows": 106, "rows_per_s": 200.0}):  # a source always has something new
+        assert bottleneck_text([replace(slow, **waits)], []) == ""
     assert bottleneck_text([QueryView("kept", "running", slowest=("enrich", 0.9))], []) == ""
 
 

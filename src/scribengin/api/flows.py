@@ -9,6 +9,7 @@ from starlette.responses import Response
 from scribengin.api.access import Role
 from scribengin.api.logs import MOST_LINES, read_logs
 from scribengin.api.plane import Asked
+from scribengin.api.views import RegistryView
 from scribengin.client.models import (
     FLOW_NAME,
     PACKAGE_ID,
@@ -16,19 +17,15 @@ from scribengin.client.models import (
     FlowRow,
     FlowView,
     LogLines,
-    Rollback,
     Submit,
     TaskRow,
     VersionRow,
     Want,
-    WentBack,
     Written,
 )
 from scribengin.client.problems import Fault, PointedError
 from scribengin.control import admin
 from scribengin.registry.contract import Registry
-from scribengin.registry.records import Stored, read_record
-from scribengin.registry.tree import SPEC
 
 
 def flow_routes(may: Callable[[Role], Any]) -> APIRouter:
@@ -36,9 +33,12 @@ def flow_routes(may: Callable[[Role], Any]) -> APIRouter:
     routes = APIRouter(prefix="/v1/flows", tags=["flows"])
 
     @routes.get("", response_model=list[FlowRow])
-    def list_flows(asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:
-        """All flows, by name: what is wanted of each, how it stands, since when, and why."""
-        return asked.answer(asked.view.flows())
+    def list_flows(asked: Annotated[Asked, may(Role.VIEWER)], label: Annotated[list[str] | None, Query()] = None) -> Response:
+        """All flows, or those with all these labels (`label=team=shop`), by name: what is wanted of each, how it stands, and why."""
+        wanted = dict(_label(text) for text in label or ())
+        if any(asked.who.labels.get(name, value) != value for name, value in wanted.items()):
+            return asked.answer([])
+        return asked.answer(RegistryView(asked.registry, {**asked.who.labels, **wanted}).flows())
 
     @routes.get("/{flow}", response_model=FlowView)
     def show_flow(flow: str, asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:
@@ -56,17 +56,17 @@ def flow_routes(may: Callable[[Role], Any]) -> APIRouter:
                 fault = Fault("flow-name", f'"{flow}" can be no flow\'s name', f"a name matches {FLOW_NAME.pattern}")
                 raise PointedError((fault,))
             check_submit(wanted)
-            asked.check_new(flow)
             planned, _ = asked.plane.planner.plan(wanted)
             if planned.flow != flow:
                 fault = Fault(
                     "flow-name", f'{wanted.path} is flow "{planned.flow}", not "{flow}"', f"PUT /v1/flows/{planned.flow}", pointer="/path"
                 )
                 raise PointedError((fault,))
+            asked.check_new(flow, planned.labels)
             applied = admin.apply(registry, planned, state=lambda _: asked.plane.state, by=asked.who.name)
             return AppliedFlow(applied.flow, applied.version, applied.changed)
 
-        return asked.write("apply", flow, act, wanted)
+        return asked.write("apply", flow, act, wanted, slow=True)
 
     @routes.get("/{flow}/tasks", response_model=list[TaskRow])
     def show_tasks(flow: str, asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:
@@ -89,19 +89,6 @@ def flow_routes(may: Callable[[Role], Any]) -> APIRouter:
             return Written(admin.want(registry, flow, want.state, by=asked.who.name))
 
         return asked.write(want.state, flow, act, want)
-
-    @routes.post("/{flow}/rollback", response_model=WentBack)
-    def roll_back(flow: str, to: Rollback, asked: Annotated[Asked, may(Role.EDITOR)]) -> Response:
-        """Want another version that there was, code and flow together, in the state that is wanted now."""
-
-        def act(registry: Registry) -> WentBack:
-            asked.check_flow(flow)
-            spec = read_record(registry, SPEC(flow, str(to.version))) if SPEC.fits(flow, str(to.version)) else None
-            for name in spec.record.together if isinstance(spec, Stored) and not to.only else ():
-                asked.check_flow(name)
-            return WentBack(admin.rollback(registry, flow, to.version, by=asked.who.name, only=to.only))
-
-        return asked.write(f"rollback to {to.version}", flow, act, to)
 
     @routes.delete("/{flow}", response_model=Written)
     def delete_flow(flow: str, asked: Annotated[Asked, may(Role.EDITOR)]) -> Response:
@@ -140,3 +127,11 @@ def check_submit(wanted: Submit, pointer: str = "") -> None:
         faults.append(Fault("body", said, "name the folder where relative paths start", pointer=f"{pointer}/base"))
     if faults:
         raise PointedError(tuple(faults))
+
+
+def _label(text: str) -> tuple[str, str]:
+    """Raises InputError for what is no `name=value`."""
+    name, sign, value = text.partition("=")
+    if not sign or not name:
+        raise PointedError((Fault("parameter", f"label: {text!r} is no label", "write label=NAME=VALUE"),))
+    return name, value

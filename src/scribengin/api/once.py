@@ -1,7 +1,7 @@
 """Idempotency keys: a write that is asked for again under its key is not done again; its first answer is given again, by any master.
 
 An answer lies in the registry (`requests/<id>`), at most MOST of them for a day. The record is made before the write begins; where its
-master died before it could answer, the write is done again after ABANDONED_S: each converges (what is wanted already is left alone).
+master died before it could answer, the write is done again after a while: each converges (what is wanted already is left alone).
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 MOST = 1_000
 KEPT_S = 86_400.0
-ABANDONED_S = 180.0
-"""longer than any write takes"""
+ABANDONED_S, SLOW_ABANDONED_S = 15.0, 180.0
+"""after which a write that has no answer is done again: longer than a write to the registry takes; than one that plans a flow takes"""
 LONGEST_BYTES = 32_768
 """of an answer that is kept; a larger one (hundreds of mistakes in a flow) is made again"""
 LONGEST_KEY = 200
@@ -74,7 +74,7 @@ class Once:
         self._clock = clock
         self._count = itertools.count(1)
 
-    def begin(self, who: str, key: str, asked: str) -> Claim | Answered:
+    def begin(self, who: str, key: str, asked: str, *, abandoned_s: float = ABANDONED_S) -> Claim | Answered:
         """`asked` tells one request from another: method, path and body. Raises Refused: `key-used` for another request under the same key,
         `key-busy` while the first one is under way."""
         if not 0 < len(key) <= LONGEST_KEY:
@@ -88,23 +88,23 @@ class Once:
         except Conflict:
             there = self._registry.read(spot.path)
             if there is None:  # dropped between the two looks
-                return self.begin(who, key, asked)
+                return self.begin(who, key, asked, abandoned_s=abandoned_s)
             found = stored_as(there, spot)
             if isinstance(found, StoredRecord):
-                return self._again(found, record)
+                return self._again(found, record, abandoned_s)
             if isinstance(found, Damaged):
                 self._registry.commit(Delete(spot.path, found.version))
-                return self.begin(who, key, asked)
+                return self.begin(who, key, asked, abandoned_s=abandoned_s)
             raise
         return Claim(self._registry, spot.path, record)
 
-    def _again(self, found: StoredRecord[Request], record: Request) -> Claim | Answered:
+    def _again(self, found: StoredRecord[Request], record: Request, abandoned_s: float) -> Claim | Answered:
         before = found.record
         if before.asked != record.asked:
             raise Refused("this idempotency key was used for another request", remedy="take a new key for each request", code="key-used")
         if before.status:
             return Answered(before.status, before.body.encode())
-        if record.at - before.at < ABANDONED_S:
+        if record.at - before.at < abandoned_s:
             raise Refused("this request is under way", remedy="ask again in a second, with the same key", code="key-busy")
         self._registry.commit(found.replace(record))
         return Claim(self._registry, found.entry.path, record)

@@ -41,23 +41,27 @@ def package_routes(may: Callable[[Role], Any]) -> APIRouter:
     @routes.head("/{id}", response_class=Response)
     def has_package(id: str, asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:
         """Whether this master has a package."""
-        return fetch_package(id, asked)
+        return _file(asked, id)
 
     @routes.get("/{id}", response_class=FileResponse, responses={200: _FILE})
     def fetch_package(id: str, asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:
         """A package's file. Who fetches it checks its hash."""
         asked.check_all()
-        check_id(id)
-        path = asked.plane.packages.file(id)
-        if not path.is_file():
-            raise Refused(f"this master has no package {id}", remedy=f"bring it: PUT /v1/packages/{id}", code="package-missing")
-        return FileResponse(path, media_type="application/zip", headers={"ETag": f'"{id}"'})
+        return _file(asked, id)
 
     return routes
 
 
 _FILE: dict[str, Any] = {"description": "The file", "content": {"application/zip": {"schema": {"type": "string", "format": "binary"}}}}
 _BYTES = {"requestBody": {"required": True, "content": _FILE["content"]}}
+
+
+def _file(asked: Asked, id: str) -> Response:
+    check_id(id)
+    path = asked.plane.packages.file(id)
+    if not path.is_file():
+        raise Refused(f"this master has no package {id}", remedy=f"bring it: PUT /v1/packages/{id}", code="package-missing")
+    return FileResponse(path, media_type="application/zip", headers={"ETag": f'"{id}"'})
 
 
 def check_id(id: str) -> None:

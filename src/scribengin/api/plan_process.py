@@ -44,6 +44,7 @@ class Planned:
     tiers: Mapping[str, TierSpec] = field(default_factory=dict)
     warnings: tuple[Fault, ...] = ()
     problem: ProblemDetails | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
     watched: Watched = field(default_factory=Watched)
     """what it says of delay and alerts"""
 
@@ -64,7 +65,9 @@ def plan(task: Task) -> Planned:
     except ScribenginError as error:
         return Planned(problem=to_problem(error))
     warnings = to_faults(prepared.warnings)
-    return Planned(prepared.name, tiers_of(prepared.plan), warnings, watched=watched_of(prepared.plan.flow))
+    return Planned(
+        prepared.name, tiers_of(prepared.plan), warnings, labels=prepared.plan.flow.labels, watched=watched_of(prepared.plan.flow)
+    )
 
 
 def to_faults(problems: object) -> tuple[Fault, ...]:

@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from scribengin.api.audit import AuditLog
 from scribengin.api.expecting import ExpectingRegistry
-from scribengin.api.once import Answered, Claim, Once
+from scribengin.api.once import ABANDONED_S, SLOW_ABANDONED_S, Answered, Claim, Once
 from scribengin.api.views import RegistryView, check_flow, labels_of
 from scribengin.client.client import KEY, REVISION
 from scribengin.client.problems import CODE, MEDIA_TYPE, Fault, PointedError, encode, to_problem
@@ -100,10 +100,11 @@ class Asked:
                 flow, [name for name in names(self.registry, "flows") if self.who.may_see(labels_of(self.registry, name))]
             )
 
-    def check_new(self, flow: str) -> None:
-        """Raise Refused for a flow that this person may not submit: one that is there and that he may not see, or a new one without his
-        labels."""
-        if self.who.labels and not self.who.may_see(labels_of(self.registry, flow)):
+    def check_new(self, flow: str, new: Mapping[str, str]) -> None:
+        """Raise Refused for a version with the labels `new` that this person may not submit: without his labels, or of a flow that is there
+        and that he may not see."""
+        there = self.registry.read(DESIRED(flow).path) is not None
+        if not self.who.may_see(new) or (there and not self.who.may_see(labels_of(self.registry, flow))):
             labels = ", ".join(f"{label}={value}" for label, value in self.who.labels.items())
             raise Refused(
                 f"{self.who.name} has flows with {labels} only, and {flow} is none of them",
@@ -124,15 +125,19 @@ class Asked:
         """As JSON, with the registry's revision."""
         return self._response(Answered(status, msgspec.json.encode(value)), dict(headers or {}))
 
-    def write(self, what: str, target: str, act: Callable[[Registry], object], body: object = None) -> Response:
+    def write(self, what: str, target: str, act: Callable[[Registry], object], body: object = None, *, slow: bool = False) -> Response:
         """Do `act`, and answer with what it returns: once where the request has an idempotency key, and noted in the audit log.
 
         `target` is a flow: where the request has If-Match, the registry that `act` is given holds it to that.
+        `slow`: it plans a flow, and so may take minutes.
         """
         key = self.request.headers.get(KEY)
         try:
             registry = self._expecting(target)
-            begun = None if key is None else self.plane.once.begin(self.who.name, key, self._asked(body))
+            begun = None
+            if key is not None:
+                abandoned_s = SLOW_ABANDONED_S if slow else ABANDONED_S
+                begun = self.plane.once.begin(self.who.name, key, self._asked(body), abandoned_s=abandoned_s)
             if isinstance(begun, Answered):
                 self._note(what, target, "done" if begun.status < 400 else "refused", again=True)
                 return self._response(begun, {AGAIN: "true"})

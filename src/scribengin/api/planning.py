@@ -18,13 +18,15 @@ from scribengin.api.plan_process import Planned, Task
 from scribengin.api.verb_process import Look, Seen
 from scribengin.client.problems import Fault, ProblemDetails, to_error
 from scribengin.control.admin import Submission
-from scribengin.core.errors import EnvironmentFault, Refused
+from scribengin.core.errors import EnvironmentFault, Refused, ScribenginError
+from scribengin.packages.fetch import FetchedPackages
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from scribengin.client.models import Submit
+    from scribengin.packages.store import PackageStore
 
 T = TypeVar("T")
 LIMIT_S = 60
@@ -34,10 +36,26 @@ _HIDDEN = ("SCRIBENGIN_REGISTRY_LOGIN", "SCRIBENGIN_TOKEN")
 """what the master knows, and a person's code need not"""
 
 
+def from_others(store: PackageStore, others: Callable[[], Sequence[str]], **more: Any) -> Callable[[str], None]:
+    """Brings a package to `store` from one of the masters at `others`, with a token and certificates (`FetchedPackages`); where there are
+    none it does nothing."""
+    fetched = FetchedPackages(store, others, **more)
+
+    def fetch(package: str) -> None:
+        if others():
+            fetched.fetch(package)
+
+    return fetch
+
+
 class Planner:
     """Plans flows of the packages in the store's folder `packages`; `state` is the root of the folders of their states."""
 
-    def __init__(self, packages: Path, state: Path, *, limit_s: int = LIMIT_S) -> None:
+    def __init__(
+        self, packages: Path, state: Path, *, limit_s: int = LIMIT_S, fetch: Callable[[str], None] = lambda _package: None
+    ) -> None:
+        """`fetch` brings a package there that another master has; it raises where nobody has it."""
+        self.fetch = fetch
         self._packages = packages
         self._state = state
         self._limit_s = limit_s
@@ -49,6 +67,7 @@ class Planner:
         Raises InputError with every problem, whose files are those in the package; Refused: `package-missing`, `flow-path`, `plan-late`;
         EnvironmentFault where the process ended without an answer.
         """
+        self.fetch(wanted.package)
         folder = str(self._packages.absolute())
         task = Task(folder, wanted.package, wanted.path, wanted.base, str(self._state.absolute()), self._limit_s + 5)
         with self._turns:
@@ -57,10 +76,15 @@ class Planner:
         if planned.problem is not None:
             raise to_error(_from_package(planned.problem, inside))
         warnings = tuple(_fault_from_package(fault, inside) for fault in planned.warnings)
-        return Submission(planned.flow, wanted.package, wanted.path, wanted.base, planned.tiers, planned.watched), warnings
+        parts = (planned.tiers, planned.watched, planned.labels)
+        return Submission(planned.flow, wanted.package, wanted.path, wanted.base, *parts), warnings
 
     def look(self, what: str, records: Mapping[str, Mapping[str, Any]], **more: Any) -> Any:
         """What `api.verb_process` finds: it has the records, the packages and the states. Raises as `plan`."""
+        for record in records.values():  # versions that are looked at; of one that is gone the process says so
+            if isinstance(package := record.get("package"), str):
+                with suppress(ScribenginError):
+                    self.fetch(package)
         folder = str(self._packages.absolute())
         task = Look(what, folder, str(self._state.absolute()), records, self._limit_s + 5, **more)
         with self._turns:

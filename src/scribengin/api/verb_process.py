@@ -73,6 +73,11 @@ def _found(task: Look, registry: Registry, packages: PackageStore) -> Any:
     match task.what:
         case "topology":
             return _topology(task, registry, packages)
+        case "rollback":
+            from scribengin.control.topology import plan_rollback
+
+            back = plan_rollback(registry, task.flow, said["version"], packages=packages, only=said["only"])
+            return msgspec.to_builtins(back)
         case "offsets":
             return [row.as_json() for row in read_offsets(registry, packages, task.flow)]
         case "set":
@@ -106,7 +111,7 @@ def _topology(task: Look, registry: Registry, packages: PackageStore) -> Any:
             continue
         warnings += prepared.warnings
         tiers, watched = tiers_of(prepared.plan), watched_of(prepared.plan.flow)
-        submissions.append(Submission(prepared.name, submit.package, submit.path, submit.base, tiers, watched))
+        submissions.append(Submission(prepared.name, submit.package, submit.path, submit.base, tiers, watched, prepared.plan.flow.labels))
     if problems:
         raise InputError(problems)
     plan = plan_topology(registry, submissions, packages=packages, state=lambda _: task.state)

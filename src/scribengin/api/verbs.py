@@ -16,22 +16,27 @@ from scribengin.client.models import (
     AppliedFlow,
     AppliedTopology,
     Going,
+    Happened,
     Limits,
     OperationRow,
     Position,
     Rewind,
+    Rollback,
     Scale,
     Scaled,
     SetLimit,
     SetOffset,
     Topology,
     TopologyPlan,
+    WentBack,
     Written,
 )
 from scribengin.client.problems import Fault, PointedError
 from scribengin.control import admin, operate, topology
+from scribengin.control.happened import read_happened
 from scribengin.control.limits import read_limits, set_limit
 from scribengin.control.scale import scale
+from scribengin.core.errors import Refused
 from scribengin.registry.contract import Entry, Registry
 from scribengin.registry.tree import DESIRED, SPEC, STATUS, Operation, TierSpec
 from scribengin.registry.watched import Watched
@@ -56,7 +61,7 @@ def verb_routes(may: Callable[[Role], Any]) -> APIRouter:
         def act(registry: Registry) -> AppliedTopology:
             plan, submissions = _planned(asked, wanted)
             for submission in submissions:
-                asked.check_new(submission.flow)
+                asked.check_new(submission.flow, submission.labels)
             topology.check_agreed(plan, expected=wanted.plan, accept=wanted.accept)
             done = topology.write_topology(
                 registry, submissions, plan, state=lambda _: asked.plane.state, by=asked.who.name, accept=wanted.accept
@@ -64,13 +69,44 @@ def verb_routes(may: Callable[[Role], Any]) -> APIRouter:
             applied = tuple(AppliedFlow(each.flow, each.version, each.changed) for each in done)
             return AppliedTopology(msgspec.convert(msgspec.to_builtins(plan), TopologyPlan), applied)
 
-        return asked.write("apply", "+".join(submit.path for submit in wanted.flows)[:200], act, wanted)
+        return asked.write("apply", "+".join(submit.path for submit in wanted.flows)[:200], act, wanted, slow=True)
+
+    @routes.post("/flows/{flow}/rollback", response_model=WentBack)
+    def roll_back(flow: str, to: Rollback, asked: Annotated[Asked, may(Role.EDITOR)]) -> Response:
+        """Want another version that there was, code and flow together, in the state that is wanted now."""
+
+        def act(registry: Registry) -> WentBack:
+            asked.check_flow(flow)
+            back = admin.going_back(registry, flow, to.version, only=to.only)
+            for name in back:
+                asked.check_flow(name)
+            records = _records(registry, list(back), back)
+            said = {"version": to.version, "only": to.only}
+            try:
+                found = asked.plane.planner.look("rollback", records, flow=flow, arguments=said)
+            except Refused as error:
+                if error.code != "package-missing":
+                    raise
+                found = {"flows": [], "hash": ""}  # its workers fetch it from elsewhere, and refuse a state that does not fit
+            plan = msgspec.convert(found, topology.TopologyPlan)
+            topology.check_agreed(plan, accept=to.accept)
+            renew = {each.flow: [(anew.tier, anew.query) for anew in each.anew] for each in plan.flows if each.anew}
+            how = to.accept or "again"
+            return WentBack(admin.rollback(registry, flow, to.version, by=asked.who.name, only=to.only, renew=renew, how=how))
+
+        return asked.write(f"rollback to {to.version}", flow, act, to)
 
     @routes.get("/operations", response_model=list[OperationRow])
     def all_operations(asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:
         """The operations of all flows, the newest of each first."""
         asked.check_all()
         return asked.answer([row.as_json() for row in operate.list_operations(asked.registry)])
+
+    @routes.get("/flows/{flow}/happened", response_model=list[Happened])
+    def happened(flow: str, asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:
+        """What became of a flow, the newest first: changes of its state with their cause, versions, operations; the last hundred."""
+        asked.check_flow(flow)
+        return asked.answer([each.as_json() for each in read_happened(asked.registry, flow)])
 
     @routes.get("/flows/{flow}/operations", response_model=list[OperationRow])
     def operations(flow: str, asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:
@@ -129,7 +165,7 @@ def verb_routes(may: Callable[[Role], Any]) -> APIRouter:
             id_ = None if found is None else operate.begin(registry, flow, msgspec.convert(found, Operation), by=asked.who.name)
             return Scaled(flow, done.version, done.changed or id_ is not None, id_)
 
-        return asked.write("scale", flow, act, to)
+        return asked.write("scale", flow, act, to, slow=True)
 
     @routes.get("/flows/{flow}/limit", response_model=Limits)
     def limits(flow: str, asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:
@@ -148,7 +184,7 @@ def verb_routes(may: Callable[[Role], Any]) -> APIRouter:
             found = set_limit(registry, flow, section, name, rows_per_s=to.rows_per_s, bytes_per_s=to.bytes_per_s)
             return Limits(flow, found.of)
 
-        return asked.write("limit", flow, act, to)
+        return asked.write("limit", flow, act, to, slow=True)
 
     return routes
 
@@ -161,7 +197,7 @@ def _go(asked: Asked, flow: str, what: str, said: Mapping[str, Any], body: objec
         id_ = operate.begin(registry, flow, operation, by=asked.who.name) if yes else None
         return Going(flow, tuple(found["says"]), tuple(found["queries"]), id_)
 
-    return asked.write(what, flow, act, body)
+    return asked.write(what, flow, act, body, slow=True)
 
 
 def _look(asked: Asked, what: str, flow: str, arguments: Mapping[str, Any] | None = None) -> Any:
@@ -177,6 +213,8 @@ def _planned(asked: Asked, wanted: Topology) -> tuple[topology.TopologyPlan, lis
         )
     for number, submit in enumerate(wanted.flows):
         check_submit(submit, f"/flows/{number}")
+    for package in {submit.package for submit in wanted.flows}:
+        asked.plane.planner.fetch(package)
     store = asked.plane.packages
     inside = {submit.package: {each.path: each.name for each in store.read(submit.package).manifest.flows} for submit in wanted.flows}
     names = [name for submit in wanted.flows if (name := inside[submit.package].get(submit.path)) is not None]
@@ -190,23 +228,25 @@ def _planned(asked: Asked, wanted: Topology) -> tuple[topology.TopologyPlan, lis
             each["base"],
             msgspec.convert(each["tiers"], dict[str, TierSpec]),
             msgspec.convert(each["watched"], Watched),
+            dict(each["labels"]),
         )
         for each in found["submissions"]
     ]
     for submission in submissions:
-        asked.check_new(submission.flow)
+        asked.check_new(submission.flow, submission.labels)
     return msgspec.convert(found["plan"], topology.TopologyPlan), submissions
 
 
-def _records(registry: Registry, flows: Sequence[str]) -> dict[str, Mapping[str, Any]]:
-    """What is wanted of flows, in which version, and how they stand; records that say nothing are left out."""
+def _records(registry: Registry, flows: Sequence[str], versions: Mapping[str, int] | None = None) -> dict[str, Mapping[str, Any]]:
+    """What is wanted of flows, in which version, and how they stand; with `versions` of theirs. Records that say nothing are left out."""
     found: dict[str, Mapping[str, Any]] = {}
     for flow in dict.fromkeys(flows):
         desired = registry.read(DESIRED(flow).path)
         version = str(desired.value.get("version", "")) if isinstance(desired, Entry) else ""
         paths = [DESIRED(flow).path, STATUS(flow).path]
         newest = max(admin.versions_of(registry, flow), default=0)
-        paths += [SPEC(flow, number).path for number in {version, str(newest)} if SPEC.fits(flow, number)]
+        also = [str(versions[flow])] if versions is not None and flow in versions else []
+        paths += [SPEC(flow, number).path for number in {version, str(newest), *also} if SPEC.fits(flow, number)]
         entries = {path: registry.read(path) for path in paths}
         found |= {path: entry.value for path, entry in entries.items() if isinstance(entry, Entry) and entry.value}
     return found

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from scribengin.client.models import FLOW_NAME, FlowRow, FlowView, MasterRow, TaskRow, VersionRow
+from scribengin.client.models import FLOW_NAME, FlowRow, FlowView, Happened, MasterRow, TaskRow, VersionRow
 from scribengin.control import admin
+from scribengin.control.happened import read_happened
 from scribengin.registry.contract import Entry
 from scribengin.registry.records import Stored, names, read_record
 from scribengin.registry.tree import DESIRED, LEADER, MASTERS, SPEC
@@ -31,11 +32,11 @@ class RegistryView:
         self._registry = registry
         self._labels = labels or {}
 
-    def flows(self) -> list[FlowRow]:
+    def flows(self, labels: Mapping[str, str] | None = None) -> list[FlowRow]:
         """As `Client.flows`."""
         rows = admin.read_flows(self._registry)
-        if self._labels:
-            wanted = self._labels.items()
+        if self._labels or labels:
+            wanted = {**self._labels, **(labels or {})}.items()
             rows = tuple(row for row in rows if wanted <= labels_of(self._registry, row.flow).items())
         return [row_of(row) for row in rows]
 
@@ -51,6 +52,11 @@ class RegistryView:
         check_flow(self._registry, name)
         admin.read_flow(self._registry, name)
         return msgspec.convert(admin.read_tasks(self._registry, name), list[TaskRow])
+
+    def happened(self, name: str) -> list[Happened]:
+        """As `Client.happened`."""
+        check_flow(self._registry, name)
+        return msgspec.convert([each.as_json() for each in read_happened(self._registry, name)], list[Happened])
 
     def versions(self, name: str) -> list[VersionRow]:
         """As `Client.versions`."""

@@ -20,6 +20,7 @@ from scribengin.client.models import (
     FlowRow,
     FlowView,
     Going,
+    Happened,
     Health,
     Limits,
     LogLines,
@@ -61,6 +62,7 @@ _READ_S = 120.0
 _SILENT_S = 45.0
 """a stream of events gives a sign of life each 15 s"""
 _AGAIN_S = 0.5
+_BUSY_S = 30.0
 _PIECE_BYTES = 2**20
 
 
@@ -98,9 +100,10 @@ class Client:
         """End its connections."""
         self._http.close()
 
-    def flows(self) -> list[FlowRow]:
-        """All flows, by name."""
-        return self._get("/v1/flows", list[FlowRow])
+    def flows(self, labels: Mapping[str, str] | None = None) -> list[FlowRow]:
+        """All flows, or those with all these labels, by name."""
+        which = "&".join(f"label={quote(f'{name}={value}', safe='')}" for name, value in (labels or {}).items())
+        return self._get(f"/v1/flows{'?' * bool(which)}{which}", list[FlowRow])
 
     def flow(self, name: str) -> FlowView:
         """What is wanted of a flow, how it stands, and who serves its tiers. Raises Refused where there is no such flow."""
@@ -126,10 +129,18 @@ class Client:
         """Say what is wanted of a flow now; asked again what failed is tried again."""
         return self._write("PUT", f"/v1/flows/{_part(name)}/wanted", Want(goal), Written, expected)
 
-    def rollback(self, name: str, version: int, *, only: bool = False, expected: int | None = None) -> WentBack:
+    def rollback(
+        self,
+        name: str,
+        version: int,
+        *,
+        only: bool = False,
+        accept: Literal["again", "lost"] | None = None,
+        expected: int | None = None,
+    ) -> WentBack:
         """Want another version that there was, code and flow together; flows that were submitted as one with it go back too, unless
-        `only`."""
-        return self._write("POST", f"/v1/flows/{_part(name)}/rollback", Rollback(version, only), WentBack, expected)
+        `only`. Raises Refused as `apply_topology`."""
+        return self._write("POST", f"/v1/flows/{_part(name)}/rollback", Rollback(version, only, accept), WentBack, expected)
 
     def plan_topology(self, wanted: Topology, packages: Mapping[str, bytes]) -> AppliedTopology:
         """What submitting these flows would change; `packages`: id → bytes of all that they come in."""
@@ -151,6 +162,10 @@ class Client:
                 if error.code != "package-missing" or not left:  # else the master that has it fell silent, and another one was asked
                     raise
         raise AssertionError
+
+    def happened(self, name: str) -> list[Happened]:
+        """What became of a flow, the newest first."""
+        return self._get(f"/v1/flows/{_part(name)}/happened", list[Happened])
 
     def operations(self, name: str | None = None) -> list[OperationRow]:
         """Of a flow, or of all, the newest of each first."""
@@ -296,7 +311,14 @@ class Client:
         if expected is not None:
             headers |= {"If-Match": f'"{expected}"'} if expected else {"If-None-Match": "*"}
         content = b"" if body is None else msgspec.json.encode(body)
-        return msgspec.json.decode(self._ask(method, path, content=content, headers=headers).content, type=kind)
+        deadline = time.monotonic() + _BUSY_S
+        while True:
+            try:
+                return msgspec.json.decode(self._ask(method, path, content=content, headers=headers).content, type=kind)
+            except ScribenginError as error:  # the master that fell silent may still be at it; its answer is given, or it is done again
+                if error.code != "key-busy" or time.monotonic() >= deadline:
+                    raise
+                time.sleep(_AGAIN_S)
 
     def _ask(self, method: str, path: str, **more: Any) -> httpx2.Response:
         with self._answer(method, path, **more) as answer:

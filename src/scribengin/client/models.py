@@ -161,10 +161,11 @@ class Want:
 
 @dataclass(frozen=True, slots=True)
 class Rollback:
-    """Another version that there was; with the flows that were submitted as one with it, unless `only`."""
+    """Another version that there was; with the flows that were submitted as one with it, unless `only`. `accept` as in `Topology`."""
 
     version: int
     only: bool = False
+    accept: Literal["again", "lost"] | None = None
     __pydantic_config__ = _CLOSED
 
 
@@ -219,7 +220,7 @@ class RecordWrite:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A write that was done."""
+    """A write that was done. The state of the registry with this revision has it; the write itself may be an earlier one."""
 
     revision: int
 
@@ -324,6 +325,17 @@ class OperationRow:
     tiers: tuple[str, ...]
     under_way: bool
     arguments: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Happened:
+    """What became of a flow: a change of its `state` (`why` is the reason), a `version` that came, an `operation`."""
+
+    at: str
+    what: Literal["state", "version", "operation"]
+    says: str
+    why: str = ""
+    by: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -172,10 +172,14 @@ def decode(data: bytes, status: int, code: str = "answer") -> ProblemDetails:
         return msgspec.json.decode(data, type=ProblemDetails)
     except (msgspec.DecodeError, UnicodeDecodeError):
         text = data[:200].decode(errors="replace").strip()
-        kind: Kind = "unreachable" if status >= 500 else "failed"
+        kind: Kind = "unreachable" if status >= 500 else "refused"
         found = f'"{text}"' if text else "nothing"
         return _problem(
-            code, f"status {status} without a problem: {found}", kind, Exit.ENVIRONMENT, remedy="is it a master that answers there?"
+            code,
+            f"status {status} without a problem: {found}",
+            kind,
+            Exit.ENVIRONMENT if status >= 500 else Exit.INPUT,
+            remedy="is it a master that answers there?",
         )
 
 

@@ -8,8 +8,8 @@ from scribengin.control.actions import Forget, FreeLease, Kill, Note, SetAside, 
 from scribengin.control.world import RunId
 from scribengin.core.errors import FencedError, Refused, ScribenginError
 from scribengin.registry.contract import Conflict, Damaged, Delete, Entry
-from scribengin.registry.records import read_record, set_aside
-from scribengin.registry.tree import LEASE, OPERATION, RUN, SPARE, STATUS, WANTED, own_folders_of_worker
+from scribengin.registry.records import Newer, Stored, read_record, set_aside
+from scribengin.registry.tree import CHANGES, LEASE, OPERATION, RUN, SPARE, STATUS, WANTED, Change, Changes, own_folders_of_worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     _Group = tuple[list[Write], list[Action]]
     """of one flow: what is written, and those actions of which more is to be done"""
 
+_CHANGES, _REASON = 50, 300
+"""of a flow's state that are kept; characters of a reason"""
 _WRITES = 1_000
 """in one commit, or a few more: far below what ZooKeeper takes, and it answers others in between"""
 
@@ -87,7 +89,22 @@ class Actor:
             if isinstance(action, Want | Start | Note | Tell | Step):
                 spot, record = _written(action)
                 writes[spot.path] = self._mirror.put(spot, record)
+                if isinstance(action, Tell):
+                    writes |= self._remembered(action)
         return list(writes.values()), [action for action in actions if not isinstance(action, Want | Note | Tell | Step)]
+
+    def _remembered(self, action: Tell) -> dict[str, Write]:
+        """Where the flow comes into another state: that it does, beside the changes before. What says nothing there is begun anew."""
+        spot, status = CHANGES(action.flow), action.status
+        before, told = self._mirror.stored(STATUS(action.flow)), self._mirror.stored(spot)
+        if isinstance(before, Stored) and before.record.state == status.state:
+            return {}
+        if isinstance(told, Newer):
+            return {}
+        last = told.record.last if isinstance(told, Stored) else ()
+        reason = status.reason if len(status.reason) <= _REASON else f"{status.reason[: _REASON - 1]}…"
+        change = Change(at=status.since, state=status.state, reason=reason, version=status.version, goal=status.goal)
+        return {spot.path: self._mirror.put(spot, Changes(last=(*last, change)[-_CHANGES:]))}
 
     def _perform(self, groups: Sequence[_Group], term: Term, check: Callable[[], None]) -> Iterator[ScribenginError]:
         check()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -67,6 +67,7 @@ class Submission:
     base: str
     tiers: Mapping[str, TierSpec]
     watched: Watched = NOT_WATCHED
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,13 +162,12 @@ def apply_all(
                 together=together,
                 scaled={} if before is None else before.scaled,
                 watched=submission.watched,
+                labels=dict(submission.labels),
             )
             desired = Desired(state="running", version=each.version, by=by, at=now)
             if anew := (renew or {}).get(each.flow, ()):
                 old = each.version if stored is None else stored.record.version
-                arguments: dict[str, Any] = {"how": how, "queries": [list(query) for query in anew]}
-                tiers = tuple(dict.fromkeys(tier for tier, _ in anew))
-                begun = Operation(kind="renew", step="stop", tiers=tiers, version=old, arguments=arguments, by=by, at=now, since=now)
+                begun = _renewal(anew, old, how, by, now)
                 id_, more = new_operation(registry, each.flow, begun)
                 desired = replace(desired, operation=id_)
                 writes += more
@@ -223,6 +223,14 @@ def refuse_while_under_way(registry: Registry, flow: str, desired: Stored[Desire
         )
 
 
+def version_of(registry: Registry, flow: str, version: int) -> Spec:
+    """One of its versions. Raises Refused where there is none of that number, StateError where it is damaged."""
+    spec = _known(registry, SPEC(flow, str(version)))
+    if spec is None:
+        raise Refused(f"flow {flow} has no version {version}", remedy=f"see: scribengin history {flow}", code="version-unknown")
+    return spec
+
+
 def wanted(registry: Registry, flow: str) -> tuple[Desired | None, Spec | None]:
     """What is wanted of a flow, and the version that is. Raises StateError where that is damaged."""
     desired = _known(registry, DESIRED(flow))
@@ -245,42 +253,70 @@ def want(registry: Registry, flow: str, goal: Goal, *, by: str) -> int:
     return again(attempt)
 
 
-def rollback(registry: Registry, flow: str, version: int, *, by: str, only: bool = False) -> dict[str, int]:
+def going_back(registry: Registry, flow: str, version: int, *, only: bool = False) -> dict[str, int]:
+    """Flow → version that `rollback` would want: of the flow, and unless `only` of those that were submitted as one with that version.
+    Those that are wanted just so are left out. Raises as `rollback`."""
+    desired = read_flow(registry, flow).desired
+    there = versions_of(registry, flow)
+    if version not in there:
+        known = ", ".join(str(number) for number in there)
+        raise Refused(f"flow {flow} has no version {version}", remedy=f"it has {known}: scribengin history {flow}", code="version-unknown")
+    spec = _known(registry, SPEC(flow, str(version)))
+    together = {} if only or spec is None else {**spec.together}
+    back = {name: number for name, number in {**together, flow: version}.items() if number in versions_of(registry, name)}
+    wanted_now = {name: desired.version if name == flow else read_flow(registry, name).desired.version for name in back}
+    changed = {name: number for name, number in back.items() if wanted_now[name] != number}
+    if not changed:
+        raise Refused(f"version {version} of flow {flow} is wanted already", remedy=f"see: scribengin history {flow}", code="version-same")
+    return changed
+
+
+def rollback(
+    registry: Registry,
+    flow: str,
+    version: int,
+    *,
+    by: str,
+    only: bool = False,
+    renew: Mapping[str, Sequence[tuple[str, str]]] | None = None,
+    how: str = "again",
+) -> dict[str, int]:
     """Want another version that there was, code and flow together, in the state that is wanted now. Flows that were submitted as one with
-    that version go back with it, unless `only`. Returns flow → version of those that changed: all of them, or none.
+    that version go back with it, unless `only`. Returns flow → version of those that changed: all of them, or none. `renew` and `how` as in
+    `apply_all`.
 
     Raises Refused where there is no such flow or version, it is wanted already, or an operation is under way.
     """
 
     def attempt() -> dict[str, int]:
-        stored = known_flow(registry, flow)
-        there = versions_of(registry, flow)
-        if version not in there:
-            known = ", ".join(str(number) for number in there)
-            raise Refused(
-                f"flow {flow} has no version {version}", remedy=f"it has {known}: scribengin history {flow}", code="version-unknown"
-            )
-        spec = _known(registry, SPEC(flow, str(version)))
-        together = {} if only or spec is None else {**spec.together}
-        back = {name: number for name, number in {**together, flow: version}.items() if number in versions_of(registry, name)}
+        changed = going_back(registry, flow, version, only=only)
         writes: list[Write] = []
-        changed = {}
-        for name, number in back.items():
-            desired = stored if name == flow else known_flow(registry, name)
-            if desired.record.version == number:
-                continue
-            refuse_while_under_way(registry, name, desired)
-            writes.append(desired.replace(replace(desired.record, version=number, by=by, at=_now())))
+        for name, number in changed.items():
+            there = registry.read(DESIRED(name).path)
+            desired = read_flow(registry, name).desired
+            stored = _stored(registry, DESIRED(name)) if isinstance(there, Entry) else None
+            refuse_while_under_way(registry, name, stored)
+            now = _now()
+            wish = replace(desired, version=number, by=by, at=now)
+            if anew := (renew or {}).get(name, ()):
+                begun = _renewal(anew, desired.version, how, by, now)
+                id_, more = new_operation(registry, name, begun)
+                wish = replace(wish, operation=id_)
+                writes += more
+            over = wish.dump(there.value if isinstance(there, Entry) else None)
+            writes.append(DESIRED(name).create(wish) if there is None else Replace(there, over))
             writes.append(Require(SPEC(name, str(number)).path))
-            changed[name] = number
-        if not changed:
-            raise Refused(
-                f"version {version} of flow {flow} is wanted already", remedy=f"see: scribengin history {flow}", code="version-same"
-            )
         registry.commit(*writes)
         return changed
 
     return again(attempt)
+
+
+def _renewal(anew: Sequence[tuple[str, str]], version: int, how: str, by: str, now: str) -> Operation:
+    """The operation by which Queries begin with a new checkpoint, done as `version`, which knows the old one."""
+    tiers = tuple(dict.fromkeys(tier for tier, _ in anew))
+    arguments: dict[str, Any] = {"how": how, "queries": [list(query) for query in anew]}
+    return Operation(kind="renew", step="stop", tiers=tiers, version=version, arguments=arguments, by=by, at=now, since=now)
 
 
 def delete(registry: Registry, flow: str) -> None:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 HOSTS = "physicalnodes"
 _TRIES = 10
+_COMMIT_WRITES = 100
 
 
 def nodes(registry: Registry) -> list[dict[str, Any]]:
@@ -111,6 +112,22 @@ def recommission(registry: Registry, host: str) -> bool:
         return True
 
     return _again(attempt)
+
+
+def forget(registry: Registry, host: str) -> None:
+    """Forget a host that is gone for good: what it was asked, what it has told, what was bound to it. Registered again it is a new one.
+
+    Raises Refused where there is no such host, or it is up.
+    """
+    _check_host(registry, host)
+    up = registry.read(HOST_UP(host).path)
+    if up is not None and up.session:
+        raise Refused(f"node {host} is up", remedy=f"end its agent first: scribengin decommission {host} --wait", code="node-up")
+    folders = [f"{HOSTS}/{host}/{name}" for name in ("orders", "seen", "lns")]
+    gone = [f"{folder}/{name}" for folder in folders for name in registry.children(folder)]
+    gone += [path for path in (DECOMMISSIONED(host).path, HOST(host).path) if registry.read(path) is not None]
+    for at in range(0, len(gone), _COMMIT_WRITES):
+        registry.commit(*map(Delete, gone[at : at + _COMMIT_WRITES]))
 
 
 def workers_on(registry: Registry, host: str) -> list[str]:

@@ -14,6 +14,7 @@ from scribengin.local.migrate import changes_and_moves
 from scribengin.local.prepare import prepare
 from scribengin.plan.describe import listed
 from scribengin.spec.model import Edge, Sink, Source
+from scribengin.spec.units_text import show_duration_exactly
 from scribengin.state.folder import StateFolder
 from scribengin.state.ledger import read_totals
 
@@ -269,6 +270,14 @@ def _says(before: Any, after: Any) -> str:
 def _rest(old: Flow, new: Flow) -> Iterator[Change]:
     if old.about != new.about:
         yield Change("about", "in place", "is said otherwise")
+    if old.labels != new.labels:
+        yield Change("labels", "in place", "are others from now on")
+    if old.max_delay_s != new.max_delay_s:
+        said = "none" if new.max_delay_s is None else show_duration_exactly(new.max_delay_s)
+        yield Change("max_delay", "in place", f"is {said} from now on")
+    if old.alerts != new.alerts:
+        names = [name for name in {**old.alerts, **new.alerts} if old.alerts.get(name) != new.alerts.get(name)]
+        yield Change("alerts", "in place", f"{listed(names)} {'are others' if len(names) > 1 else 'is another'} from now on")
     if old.defaults != new.defaults:
         paced = replace(old.defaults, trigger_s=0.0) == replace(new.defaults, trigger_s=0.0)
         yield Change("defaults", "next Batch" if paced else "restart", "trigger differs" if paced else "are others than before")

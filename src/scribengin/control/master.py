@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 _LOOK_S = 1.0
 """between two looks where no watch says that something is new, and no launcher that a worker has ended"""
 _REMEMBERED = 1_000
+_BUG_S = 2.0
 _WAIT_S = 5.0
 """for the lead, between two looks at whether to stop"""
 
@@ -89,16 +90,24 @@ class Master:
         """Until `stop`."""
         try:
             while not self._stopped.is_set():
-                with suppress(Unreachable):
-                    leads = self.contend(_WAIT_S if self._is_warm else 0.0)
-                    self._tell_lead(self._election.term.number if leads else None)
-                    if leads:
-                        self._lead()
-                    else:
-                        self._stand_by()
+                try:
+                    with suppress(Unreachable):
+                        self._serve_once()
+                except Exception:  # a bug, or rights that were taken: told, and another one may lead meanwhile
+                    self._log.exception("master")
+                    self._election.release()
+                    self._stopped.wait(_BUG_S)
         finally:
             self._election.close()
             self._mirror.close()
+
+    def _serve_once(self) -> None:
+        leads = self.contend(_WAIT_S if self._is_warm else 0.0)
+        self._tell_lead(self._election.term.number if leads else None)
+        if leads:
+            self._lead()
+        else:
+            self._stand_by()
 
     def stop(self) -> None:
         """End after the cycle under way; the lead is released, so that the next one need not wait for the session's end."""

@@ -71,7 +71,9 @@ def _of_package(package: Package, chosen: str | None, place: Path, base: Path, p
         except InputError as error:
             problems += error.problems
             continue
-        found.append(Submission(prepared.name, package.id, flow.path, str(base), tiers_of(prepared.plan), watched_of(prepared.plan.flow)))
+        declared = prepared.plan.flow
+        parts = (tiers_of(prepared.plan), watched_of(declared), declared.labels)
+        found.append(Submission(prepared.name, package.id, flow.path, str(base), *parts))
     if problems:
         raise InputError(problems)
     return found

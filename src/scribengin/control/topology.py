@@ -68,6 +68,15 @@ def plan_topology(
     return TopologyPlan(tuple(compared), _hash(submissions, compared, specs))
 
 
+def plan_rollback(registry: Registry, flow: str, version: int, *, packages: PackageStore, only: bool = False) -> TopologyPlan:
+    """What `admin.rollback` would change; changes nothing. Raises as it, and as `plan_topology`."""
+    submissions = []
+    for name, number in admin.going_back(registry, flow, version, only=only).items():
+        spec = admin.version_of(registry, name, number)
+        submissions.append(admin.Submission(name, spec.package, spec.path, spec.base, admin.bare_tiers(spec), spec.watched, spec.labels))
+    return plan_topology(registry, submissions, packages=packages, state=lambda _: "")
+
+
 def claimed_once(submissions: Sequence[Submission]) -> None:
     """Raise Refused where two submissions claim the same tiers."""
     claimed: dict[str, Submission] = {}

@@ -46,6 +46,7 @@ class Watch:
         self.leads = leads
         self._registry = registry
         self._flows: Mapping[str, FlowSeen] = {}
+        self._term: Term | None = None
         self._claims: dict[tuple[str, str], tuple[str, float]] = {}
         self._lock = threading.Lock()
 
@@ -53,7 +54,9 @@ class Watch:
 
     def seen(self, world: World, term: Term) -> None:
         """The leading master has looked. Raises FencedError, Unreachable."""
-        self._flows = world.flows
+        if self._term not in (None, term):  # what was told it when it led before is old: somebody else was told since
+            self.board.retain(())
+        self._flows, self._term = world.flows, term
         self.board.retain(world.flows.keys() | world.held.keys())
         for name in self.board.flows():
             flow = world.flows.get(name)

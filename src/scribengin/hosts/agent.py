@@ -37,6 +37,7 @@ LOOK_S = 0.5
 """between two looks at the workers, where no launcher says that one has ended"""
 _TAKE_S = 1.0
 _AGAIN_S = 0.5
+_BUG_S = 5.0
 _COMMIT_WRITES = 50
 _SINCE_S = 1.0
 """a worker's moments that differ by less are the same: one is the clock's, one the process table's"""
@@ -108,6 +109,12 @@ class Agent:
                     self._say(error.message)
                     self._stopped.wait(_AGAIN_S)
                     continue
+                except (
+                    Exception
+                ):  # a bug: told with its traceback; an agent that looked up and did nothing would be worse than one that tries
+                    self._log.exception("agent")
+                    self._stopped.wait(_BUG_S)
+                    continue
                 self._mirror.changed.wait(LOOK_S)
         finally:
             self._right.close()
@@ -154,6 +161,8 @@ class Agent:
             self._registry.commit(put(self._registry, HOST(self._name), host), term=self._right.term)
         self._told = {}
         for worker in names(self._registry, f"{HOSTS}/{self._name}/seen"):
+            if not WORKER_SEEN.fits(self._name, worker):
+                continue
             seen = read_record(self._registry, WORKER_SEEN(self._name, worker))
             self._told[worker] = seen.record if isinstance(seen, Stored) else WorkerSeen(state="starting")
 

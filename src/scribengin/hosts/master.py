@@ -7,16 +7,18 @@ import socket
 import threading
 from contextlib import ExitStack
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from scribengin.api.app import make_app
 from scribengin.api.audit import AuditLog
 from scribengin.api.plane import Plane
-from scribengin.api.planning import Planner
+from scribengin.api.planning import Planner, from_others
 from scribengin.api.serving import Listen, open_door
 from scribengin.api.tokens import TokenFile
 from scribengin.control.bell import Bell
 from scribengin.control.master import Master
+from scribengin.control.masters import CERTIFICATES, addresses, token_of
 from scribengin.control.orders import ordering
 from scribengin.control.watch import Watch
 from scribengin.hosts.package_keeper import PackageKeeper
@@ -27,7 +29,6 @@ from scribengin.watching.board import Board
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from pathlib import Path
     from types import TracebackType
 
     from scribengin.control.home import Home
@@ -99,7 +100,7 @@ class MasterHost:
             plane = Plane(
                 self.registry,
                 self.home.packages,
-                Planner(self.home.packages.folder, self._state),
+                Planner(self.home.packages.folder, self._state, fetch=self._fetch()),
                 str(self._state),
                 self._listen.gate(tokens),
                 audit=AuditLog(self.home.audit_log(self.name), log),
@@ -111,6 +112,16 @@ class MasterHost:
             stack.enter_context(PackageKeeper(self.registry, self.home.packages, self.url, os.environ, log=log))
             self._stack = stack.pop_all()
         return self
+
+    def _fetch(self) -> Callable[[str], None]:
+        """Brings packages here that other masters have."""
+        certificates = os.environ.get(CERTIFICATES)
+        return from_others(
+            self.home.packages,
+            lambda: [address for address in addresses(self.registry) if address != self.url],
+            token=token_of(os.environ),
+            certificates=Path(certificates) if certificates else None,
+        )
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._stack.close()

@@ -6,7 +6,7 @@ import os
 import socket
 import sys
 import threading
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Self
@@ -15,13 +15,16 @@ from scribengin.control.masters import TOKEN
 from scribengin.control.world import RunId
 from scribengin.core.errors import Refused
 from scribengin.hosts.agent import Agent
+from scribengin.hosts.presence import lives_here
 from scribengin.hosts.worker_environment import not_its_own
 from scribengin.launch.contract import Order
 from scribengin.launch.local import LocalLauncher
 from scribengin.local.run_log import open_run_log
+from scribengin.registry.contract import Conflict, Delete, Entry
 from scribengin.registry.tree import HOST, HOST_UP, Host
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from types import TracebackType
 
     from scribengin.control.home import Home
@@ -87,9 +90,11 @@ class Node:
                 since=datetime.now(UTC).isoformat(timespec="seconds"),
                 home=str(self.home.folder.absolute()),
             )
-            about = {"id": self.name, "host": host.host, "pid": os.getpid(), "http": self._http, "since": host.since}
+            about = {"id": self.name, "host": host.host, "pid": os.getpid(), "http": self._http, "since": host.since, "home": host.home}
+            _remove_left_over(registry, self.name, about)
             agent = Agent(registry, self.name, launcher, self._make, host, about, log=log)
-            if not agent.enter(_TAKEN_WITHIN_S):
+            there = registry.read(HOST_UP(self.name).path)
+            if not agent.enter(0.0 if isinstance(there, Entry) and lives_here(there.value) else _TAKEN_WITHIN_S):
                 raise _taken(registry, self.name)
             thread = threading.Thread(target=agent.run, name="agent")
             stack.callback(thread.join)
@@ -138,6 +143,14 @@ def check_name(name: str) -> None:
             remedy="take letters, digits and . _ : -, at most 127, a letter or digit first: --name NAME",
             code="node-name",
         ) from None
+
+
+def _remove_left_over(registry: Registry, name: str, about: Mapping[str, object]) -> None:
+    """The right of an agent that was killed, so that its session need not run out: it had this folder, which is locked by this process."""
+    there = registry.read(HOST_UP(name).path)
+    if isinstance(there, Entry) and all(there.value.get(key) == about[key] for key in ("host", "home")):
+        with suppress(Conflict):
+            registry.commit(Delete(there.path, there.version))
 
 
 def _taken(registry: Registry, name: str) -> Refused:

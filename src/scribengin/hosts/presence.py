@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import threading
+import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self
 
-from scribengin.core.errors import Unreachable
-from scribengin.registry.contract import Conflict, Create, Delete
+from scribengin.core.errors import Refused, Unreachable
+from scribengin.core.process import birth_of
+from scribengin.registry.contract import Conflict, Create, Delete, Entry, shown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -15,12 +19,14 @@ if TYPE_CHECKING:
 
     from scribengin.registry.contract import Registry
 
+_GONE_WITHIN_S = 30.0
+_WAIT_S = 0.5
 _LOOK_S = 5.0
 """a watch is a hint: how long to wait for one before looking anyhow"""
 
 
 class Presence:
-    """Keeps `about` at `path` inside the `with` block. What stands there of a process that was killed, under the same name, is replaced."""
+    """Keeps `about` at `path` inside the `with` block; `about` names this process by `host` and `pid`."""
 
     def __init__(self, registry: Registry, path: str, about: Mapping[str, Any]) -> None:
         self._registry = registry
@@ -31,9 +37,13 @@ class Presence:
         self._thread = threading.Thread(target=self._keep, name="presence", daemon=True)
 
     def __enter__(self) -> Self:
-        """Raises Unreachable, Forbidden."""
+        """Raises Refused where another process is there under this name, Unreachable, Forbidden."""
         self._watch = self._registry.watch(self._path, self._changed.set)
-        self._write()
+        try:
+            self._take()
+        except BaseException:
+            self._watch.close()
+            raise
         self._thread.start()
         return self
 
@@ -43,26 +53,58 @@ class Presence:
         self._thread.join()
         self._watch.close()
         with suppress(Unreachable, Conflict):
-            if self._is_mine():
-                self._registry.commit(Delete(self._path))
+            there = self._registry.read(self._path)
+            if there is not None and there.session == self._registry.session().id:
+                self._registry.commit(Delete(self._path, there.version))
+
+    def _take(self) -> None:
+        """Who was there before, and was killed, may be told of until his session has run out."""
+        deadline = time.monotonic() + _GONE_WITHIN_S
+        while not self._write():
+            there = self._registry.read(self._path)
+            value = there.value if isinstance(there, Entry) else {}
+            if time.monotonic() >= deadline or lives_here(value):
+                raise Refused(
+                    f"{shown(self._path)} is of another process that is up: {value.get('pid', '?')} on {value.get('host', '?')}",
+                    remedy="give this one another name: --name NAME",
+                    code="name-taken",
+                )
+            self._changed.wait(_WAIT_S)
+            self._changed.clear()
 
     def _keep(self) -> None:
         while not self._ended.is_set():
             self._changed.wait(_LOOK_S)
             self._changed.clear()
             if not self._ended.is_set():
-                with suppress(Unreachable, Conflict):
+                with suppress(Unreachable):
                     self._write()
 
-    def _write(self) -> None:
-        if self._is_mine():
-            return
-        with suppress(Conflict):
-            there = self._registry.read(self._path)
-            gone = [] if there is None else [Delete(self._path, there.version)]
-            self._registry.commit(*gone)
-            self._registry.commit(Create(self._path, self._about, ephemeral=True))
-
-    def _is_mine(self) -> bool:
+    def _write(self) -> bool:
+        """Whether it stands there now. It is written anew where nothing stands there, or what is left of an earlier session."""
         there = self._registry.read(self._path)
-        return there is not None and there.session == self._registry.session().id
+        if there is not None and there.session == self._registry.session().id:
+            return True
+        with suppress(Conflict):
+            if there is not None:
+                value = there.value if isinstance(there, Entry) else {}
+                if not _is_over(value):
+                    return False
+                self._registry.commit(Delete(self._path, there.version))
+            self._registry.commit(Create(self._path, self._about, ephemeral=True))
+            return True
+        return False
+
+
+def lives_here(value: Mapping[str, Any]) -> bool:
+    """Whether the process that a record names is another one of this machine, and there."""
+    pid = value.get("pid")
+    return value.get("host") == socket.gethostname() and isinstance(pid, int) and pid != os.getpid() and birth_of(pid) is not None
+
+
+def _is_over(value: Mapping[str, Any]) -> bool:
+    """Whether that process is none any more, or this one: known of those of this machine."""
+    pid = value.get("pid")
+    if value.get("host") != socket.gethostname() or not isinstance(pid, int):
+        return False
+    return pid == os.getpid() or birth_of(pid) is None

@@ -79,6 +79,8 @@ class Spec(Record):
     at: str = ""
     together: Mapping[str, int] = {}
     """flow → version, of all that were submitted as one with it; empty for one that came alone"""
+    labels: Mapping[str, str] = {}
+    """by which verbs, and rights, choose flows"""
     scaled: Mapping[str, Mapping[str, int]] = {}
     """tier → what of its TierSpec was said by `scale`, and stays for later versions"""
     watched: Watched = Watched()
@@ -187,6 +189,23 @@ class Operation(Record):
     since: str = ""
     """when it came to its step"""
     error: str = ""
+
+
+class Change(Record):
+    """A change of a flow's state, as the master has seen it."""
+
+    at: str
+    """ISO 8601"""
+    state: FlowState
+    reason: str = ""
+    version: int = 0
+    goal: Goal | None = None
+
+
+class Changes(Record):
+    """The last changes of a flow's state, the oldest first."""
+
+    last: tuple[Change, ...] = ()
 
 
 UNDER_WAY = ("stop", "work")
@@ -408,6 +427,7 @@ ACK = Branch("acks/<flow>/<tier>", Ack, _WORK, "how far what the tier put out is
 LIMIT = Branch("limits/<flow>", Limit, _BY_HAND, "how fast a flow, its sources and edges may go")
 LOCK = Branch("locks/<lock>", Holder, (Writer.CANDIDATE,), "a right of one process at a time: upkeep of a folder, a claim", ephemeral=True)
 LOCK_TERM = Branch("locks/<lock>.term", Holder, (Writer.CANDIDATE,), "who had it last; its version fences all before")
+CHANGES = Branch("flows/<flow>/changes", Changes, _LED, "what became of it: its last fifty changes of state")
 ALERTS = Branch("flows/<flow>/alerts", Alerts, _LED, "which alerts fire, and were told")
 REQUEST = Branch("requests/<request>", Request, (Writer.CANDIDATE,), "the answer to a write that was asked for under an idempotency key")
 
@@ -419,7 +439,7 @@ TREE: tuple[Branch[Any], ...] = (
     *(NODE_SOURCE, NODE_SINK, NODE_STATE, NODE_GROUP, NODE_HTTP, NODE_JSON),
     *(HOST, MAPPED, HOST_HTTP, HOST_JSON),
     *(GROUP, ACK, LIMIT, LOCK, LOCK_TERM),
-    *(ALERTS,),
+    *(ALERTS, CHANGES),
     *(HOST_UP, HOST_UP_TERM, DECOMMISSIONED, WORKER_ORDER, WORKER_SEEN),
     REQUEST,
 )

@@ -1,21 +1,46 @@
-"""What the first Batch would wait for, done before: Spark's Python daemon with our modules, a Python worker, the code paths of a job."""
+"""What the first Batch would wait for, done before: Spark's Python daemon with our modules, a Python worker, the code paths of a Batch."""
 
 from __future__ import annotations
 
+import threading
 from contextlib import suppress
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
+
+from scribengin.spark.offsets import clock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import pyarrow as pa
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
+
+_BATCH_S = 120.0
 
 
 def warm_up(spark: SparkSession) -> None:
     """Run a job of one row through Python. Raises nothing: what is wrong with Spark the flow's own jobs tell better."""
     with suppress(Exception):
         spark.newSession().range(1).mapInArrow(_same, "id BIGINT").collect()
+
+
+def warm_up_streams(spark: SparkSession) -> bool:
+    """The same, and a Batch of a Query of its own, which reads and keeps nothing and has ended then: for who has time. Whether that Batch
+    came through."""
+    warm_up(spark)
+    through = threading.Event()
+
+    def batch(frame: DataFrame, _number: int) -> None:
+        frame.select("value").mapInArrow(_same, "value BIGINT").collect()
+        through.set()
+
+    with suppress(Exception), TemporaryDirectory(prefix="scribengin-warm-") as folder:
+        query = clock(spark.newSession()).writeStream.foreachBatch(batch).option("checkpointLocation", folder).start()
+        try:
+            through.wait(_BATCH_S)
+        finally:
+            query.stop()
+    return through.is_set()
 
 
 def _same(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

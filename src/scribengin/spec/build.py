@@ -250,6 +250,7 @@ def build_flow(
     groups: Mapping[str, Any] | None = None,
     max_delay: str | None = None,
     alerts: Mapping[str, Any] | None = None,
+    labels: Mapping[str, str] | None = None,
     source_types: Mapping[str, NodeType],
     sink_types: Mapping[str, NodeType],
     environment: Mapping[str, str],
@@ -264,6 +265,7 @@ def build_flow(
     if problems:
         raise InputError(problems)
     data: dict[str, Any] = {"version": 1, "name": name, **_given(about=about or None, defaults=dict(defaults) if defaults else None)}
+    data |= _given(labels=dict(labels) if labels else None)
     for section in ("sources", "steps", "sinks"):
         members = {node.id: _data(node) for node in nodes if node.section == section}
         data |= {section: members} if members else {}

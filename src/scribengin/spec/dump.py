@@ -32,6 +32,8 @@ def flow_data(
     data: dict[str, Any] = {"version": flow.version, "name": flow.name}
     if flow.about:
         data["about"] = escaped(flow.about)
+    if flow.labels:
+        data["labels"] = {name: escaped(value) for name, value in flow.labels.items()}
     defaults = _defaults(flow, resolved=resolved)
     if defaults:
         data["defaults"] = defaults

@@ -237,6 +237,7 @@ FLOW = Section(
         Key("version", "int", "of the file's form; 1", "1", required=True),
         Key("name", "name", "the flow's name; its state lies under it", "tweets", required=True),
         Key("about", "text", "a sentence for people", '"Popular tweets, kept and counted."'),
+        Key("labels", "labels", "names and values by which verbs (`-l team=shop`) and rights choose flows", "{team: shop}"),
         Key("defaults", "section", "what holds for every node that says nothing else", "{on_error: drop}", section=DEFAULTS),
         Key("sources", "nodes", "id → source", "{tweets: {…}}", required=True, section=SOURCE),
         Key("steps", "nodes", "id → step", "{known: {…}}", section=STEP),

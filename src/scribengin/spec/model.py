@@ -372,6 +372,8 @@ class Flow:
     max_delay_s: float | None = None
     """how old the oldest thing that waits may be before the flow is degraded"""
     alerts: Mapping[str, Alert] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """by which verbs, and rights, choose flows"""
     version: int = 1
     folder: Path = field(default=Path(), compare=False)
     code: Path | None = field(default=None, compare=False)

@@ -106,6 +106,7 @@ class _FlowReader:
             groups=parts.groups,
             max_delay_s=read.values.get("max_delay"),
             alerts=read_alerts(self._reader, self._sections, read),
+            labels=read.values.get("labels") or {},
             version=_VERSION,
             folder=self._reader.folder,
         )

@@ -27,6 +27,7 @@ _KEY_KINDS = {
     "bytes": "size",
     "float": "number",
     "secrets": "mapping of texts",
+    "labels": "mapping of texts",
     "sections": "list of mappings",
     "words": "list of texts",
     "group": "`group` or `group.member`",

@@ -106,6 +106,8 @@ def _value(key: Key) -> Json:
             return _BYTES
         case "secrets":
             return {"type": "object", "additionalProperties": _TEXT}
+        case "labels":
+            return {"type": "object", "patternProperties": {_NAME["pattern"]: _TEXT}, "additionalProperties": False}
         case "group":
             return _GROUP
         case "words":

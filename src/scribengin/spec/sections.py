@@ -20,6 +20,7 @@ from scribengin.spec.values import (
     read_float,
     read_group,
     read_int,
+    read_labels,
     read_names,
     read_option,
     read_pairs,
@@ -171,6 +172,8 @@ class Sections:
                 return reader.text(node, what, key.example)
             case "secrets":
                 return read_texts_by_name(reader, node, what, key.example, secret=True)
+            case "labels":
+                return read_labels(reader, node, what, key.example)
             case "words":
                 return read_words(reader, node, what, key.example)
             case "group":

@@ -42,6 +42,9 @@ class Bounds(NamedTuple):
     high: float | None = None
 
 
+_LABEL = 63
+
+
 def bounds_of(option: Option) -> Bounds:
     """The bounds of an option."""
     return Bounds(option.kind, option.low, option.high)
@@ -137,6 +140,26 @@ def read_texts_by_name(reader: Reader, node: Node, what: str, example: str, *, s
     texts = {name: read(value, f'"{name}" in {what}', "value") for name, (_, value) in mapping.entries.items()}
     given = {name: text for name, text in texts.items() if text is not None}
     return given if len(given) == len(texts) else None
+
+
+def read_labels(reader: Reader, node: Node, what: str, example: str) -> dict[str, str] | None:
+    """A mapping of names to texts of one line, of up to 63 characters each."""
+    mapping = reader.mapping(node, what, example)
+    if mapping is None:
+        return None
+    labels: dict[str, str] = {}
+    for name, (key, value) in mapping.entries.items():
+        text = reader.text(value, f'"{name}" in {what}', example)
+        if not NAME.match(name):
+            reader.error(
+                "bad-name", key, f"{shorten(name)} cannot be a label", f"write a name of small letters, digits and _, such as {example}"
+            )
+        elif text is not None and (len(text) > _LABEL or not text.isprintable() or "," in text):
+            message = f'label "{name}" cannot be {shorten(text)}'
+            reader.error("bad-name", value, message, f"write up to {_LABEL} characters on one line, without a comma")
+        elif text is not None:
+            labels[name] = text
+    return labels if len(labels) == len(mapping.entries) else None
 
 
 def read_group(reader: Reader, node: Node, what: str, example: str) -> str | None:

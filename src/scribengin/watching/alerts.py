@@ -66,7 +66,7 @@ class Notice:
 def next_state(before: AlertState, when: str, seen: Watched, now: float) -> AlertState:
     """How the alert stands now. Raises ValueError for a `when` that is none."""
     condition = parse_condition(when)
-    holds = _holds(condition, seen, now)
+    holds = _holds(condition, seen, now, fires=before.standing == "firing")
     if holds is None:
         return before
     since, value = holds
@@ -85,7 +85,7 @@ def next_state(before: AlertState, when: str, seen: Watched, now: float) -> Aler
     return AlertState("pending", begun, value)
 
 
-def _holds(condition: Condition, seen: Watched, now: float) -> tuple[float | None, str] | None:
+def _holds(condition: Condition, seen: Watched, now: float, *, fires: bool) -> tuple[float | None, str] | None:
     """(since when it holds, None where it does not; what is seen); None where nobody knows."""
     figures = seen.figures
     match condition.measure:
@@ -107,6 +107,9 @@ def _holds(condition: Condition, seen: Watched, now: float) -> tuple[float | Non
                 return None
             count = sum(round(tier.series.total(column, now - condition.span_s, now)) for tier in seen.tiers.values())
             called = "dead letters" if column == "dead" else "restarts"
+            begun = max(tier.series.began or now for tier in seen.tiers.values())
+            if count <= condition.over and fires and begun > now - condition.span_s:
+                return None  # a master that has taken over has not counted for so long
             return (now if count > condition.over else None), f"{count:,} {called} in {show_duration(condition.span_s)}"
 
 

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from scribengin.local.contract import GateView, QueryView, RunView
     from scribengin.state.contract import Counts
 
+_LONG_S = 10.0
+"""what waits for less is no sign that a Query is too slow"""
+
 
 def gate_text(gate: GateView) -> str:
     """`12,000 rows wait 3.4 MiB 2.1s, in 4,000/s, out 2,000/s, full`."""
@@ -42,10 +45,15 @@ def bottleneck_text(queries: Sequence[QueryView], gates: Sequence[GateView]) -> 
     if full := [gate for gate in gates if gate.paused]:
         gate = max(full, key=lambda each: each.rows)
         return "; ".join([*_slowest_of([query for query in queries if query.tier == gate.reading]), f"{gate.name} is full"])
-    if behind := [query for query in queries if query.falls_behind]:
+    if behind := [query for query in queries if query.falls_behind and _waits_long(query)]:
         query = max(behind, key=lambda each: each.lag_s or 0.0)
         return "; ".join([*_slowest_of([query]), f"more arrives than {query.name} reads"])
     return ""
+
+
+def _waits_long(query: QueryView) -> bool:
+    """What waits is more than a few Batches' worth: between two looks something has always come."""
+    return (query.lag_s or 0.0) >= _LONG_S or (query.lag_rows or 0) >= _LONG_S * query.rows_per_s > 0
 
 
 def _slowest_of(queries: Sequence[QueryView]) -> list[str]:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scribengin.core.errors import ScribenginError
+from scribengin.core.errors import FencedError, ScribenginError
 from scribengin.core.java import find_java
 from scribengin.launch.marks import VARIABLE
 from scribengin.local.contract import RunSettings
@@ -20,7 +20,7 @@ from scribengin.local.run import look_at_sources, run_flow
 from scribengin.local.session import start
 from scribengin.spark.class_archive import make_archive
 from scribengin.spark.user_code import pack
-from scribengin.spark.warm_up import warm_up
+from scribengin.spark.warm_up import warm_up, warm_up_streams
 from scribengin.worker.service import Outcome, Standing, outcome_of
 from scribengin.worker.timeline import LAST
 
@@ -90,7 +90,7 @@ class TierAttempt:
         try:
             prepared = self._prepared()
             spark = self._session(prepared)
-            warm_up(spark)
+            warm_up_streams(spark)
             deep_problems(spark, prepared, pack(prepared.plan.flow.code_folder, prepared.root))
         except ScribenginError as error:
             return outcome_of(error)
@@ -196,11 +196,13 @@ def _cause(query: QueryView) -> str:
 
 
 def _outcome(result: RunResult) -> Outcome:
-    """A Query goes on by itself after what passes: one that has failed waits for a person."""
+    """A Query goes on by itself after what passes: one that has failed waits for a person. But one that was fenced does not: its lease was
+    in doubt for a moment, when the registry was away, and a process that takes it anew goes on."""
     if result.state != "failed":
         return Outcome(result.state)
+    permanent = all(problem.code != FencedError.code for problem in result.problems if problem.severity == "error")
     failed = next((query for query in result.queries if query.state == "failed"), None)
     if failed is not None:
-        return Outcome("failed", f"query {failed.name}: {failed.error}", failed.remedy, permanent=True)
+        return Outcome("failed", f"query {failed.name}: {failed.error}", failed.remedy, permanent=permanent)
     problem = next((problem for problem in result.problems if problem.severity == "error"), None)
-    return Outcome("failed", "" if problem is None else problem.message, "" if problem is None else problem.remedy, permanent=True)
+    return Outcome("failed", "" if problem is None else problem.message, "" if problem is None else problem.remedy, permanent=permanent)

@@ -69,17 +69,16 @@ class Glance:
         if self.flow is None:
             return {"nodes": [], "reads_from": [], "hands_to": []}
         name, plan = self._id.tier, next(tier for tier in self.flow.plan.tiers if tier.tier == self._id.tier)
+        ends = {source.id: source.type for source in plan.flow.sources.values()}
+        ends |= {sink.id: sink.type for sink in plan.flow.sinks.values()}
         nodes = {
-            node.id: {"node": node.id, "stage": node.stage, "from": list(node.inputs)} for query in plan.queries for node in query.nodes
-        }
-        ends = [
-            {"node": sink, "type": plan.flow.sinks[sink].type, "from": list(plan.flow.sinks[sink].inputs)}
+            node.id: {"node": node.id, "type": ends.get(node.id), "stage": node.stage, "from": list(node.inputs)}
             for query in plan.queries
-            for sink in query.sinks
-        ]
+            for node in query.nodes
+        }
         channels = self.flow.plan.channels
         return {
-            "nodes": [*nodes.values(), *ends],
+            "nodes": list(nodes.values()),
             "reads_from": [{"tier": each.feeding, "channel": each.id} for each in channels if each.reading == name],
             "hands_to": [{"tier": each.reading, "channel": each.id} for each in channels if each.feeding == name],
         }

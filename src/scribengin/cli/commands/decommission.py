@@ -22,16 +22,22 @@ _POLL_S = 0.2
 @click.command(cls=AnsweringCommand)
 @click.argument("node", metavar="NODE")
 @click.option("--undo", is_flag=True, help="Let it take workers again.")
+@click.option("--forget", is_flag=True, help="Forget a node whose machine is gone for good.")
 @wait_option
 @home_option
-def command(*, node: str, undo: bool, wait: float | None, home: Home) -> Answer:
+def command(*, node: str, undo: bool, forget: bool, wait: float | None, home: Home) -> Answer:
     """Give a node no new workers, and have those that it has go on elsewhere: each ends there after the Batches under way.
 
     A worker that no other node can take stays, and goes on, until one can. With --wait until none is left: then its machine may go.
     """
     from scribengin.control import bindings
 
+    if undo and forget:
+        raise click.UsageError("--undo and --forget are two different things")
     with home.registry() as registry:
+        if forget:
+            bindings.forget(registry, node)
+            return Answer({"node": node, "forgotten": True}, show=lambda: click.echo(f"node {node} is forgotten"))
         if undo:
             changed, left = bindings.recommission(registry, node), bindings.workers_on(registry, node)
         else:

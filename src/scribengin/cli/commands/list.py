@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.labels_option import labels_option
 from scribengin.cli.plane_option import masters_option
 from scribengin.cli.tables import print_table
 
@@ -15,17 +16,18 @@ if TYPE_CHECKING:
 
 
 @click.command(cls=AnsweringCommand)
+@labels_option
 @masters_option
-def command(*, masters: Masters) -> Answer:
+def command(*, labels: dict[str, str], masters: Masters) -> Answer:
     """Show the flows that were submitted: what is wanted of each, how it stands, since when, and why."""
     import msgspec
 
     with masters.reader() as plane:
-        found = msgspec.to_builtins(plane.flows())
+        found = msgspec.to_builtins(plane.flows(labels))
 
     def show() -> None:
         if not found:
-            click.echo("no flow was submitted yet: scribengin apply FILE")
+            click.echo("no flow has these labels" if labels else "no flow was submitted yet: scribengin apply FILE")
             return
         print_table(found, {name: name for name in ("flow", "version", "wanted", "state", "since", "reason", "next")})
         for row in found:

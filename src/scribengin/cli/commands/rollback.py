@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import click
 
@@ -20,17 +20,24 @@ _STATES = {"running": "running", "paused": "paused"}
 @click.argument("flow", metavar="NAME")
 @click.argument("version", type=int)
 @click.option("--only", is_flag=True, help="This flow alone, not those that were submitted as one with that version.")
+@click.option(
+    "--accept",
+    type=click.Choice(["again", "lost"]),
+    help="Agree that Queries which need a new checkpoint read all again (rows stand twice), or that what they remember is lost.",
+)
 @wait_option
 @masters_option
-def command(*, flow: str, version: int, only: bool, wait: float | None, masters: Masters) -> Answer:
+def command(
+    *, flow: str, version: int, only: bool, accept: Literal["again", "lost"] | None, wait: float | None, masters: Masters
+) -> Answer:
     """Go to another version that there was: its code and its flow together. What is wanted of the flow stays as it is.
 
-    Flows that were submitted as one with that version go back with it.
+    Flows that were submitted as one with that version go back with it. What rows it would cost is asked for as by `apply`.
     """
     import msgspec
 
     with masters.client() as client:
-        changed = client.rollback(flow, version, only=only).versions
+        changed = client.rollback(flow, version, only=only, accept=accept).versions
         rows = []
         for name, number in changed.items():
             goal = client.flow(name).wanted.state

@@ -100,9 +100,9 @@ def _show(found: dict[str, Any]) -> None:
         f"  version {found['version']}; " + (f"holds the lease, term {lease['term']}" if lease["held"] else "does not hold the lease")
     )
     click.echo("  master: " + (f"{master['id']} on {master['host'] or 'this host'}" if master else "none leads"))
-    nodes = [{**node, "what": node.get("stage") or node.get("type"), "from": ", ".join(node["from"]) or "–"} for node in found["nodes"]]
+    nodes = [{**node, "type": node["type"] or "–", "from": ", ".join(node["from"]) or "–"} for node in found["nodes"]]
     for title, rows, columns in (
-        ("nodes", nodes, ("node", "what", "from")),
+        ("nodes", nodes, ("node", "type", "stage", "from")),
         ("queries", found["queries"], ("query", "state", "batches", "rows_in", "rows_out", "dead", "rows_per_s", "message")),
         ("gates", found["gates"], ("channel", "from", "to", "rows", "bytes", "age_s", "in_per_s", "out_per_s")),
         ("reads from", found["reads_from"], ("tier", "channel")),

@@ -1,0 +1,52 @@
+"""`-l LABEL=VALUE`: flows by their labels, beside or in place of their names."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from scribengin.core.errors import Refused
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from scribengin.client.client import Client
+
+
+def _labels(_context: click.Context, _parameter: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
+    found = {}
+    for text in given:
+        name, sign, value = text.partition("=")
+        if not sign or not name:
+            raise click.BadParameter(f"{text} is no label; write NAME=VALUE")
+        found[name] = value
+    return found
+
+
+labels_option = click.option(
+    "-l",
+    "--label",
+    "labels",
+    multiple=True,
+    metavar="NAME=VALUE",
+    callback=_labels,
+    help="Flows with this label; several: with all of them.",
+)
+"""Gives a command `labels`, a dict."""
+
+
+def chosen(client: Client, names: Sequence[str], labels: Mapping[str, str]) -> tuple[str, ...]:
+    """The flows that were named, and those with all the labels. Raises Refused where one is not there, or none has the labels: nothing is
+    done then."""
+    if not names and not labels:
+        raise click.UsageError("name a flow, or say -l NAME=VALUE")
+    for name in names:
+        client.flow(name)
+    labelled = [row.flow for row in client.flows(labels)] if labels else []
+    if labels and not labelled:
+        said = ", ".join(f"{name}={value}" for name, value in labels.items())
+        raise Refused(
+            f"no flow has {said}", remedy="labels stand in flow files: labels: {team: shop}; see: scribengin list", code="label-unknown"
+        )
+    return tuple(dict.fromkeys([*names, *labelled]))

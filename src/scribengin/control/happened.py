@@ -1,0 +1,50 @@
+"""What became of a flow: its changes of state, its versions and its operations, in the order in which they came."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from scribengin.control.admin import known_flow, versions_of
+from scribengin.control.operate import list_operations
+from scribengin.registry.records import Stored, read_record
+from scribengin.registry.tree import CHANGES, SPEC
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from scribengin.registry.contract import Registry
+
+
+@dataclass(frozen=True, slots=True)
+class Happened:
+    """`what`: `state`, `version` or `operation`; `at` in ISO 8601; `by` is empty for what a master has seen."""
+
+    at: str
+    what: str
+    says: str
+    why: str = ""
+    by: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        """One object."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+def read_happened(registry: Registry, flow: str, most: int = 100) -> tuple[Happened, ...]:
+    """The last of them, the newest first. Works with no master alive. Raises Refused where there is no such flow."""
+    known_flow(registry, flow)
+    found = sorted(_all(registry, flow), key=lambda each: each.at, reverse=True)
+    return tuple(found[:most])
+
+
+def _all(registry: Registry, flow: str) -> Iterator[Happened]:
+    changes = read_record(registry, CHANGES(flow))
+    for change in reversed(changes.record.last if isinstance(changes, Stored) else ()):
+        yield Happened(change.at, "state", change.state, change.reason)
+    for row in list_operations(registry, flow):
+        yield Happened(row.since, "operation", f"{row.id} ({row.kind}) is {row.step}", row.error, row.by)
+    for version in reversed(versions_of(registry, flow)):
+        spec = read_record(registry, SPEC(flow, str(version)))
+        if isinstance(spec, Stored):
+            yield Happened(spec.record.at, "version", f"{version}, package {spec.record.package[:12]}", "", spec.record.by)

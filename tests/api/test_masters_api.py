@@ -1,0 +1,92 @@
+"""Several masters, one of which falls silent, is behind, or ends in the middle."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from scribengin.api.once import MOST, Once
+from scribengin.control import admin
+from scribengin.core.errors import Refused, Unreachable
+from scribengin.registry.tree import TierSpec
+
+if TYPE_CHECKING:
+    from conftest import Bench
+
+
+def submitted(bench: Bench) -> None:
+    """A flow that somebody has submitted before."""
+    submission = admin.Submission("numbers", "0" * 64, "flow.yaml", "/base", {"main": TierSpec()})
+    admin.apply(bench.person, submission, state=lambda _: "/state", by="bob")
+
+
+def test_a_write_through_one_master_is_seen_through_any_other(bench: Bench) -> None:
+    first, second = bench.master(), bench.master()
+    submitted(bench)
+    one, other = bench.client(first), bench.client(second)
+    assert other.flow("numbers").wanted.state == "running"
+    second.registry.lag()
+    one.want("numbers", "paused")
+    assert other.flow("numbers").wanted.state == "paused"
+
+
+def test_a_client_asks_the_next_master_where_one_is_silent(bench: Bench) -> None:
+    first, second = bench.master(), bench.master()
+    submitted(bench)
+    client = bench.client(first, second)
+    first.registry.cut()
+    client.want("numbers", "paused")
+    assert client.masters[0] == second.url, "the one that answered is asked first from now on"
+    second.registry.cut()
+    with pytest.raises(Unreachable, match=r"no master answers .*in memory|no master answers"):
+        client.flows()
+
+
+def test_a_master_without_its_registry_is_not_ready_and_lives(bench: Bench) -> None:
+    master = bench.master()
+    assert master.ask("GET", "/readyz").json()["state"] == "ok"
+    master.registry.cut()
+    told = master.ask("GET", "/readyz")
+    assert (told.status_code, told.json()["code"], told.headers["Retry-After"]) == (503, "unreachable", "1")
+    assert master.ask("GET", "/livez").status_code == 200
+
+
+def test_a_write_that_its_master_did_not_end_is_done_by_the_next_after_a_while(bench: Bench) -> None:
+    master = bench.master()
+    submitted(bench)
+    now = [1_000.0]
+    once = Once(master.registry, lambda: now[0])
+    once.begin("ann", "k", "asked")
+    with pytest.raises(Refused) as told:
+        once.begin("ann", "k", "asked")
+    assert told.value.code == "key-busy"
+    now[0] += 3600
+    assert not hasattr(once.begin("ann", "k", "asked"), "status"), "a claim, not an answer"
+
+
+def test_no_more_than_a_thousand_are_kept(bench: Bench) -> None:
+    master = bench.master()
+    now = [1_000.0]
+    once = Once(master.registry, lambda: now[0])
+    for number in range(MOST + 100):
+        now[0] += 1
+        once.begin("ann", f"k{number}", "asked")
+    once.prune()
+    assert len(bench.person.children("requests")) == MOST
+    now[0] += 86_402
+    once.prune()
+    assert bench.person.children("requests") == ()
+
+
+def test_a_write_whose_master_was_cut_off_in_the_middle_is_done_once_by_the_next(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("scribengin.api.plane.ABANDONED_S", 1.0)
+    first, second = bench.master(), bench.master()
+    submitted(bench)
+    client = bench.client(first, second)
+    before = bench.store.nodes["flows/numbers/desired"].version
+    first.registry.mute()  # its note that the write is under way takes effect, and it does not learn of it
+    client.want("numbers", "paused")
+    assert bench.store.nodes["flows/numbers/desired"].version == before + 1
+    assert client.flow("numbers").wanted.state == "paused"
+    assert client.masters[0] == second.url
