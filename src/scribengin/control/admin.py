@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import replace
 
+from scribengin.control.coming import described_spare, next_start
 from scribengin.control.deleting import records_of
 from scribengin.control.known import again, now_text, read_known, read_stored
 from scribengin.control.operation_records import new_operation, refuse_while_under_way
-from scribengin.control.runs import needs_worker, next_start_at
 from scribengin.control.spares import waiting
 from scribengin.control.submission import Applied, Submission, next_tiers, same_as
 from scribengin.control.world import TierSeen
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from scribengin.registry.contract import Registry, Write
-    from scribengin.registry.tree import Goal, Report, Run, Status, TierWish
+    from scribengin.registry.tree import Goal, Status
 
 R = TypeVar("R", bound=Record)
 
@@ -335,8 +334,8 @@ def _described_tier(registry: Registry, flow: str, tier: str) -> dict[str, Any]:
         "process": {"pid": holder.get("pid"), "host": holder.get("host")} if holder else None,
         "failures": 0 if run is None else run.failures,
         "http": "" if mine is None else mine.http,
-        "starts_again": _next_start(run, wish, report),
-        "standby": None if spare is None else _described_spare(flow, tier, spare, read_known(registry, SPARE_REPORT(flow, tier))),
+        "starts_again": next_start(run, wish, report),
+        "standby": None if spare is None else described_spare(flow, tier, spare, read_known(registry, SPARE_REPORT(flow, tier))),
         "cause": (run.cause if run is not None else "") or (mine.cause if mine is not None else ""),
         "remedy": (run.remedy if run is not None else "") or (mine.remedy if mine is not None else ""),
     }
@@ -379,25 +378,6 @@ def _last_wish(found: Stored[Desired] | Newer | Damaged | None, status: Status |
         if said is None or said.get("version") != found.entry.version:
             return found.record
     return Desired(state=status.goal, version=status.version, operation=status.operation)
-
-
-def _described_spare(flow: str, tier: str, spare: Run, report: Report | None) -> dict[str, Any]:
-    mine = report if report is not None and report.run == spare.number else None
-    return {
-        "worker": f"{flow}.{tier}-{spare.number}",
-        "node": spare.node,
-        "state": "starting" if mine is None else mine.state,
-        "http": "" if mine is None else mine.http,
-    }
-
-
-def _next_start(run: Run | None, wish: TierWish | None, report: Report | None) -> str | None:
-    """When the successor of a worker that has ended starts, ISO 8601; None where none does by itself."""
-    tier = TierSeen("", wish=wish, run=run, report=report)
-    if run is None or wish is None or run.ended_at is None or not needs_worker(tier):
-        return None
-    at = next_start_at(tier, wish)
-    return None if at is None else datetime.fromtimestamp(at or run.ended_at, UTC).isoformat(timespec="seconds")
 
 
 def unknown_flow(flow: str, known: Sequence[str]) -> Refused:
