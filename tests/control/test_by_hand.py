@@ -12,6 +12,7 @@ from scribengin.registry.contract import Create, Damaged, Delete, Entry, Replace
 from scribengin.registry.memory import MemoryStore
 from scribengin.registry.records import Stored, put
 from scribengin.registry.tree import (
+    CHANGES,
     DESIRED,
     GROUP,
     HOST,
@@ -359,7 +360,9 @@ def test_a_thousand_starts_of_a_tier_leave_as_many_records_as_one(store: MemoryS
     few = starts(3)
     assert starts(997) == few
     assert plane.run("tweets", "main") == 1_001
-    assert max(len(node.data) for node in store.nodes.values()) < 1_000
+    sizes = {path: len(node.data) for path, node in store.nodes.items()}
+    assert sizes.pop(CHANGES("tweets").path) < 20_000, "the last changes of its state, and no more"
+    assert max(sizes.values()) < 1_000
     assert sum(len(launcher.look()) for launcher in plane.launchers.values()) == 1, "what has ended is forgotten"
 
 
