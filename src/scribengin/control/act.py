@@ -68,6 +68,7 @@ class Actor:
 
         Gives what failed for one flow or worker. Raises FencedError, and Unreachable where the registry does not answer.
         """
+        self._mirror.fetch([CHANGES(action.flow).path for action in actions if isinstance(action, Tell)])
         groups: dict[str, list[Action]] = {}
         for action in actions:
             groups.setdefault(flow_of(action), []).append(action)
