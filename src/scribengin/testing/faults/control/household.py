@@ -105,6 +105,8 @@ class Household:
 
     def begin(self) -> None:
         """`scribengin up`, which may take a while."""
+        if self.up is not None:
+            self.up.wait()  # it was killed
         self.starts += 1
         self.logs.mkdir(exist_ok=True)
         voting = [str(self.voting)] if self.voting > 1 else []
@@ -134,6 +136,8 @@ class Household:
         self.seen(folder).mkdir(exist_ok=True)
         registry = msgspec.json.decode(self.seen(self.home / "up.json").read_bytes())["registry"]
         command = ["node", "--name", name, "--home", str(folder), "--registry", registry, "--login-file", str(self.home / "registry.login")]
+        if name in self.nodes:
+            self.nodes[name].wait()  # it was killed
         path = self.logs / f"node-{name}.log"
         with path.open("ab") as log:
             node = self.nodes[name] = subprocess.Popen(
