@@ -8,7 +8,7 @@ WORKERS ?= 2
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-up demo-kafka test check fmt bench bench-tiers bench-kafka bench-control bench-recovery faults cuts lock clean
+.PHONY: help setup demo demo-up demo-kafka test check fmt bench bench-tiers bench-kafka bench-recovery bench-control faults cuts lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scribengin.client.models import Rewind, Scale, SetLimit, SetOffset, Submit, Topology
+from scribengin.client.models import Submit
+from scribengin.client.verb_models import Rewind, Scale, SetLimit, SetOffset, Topology
 from scribengin.control import operate
 from scribengin.core.errors import InputError, Refused
 from scribengin.registry.records import put

@@ -5,12 +5,14 @@ from __future__ import annotations
 import pytest
 
 from scribengin.control import admin
-from scribengin.control.refusals import MOST, some_of
+from scribengin.control.mirror import Mirror
+from scribengin.control.refusals import MOST, read_wish, some_of
 from scribengin.core.errors import StateError
 from scribengin.registry.contract import Create, Damaged, Delete, Entry, Replace
 from scribengin.registry.memory import MemoryStore
-from scribengin.registry.records import put
+from scribengin.registry.records import Stored, put
 from scribengin.registry.tree import (
+    CHANGES,
     DESIRED,
     GROUP,
     HOST,
@@ -358,5 +360,18 @@ def test_a_thousand_starts_of_a_tier_leave_as_many_records_as_one(store: MemoryS
     few = starts(3)
     assert starts(997) == few
     assert plane.run("tweets", "main") == 1_001
-    assert max(len(node.data) for node in store.nodes.values()) < 10_000, "the last changes of a flow's state are fifty"
+    sizes = {path: len(node.data) for path, node in store.nodes.items()}
+    assert sizes.pop(CHANGES("tweets").path) < 20_000, "the last changes of its state, and no more"
+    assert max(sizes.values()) < 1_000
     assert sum(len(launcher.look()) for launcher in plane.launchers.values()) == 1, "what has ended is forgotten"
+
+
+def test_a_flow_that_is_deleted_is_not_taken_for_one_whose_wish_was_removed(store: MemoryStore, plane: Plane) -> None:
+    mirror = Mirror(plane.person)
+    status = mirror.stored(STATUS("other"))
+    assert isinstance(status, Stored)
+    assert read_wish(mirror, "other", status.record)[0] is not None
+    mirror.close()  # from here on it is told of nothing by itself
+    plane.person.commit(Delete(DESIRED("other").path), Delete(STATUS("other").path))
+    mirror.forget(DESIRED("other").path)  # of the one, and not yet of the other
+    assert read_wish(mirror, "other", status.record) == (None, None, {})

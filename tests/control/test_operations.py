@@ -9,6 +9,7 @@ import pytest
 from scribengin.control import admin
 from scribengin.control.happened import read_happened
 from scribengin.control.operate import begin, cancel, list_operations
+from scribengin.control.operation_records import KEPT_OPERATIONS
 from scribengin.core.errors import Refused
 from scribengin.registry.records import Stored, put, read_record
 from scribengin.registry.tree import CHANGES, DESIRED, OPERATION, RUN, Operation
@@ -189,11 +190,11 @@ def test_those_that_are_over_are_kept_up_to_twenty() -> None:
     plane = Plane()
     applied(plane, "f", main=())
     plane.comes_to("f", "running")
-    for _ in range(admin.KEPT_OPERATIONS + 5):
+    for _ in range(KEPT_OPERATIONS + 5):
         begin(plane.person, "f", Operation(kind="rewind", step="stop", version=1, tiers=("main",)), by="me")
         plane.comes_to("f", "running")
     kept = [int(each.id) for each in list_operations(plane.person, "f")]
-    assert kept == list(range(admin.KEPT_OPERATIONS + 5, 4, -1))
+    assert kept == list(range(KEPT_OPERATIONS + 5, 4, -1))
 
 
 def test_a_run_that_waited_for_a_person_does_not_hold_back_an_operation() -> None:

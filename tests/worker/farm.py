@@ -180,8 +180,9 @@ class Farm:
         return admin.describe(self.registry, "numbers")
 
     def standby(self) -> Any:
-        """What `status numbers` says of the spare of its tier."""
-        return self.describes()["tiers"][0]["standby"]
+        """What `status numbers` says of the spare of its tier, without the address of its page."""
+        said = self.describes()["tiers"][0]["standby"]
+        return said and {name: value for name, value in said.items() if name != "http"}
 
     def wishes(self, goal: Any) -> None:
         """A person's word."""

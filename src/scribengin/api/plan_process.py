@@ -51,7 +51,7 @@ class Planned:
 
 def plan(task: Task) -> Planned:
     """Check and plan it."""
-    from scribengin.control.admin import tiers_of, watched_of
+    from scribengin.control.submission import tiers_of, watched_of
     from scribengin.local.prepare import prepare
     from scribengin.packages.store import PackageStore
 

@@ -17,7 +17,7 @@ import msgspec
 from scribengin.api.plan_process import Planned, Task
 from scribengin.api.verb_process import Look, Seen
 from scribengin.client.problems import Fault, ProblemDetails, to_error
-from scribengin.control.admin import Submission
+from scribengin.control.submission import Submission
 from scribengin.core.errors import EnvironmentFault, Refused, ScribenginError
 from scribengin.packages.fetch import FetchedPackages
 

@@ -94,7 +94,7 @@ def _found(task: Look, registry: Registry, packages: PackageStore) -> Any:
 
 
 def _topology(task: Look, registry: Registry, packages: PackageStore) -> Any:
-    from scribengin.control.admin import Submission, tiers_of, watched_of
+    from scribengin.control.submission import Submission, tiers_of, watched_of
     from scribengin.control.topology import plan_topology
     from scribengin.core.errors import InputError
     from scribengin.local.prepare import prepare

@@ -11,9 +11,9 @@ from starlette.responses import Response
 from scribengin.api.access import Role
 from scribengin.api.flows import check_submit
 from scribengin.api.plane import Asked
-from scribengin.client.models import (
-    FLOW_NAME,
-    AppliedFlow,
+from scribengin.client.models import FLOW_NAME, AppliedFlow, Rollback, WentBack, Written
+from scribengin.client.problems import Fault, PointedError
+from scribengin.client.verb_models import (
     AppliedTopology,
     Going,
     Happened,
@@ -21,21 +21,18 @@ from scribengin.client.models import (
     OperationRow,
     Position,
     Rewind,
-    Rollback,
     Scale,
     Scaled,
     SetLimit,
     SetOffset,
     Topology,
     TopologyPlan,
-    WentBack,
-    Written,
 )
-from scribengin.client.problems import Fault, PointedError
 from scribengin.control import admin, operate, topology
 from scribengin.control.happened import read_happened
 from scribengin.control.limits import read_limits, set_limit
 from scribengin.control.scale import scale
+from scribengin.control.submission import Applied, Submission
 from scribengin.core.errors import Refused
 from scribengin.registry.contract import Entry, Registry
 from scribengin.registry.tree import DESIRED, SPEC, STATUS, Operation, TierSpec
@@ -156,7 +153,7 @@ def verb_routes(may: Callable[[Role], Any]) -> APIRouter:
             asked.check_flow(flow)
             tiers = [] if to.tier is None else [to.tier]
             given = {"cores": to.cores, "memory_bytes": to.memory_bytes, "executors": to.executors}
-            done = admin.Applied(flow, admin.read_flow(registry, flow).desired.version, changed=False)
+            done = Applied(flow, admin.read_flow(registry, flow).desired.version, changed=False)
             if to.partitions is None or any(value is not None for value in given.values()):
                 done = scale(registry, flow, tiers, **given, by=asked.who.name)
             found = None
@@ -206,7 +203,7 @@ def _look(asked: Asked, what: str, flow: str, arguments: Mapping[str, Any] | Non
     return asked.plane.planner.look(what, _records(asked.registry, [flow]), flow=flow, arguments=arguments or {})
 
 
-def _planned(asked: Asked, wanted: Topology) -> tuple[topology.TopologyPlan, list[admin.Submission]]:
+def _planned(asked: Asked, wanted: Topology) -> tuple[topology.TopologyPlan, list[Submission]]:
     if not 0 < len(wanted.flows) <= _MOST_FLOWS:
         raise PointedError(
             (Fault("body", f"/flows has {len(wanted.flows)} flows", f"submit 1 to {_MOST_FLOWS} at once", pointer="/flows"),)
@@ -221,7 +218,7 @@ def _planned(asked: Asked, wanted: Topology) -> tuple[topology.TopologyPlan, lis
     records = _records(asked.registry, [name for name in names if FLOW_NAME.fullmatch(name)])
     found = asked.plane.planner.look("topology", records, submits=tuple(wanted.flows))
     submissions = [
-        admin.Submission(
+        Submission(
             each["flow"],
             each["package"],
             each["path"],

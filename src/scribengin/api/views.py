@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from scribengin.client.models import FLOW_NAME, FlowRow, FlowView, Happened, MasterRow, TaskRow, VersionRow
+from scribengin.client.models import FLOW_NAME, FlowRow, FlowView, MasterRow, TaskRow, VersionRow
+from scribengin.client.verb_models import Happened
 from scribengin.control import admin
 from scribengin.control.happened import read_happened
 from scribengin.registry.contract import Entry

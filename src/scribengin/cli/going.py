@@ -13,7 +13,7 @@ from scribengin.core.errors import Refused, ScribenginError
 
 if TYPE_CHECKING:
     from scribengin.client.client import Client
-    from scribengin.client.models import Going, OperationRow
+    from scribengin.client.verb_models import Going, OperationRow
 
 _POLL_S = 0.2
 

@@ -15,35 +15,24 @@ import msgspec
 from scribengin.client import problems
 from scribengin.client.models import (
     AppliedFlow,
-    AppliedTopology,
     FlowEvent,
     FlowRow,
     FlowView,
-    Going,
-    Happened,
     Health,
-    Limits,
     LogLines,
     MasterRow,
-    OperationRow,
     PackageRow,
-    Position,
     RecordView,
     RecordWrite,
-    Rewind,
     Rollback,
-    Scale,
-    Scaled,
-    SetLimit,
-    SetOffset,
     Submit,
     TaskRow,
-    Topology,
     VersionRow,
     Want,
     WentBack,
     Written,
 )
+from scribengin.client.verb_client import VerbClient
 from scribengin.core.errors import Refused, ScribenginError, Unreachable
 
 if TYPE_CHECKING:
@@ -66,7 +55,7 @@ _BUSY_S = 30.0
 _PIECE_BYTES = 2**20
 
 
-class Client:
+class Client(VerbClient):
     """Any of `masters` (`http://HOST:PORT`) will do: each answers for all of them. Where one does not answer the next one is asked.
 
     The revision that was seen last goes with each call, so that a call through another master sees what this client has written. A write
@@ -141,63 +130,6 @@ class Client:
         """Want another version that there was, code and flow together; flows that were submitted as one with it go back too, unless
         `only`. Raises Refused as `apply_topology`."""
         return self._write("POST", f"/v1/flows/{_part(name)}/rollback", Rollback(version, only, accept), WentBack, expected)
-
-    def plan_topology(self, wanted: Topology, packages: Mapping[str, bytes]) -> AppliedTopology:
-        """What submitting these flows would change; `packages`: id → bytes of all that they come in."""
-        return self._topology("/v1/topology/plan", wanted, packages)
-
-    def apply_topology(self, wanted: Topology, packages: Mapping[str, bytes]) -> AppliedTopology:
-        """Make each the next version of its flow, all or none. Raises InputError with every problem of every flow, Refused: `plan-stale`,
-        `plan-refused`, `plan-unsaid`, `tier-two-flows`, `operation-under-way`."""
-        return self._topology("/v1/topology", wanted, packages)
-
-    def _topology(self, path: str, wanted: Topology, packages: Mapping[str, bytes]) -> AppliedTopology:
-        for left in reversed(range(len(self.masters) + 1)):
-            for id_, data in packages.items():
-                if not self.has_package(id_):
-                    self.upload(id_, data)
-            try:
-                return self._write("POST", path, wanted, AppliedTopology, None)
-            except ScribenginError as error:
-                if error.code != "package-missing" or not left:  # else the master that has it fell silent, and another one was asked
-                    raise
-        raise AssertionError
-
-    def happened(self, name: str) -> list[Happened]:
-        """What became of a flow, the newest first."""
-        return self._get(f"/v1/flows/{_part(name)}/happened", list[Happened])
-
-    def operations(self, name: str | None = None) -> list[OperationRow]:
-        """Of a flow, or of all, the newest of each first."""
-        return self._get("/v1/operations" if name is None else f"/v1/flows/{_part(name)}/operations", list[OperationRow])
-
-    def cancel(self, name: str, id_: str) -> Written:
-        """Give an operation up, while nothing of it is done."""
-        return self._write("DELETE", f"/v1/flows/{_part(name)}/operations/{_part(id_)}", None, Written, None)
-
-    def offsets(self, name: str) -> list[Position]:
-        """How far each Query has read each source."""
-        return self._get(f"/v1/flows/{_part(name)}/offsets", list[Position])
-
-    def set_offset(self, name: str, to: SetOffset) -> Going:
-        """Let a source be at a position, while the flow is stopped; what that would mean where `to.yes` is not said."""
-        return self._write("POST", f"/v1/flows/{_part(name)}/offsets", to, Going, None)
-
-    def rewind(self, name: str, to: Rewind) -> Going:
-        """Let a flow read again; what that would mean where `to.yes` is not said."""
-        return self._write("POST", f"/v1/flows/{_part(name)}/rewind", to, Going, None)
-
-    def scale(self, name: str, to: Scale) -> Scaled:
-        """Give a flow or a tier other resources; positions and state are kept."""
-        return self._write("POST", f"/v1/flows/{_part(name)}/scale", to, Scaled, None)
-
-    def limits(self, name: str) -> Limits:
-        """How fast a flow, its sources and its edges may go."""
-        return self._get(f"/v1/flows/{_part(name)}/limit", Limits)
-
-    def limit(self, name: str, to: SetLimit) -> Limits:
-        """Say how fast; it holds from the next Batch."""
-        return self._write("PUT", f"/v1/flows/{_part(name)}/limit", to, Limits, None)
 
     def delete(self, name: str, *, expected: int | None = None) -> Written:
         """Forget a flow that is stopped."""

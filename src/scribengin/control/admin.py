@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec.structs import replace
 
 from scribengin.control.deleting import records_of
+from scribengin.control.known import again, now_text, read_known, read_stored
+from scribengin.control.operation_records import new_operation, refuse_while_under_way
 from scribengin.control.runs import needs_worker, next_start_at
 from scribengin.control.spares import waiting
+from scribengin.control.submission import Applied, Submission, next_tiers, same_as
 from scribengin.control.world import TierSeen
-from scribengin.core.errors import Refused, StateError
+from scribengin.core.errors import Refused
 from scribengin.core.problems import did_you_mean
-from scribengin.plan.standby import standby_of
-from scribengin.registry.contract import Conflict, Damaged, Delete, Entry, Replace, Require, shown
+from scribengin.registry.contract import Damaged, Delete, Entry, Replace, Require
 from scribengin.registry.records import DAMAGED, Newer, Record, Stored, names, read_record, read_records
 from scribengin.registry.tree import (
     DESIRED,
     LEASE,
-    OPERATION,
     REPORT,
     RUN,
     SPARE,
@@ -28,55 +29,20 @@ from scribengin.registry.tree import (
     SPEC,
     STATUS,
     TASK,
-    UNDER_WAY,
     WANTED,
     Desired,
     Operation,
     Spec,
     Task,
-    TierSpec,
 )
-from scribengin.registry.watched import AlertSpec, Watched
-from scribengin.spec.alerts import show_condition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from scribengin.plan.split import FlowPlan
     from scribengin.registry.contract import Registry, Write
-    from scribengin.registry.records import Spot
     from scribengin.registry.tree import Goal, Report, Run, Status, TierWish
-    from scribengin.spec.model import Flow
 
 R = TypeVar("R", bound=Record)
-T = TypeVar("T")
-_TRIES = 10
-KEPT_OPERATIONS = 20
-"""of each flow, those that are over"""
-NOT_WATCHED = Watched()
-
-
-@dataclass(frozen=True, slots=True)
-class Submission:
-    """A flow as it was packed and planned: what a version of it will be. `package` is the sha256 of a package that masters and workers can
-    have, `path` that of the flow file inside."""
-
-    flow: str
-    package: str
-    path: str
-    base: str
-    tiers: Mapping[str, TierSpec]
-    watched: Watched = NOT_WATCHED
-    labels: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Applied:
-    """What came of a submission. `changed` is false where the newest version is just this, and wanted to run."""
-
-    flow: str
-    version: int
-    changed: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,27 +52,6 @@ class FlowRow:
     flow: str
     desired: Desired
     status: Status | None
-
-
-def tiers_of(plan: FlowPlan) -> dict[str, TierSpec]:
-    """What masters must know of the tiers of a planned flow."""
-    tiers = {}
-    for tier in plan.tiers:
-        declared = plan.flow.tiers.get(tier.tier)
-        feeders = sorted({channel.feeding for channel in plan.channels if channel.reading == tier.tier})
-        cores = 1 if declared is None else declared.resources.cores or 1
-        memory_bytes = 0 if declared is None else declared.resources.memory or 0
-        standby = standby_of(plan.flow, tier.tier)
-        tiers[tier.tier] = TierSpec(feeders=tuple(feeders), cores=cores, memory_bytes=memory_bytes, standby=standby)
-    return tiers
-
-
-def watched_of(flow: Flow) -> Watched:
-    """What masters must know of the flow's delay and alerts."""
-    alerts = {
-        alert.id: AlertSpec(when=show_condition(alert.when), webhook=alert.webhook, command=alert.command) for alert in flow.alerts.values()
-    }
-    return Watched(max_delay_s=flow.max_delay_s, alerts=alerts)
 
 
 def apply(registry: Registry, submission: Submission, *, state: Callable[[str], str], by: str) -> Applied:
@@ -134,15 +79,15 @@ def apply_all(
     """
 
     def attempt() -> tuple[Applied, ...]:
-        now = _now()
+        now = now_text()
         found: list[tuple[Submission, Stored[Desired] | None, Spec | None, int]] = []
         for submission in submissions:
-            stored = _stored(registry, DESIRED(submission.flow))
+            stored = read_stored(registry, DESIRED(submission.flow))
             version = 0 if stored is None else stored.record.version
             if versions is not None and versions[submission.flow] != version:
                 raise _stale(submission.flow, versions[submission.flow], version)
             newest = max(versions_of(registry, submission.flow), default=0)
-            spec = _known(registry, SPEC(submission.flow, str(version or newest))) if newest else None
+            spec = read_known(registry, SPEC(submission.flow, str(version or newest))) if newest else None
             found.append((submission, stored, spec, newest))
         applied = tuple(_applied(*each) for each in found)
         together = {each.flow: each.version for each in applied} if len(applied) > 1 else {}
@@ -156,7 +101,7 @@ def apply_all(
                 path=submission.path,
                 base=submission.base,
                 state=before.state if before is not None else state(each.flow),
-                tiers=_tiers(submission, before, 0 if stored is None else stored.record.version, (effects or {}).get(each.flow)),
+                tiers=next_tiers(submission, before, 0 if stored is None else stored.record.version, (effects or {}).get(each.flow)),
                 by=by,
                 at=now,
                 together=together,
@@ -197,35 +142,9 @@ def _stale(flow: str, planned: int, version: int) -> Refused:
     )
 
 
-def new_operation(registry: Registry, flow: str, operation: Operation) -> tuple[str, list[Write]]:
-    """(its id, the writes that make it its flow's newest, and forget the oldest). To be committed with a replacement of the flow's DESIRED
-    that was read before, and names the id: so there is one at a time."""
-    there = operation_ids(registry, flow)
-    id_ = str(max(there, default=0) + 1)
-    old = [Delete(OPERATION(flow, str(number)).path) for number in there[:-KEPT_OPERATIONS]]
-    return id_, [OPERATION(flow, id_).create(operation), *old]
-
-
-def operation_ids(registry: Registry, flow: str) -> list[int]:
-    """The numbers of its operations that are known, the oldest first."""
-    return sorted(int(name) for name in names(registry, f"flows/{flow}/ops") if name.isdigit())
-
-
-def refuse_while_under_way(registry: Registry, flow: str, desired: Stored[Desired] | None) -> None:
-    """Raise Refused while an operation of the flow is under way."""
-    id_ = "" if desired is None else desired.record.operation
-    operation = _known(registry, OPERATION(flow, id_)) if id_ else None
-    if operation is not None and operation.step in UNDER_WAY:
-        raise Refused(
-            f"operation {id_} of flow {flow} ({operation.kind}) is under way, at step {operation.step} since {operation.since}",
-            remedy=f"wait for its end (scribengin ops {flow}), or: scribengin ops cancel {flow} {id_}",
-            code="operation-under-way",
-        )
-
-
 def version_of(registry: Registry, flow: str, version: int) -> Spec:
     """One of its versions. Raises Refused where there is none of that number, StateError where it is damaged."""
-    spec = _known(registry, SPEC(flow, str(version)))
+    spec = read_known(registry, SPEC(flow, str(version)))
     if spec is None:
         raise Refused(f"flow {flow} has no version {version}", remedy=f"see: scribengin history {flow}", code="version-unknown")
     return spec
@@ -233,8 +152,8 @@ def version_of(registry: Registry, flow: str, version: int) -> Spec:
 
 def wanted(registry: Registry, flow: str) -> tuple[Desired | None, Spec | None]:
     """What is wanted of a flow, and the version that is. Raises StateError where that is damaged."""
-    desired = _known(registry, DESIRED(flow))
-    return desired, None if desired is None else _known(registry, SPEC(flow, str(desired.version)))
+    desired = read_known(registry, DESIRED(flow))
+    return desired, None if desired is None else read_known(registry, SPEC(flow, str(desired.version)))
 
 
 def want(registry: Registry, flow: str, goal: Goal, *, by: str) -> int:
@@ -244,7 +163,7 @@ def want(registry: Registry, flow: str, goal: Goal, *, by: str) -> int:
     def attempt() -> int:
         there = registry.read(DESIRED(flow).path)
         desired = read_flow(registry, flow).desired
-        wish = replace(desired, state=goal, by=by, at=_now())
+        wish = replace(desired, state=goal, by=by, at=now_text())
         write = (
             DESIRED(flow).create(wish) if there is None else Replace(there, wish.dump(there.value if isinstance(there, Entry) else None))
         )
@@ -261,7 +180,7 @@ def going_back(registry: Registry, flow: str, version: int, *, only: bool = Fals
     if version not in there:
         known = ", ".join(str(number) for number in there)
         raise Refused(f"flow {flow} has no version {version}", remedy=f"it has {known}: scribengin history {flow}", code="version-unknown")
-    spec = _known(registry, SPEC(flow, str(version)))
+    spec = read_known(registry, SPEC(flow, str(version)))
     together = {} if only or spec is None else {**spec.together}
     back = {name: number for name, number in {**together, flow: version}.items() if number in versions_of(registry, name)}
     wanted_now = {name: desired.version if name == flow else read_flow(registry, name).desired.version for name in back}
@@ -294,9 +213,9 @@ def rollback(
         for name, number in changed.items():
             there = registry.read(DESIRED(name).path)
             desired = read_flow(registry, name).desired
-            stored = _stored(registry, DESIRED(name)) if isinstance(there, Entry) else None
+            stored = read_stored(registry, DESIRED(name)) if isinstance(there, Entry) else None
             refuse_while_under_way(registry, name, stored)
-            now = _now()
+            now = now_text()
             wish = replace(desired, version=number, by=by, at=now)
             if anew := (renew or {}).get(name, ()):
                 begun = _renewal(anew, desired.version, how, by, now)
@@ -348,7 +267,7 @@ def history(registry: Registry, flow: str) -> list[dict[str, Any]]:
     desired = read_flow(registry, flow).desired
     found = []
     for version in reversed(versions_of(registry, flow)):
-        spec = _known(registry, SPEC(flow, str(version)))
+        spec = read_known(registry, SPEC(flow, str(version)))
         if spec is not None:
             about = {"package": spec.package, "tiers": sorted(spec.tiers), "by": spec.by, "at": spec.at}
             found.append({"version": version, "wanted": version == desired.version, **about})
@@ -357,7 +276,7 @@ def history(registry: Registry, flow: str) -> list[dict[str, Any]]:
 
 def state_of(registry: Registry, flow: str) -> str:
     """The folder in which the flow's state lies. Raises as `read_flow`."""
-    spec = _known(registry, SPEC(flow, str(read_flow(registry, flow).desired.version)))
+    spec = read_known(registry, SPEC(flow, str(read_flow(registry, flow).desired.version)))
     return "" if spec is None else spec.state
 
 
@@ -367,7 +286,7 @@ def read_flow(registry: Registry, flow: str) -> FlowRow:
     found, status = read_record(registry, DESIRED(flow)), _record(read_record(registry, STATUS(flow)))
     desired = _last_wish(found, status)
     if desired is None:
-        desired = _known(registry, DESIRED(flow))
+        desired = read_known(registry, DESIRED(flow))
     if desired is None:
         raise unknown_flow(flow, names(registry, "flows"))
     return FlowRow(flow, desired, status)
@@ -417,7 +336,7 @@ def _described_tier(registry: Registry, flow: str, tier: str) -> dict[str, Any]:
         "failures": 0 if run is None else run.failures,
         "http": "" if mine is None else mine.http,
         "starts_again": _next_start(run, wish, report),
-        "standby": None if spare is None else _described_spare(flow, tier, spare, _known(registry, SPARE_REPORT(flow, tier))),
+        "standby": None if spare is None else _described_spare(flow, tier, spare, read_known(registry, SPARE_REPORT(flow, tier))),
         "cause": (run.cause if run is not None else "") or (mine.cause if mine is not None else ""),
         "remedy": (run.remedy if run is not None else "") or (mine.remedy if mine is not None else ""),
     }
@@ -487,78 +406,9 @@ def unknown_flow(flow: str, known: Sequence[str]) -> Refused:
     return Refused(f'there is no flow "{flow}"', remedy=near, code="flow-unknown")
 
 
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-def same_as(spec: Spec, submission: Submission) -> bool:
-    """True where the submission is just this version."""
-    mine = (submission.package, submission.path, submission.base, scaled_tiers(submission.tiers, spec.scaled))
-    return (spec.package, spec.path, spec.base, bare_tiers(spec)) == mine
-
-
-def bare_tiers(spec: Spec) -> dict[str, TierSpec]:
-    """Its tiers, without which workers serve them."""
-    return {name: replace(tier, since=0, process=0) for name, tier in spec.tiers.items()}
-
-
-def scaled_tiers(tiers: Mapping[str, TierSpec], scaled: Mapping[str, Mapping[str, int]]) -> dict[str, TierSpec]:
-    """Tiers with what `scale` has said of them."""
-    return {name: replace(tier, **scaled.get(name, {})) for name, tier in tiers.items()}
-
-
-def _tiers(submission: Submission, before: Spec | None, version: int, effect: str | None) -> dict[str, TierSpec]:
-    """The tiers of the next version; `version` is that of `before`."""
-    tiers = scaled_tiers(submission.tiers, {} if before is None else before.scaled)
-    if before is None or not version or effect not in ("in place", "next Batch"):
-        return tiers
-    kept = {}
-    for name, tier in tiers.items():
-        old = before.tiers.get(name)
-        if old is None:
-            kept[name] = tier
-        elif effect == "in place":
-            kept[name] = replace(tier, since=old.since or version, process=old.process)
-        else:
-            kept[name] = replace(tier, process=old.process or old.since or version)
-    return kept
-
-
 def known_flow(registry: Registry, flow: str) -> Stored[Desired]:
     """What is wanted of a flow, to be replaced. Raises as `read_flow`."""
-    stored = _stored(registry, DESIRED(flow))
+    stored = read_stored(registry, DESIRED(flow))
     if stored is None:
         raise unknown_flow(flow, names(registry, "flows"))
     return stored
-
-
-def _known(registry: Registry, spot: Spot[R]) -> R | None:
-    """The record; None where there is none, or a folder only. Raises StateError where it says nothing."""
-    stored = _stored(registry, spot)
-    return None if stored is None else stored.record
-
-
-def _stored(registry: Registry, spot: Spot[R]) -> Stored[R] | None:
-    """The same, to be replaced."""
-    found = read_record(registry, spot)
-    if isinstance(found, Stored):
-        return found
-    if found is None or (isinstance(found, Damaged) and not found.raw.strip(b"{}")):
-        return None
-    why = "was written by a newer Scribengin" if isinstance(found, Newer) else found.why
-    remedy = (
-        "run the newer version"
-        if isinstance(found, Newer)
-        else "mend it with ZooKeeper's shell, or have it written anew: scribengin resume FLOW (or stop)"
-    )
-    raise StateError(f"{shown(spot.path)} {why}", remedy=remedy, code="registry-damaged")
-
-
-def again(attempt: Callable[[], T]) -> T:
-    """Somebody else may write at the same time: look again, and decide again."""
-    for _ in range(_TRIES - 1):
-        try:
-            return attempt()
-        except Conflict:
-            continue
-    return attempt()

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from scribengin.connectors import catalog
-from scribengin.control import admin
+from scribengin.control.submission import bare_tiers, same_as, scaled_tiers
 from scribengin.core.errors import InputError, Refused
 from scribengin.local.migrate import changes_and_moves
 from scribengin.local.prepare import prepare
@@ -21,7 +21,7 @@ from scribengin.state.ledger import read_totals
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from scribengin.control.admin import Submission
+    from scribengin.control.submission import Submission
     from scribengin.local.prepare import PreparedFlow
     from scribengin.packages.store import PackageStore
     from scribengin.plan.diff import QueryChange
@@ -118,7 +118,7 @@ def compare(submission: Submission, new: PreparedFlow, version: int, spec: Spec 
     """
     if spec is None:
         return _first(submission, new)
-    if admin.same_as(spec, submission):
+    if same_as(spec, submission):
         again = () if runs else (Change("flow", "in place", f"is wanted to run again, as version {version}"),)
         return Compared(submission.flow, version, again)
     old = _planned(spec, packages, new.root)
@@ -192,8 +192,8 @@ def _anew(new: PreparedFlow, query: QueryChange) -> Anew:
 
 
 def _tiers(submission: Submission, spec: Spec) -> Iterator[Change]:
-    there = admin.bare_tiers(spec)
-    for tier, wanted in admin.scaled_tiers(submission.tiers, spec.scaled).items():
+    there = bare_tiers(spec)
+    for tier, wanted in scaled_tiers(submission.tiers, spec.scaled).items():
         before = there.get(tier)
         if before is None:
             yield Change(f"tier {tier}", "restart", "is new: a worker of its own serves it")

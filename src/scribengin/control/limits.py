@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from scribengin.control.admin import again
+from scribengin.control.known import again
 from scribengin.control.offsets import prepared_flow
 from scribengin.core.errors import Refused
 from scribengin.core.problems import did_you_mean

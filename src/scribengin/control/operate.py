@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from scribengin.control.admin import again, known_flow, new_operation, read_flows, refuse_while_under_way
+from scribengin.control.admin import known_flow, read_flows
+from scribengin.control.known import again
+from scribengin.control.operation_records import new_operation, refuse_while_under_way
 from scribengin.core.errors import Refused
 from scribengin.registry.records import Stored, names, read_record
 from scribengin.registry.tree import OPERATION, UNDER_WAY

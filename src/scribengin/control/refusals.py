@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from scribengin.control.world import Wish
 from scribengin.registry.contract import Damaged, Entry
 from scribengin.registry.records import Newer, Stored
-from scribengin.registry.tree import DESIRED, LIMIT, SPEC
+from scribengin.registry.tree import DESIRED, LIMIT, SPEC, STATUS
 
 if TYPE_CHECKING:
     from scribengin.control.mirror import Mirror
@@ -49,6 +49,9 @@ def read_wish(mirror: Mirror, flow: str, status: Status | None) -> tuple[Wish | 
         case None if last is None:
             return None, None, {}
         case None:
+            mirror.forget(STATUS(flow).path)  # to delete a flow is one step, and what it has removed is told of one by one
+            if mirror.read(STATUS(flow).path) is None:
+                return None, None, {}
             why, remedy = (
                 "was removed, and the flow was not deleted",
                 f"say what is wanted: scribengin stop {flow}; then: scribengin delete {flow}",

@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from scribengin.control.admin import Applied, again, bare_tiers, known_flow, refuse_while_under_way, versions_of, wanted
+from scribengin.control.admin import known_flow, versions_of, wanted
+from scribengin.control.known import again
 from scribengin.control.offsets import prepared_flow
+from scribengin.control.operation_records import refuse_while_under_way
+from scribengin.control.submission import Applied, bare_tiers
 from scribengin.core.errors import Refused
 from scribengin.core.problems import did_you_mean
 from scribengin.registry.tree import SPEC, Operation

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scribengin.control.admin import Submission, tiers_of, watched_of
+from scribengin.control.submission import Submission, tiers_of, watched_of
 from scribengin.core.errors import InputError
 from scribengin.core.problems import Place, Problem
 from scribengin.local.prepare import prepare

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from scribengin.control import admin
 from scribengin.control.changes import Compared, compare
+from scribengin.control.submission import Submission, bare_tiers
 from scribengin.core.errors import InputError, Refused
 from scribengin.core.problems import Place, Problem
 from scribengin.core.records import canonical
@@ -18,7 +19,7 @@ from scribengin.plan.meetings import circle, meetings
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from scribengin.control.admin import Applied, Submission
+    from scribengin.control.submission import Applied
     from scribengin.local.prepare import PreparedFlow
     from scribengin.packages.store import PackageStore
     from scribengin.registry.contract import Registry
@@ -73,7 +74,7 @@ def plan_rollback(registry: Registry, flow: str, version: int, *, packages: Pack
     submissions = []
     for name, number in admin.going_back(registry, flow, version, only=only).items():
         spec = admin.version_of(registry, name, number)
-        submissions.append(admin.Submission(name, spec.package, spec.path, spec.base, admin.bare_tiers(spec), spec.watched, spec.labels))
+        submissions.append(Submission(name, spec.package, spec.path, spec.base, bare_tiers(spec), spec.watched, spec.labels))
     return plan_topology(registry, submissions, packages=packages, state=lambda _: "")
 
 

@@ -209,10 +209,11 @@ class Acks:
                 late.update(again)
             tally.reached = number
         wrong = [number for number in range(before + 1, through + 1) if tally.differs(number, writer.put_in(number, link))]
-        return [
+        found = [
             mismatch_of(link, reading, writer.folder, reader.folder, writer.lineage, number, late=number in late)
             for number in sorted(late.union(wrong))[:_TOLD]
         ]
+        return [each for each in found if each.stands]
 
     def _acknowledge(self, key: QueryKey) -> None:
         cursor = self._cursors[key]

@@ -56,6 +56,11 @@ class Mismatch:
     taken_by: tuple[int, ...] = ()
     late: bool = False
 
+    @property
+    def stands(self) -> bool:
+        """False where both ends' decisions, read anew, agree: what was counted while they were written was not all of them."""
+        return self.late or self.put != self.taken
+
     def __str__(self) -> str:
         what = _differing(self.put, self.taken)
         digests = "" if self.put is None else f" (digests of the ids {self.put[1]:016x} and {self.taken[1]:016x})"

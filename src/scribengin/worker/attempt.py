@@ -21,6 +21,7 @@ from scribengin.local.session import start
 from scribengin.spark.class_archive import make_archive
 from scribengin.spark.user_code import pack
 from scribengin.spark.warm_up import warm_up, warm_up_streams
+from scribengin.worker.heeded import Heeded
 from scribengin.worker.service import Outcome, Standing, outcome_of
 from scribengin.worker.timeline import LAST
 
@@ -60,7 +61,7 @@ class TierAttempt:
         self._spec = spec
         self._id, self._tier = id_, id_.tier
         self._packages = packages
-        self._right = right
+        self._right = Heeded(right)
         self._show = show
         self._timeline = timeline
         self._glance = glance
@@ -70,6 +71,7 @@ class TierAttempt:
 
     def __call__(self, *, once: bool, stop: threading.Event, tell: Callable[[Standing], None]) -> Outcome:
         """See `service.Attempt`."""
+        self._right = Heeded(self._right.right)
         try:
             outcome = _outcome(self._run(once=once, stop=stop, tell=tell))
         except ScribenginError as error:
@@ -79,6 +81,8 @@ class TierAttempt:
                 raise
             outcome = Outcome("failed")
         self._glance.view = None
+        if self._right.gone and outcome.state == "failed":
+            outcome = Outcome("stopped")  # for a right that is gone, or was for a moment; the service sees to having it
         if (status := self._jvm_status()) is not None and outcome.state != "finished":
             # whatever failed for it: the next process has a JVM of its own
             return Outcome("failed", f"Spark's JVM has ended with status {status}", f"see {self._log()}")
@@ -131,7 +135,9 @@ class TierAttempt:
             if any(query.batches for query in view.queries):
                 self._timeline.mark(LAST)
                 self._archive()
-            if (standing := standing_of(view)) is not None:
+            if self._right.gone:
+                stop.set()  # a Query may have failed for it: no other one is to go on without it
+            elif (standing := standing_of(view)) is not None:
                 tell(standing)
 
         return run_flow(self._path(), settings, watch, spark=spark)

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from scribengin.cli.plane_option import Masters
-    from scribengin.client.models import Submit, TopologyPlan
+    from scribengin.client.models import Submit
+    from scribengin.client.verb_models import TopologyPlan
 
 _EFFECTS = {
     "in place": "in place: nothing is touched that runs",
@@ -59,7 +60,7 @@ def command(
     """
     import msgspec
 
-    from scribengin.client.models import Topology
+    from scribengin.client.verb_models import Topology
 
     submits, packages, warnings = _packed(files, base)
     wanted = Topology(tuple(submits), expected, accept)

@@ -39,7 +39,7 @@ def command(*, what: str, rows_per_s: float | None, bytes_per_s: int | None, off
     """
     import msgspec
 
-    from scribengin.client.models import SetLimit
+    from scribengin.client.verb_models import SetLimit
 
     flow, _, target = what.partition(":")
     asks = rows_per_s is not None or bytes_per_s is not None

@@ -51,7 +51,7 @@ def set_(*, flow: str, source: str, position: str, query: str | None, yes: bool,
 
     Forward, what lies between is never read. Back, it is read again, and what was written of it stays and is written again beside it.
     """
-    from scribengin.client.models import SetOffset
+    from scribengin.client.verb_models import SetOffset
 
     with masters.client() as client:
         going = client.set_offset(flow, SetOffset(source, position, query, yes))

@@ -41,7 +41,7 @@ def command(
 
     What was written since stays, and is written again beside it. A Query that keeps state cannot go back.
     """
-    from scribengin.client.models import Rewind
+    from scribengin.client.verb_models import Rewind
 
     if (to_time is None) == (to_batch is None):
         raise click.UsageError("say --to-time or --to-batch")

@@ -50,7 +50,7 @@ def command(
     """
     import msgspec
 
-    from scribengin.client.models import Scale
+    from scribengin.client.verb_models import Scale
 
     flow, _, tier = what.partition(".")
     with masters.client() as client:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 UP_WITHIN_S = 240.0
 _COMMAND_S = 300.0
 _POLL_S = 0.2
+_WRITING = frozenset({"apply", "pause", "stop", "resume", "drain"})
 _UP = "scribengin.testing.faults.control.up_behind"
 _MARK = "FAULTS_HOUSEHOLD"
 """in the environment of all that is started here, and of all that it starts"""
@@ -67,6 +68,8 @@ class Household:
     """what `folder` lies on, as the processes see it"""
     up: subprocess.Popen[bytes] | None = None
     starts: int = 0
+    writes: int = 0
+    """commands that have asked for a change"""
     voting: int = 1
     """servers of its ZooKeeper; with several there is no wire before them"""
     nodes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
@@ -126,12 +129,9 @@ class Household:
         self.wait_for(is_up, "up", UP_WITHIN_S, lambda: f"up did not come up: {self._up_said()}")
 
     def start_node(self, name: str) -> None:
-        """A further host, with a folder of its own; packages, and what flows read, write and remember, are shared. Raises Hung."""
+        """A further host, with a folder of its own; what flows read, write and remember is shared. Raises Hung."""
         folder = self._host_folder(name)
         self.seen(folder).mkdir(exist_ok=True)
-        self.seen(self.home / "packages").mkdir(exist_ok=True)
-        with suppress(FileExistsError):
-            self.seen(folder / "packages").symlink_to(self.home / "packages")
         registry = msgspec.json.decode(self.seen(self.home / "up.json").read_bytes())["registry"]
         command = ["node", "--name", name, "--home", str(folder), "--registry", registry, "--login-file", str(self.home / "registry.login")]
         path = self.logs / f"node-{name}.log"
@@ -156,6 +156,7 @@ class Household:
 
     def says(self, *words: str) -> Any:
         """The result of a command. Raises Refusal."""
+        self.writes += words[0] in _WRITING
         command = self.wrapped([sys.executable, "-m", "scribengin.cli", *words, "--json"])
         try:
             ended = subprocess.run(command, env=self.environment, cwd=self.logs, capture_output=True, timeout=_COMMAND_S, check=False)

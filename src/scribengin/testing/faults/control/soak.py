@@ -63,6 +63,8 @@ class Trend:
 
 FLOORS = {"memory MiB": 8.0, "threads": 3.0, "open files": 6.0, "records": 6.0, "record bytes": 4096.0}
 """What a figure may always grow by over a soak; else a tenth of its median."""
+HEAP_MIB = 48.0
+"""the same of ZooKeeper's memory: a JVM first fills a part of its heap, of 256 MiB, before it collects"""
 _SHARE = 0.1
 
 
@@ -79,7 +81,8 @@ def trends(samples: Sequence[Sample]) -> list[Trend]:
         slope = statistics.median((later - value) / (then - at) for (at, value), (then, later) in combinations(kept, 2))
         median = statistics.median(values)
         growth = slope * (kept[-1][0] - kept[0][0])
-        may = max(FLOORS[what], _SHARE * median)
+        floor = HEAP_MIB if of.startswith("zookeeper") and what == "memory MiB" else FLOORS[what]
+        may = max(floor, _SHARE * median)
         found.append(Trend(of, what, len(kept), min(values), median, max(values), growth, may))
     return found
 
@@ -124,7 +127,9 @@ class Sampler:
         if port is not None:
             with suppress(OSError, KeyError, ValueError):
                 said = _monitored(port)
-                new.append(Sample(at_s, "registry", "records", float(said["zk_znode_count"])))
+                # the answers to writes that were asked for are kept for a day, at most so many: those are no growth
+                records = float(said["zk_znode_count"]) - self._house.writes
+                new.append(Sample(at_s, "registry", "records", records))
                 new.append(Sample(at_s, "registry", "record bytes", float(said["zk_approximate_data_size"])))
         self.samples += new
         with self._file.open("a") as file:

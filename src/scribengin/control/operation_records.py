@@ -1,0 +1,45 @@
+"""The records of operations, as others write them together with theirs: there is one under way at a time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scribengin.control.known import read_known
+from scribengin.core.errors import Refused
+from scribengin.registry.contract import Delete
+from scribengin.registry.records import names
+from scribengin.registry.tree import OPERATION, UNDER_WAY
+
+if TYPE_CHECKING:
+    from scribengin.registry.contract import Registry, Write
+    from scribengin.registry.records import Stored
+    from scribengin.registry.tree import Desired, Operation
+
+KEPT_OPERATIONS = 20
+"""of each flow, those that are over"""
+
+
+def new_operation(registry: Registry, flow: str, operation: Operation) -> tuple[str, list[Write]]:
+    """(its id, the writes that make it its flow's newest, and forget the oldest). To be committed with a replacement of the flow's DESIRED
+    that was read before, and names the id: so there is one at a time."""
+    there = operation_ids(registry, flow)
+    id_ = str(max(there, default=0) + 1)
+    old = [Delete(OPERATION(flow, str(number)).path) for number in there[:-KEPT_OPERATIONS]]
+    return id_, [OPERATION(flow, id_).create(operation), *old]
+
+
+def operation_ids(registry: Registry, flow: str) -> list[int]:
+    """The numbers of its operations that are known, the oldest first."""
+    return sorted(int(name) for name in names(registry, f"flows/{flow}/ops") if name.isdigit())
+
+
+def refuse_while_under_way(registry: Registry, flow: str, desired: Stored[Desired] | None) -> None:
+    """Raise Refused while an operation of the flow is under way."""
+    id_ = "" if desired is None else desired.record.operation
+    operation = read_known(registry, OPERATION(flow, id_)) if id_ else None
+    if operation is not None and operation.step in UNDER_WAY:
+        raise Refused(
+            f"operation {id_} of flow {flow} ({operation.kind}) is under way, at step {operation.step} since {operation.since}",
+            remedy=f"wait for its end (scribengin ops {flow}), or: scribengin ops cancel {flow} {id_}",
+            code="operation-under-way",
+        )

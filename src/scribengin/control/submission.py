@@ -1,0 +1,99 @@
+"""A flow as it is submitted, and what of a version before stays with the next one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from scribengin.plan.standby import standby_of
+from scribengin.registry.tree import TierSpec
+from scribengin.registry.watched import AlertSpec, Watched
+from scribengin.spec.alerts import show_condition
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from scribengin.plan.split import FlowPlan
+    from scribengin.registry.tree import Spec
+    from scribengin.spec.model import Flow
+
+NOT_WATCHED = Watched()
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """A flow as it was packed and planned: what a version of it will be. `package` is the sha256 of a package that masters and workers can
+    have, `path` that of the flow file inside."""
+
+    flow: str
+    package: str
+    path: str
+    base: str
+    tiers: Mapping[str, TierSpec]
+    watched: Watched = NOT_WATCHED
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What came of a submission. `changed` is false where the newest version is just this, and wanted to run."""
+
+    flow: str
+    version: int
+    changed: bool
+
+
+def tiers_of(plan: FlowPlan) -> dict[str, TierSpec]:
+    """What masters must know of the tiers of a planned flow."""
+    tiers = {}
+    for tier in plan.tiers:
+        declared = plan.flow.tiers.get(tier.tier)
+        feeders = sorted({channel.feeding for channel in plan.channels if channel.reading == tier.tier})
+        cores = 1 if declared is None else declared.resources.cores or 1
+        memory_bytes = 0 if declared is None else declared.resources.memory or 0
+        standby = standby_of(plan.flow, tier.tier)
+        tiers[tier.tier] = TierSpec(feeders=tuple(feeders), cores=cores, memory_bytes=memory_bytes, standby=standby)
+    return tiers
+
+
+def watched_of(flow: Flow) -> Watched:
+    """What masters must know of the flow's delay and alerts."""
+    alerts = {
+        alert.id: AlertSpec(when=show_condition(alert.when), webhook=alert.webhook, command=alert.command) for alert in flow.alerts.values()
+    }
+    return Watched(max_delay_s=flow.max_delay_s, alerts=alerts)
+
+
+def same_as(spec: Spec, submission: Submission) -> bool:
+    """True where the submission is just this version."""
+    mine = (submission.package, submission.path, submission.base, scaled_tiers(submission.tiers, spec.scaled))
+    return (spec.package, spec.path, spec.base, bare_tiers(spec)) == mine
+
+
+def bare_tiers(spec: Spec) -> dict[str, TierSpec]:
+    """Its tiers, without which workers serve them."""
+    return {name: replace(tier, since=0, process=0) for name, tier in spec.tiers.items()}
+
+
+def scaled_tiers(tiers: Mapping[str, TierSpec], scaled: Mapping[str, Mapping[str, int]]) -> dict[str, TierSpec]:
+    """Tiers with what `scale` has said of them."""
+    return {name: replace(tier, **scaled.get(name, {})) for name, tier in tiers.items()}
+
+
+def next_tiers(submission: Submission, before: Spec | None, version: int, effect: str | None) -> dict[str, TierSpec]:
+    """The tiers of the next version; `version` is that of `before`."""
+    tiers = scaled_tiers(submission.tiers, {} if before is None else before.scaled)
+    if before is None or not version or effect not in ("in place", "next Batch"):
+        return tiers
+    kept = {}
+    for name, tier in tiers.items():
+        old = before.tiers.get(name)
+        if old is None:
+            kept[name] = tier
+        elif effect == "in place":
+            kept[name] = replace(tier, since=old.since or version, process=old.process)
+        else:
+            kept[name] = replace(tier, process=old.process or old.since or version)
+    return kept
