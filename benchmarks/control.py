@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 from control_plane import HOST, Plane, Size
 
-from scribengin.control import admin
+from scribengin.control import reading
 from scribengin.control.act import Actor
 from scribengin.control.decide import decide
 from scribengin.control.master import Master
@@ -116,10 +116,10 @@ def measure(address: Address, size: Size, rounds: int) -> tuple[dict[str, float]
         plane = stack.enter_context(closing(Plane(address, size)))
         plane.fill()
         person = stack.enter_context(closing(open_zookeeper(address, insecure=True, session_s=30)))
-        assert len(admin.read_flows(person)) == size.flows
-        assert len(admin.describe(person, size.names()[0])["tiers"]) == size.tiers
-        figures["status of one flow"] = median(rounds, lambda: admin.describe(person, size.names()[0]), "status of one flow")
-        figures["list of all flows"] = median(rounds, lambda: admin.read_flows(person), "list of all flows")
+        assert len(reading.read_flows(person)) == size.flows
+        assert len(reading.describe(person, size.names()[0])["tiers"]) == size.tiers
+        figures["status of one flow"] = median(rounds, lambda: reading.describe(person, size.names()[0]), "status of one flow")
+        figures["list of all flows"] = median(rounds, lambda: reading.read_flows(person), "list of all flows")
         gc.collect()
         before = memory_mib()
         registry = stack.enter_context(closing(open_zookeeper(address, insecure=True, session_s=30)))
@@ -133,7 +133,7 @@ def measure(address: Address, size: Size, rounds: int) -> tuple[dict[str, float]
             every.append(changed(plane, master, size.names()[:-1], goal))
         figures["a look, one flow changed"], figures["a look, all changed"] = statistics.median(one), statistics.median(every)
         mib = memory_mib() - before
-        states = {row.status.state for row in admin.read_flows(person) if row.status is not None}
+        states = {row.status.state for row in reading.read_flows(person) if row.status is not None}
         assert states <= {"starting", "pausing"}, states  # no worker is there to obey
     return figures, mib
 

@@ -11,22 +11,8 @@ from kazoo.client import KazooClient
 
 from scribengin.launch.contract import Order
 from scribengin.launch.memory import MemoryCluster, MemoryLauncher
-from scribengin.registry.tree import (
-    DESIRED,
-    LEASE,
-    REPORT,
-    RUN,
-    SPEC,
-    STATUS,
-    WANTED,
-    Desired,
-    Report,
-    Run,
-    Spec,
-    Status,
-    TierSpec,
-    TierWish,
-)
+from scribengin.registry.kinds import Desired, Report, Run, Spec, Status, TierSpec, TierWish
+from scribengin.registry.tree import DESIRED, LEASE, REPORT, RUN, SPEC, STATUS, WANTED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 from recovery_flows import FILES, KAFKA, ROWS, STEPS, bring_files, bring_messages, load
 
-from scribengin.control import admin
+from scribengin.control import reading
 from scribengin.control.home import Home
 from scribengin.control.world import RunId
 from scribengin.core.java import find_java
@@ -226,7 +226,7 @@ class Bench:
         print(f"audit: {'balanced' if said['result']['ledger']['balanced'] else said['result']['ledger']['violations']}")
 
     def _is_spared(self) -> bool:
-        tier = next(each for each in admin.describe(self.registry, "recovery")["tiers"] if each["tier"] == self.tier)
+        tier = next(each for each in reading.describe(self.registry, "recovery")["tiers"] if each["tier"] == self.tier)
         return tier["standby"] is not None and tier["standby"]["state"] == "standby"
 
     def _processes(self, worker: str) -> list[Process]:

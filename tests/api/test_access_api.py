@@ -13,11 +13,11 @@ from scribengin.api.serving import Listen
 from scribengin.api.tokens import TokenFile
 from scribengin.client.client import Client
 from scribengin.client.models import Submit
-from scribengin.control import admin
+from scribengin.control import admin, reading
 from scribengin.core.errors import EnvironmentFault, Refused, ScribenginError
 from scribengin.core.secret import Secret
 from scribengin.registry.contract import Replace
-from scribengin.registry.tree import TierSpec
+from scribengin.registry.kinds import TierSpec
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -218,11 +218,11 @@ def test_flows_that_were_submitted_as_one_go_back_only_with_somebody_who_has_the
     with pytest.raises(Refused) as told:
         client.rollback("mine", 1)
     assert told.value.code == "flow-unknown"
-    assert admin.read_flow(bench.person, "theirs").desired.version == 2
+    assert reading.read_flow(bench.person, "theirs").desired.version == 2
     headers = {"Authorization": f"Bearer {token}"}
     alone = master.ask("POST", "/v1/flows/mine/rollback", json={"version": 1, "only": True}, headers=headers)
     assert alone.status_code == 200, alone.text
-    assert admin.read_flow(bench.person, "mine").desired.version == 1
+    assert reading.read_flow(bench.person, "mine").desired.version == 1
 
 
 def test_a_version_is_submitted_by_who_may_see_it_before_and_after(bench: Bench) -> None:

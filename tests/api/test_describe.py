@@ -10,8 +10,9 @@ from scribengin.api.views import RegistryView
 from scribengin.cli.commands.describe import command as describe
 from scribengin.cli.commands.list import command as list_flows
 from scribengin.client.client import Client
+from scribengin.registry.kinds import Desired, Spec, Status, Task, TierSpec
 from scribengin.registry.records import read_record, set_aside
-from scribengin.registry.tree import DESIRED, RUN, SPEC, STATUS, TASK, Desired, Spec, Status, Task, TierSpec
+from scribengin.registry.tree import DESIRED, RUN, SPEC, STATUS, TASK
 
 if TYPE_CHECKING:
     from .conftest import Bench

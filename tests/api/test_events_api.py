@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scribengin.control import admin
+from scribengin.control import admin, reading
 from scribengin.core.errors import Refused, ScribenginError
 from scribengin.registry.contract import Delete
-from scribengin.registry.tree import DESIRED, TierSpec
+from scribengin.registry.kinds import TierSpec
+from scribengin.registry.tree import DESIRED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -112,7 +113,7 @@ def test_no_change_is_missed_in_a_storm_of_them_with_breaks(bench: Bench) -> Non
                 known[event.change.flow.flow] = (event.change.revision, event.change.flow.wanted)
             if number >= 3 or (ended.is_set() and all(known.get(flow, (0, ""))[1] == "paused" for flow in flows)):
                 break
-    assert {flow: admin.read_flow(bench.person, flow).desired.state for flow in flows} == {
+    assert {flow: reading.read_flow(bench.person, flow).desired.state for flow in flows} == {
         flow: state for flow, (_, state) in known.items()
     }
 

@@ -11,7 +11,8 @@ import pytest
 from scribengin.client.models import Submit
 from scribengin.control import admin
 from scribengin.core.errors import Refused, ScribenginError
-from scribengin.registry.tree import STATUS, Status, TierSpec
+from scribengin.registry.kinds import Status, TierSpec
+from scribengin.registry.tree import STATUS
 
 if TYPE_CHECKING:
     from conftest import Bench

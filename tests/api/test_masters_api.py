@@ -9,7 +9,7 @@ import pytest
 from scribengin.api.once import MOST, Once
 from scribengin.control import admin
 from scribengin.core.errors import Refused, Unreachable
-from scribengin.registry.tree import TierSpec
+from scribengin.registry.kinds import TierSpec
 
 if TYPE_CHECKING:
     from conftest import Bench

@@ -14,7 +14,7 @@ from scribengin.embedded.zookeeper import ZooKeeper
 from scribengin.hosts.master import MasterHost
 from scribengin.registry.access import Address
 from scribengin.registry.entrance import Entrance
-from scribengin.registry.tree import TierSpec
+from scribengin.registry.kinds import TierSpec
 
 if TYPE_CHECKING:
     from pathlib import Path

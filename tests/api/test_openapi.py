@@ -16,7 +16,7 @@ from schemathesis.specs.openapi.checks import content_type_conformance, response
 from scribengin.api.document import openapi_document
 from scribengin.client.problems import MEDIA_TYPE
 from scribengin.control import admin
-from scribengin.registry.tree import TierSpec
+from scribengin.registry.kinds import TierSpec
 
 if TYPE_CHECKING:
     from conftest import Bench, Served

@@ -11,7 +11,7 @@ from scribengin.api.serving import Listen
 from scribengin.cli.main import main
 from scribengin.control import admin
 from scribengin.core.errors import ScribenginError
-from scribengin.registry.tree import TierSpec
+from scribengin.registry.kinds import TierSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,8 +10,9 @@ from scribengin.client.models import Submit
 from scribengin.client.verb_models import Rewind, Scale, SetLimit, SetOffset, Topology
 from scribengin.control import operate
 from scribengin.core.errors import InputError, Refused
+from scribengin.registry.kinds import Operation, Status
 from scribengin.registry.records import put
-from scribengin.registry.tree import STATUS, Operation, Status
+from scribengin.registry.tree import STATUS
 
 if TYPE_CHECKING:
     from conftest import Bench

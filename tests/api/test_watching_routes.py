@@ -18,9 +18,10 @@ from scribengin.control.world import FlowSeen, TierSeen, Wish, World
 from scribengin.core.errors import ScribenginError
 from scribengin.core.secret import Secret
 from scribengin.local.contract import EndView, QueryView, RunView
+from scribengin.registry.kinds import Run, Status
 from scribengin.registry.lease import Election, Lease
 from scribengin.registry.memory import MemoryStore
-from scribengin.registry.tree import LEASE, Run, Status
+from scribengin.registry.tree import LEASE
 from scribengin.registry.watched import AlertSpec, Watched
 from scribengin.testing.manual_clock import ManualClock
 from scribengin.watching.board import Board

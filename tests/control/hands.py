@@ -14,14 +14,15 @@ from scribengin.control.world import RunId
 from scribengin.launch.contract import Order
 from scribengin.launch.memory import MemoryCluster, MemoryLauncher
 from scribengin.registry.contract import Create, Delete, Entry
+from scribengin.registry.kinds import Report, Status, TierSpec
 from scribengin.registry.records import Stored, put, read_record
-from scribengin.registry.tree import LEASE, LEASE_TERM, REPORT, RUN, STATUS, WANTED, Report, Status, TierSpec
+from scribengin.registry.tree import LEASE, LEASE_TERM, REPORT, RUN, STATUS, WANTED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from scribengin.registry.contract import Registry
-    from scribengin.registry.tree import Goal
+    from scribengin.registry.kinds import Goal
 
 WAIT_S = 60.0
 LOG = structlog.wrap_logger(None, wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))

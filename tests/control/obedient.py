@@ -7,21 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from scribengin.control import admin
+from scribengin.control import admin, reading
 from scribengin.control.master import Master
 from scribengin.control.world import RunId
 from scribengin.launch.contract import Order
 from scribengin.launch.memory import MemoryCluster, MemoryLauncher
+from scribengin.registry.kinds import Report, TierSpec
 from scribengin.registry.lease import Lease
 from scribengin.registry.memory import MemoryStore
 from scribengin.registry.records import Stored, put, read_record
-from scribengin.registry.tree import LEASE, OPERATION, REPORT, RUN, WANTED, Report, TierSpec
+from scribengin.registry.tree import LEASE, OPERATION, REPORT, RUN, WANTED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from scribengin.registry.kinds import Operation
     from scribengin.registry.memory import MemoryRegistry
-    from scribengin.registry.tree import Operation
 
 LOG = structlog.wrap_logger(None, wrapper_class=structlog.make_filtering_bound_logger(50))
 _STEP_S = 3.0
@@ -123,12 +124,12 @@ class Plane:
     def comes_to(self, flow: str, state: str) -> int:
         """How many turns it takes."""
         for turns in range(400):
-            status = admin.read_flow(self.person, flow).status
-            desired = admin.known_flow(self.person, flow)
+            status = reading.read_flow(self.person, flow).status
+            desired = reading.known_flow(self.person, flow)
             if status is not None and status.state == state and status.generation == desired.entry.changed and not self._moved():
                 return turns
             self.turn()
-        raise AssertionError(f"{flow} never came to {state}: {admin.describe(self.person, flow)}")
+        raise AssertionError(f"{flow} never came to {state}: {reading.describe(self.person, flow)}")
 
     def _moved(self) -> bool:
         """Whether a further turn changes anything."""

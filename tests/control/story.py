@@ -37,7 +37,8 @@ from typing import TYPE_CHECKING, Any
 from scribengin.control.actions import Action, Forget, FreeLease, Kill, Note, SetAside, Start, Step, Tell, Want
 from scribengin.control.decide import decide
 from scribengin.control.world import Delay, FlowSeen, Held, LeaseHolder, Node, Process, RunId, TierSeen, UnderWay, Wish, World
-from scribengin.registry.tree import REPORT, RUN, STATUS, UNDER_WAY, WANTED, Operation, Report, Run, TierWish
+from scribengin.registry.kinds import UNDER_WAY, Operation, Report, Run, TierWish
+from scribengin.registry.tree import REPORT, RUN, STATUS, WANTED
 from scribengin.registry.watched import Watched
 
 if TYPE_CHECKING:

@@ -13,10 +13,11 @@ from scribengin.core.errors import FencedError, Unreachable
 from scribengin.launch.contract import Order
 from scribengin.launch.memory import MemoryLauncher
 from scribengin.registry.contract import Conflict
+from scribengin.registry.kinds import Run, Status, TierWish
 from scribengin.registry.lease import Election
 from scribengin.registry.memory import MemoryStore
 from scribengin.registry.records import Stored, read_record
-from scribengin.registry.tree import RUN, STATUS, WANTED, Run, Status, TierWish
+from scribengin.registry.tree import RUN, STATUS, WANTED
 
 if TYPE_CHECKING:
     from scribengin.control.actions import Action

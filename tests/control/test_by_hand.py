@@ -4,29 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from scribengin.control import admin
+from scribengin.control import admin, reading
 from scribengin.control.mirror import Mirror
 from scribengin.control.refusals import MOST, read_wish, some_of
 from scribengin.core.errors import StateError
 from scribengin.registry.contract import Create, Damaged, Delete, Entry, Replace
+from scribengin.registry.kinds import Desired, Host, Mapped
 from scribengin.registry.memory import MemoryStore
 from scribengin.registry.records import Stored, put
-from scribengin.registry.tree import (
-    CHANGES,
-    DESIRED,
-    GROUP,
-    HOST,
-    LIMIT,
-    MAPPED,
-    REPORT,
-    RUN,
-    SPEC,
-    STATUS,
-    WANTED,
-    Desired,
-    Host,
-    Mapped,
-)
+from scribengin.registry.tree import CHANGES, DESIRED, GROUP, HOST, LIMIT, MAPPED, REPORT, RUN, SPEC, STATUS, WANTED
 from tests.control.hands import Plane
 
 
@@ -81,10 +67,10 @@ def test_a_wish_that_cannot_be_is_refused_beside_it_and_the_last_one_goes_on(sto
     plane.comes_to("tweets", "running", lambda _: "tweets.core-2" in plane.workers())
     assert plane.workers() == sorted([*before, "tweets.core-2"])
     # people see it, also with no master alive
-    row = admin.read_flow(plane.person, "tweets")
+    row = reading.read_flow(plane.person, "tweets")
     assert (row.desired.state, row.desired.version) == ("running", 1)
-    assert admin.describe(plane.person, "tweets")["status"]["refused"] == refused
-    assert [each.flow for each in admin.read_flows(plane.person)] == ["other", "tweets"]
+    assert reading.describe(plane.person, "tweets")["status"]["refused"] == refused
+    assert [each.flow for each in reading.read_flows(plane.person)] == ["other", "tweets"]
     # the others are managed as ever
     plane.want("other", "stopped")
     plane.comes_to("other", "stopped")
@@ -98,7 +84,7 @@ def test_a_verb_writes_over_a_wish_that_was_refused(store: MemoryStore, plane: P
     store.write_raw(DESIRED("tweets").path, b"oops")
     plane.comes_to("tweets", "running", lambda status: bool(status.refused))
     plane.want("tweets", "stopped")
-    assert admin.read_flow(plane.person, "tweets").desired.state == "stopped", "what was written is read at once"
+    assert reading.read_flow(plane.person, "tweets").desired.state == "stopped", "what was written is read at once"
     assert plane.comes_to("tweets", "stopped").refused == {}
 
 
@@ -157,8 +143,8 @@ def test_a_flow_that_nobody_has_taken_up_yet_and_whose_wish_is_damaged_waits(sto
     status = plane.comes_to("fresh", "degraded")
     assert "is no JSON" in status.reason
     with pytest.raises(StateError, match="is no JSON"):
-        admin.read_flow(plane.person, "fresh")
-    assert admin.describe(plane.person, "tweets")["status"]["state"] == "running"
+        reading.read_flow(plane.person, "fresh")
+    assert reading.describe(plane.person, "tweets")["status"]["state"] == "running"
 
 
 RECORDS = {
@@ -185,7 +171,7 @@ def test_a_damaged_record_of_a_master_is_set_aside_and_made_anew(store: MemorySt
     else:
         assert (again.value["number"], again.value["node"], again.value["leased"]) == (1, was.value["node"], True)
     assert plane.workers() == before, "no worker is touched"
-    aside = admin.describe(plane.person, "tweets")["set_aside"]
+    aside = reading.describe(plane.person, "tweets")["set_aside"]
     assert [each["path"] for each in aside] == [spot.path]
     kept = plane.person.read(aside[0]["kept"])
     assert isinstance(kept, Entry)
@@ -335,7 +321,7 @@ def test_of_a_deleted_flow_only_its_numbers_and_what_nobody_knows_are_left(store
     kept |= {f"flows/tweets/{path}" for tier in ("edge", "core") for path in (f"runs/{tier}", f"tiers/{tier}", f"tiers/{tier}/lease.term")}
     assert records(store, "tweets") == kept | {MAPPED("here", "tweets.core").path}
     plane.rests()
-    assert admin.read_flow(plane.person, "other").status is not None
+    assert reading.read_flow(plane.person, "other").status is not None
     plane.apply("tweets", edge=(), core=("edge",))
     plane.comes_to("tweets", "running")
     assert {"tweets.core-2", "tweets.edge-2"} < {*plane.workers()}

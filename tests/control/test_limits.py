@@ -13,8 +13,9 @@ from scribengin.control.limits import Limited, find_limited, read_limits, set_li
 from scribengin.core.errors import Refused
 from scribengin.local.limits import FlowLimits, Pace, Paced
 from scribengin.registry.contract import Create, Entry
+from scribengin.registry.kinds import Limit
 from scribengin.registry.records import Stored, read_record
-from scribengin.registry.tree import LIMIT, Limit
+from scribengin.registry.tree import LIMIT
 from scribengin.worker.limits import LiveLimits
 from tests.control.test_topology import Person
 

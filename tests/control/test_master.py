@@ -13,25 +13,26 @@ import msgspec
 import pytest
 import structlog
 
-from scribengin.control import admin
+from scribengin.control import admin, reading
 from scribengin.control.master import Master
 from scribengin.control.world import RunId
 from scribengin.core.errors import Exit, FencedError, Refused, Unreachable
 from scribengin.launch.contract import Order
 from scribengin.launch.memory import MemoryCluster, MemoryLauncher
 from scribengin.registry.contract import Delete
+from scribengin.registry.kinds import TierSpec
 from scribengin.registry.lease import Lease
 from scribengin.registry.memory import MemoryStore
 from scribengin.registry.records import Stored, read_record
-from scribengin.registry.tree import DESIRED, LEASE, REPORT, RUN, TierSpec
+from scribengin.registry.tree import DESIRED, LEASE, REPORT, RUN
 from scribengin.worker.service import Outcome, Service, Standing
 from scribengin.worker.wanted import Wanted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from scribengin.registry.kinds import Goal, Status
     from scribengin.registry.memory import MemoryRegistry
-    from scribengin.registry.tree import Goal, Status
 
 WAIT_S = 20
 LOG = structlog.wrap_logger(None, wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
@@ -105,7 +106,7 @@ class House:
         admin.want(self.person, flow, goal, by="me")
 
     def status(self, flow: str) -> Status:
-        status = admin.read_flow(self.person, flow).status
+        status = reading.read_flow(self.person, flow).status
         assert status is not None
         return status
 
@@ -116,7 +117,7 @@ class House:
             id_ = RunId.parse(order.worker)
             assert id_ is not None
             if id_ not in self.workers:
-                version = admin.read_flow(self.person, id_.flow).desired.version
+                version = reading.read_flow(self.person, id_.flow).desired.version
                 self.workers[id_] = Worker(id_, self.store.client(), version)
         for id_, worker in self.workers.items():
             if worker.exit and str(id_) in self.cluster.workers:
@@ -125,7 +126,7 @@ class House:
     def comes_to(self, flow: str, state: str, master: Master) -> None:
         def there() -> bool:
             self.step(master)
-            status = admin.read_flow(self.person, flow).status
+            status = reading.read_flow(self.person, flow).status
             return status is not None and status.state == state
 
         until(there, f"{flow} {state}")
@@ -272,7 +273,7 @@ def test_a_version_is_gone_back_to_and_a_flow_is_forgotten_but_not_its_numbers(h
     assert house.apply("tweets", "a", main=()) == admin.Applied("tweets", 1, changed=False)
     assert house.apply("tweets", "b", main=()).version == 2
     house.comes_to("tweets", "running", master)
-    assert [(each["version"], each["wanted"], each["package"]) for each in admin.history(house.person, "tweets")] == [
+    assert [(each["version"], each["wanted"], each["package"]) for each in reading.history(house.person, "tweets")] == [
         (2, True, "b"),
         (1, False, "a"),
     ]
@@ -288,7 +289,7 @@ def test_a_version_is_gone_back_to_and_a_flow_is_forgotten_but_not_its_numbers(h
     house.wish("tweets", "stopped")
     house.comes_to("tweets", "stopped", master)
     admin.delete(house.person, "tweets")
-    assert admin.read_flows(house.person) == ()
+    assert reading.read_flows(house.person) == ()
     with pytest.raises(Refused, match='no flow "tweets"'):
         house.wish("tweets", "running")
     house.step(master)

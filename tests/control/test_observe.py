@@ -15,26 +15,10 @@ from scribengin.control.mirror import Mirror
 from scribengin.control.observe import Observer
 from scribengin.core.errors import Unreachable
 from scribengin.registry.contract import Create, Delete
+from scribengin.registry.kinds import Desired, Mapped, Report, Run, Spec, Status, TierSpec, TierWish
 from scribengin.registry.memory import MemoryRegistry, MemoryStore
 from scribengin.registry.records import Spot, put
-from scribengin.registry.tree import (
-    DESIRED,
-    LEASE,
-    MAPPED,
-    REPORT,
-    RUN,
-    SPEC,
-    STATUS,
-    WANTED,
-    Desired,
-    Mapped,
-    Report,
-    Run,
-    Spec,
-    Status,
-    TierSpec,
-    TierWish,
-)
+from scribengin.registry.tree import DESIRED, LEASE, MAPPED, REPORT, RUN, SPEC, STATUS, WANTED
 
 FLOWS, TIERS, HOSTS = ("a", "b", "c"), ("edge", "core"), ("h1", "h2")
 SPECS = {

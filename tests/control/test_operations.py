@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from scribengin.control import admin
+from scribengin.control import admin, reading
 from scribengin.control.happened import read_happened
 from scribengin.control.operate import begin, cancel, list_operations
 from scribengin.control.operation_records import KEPT_OPERATIONS
 from scribengin.core.errors import Refused
+from scribengin.registry.kinds import Operation
 from scribengin.registry.records import Stored, put, read_record
-from scribengin.registry.tree import CHANGES, DESIRED, OPERATION, RUN, Operation
+from scribengin.registry.tree import CHANGES, DESIRED, OPERATION, RUN
 from tests.control.obedient import Plane, applied
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ KINDS: dict[str, tuple[Callable[[Plane], None], set[str], str]] = {
 
 def end_of(plane: Plane) -> dict[str, Any]:
     """What there is when all is over, without how often anybody had to try."""
-    found = admin.describe(plane.person, "f")
+    found = reading.describe(plane.person, "f")
     (operation,) = list_operations(plane.person, "f")
     tiers = {tier["tier"]: (tier["state"], tier["failures"]) for tier in found["tiers"]}
     state, version = found["status"]["state"], found["status"]["version"]
@@ -166,10 +167,10 @@ def test_it_is_cancelled_while_nothing_of_it_is_done_and_a_new_version_goes_with
     plane.comes_to("f", "running")
     submission = applied(Plane(), "f", "1", **TIERS)
     admin.apply_all(plane.person, [submission], None, state=lambda _: "", by="me", renew={"f": [("core", "q")]})
-    assert admin.read_flow(plane.person, "f").desired.version == 2
+    assert reading.read_flow(plane.person, "f").desired.version == 2
     plane.turn()
     cancel(plane.person, "f", "1", by="me")
-    assert admin.read_flow(plane.person, "f").desired.version == 1
+    assert reading.read_flow(plane.person, "f").desired.version == 1
     plane.comes_to("f", "running")
     assert plane.parts == []
     with pytest.raises(Refused) as over:

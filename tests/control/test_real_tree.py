@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING
 import pytest
 from kazoo.client import KazooClient
 
-from scribengin.control import admin
+from scribengin.control import admin, reading
 from scribengin.core.secret import Secret
 from scribengin.embedded.zookeeper import ZooKeeper
 from scribengin.registry.access import Address, DigestLogin
 from scribengin.registry.contract import ANYONE, Entry, Grant, May
+from scribengin.registry.kinds import Limit
 from scribengin.registry.records import Stored, read_record
-from scribengin.registry.tree import DESIRED, LEADER_TERM, LIMIT, MAPPED, RUN, STATUS, Limit
+from scribengin.registry.tree import DESIRED, LEADER_TERM, LIMIT, MAPPED, RUN, STATUS
 from scribengin.registry.zookeeper import ZooKeeperRegistry, open_zookeeper
 from scribengin.testing.zookeeper_shell import run_shell
 from tests.control.hands import Plane, until
@@ -134,7 +135,7 @@ def test_zookeepers_own_shell_says_what_is_wanted_and_is_answered_beside_it(clie
     assert "version 9, which is not there; there are 1" in other.refused[DESIRED("other").path]["why"]
     run = read_record(plane.person, RUN("tweets", "core"))
     assert isinstance(run, Stored), "it was set aside, and made anew"
-    assert admin.describe(plane.person, "tweets")["set_aside"][0]["path"] == RUN("tweets", "core").path
+    assert reading.describe(plane.person, "tweets")["set_aside"][0]["path"] == RUN("tweets", "core").path
     assert [name for name in plane.workers() if name.startswith("tweets")] == [name for name in started if name.startswith("tweets")]
     mended = run_shell(
         clients.address,

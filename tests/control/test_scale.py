@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from scribengin.control import admin
+from scribengin.control import admin, reading
 from scribengin.control.scale import scale
 from scribengin.core.errors import Refused
-from scribengin.registry.tree import TierSpec
+from scribengin.registry.kinds import TierSpec
 from tests.control.obedient import Plane, applied
 
 TIERS = {"edge": (), "core": ("edge",), "store": ("core",)}
@@ -21,7 +21,7 @@ def running(package: str = "0") -> Plane:
 
 
 def workers(plane: Plane) -> list[str]:
-    return [str(tier["worker"]) for tier in admin.describe(plane.person, "f")["tiers"]]
+    return [str(tier["worker"]) for tier in reading.describe(plane.person, "f")["tiers"]]
 
 
 def test_only_the_tier_that_is_scaled_gets_another_worker_and_it_stays_so_when_the_flow_comes_again() -> None:
@@ -37,10 +37,10 @@ def test_only_the_tier_that_is_scaled_gets_another_worker_and_it_stays_so_when_t
     assert admin.apply(plane.person, other, state=lambda _: "/state", by="me").version == 3
     plane.comes_to("f", "running")
     assert workers(plane) == ["f.core-3", "f.edge-2", "f.store-2"]
-    assert admin.wanted(plane.person, "f")[1].tiers["core"].cores == 4  # type: ignore[union-attr]
+    assert reading.wanted(plane.person, "f")[1].tiers["core"].cores == 4  # type: ignore[union-attr]
     admin.rollback(plane.person, "f", 1, by="me")
     plane.comes_to("f", "running")
-    assert admin.wanted(plane.person, "f")[1].tiers["core"].cores == 1  # type: ignore[union-attr]
+    assert reading.wanted(plane.person, "f")[1].tiers["core"].cores == 1  # type: ignore[union-attr]
 
 
 def test_all_tiers_are_scaled_from_the_sources_down() -> None:
@@ -64,7 +64,7 @@ def test_a_version_that_changes_nothing_that_runs_leaves_all_workers() -> None:
         admin.apply_all(plane.person, [comment], None, state=lambda _: "/state", by="me", effects={"f": "in place"})
         plane.comes_to("f", "running")
     assert workers(plane) == ["f.core-1", "f.edge-1", "f.store-1"]
-    assert admin.read_flow(plane.person, "f").status.version == 3  # type: ignore[union-attr]
+    assert reading.read_flow(plane.person, "f").status.version == 3  # type: ignore[union-attr]
     scale(plane.person, "f", ["edge"], cores=2, by="me")
     plane.comes_to("f", "running")
     assert workers(plane) == ["f.core-1", "f.edge-2", "f.store-1"]

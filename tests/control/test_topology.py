@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from scribengin.connectors.contract import BatchId, Receipt
-from scribengin.control import admin
+from scribengin.control import admin, reading
 from scribengin.control.submit import submissions
 from scribengin.control.topology import TopologyPlan, apply_topology, check_agreed, plan_rollback, plan_topology
 from scribengin.core.errors import InputError, Refused
@@ -173,7 +173,7 @@ def test_what_is_wanted_stopped_is_wanted_to_run_again(person: Person) -> None:
     admin.want(person.registry, "numbers", "stopped", by="me")
     assert effects(person.plans(path)) == {"flow": "in place"}
     person.applies(path)
-    assert admin.read_flow(person.registry, "numbers").desired.state == "running"
+    assert reading.read_flow(person.registry, "numbers").desired.state == "running"
 
 
 def test_a_plans_hash_is_refused_once_something_else_runs(person: Person) -> None:
@@ -237,7 +237,7 @@ def test_going_back_to_what_cannot_keep_its_state_needs_a_word_too(person: Perso
     assert refused(lambda: check_agreed(plan)).code == "plan-unsaid"
     check_agreed(plan, accept="again")
     assert admin.rollback(person.registry, "counted", 1, by="me", renew={"counted": [("main", "counts")]}) == {"counted": 1}
-    assert admin.read_flow(person.registry, "counted").desired.operation == "1"
+    assert reading.read_flow(person.registry, "counted").desired.operation == "1"
     operation = read_record(person.registry, OPERATION("counted", "1"))
     assert isinstance(operation, Stored)
     assert operation.record.version == 2, "the version that knows the checkpoint leaves it"

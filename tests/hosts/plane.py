@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from scribengin.control import admin
+from scribengin.control import admin, reading
 from scribengin.core.secret import Secret
 from scribengin.registry.access import Address, DigestLogin
 from scribengin.registry.contract import Entry
 from scribengin.registry.entrance import Entrance
-from scribengin.registry.tree import LEADER, LEASE, TierSpec
+from scribengin.registry.kinds import TierSpec
+from scribengin.registry.tree import LEADER, LEASE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -119,7 +120,7 @@ class Plane:
         admin.apply(self.registry, submission, state=lambda _: "/state", by="me")
 
     def state(self, flow: str) -> str:
-        status = admin.read_flow(self.registry, flow).status
+        status = reading.read_flow(self.registry, flow).status
         return "" if status is None else status.state
 
     def comes_to(self, flow: str, state: str, within_s: float = WITHIN_S) -> None:

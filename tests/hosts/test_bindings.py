@@ -8,7 +8,8 @@ import pytest
 from plane import until
 
 from scribengin.registry.contract import Entry
-from scribengin.registry.tree import RUN, TierSpec
+from scribengin.registry.kinds import TierSpec
+from scribengin.registry.tree import RUN
 
 if TYPE_CHECKING:
     from plane import Plane

@@ -15,9 +15,9 @@ from scribengin.control.mirror import Mirror
 from scribengin.hosts.agent import Agent
 from scribengin.launch.contract import Order
 from scribengin.launch.local import LocalLauncher
+from scribengin.registry.kinds import Host
 from scribengin.registry.lease import Election
 from scribengin.registry.memory import MemoryStore
-from scribengin.registry.tree import Host
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,8 +13,9 @@ from scribengin.local.going_back import back_to, begin_anew
 from scribengin.local.inspect import audit_flow, planned_changes
 from scribengin.local.positions import decided_ends
 from scribengin.local.prepare import prepare
+from scribengin.registry.kinds import Operation, Spec
 from scribengin.registry.memory import MemoryStore
-from scribengin.registry.tree import OPERATION, Operation, Spec
+from scribengin.registry.tree import OPERATION
 from scribengin.state.decisions import Decisions
 from scribengin.state.lease import take_lease
 from scribengin.state.lineage import read_lineage

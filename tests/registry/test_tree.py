@@ -10,6 +10,7 @@ from registry_benches import STRANGER, WORKER
 
 from scribengin.core.errors import Refused
 from scribengin.registry.contract import Conflict, Create, Damaged, Entry, Forbidden, Replace, fence_of, parent_of
+from scribengin.registry.kinds import Desired, Group, Limit
 from scribengin.registry.memory import MemoryStore
 from scribengin.registry.records import Newer, Stored, names, read_record, set_aside
 from scribengin.registry.tree import (
@@ -24,9 +25,6 @@ from scribengin.registry.tree import (
     SPEC,
     STATUS,
     TREE,
-    Desired,
-    Group,
-    Limit,
     Owner,
     Writer,
     branch_of,

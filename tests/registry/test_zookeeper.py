@@ -19,9 +19,10 @@ from scribengin.core.errors import Refused, Unreachable
 from scribengin.embedded.java_server import free_ports
 from scribengin.registry.access import Address
 from scribengin.registry.contract import ANYONE, Create, Damaged, Entry, Forbidden, Grant, Link, May
+from scribengin.registry.kinds import Desired, Limit
 from scribengin.registry.lease import LEADER, Election, Lease
 from scribengin.registry.records import Stored, read_record, set_aside
-from scribengin.registry.tree import DESIRED, LIMIT, Desired, Limit, right_of_tier
+from scribengin.registry.tree import DESIRED, LIMIT, right_of_tier
 from scribengin.registry.zookeeper import open_zookeeper
 from scribengin.testing.zookeeper_shell import run_shell
 

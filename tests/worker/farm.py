@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import structlog
 
-from scribengin.control import admin
+from scribengin.control import admin, reading
 from scribengin.control.home import Home
 from scribengin.control.master import Master
 from scribengin.control.submit import submission
@@ -28,7 +28,7 @@ from scribengin.local.prepare import prepare
 from scribengin.registry.access import DEFAULT_ROOT, Address
 from scribengin.registry.contract import Entry
 from scribengin.registry.records import Stored, read_record
-from scribengin.registry.tree import LEASE, REPORT, RUN, Report, Run
+from scribengin.registry.tree import LEASE, REPORT, RUN
 from scribengin.registry.zookeeper import ZooKeeperRegistry, open_zookeeper
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from scribengin.control.world import RunId
     from scribengin.core.process import Process
     from scribengin.launch.contract import Seen
+    from scribengin.registry.kinds import Report, Run
 
 FLOW = """\
 version: 1
@@ -177,7 +178,7 @@ class Farm:
 
     def describes(self) -> dict[str, Any]:
         """What `status numbers` says."""
-        return admin.describe(self.registry, "numbers")
+        return reading.describe(self.registry, "numbers")
 
     def standby(self) -> Any:
         """What `status numbers` says of the spare of its tier, without the address of its page."""

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 from scribengin.control.world import RunId
 from scribengin.core.errors import Exit, Refused, Unreachable
+from scribengin.registry.kinds import Report, Run, TierWish
 from scribengin.registry.lease import Lease
 from scribengin.registry.memory import MemoryStore
 from scribengin.registry.records import Stored, put, read_record
-from scribengin.registry.tree import LEASE, REPORT, RUN, WANTED, Report, Run, TierWish
+from scribengin.registry.tree import LEASE, REPORT, RUN, WANTED
 from scribengin.worker.service import Outcome, Service, Standing
 from scribengin.worker.wanted import Wanted
 

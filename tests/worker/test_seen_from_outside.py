@@ -10,7 +10,7 @@ import pytest
 from farm import FLOW, STEPS, until
 
 from scribengin.cli.main import main
-from scribengin.control import admin
+from scribengin.control import admin, reading
 from scribengin.control.home import Home
 from scribengin.control.submit import submission
 from scribengin.hosts.up import House
@@ -63,7 +63,7 @@ def test_a_worker_is_shown_by_its_own_page_and_when_it_is_gone_by_the_registry(h
         there = [read_record(registry, spot("numbers.main")) for spot in (NODE_HTTP, NODE_JSON)]
         assert [link.record.url for link in there if isinstance(link, Stored)] == [own["http"], f"{own['http']}/json"]
         admin.want(registry, "numbers", "stopped", by="me")
-        until(lambda: admin.read_flow(registry, "numbers").status.state == "stopped", "stopped")  # type: ignore[union-attr]
+        until(lambda: reading.read_flow(registry, "numbers").status.state == "stopped", "stopped")  # type: ignore[union-attr]
     known = shows("worker", "show", "numbers.main-1")
     assert (known["source"], known["worker"], known["state"]) == ("registry", "numbers.main-1", "ended")
 

@@ -9,10 +9,11 @@ from farm import until
 
 from scribengin.control.world import RunId
 from scribengin.core.errors import Exit
+from scribengin.registry.kinds import Report, Run, TierWish
 from scribengin.registry.lease import Lease
 from scribengin.registry.memory import MemoryStore
 from scribengin.registry.records import Stored, put, read_record
-from scribengin.registry.tree import LEASE, REPORT, RUN, WANTED, Report, Run, TierWish
+from scribengin.registry.tree import LEASE, REPORT, RUN, WANTED
 from scribengin.worker.service import Outcome, Service
 from scribengin.worker.wanted import Orders, Wanted
 

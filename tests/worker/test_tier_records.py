@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from scribengin.connectors.contract import BatchId, Receipt, SourceStream
-from scribengin.control import admin
+from scribengin.control import admin, reading
 from scribengin.control.world import RunId
 from scribengin.core.errors import FencedError
 from scribengin.local.contract import EndView, QueryView, RunView
+from scribengin.registry.kinds import Desired, Ends
 from scribengin.registry.lease import Lease
 from scribengin.registry.memory import MemoryStore
 from scribengin.registry.records import Stored, read_record
-from scribengin.registry.tree import LEASE, NODE_SINK, NODE_SOURCE, NODE_STATE, TASK, Desired, Ends
+from scribengin.registry.tree import LEASE, NODE_SINK, NODE_SOURCE, NODE_STATE, TASK
 from scribengin.state.contract import Decision, SourceRange
 from scribengin.state.decisions import Decisions
 from scribengin.state.folder import StateFolder
@@ -25,7 +26,7 @@ from scribengin.worker.tier_records import MOST_TASKS, TierRecords
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from scribengin.registry.tree import Task
+    from scribengin.registry.kinds import Task
 
 ID = RunId("tweets", "core", 4)
 
@@ -81,7 +82,7 @@ def test_each_task_says_what_it_reads_and_writes_and_how_far_it_is(bench: Bench)
     assert {tuple(task.position.items()) for task in tasks} == {(("tweets", 1),)}
     person = bench.store.client()
     person.commit(admin.DESIRED("tweets").create(Desired(state="running", version=1)))
-    said = admin.read_tasks(person, "tweets")
+    said = reading.read_tasks(person, "tweets")
     assert [(each["tier"], each["task"], each["batch"]) for each in said] == [("core", number, 0) for number in range(5)]
 
 

@@ -24,7 +24,7 @@ from scribengin.api.plane import Asked
 from scribengin.api.views import labels_of, row_of
 from scribengin.client.models import FlowEvent, FlowRow
 from scribengin.client.problems import Fault, PointedError
-from scribengin.control import admin
+from scribengin.control import reading
 from scribengin.control.mirror import Mirror
 from scribengin.core.errors import Refused, ScribenginError
 from scribengin.registry.contract import Entry, Registry
@@ -171,6 +171,6 @@ def _seen(mirror: Mirror, flow: str) -> Seen | None:
         return None
     stands = stored_as(status, STATUS(flow)) if isinstance(status, Entry) else None
     known = stands if isinstance(stands, Stored) else None
-    row = row_of(admin.FlowRow(flow, wanted.record, None if known is None else known.record))
+    row = row_of(reading.FlowRow(flow, wanted.record, None if known is None else known.record))
     revision = max(wanted.entry.changed, 0 if known is None else known.entry.changed)
     return Seen(row, revision, labels_of(mirror, flow))

@@ -24,7 +24,7 @@ from scribengin.client.models import (
     Written,
 )
 from scribengin.client.problems import Fault, PointedError
-from scribengin.control import admin
+from scribengin.control import admin, reading
 from scribengin.registry.contract import Registry
 
 
@@ -111,7 +111,7 @@ def flow_routes(may: Callable[[Role], Any]) -> APIRouter:
         """What the newest worker of each tier has printed, and the tiers' run logs, as far as they lie on this master's host."""
         asked.check_flow(flow)
         workers = {row.tier: row.worker for row in asked.view.flow(flow).tiers if tier in (None, row.tier)}
-        return asked.answer(read_logs(admin.state_of(asked.registry, flow), flow, workers, asked.plane.logs, lines))
+        return asked.answer(read_logs(reading.state_of(asked.registry, flow), flow, workers, asked.plane.logs, lines))
 
     return routes
 

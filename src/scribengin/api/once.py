@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 
 from scribengin.core.errors import Refused
 from scribengin.registry.contract import Conflict, Damaged, Delete, Entry
+from scribengin.registry.kinds import Request
 from scribengin.registry.records import Stored as StoredRecord
 from scribengin.registry.records import names, stored_as
-from scribengin.registry.tree import REQUEST, Request
+from scribengin.registry.tree import REQUEST
 
 if TYPE_CHECKING:
     from collections.abc import Callable

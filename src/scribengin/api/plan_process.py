@@ -12,13 +12,16 @@ import sys
 from collections.abc import Mapping  # noqa: TC003  msgspec looks at it
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from scribengin.client.problems import Fault, ProblemDetails, to_problem
 from scribengin.core.errors import Refused, ScribenginError
-from scribengin.registry.tree import TierSpec  # noqa: TC001  msgspec looks at it
 from scribengin.registry.watched import Watched
+
+if TYPE_CHECKING:
+    from scribengin.registry.kinds import TierSpec
 
 MEMORY_BYTES = 8 * 2**30
 """of addresses; a flow's planning takes a few hundred MiB"""

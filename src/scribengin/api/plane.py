@@ -15,7 +15,7 @@ from scribengin.api.once import ABANDONED_S, SLOW_ABANDONED_S, Answered, Claim, 
 from scribengin.api.views import RegistryView, check_flow, labels_of
 from scribengin.client.client import KEY, REVISION
 from scribengin.client.problems import CODE, MEDIA_TYPE, Fault, PointedError, encode, to_problem
-from scribengin.control import admin
+from scribengin.control import reading
 from scribengin.core.errors import Refused, ScribenginError, Unreachable
 from scribengin.registry.contract import Link
 from scribengin.registry.records import names
@@ -96,7 +96,7 @@ class Asked:
         """Raise Refused for a name that no flow can have, or of one that this person may not see."""
         check_flow(self.registry, flow)
         if self.who.labels and not self.who.may_see(labels_of(self.registry, flow)):
-            raise admin.unknown_flow(
+            raise reading.unknown_flow(
                 flow, [name for name in names(self.registry, "flows") if self.who.may_see(labels_of(self.registry, name))]
             )
 

@@ -28,14 +28,15 @@ from scribengin.client.verb_models import (
     Topology,
     TopologyPlan,
 )
-from scribengin.control import admin, operate, topology
+from scribengin.control import admin, operate, reading, topology
 from scribengin.control.happened import read_happened
 from scribengin.control.limits import read_limits, set_limit
 from scribengin.control.scale import scale
 from scribengin.control.submission import Applied, Submission
 from scribengin.core.errors import Refused
 from scribengin.registry.contract import Entry, Registry
-from scribengin.registry.tree import DESIRED, SPEC, STATUS, Operation, TierSpec
+from scribengin.registry.kinds import Operation, TierSpec
+from scribengin.registry.tree import DESIRED, SPEC, STATUS
 from scribengin.registry.watched import Watched
 
 _MOST_FLOWS = 200
@@ -153,7 +154,7 @@ def verb_routes(may: Callable[[Role], Any]) -> APIRouter:
             asked.check_flow(flow)
             tiers = [] if to.tier is None else [to.tier]
             given = {"cores": to.cores, "memory_bytes": to.memory_bytes, "executors": to.executors}
-            done = Applied(flow, admin.read_flow(registry, flow).desired.version, changed=False)
+            done = Applied(flow, reading.read_flow(registry, flow).desired.version, changed=False)
             if to.partitions is None or any(value is not None for value in given.values()):
                 done = scale(registry, flow, tiers, **given, by=asked.who.name)
             found = None
@@ -168,7 +169,7 @@ def verb_routes(may: Callable[[Role], Any]) -> APIRouter:
     def limits(flow: str, asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:
         """How fast the flow, its sources and its edges may go."""
         asked.check_flow(flow)
-        admin.read_flow(asked.registry, flow)
+        reading.read_flow(asked.registry, flow)
         return asked.answer(read_limits(asked.registry, flow).as_json())
 
     @routes.put("/flows/{flow}/limit", response_model=Limits)
@@ -199,7 +200,7 @@ def _go(asked: Asked, flow: str, what: str, said: Mapping[str, Any], body: objec
 
 def _look(asked: Asked, what: str, flow: str, arguments: Mapping[str, Any] | None = None) -> Any:
     """Raises Refused where there is no such flow, and as `Planner.look`."""
-    admin.read_flow(asked.registry, flow)
+    reading.read_flow(asked.registry, flow)
     return asked.plane.planner.look(what, _records(asked.registry, [flow]), flow=flow, arguments=arguments or {})
 
 
@@ -241,7 +242,7 @@ def _records(registry: Registry, flows: Sequence[str], versions: Mapping[str, in
         desired = registry.read(DESIRED(flow).path)
         version = str(desired.value.get("version", "")) if isinstance(desired, Entry) else ""
         paths = [DESIRED(flow).path, STATUS(flow).path]
-        newest = max(admin.versions_of(registry, flow), default=0)
+        newest = max(reading.versions_of(registry, flow), default=0)
         also = [str(versions[flow])] if versions is not None and flow in versions else []
         paths += [SPEC(flow, number).path for number in {version, str(newest), *also} if SPEC.fits(flow, number)]
         entries = {path: registry.read(path) for path in paths}

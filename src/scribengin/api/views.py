@@ -8,7 +8,7 @@ import msgspec
 
 from scribengin.client.models import FLOW_NAME, FlowRow, FlowView, MasterRow, TaskRow, VersionRow
 from scribengin.client.verb_models import Happened
-from scribengin.control import admin
+from scribengin.control import reading
 from scribengin.control.happened import read_happened
 from scribengin.registry.contract import Entry
 from scribengin.registry.records import Stored, names, read_record
@@ -35,7 +35,7 @@ class RegistryView:
 
     def flows(self, labels: Mapping[str, str] | None = None) -> list[FlowRow]:
         """As `Client.flows`."""
-        rows = admin.read_flows(self._registry)
+        rows = reading.read_flows(self._registry)
         if self._labels or labels:
             wanted = {**self._labels, **(labels or {})}.items()
             rows = tuple(row for row in rows if wanted <= labels_of(self._registry, row.flow).items())
@@ -45,14 +45,14 @@ class RegistryView:
         """As `Client.flow`."""
         check_flow(self._registry, name)
         revision = wanted_revision(self._registry, name)  # before the rest: a wish that comes meanwhile makes it stale, not wrong
-        found = admin.describe(self._registry, name)
+        found = reading.describe(self._registry, name)
         return msgspec.convert({**found, "wanted": {**found["wanted"], "revision": revision}}, FlowView)
 
     def tasks(self, name: str) -> list[TaskRow]:
         """As `Client.tasks`."""
         check_flow(self._registry, name)
-        admin.read_flow(self._registry, name)
-        return msgspec.convert(admin.read_tasks(self._registry, name), list[TaskRow])
+        reading.read_flow(self._registry, name)
+        return msgspec.convert(reading.read_tasks(self._registry, name), list[TaskRow])
 
     def happened(self, name: str) -> list[Happened]:
         """As `Client.happened`."""
@@ -62,13 +62,13 @@ class RegistryView:
     def versions(self, name: str) -> list[VersionRow]:
         """As `Client.versions`."""
         check_flow(self._registry, name)
-        return msgspec.convert(admin.history(self._registry, name), list[VersionRow])
+        return msgspec.convert(reading.history(self._registry, name), list[VersionRow])
 
 
 def check_flow(registry: Registry, name: str) -> None:
     """Raise Refused for a name that no flow can have."""
     if not FLOW_NAME.fullmatch(name):
-        raise admin.unknown_flow(name, names(registry, "flows"))
+        raise reading.unknown_flow(name, names(registry, "flows"))
 
 
 def labels_of(registry: Reading, flow: str) -> Mapping[str, str]:
@@ -100,7 +100,7 @@ def wanted_revision(registry: Registry, flow: str) -> int:
     return found.changed if isinstance(found, Entry) else 0
 
 
-def row_of(row: admin.FlowRow) -> FlowRow:
+def row_of(row: reading.FlowRow) -> FlowRow:
     """A flow in the list."""
     desired, status = row.desired, row.status
     if status is None:

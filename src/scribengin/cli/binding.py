@@ -46,7 +46,7 @@ def binding(doc: str, *, start: bool) -> click.Command:
 
 def _runs_on(registry: Registry, name: str, node: str, wait_s: float) -> None:
     """Until its worker there has said that it runs. Raises NotReached."""
-    from scribengin.control.admin import describe
+    from scribengin.control.reading import describe
 
     flow, _, tier = name.partition(".")
     deadline = time.monotonic() + wait_s

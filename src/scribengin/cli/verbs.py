@@ -13,7 +13,7 @@ from scribengin.cli.waiting import wait_for, wait_option
 
 if TYPE_CHECKING:
     from scribengin.cli.plane_option import Masters
-    from scribengin.registry.tree import Goal
+    from scribengin.registry.kinds import Goal
 
 
 def verb(goal: Goal, states: tuple[str, ...], doc: str) -> click.Command:

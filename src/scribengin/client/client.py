@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from scribengin.core.secret import Secret
-    from scribengin.registry.tree import Goal
+    from scribengin.registry.kinds import Goal
 
 T = TypeVar("T")
 REVISION, KEY, USER = "Scribengin-Revision", "Idempotency-Key", "Scribengin-User"

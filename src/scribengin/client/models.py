@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from scribengin.registry.tree import FlowState, Goal
+from scribengin.registry.kinds import FlowState, Goal
 
 _CLOSED = {"extra": "forbid"}
 """of what comes in: a key that nobody knows is a mistake"""

@@ -8,8 +8,9 @@ from scribengin.control.actions import Forget, FreeLease, Kill, Note, SetAside, 
 from scribengin.control.world import RunId
 from scribengin.core.errors import FencedError, Refused, ScribenginError
 from scribengin.registry.contract import Conflict, Damaged, Delete, Entry
+from scribengin.registry.kinds import Change, Changes
 from scribengin.registry.records import Newer, Stored, read_record, set_aside
-from scribengin.registry.tree import CHANGES, LEASE, OPERATION, RUN, SPARE, STATUS, WANTED, Change, Changes, own_folders_of_worker
+from scribengin.registry.tree import CHANGES, LEASE, OPERATION, RUN, SPARE, STATUS, WANTED, own_folders_of_worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

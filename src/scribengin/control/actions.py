@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from scribengin.control.world import RunId
+    from scribengin.registry.kinds import Operation, Run, Status, TierWish
     from scribengin.registry.records import Spot
-    from scribengin.registry.tree import Operation, Run, Status, TierWish
 
 
 @dataclass(frozen=True, slots=True)

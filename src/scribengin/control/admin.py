@@ -1,56 +1,30 @@
-"""What people ask of the control plane, as writes to the registry: submit a flow, say what is wanted of it, read how it stands."""
+"""What people ask of the control plane, as writes to the registry: submit a flow, say what is wanted of it, forget it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from scribengin.control.coming import described_spare, next_start
 from scribengin.control.deleting import records_of
 from scribengin.control.known import again, now_text, read_known, read_stored
 from scribengin.control.operation_records import new_operation, refuse_while_under_way
-from scribengin.control.spares import waiting
-from scribengin.control.submission import Applied, Submission, next_tiers, same_as
-from scribengin.control.world import TierSeen
-from scribengin.core.errors import Refused
-from scribengin.core.problems import did_you_mean
-from scribengin.registry.contract import Damaged, Delete, Entry, Replace, Require
-from scribengin.registry.records import DAMAGED, Newer, Record, Stored, names, read_record, read_records
-from scribengin.registry.tree import (
-    DESIRED,
-    LEASE,
-    REPORT,
-    RUN,
-    SPARE,
-    SPARE_REPORT,
-    SPEC,
-    STATUS,
-    TASK,
-    WANTED,
-    Desired,
-    Operation,
-    Spec,
-    Task,
+from scribengin.control.reading import (
+    read_flow,
+    versions_of,
 )
+from scribengin.control.submission import Applied, Submission, next_tiers, same_as
+from scribengin.core.errors import Refused
+from scribengin.registry.contract import Delete, Entry, Replace, Require
+from scribengin.registry.kinds import Desired, Operation, Spec
+from scribengin.registry.tree import DESIRED, SPEC
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from scribengin.registry.contract import Registry, Write
-    from scribengin.registry.tree import Goal, Status
-
-R = TypeVar("R", bound=Record)
-
-
-@dataclass(frozen=True, slots=True)
-class FlowRow:
-    """A flow: what is wanted of it, and how it stands; None where no master has looked at it yet."""
-
-    flow: str
-    desired: Desired
-    status: Status | None
+    from scribengin.registry.kinds import Goal
+    from scribengin.registry.records import Stored
 
 
 def apply(registry: Registry, submission: Submission, *, state: Callable[[str], str], by: str) -> Applied:
@@ -139,20 +113,6 @@ def _stale(flow: str, planned: int, version: int) -> Refused:
         remedy="look at what would change now: scribengin apply … --dry-run",
         code="plan-stale",
     )
-
-
-def version_of(registry: Registry, flow: str, version: int) -> Spec:
-    """One of its versions. Raises Refused where there is none of that number, StateError where it is damaged."""
-    spec = read_known(registry, SPEC(flow, str(version)))
-    if spec is None:
-        raise Refused(f"flow {flow} has no version {version}", remedy=f"see: scribengin history {flow}", code="version-unknown")
-    return spec
-
-
-def wanted(registry: Registry, flow: str) -> tuple[Desired | None, Spec | None]:
-    """What is wanted of a flow, and the version that is. Raises StateError where that is damaged."""
-    desired = read_known(registry, DESIRED(flow))
-    return desired, None if desired is None else read_known(registry, SPEC(flow, str(desired.version)))
 
 
 def want(registry: Registry, flow: str, goal: Goal, *, by: str) -> int:
@@ -254,141 +214,3 @@ def delete(registry: Registry, flow: str) -> None:
         registry.commit(Delete(DESIRED(flow).path, desired.version), *map(Delete, records_of(registry, flow)))
 
     again(attempt)
-
-
-def versions_of(registry: Registry, flow: str) -> list[int]:
-    """The numbers of its versions, the oldest first."""
-    return sorted(int(name) for name in names(registry, f"flows/{flow}/spec") if name.isdigit())
-
-
-def history(registry: Registry, flow: str) -> list[dict[str, Any]]:
-    """The versions of a flow, the newest first, as JSON. Raises as `read_flow`."""
-    desired = read_flow(registry, flow).desired
-    found = []
-    for version in reversed(versions_of(registry, flow)):
-        spec = read_known(registry, SPEC(flow, str(version)))
-        if spec is not None:
-            about = {"package": spec.package, "tiers": sorted(spec.tiers), "by": spec.by, "at": spec.at}
-            found.append({"version": version, "wanted": version == desired.version, **about})
-    return found
-
-
-def state_of(registry: Registry, flow: str) -> str:
-    """The folder in which the flow's state lies. Raises as `read_flow`."""
-    spec = read_known(registry, SPEC(flow, str(read_flow(registry, flow).desired.version)))
-    return "" if spec is None else spec.state
-
-
-def read_flow(registry: Registry, flow: str) -> FlowRow:
-    """Where what is wanted is damaged, it is what was wanted before, and the status says why. Raises Refused where there is no such flow,
-    StateError where not even that is known."""
-    found, status = read_record(registry, DESIRED(flow)), _record(read_record(registry, STATUS(flow)))
-    desired = _last_wish(found, status)
-    if desired is None:
-        desired = read_known(registry, DESIRED(flow))
-    if desired is None:
-        raise unknown_flow(flow, names(registry, "flows"))
-    return FlowRow(flow, desired, status)
-
-
-def read_flows(registry: Registry) -> tuple[FlowRow, ...]:
-    """All flows, by name. Where what is wanted is damaged it is what was wanted before; a flow of which not even that is known is left out
-    (a master reports it)."""
-    rows = []
-    flows = [name for name in names(registry, "flows") if DESIRED.fits(name)]
-    wanted = read_records(registry, [DESIRED(name) for name in flows])
-    for name, desired, status in zip(flows, wanted, read_records(registry, [STATUS(name) for name in flows]), strict=True):
-        now = _record(status)
-        wish = desired.record if isinstance(desired, Stored) else _last_wish(desired, now)
-        if wish is not None:
-            rows.append(FlowRow(name, wish, now))
-    return tuple(rows)
-
-
-def describe(registry: Registry, flow: str) -> dict[str, Any]:
-    """All that the registry says of a flow and its tiers, as JSON. Works with no master alive. Raises as `read_flow`."""
-    row = read_flow(registry, flow)
-    spec = _record(read_record(registry, SPEC(flow, str(row.desired.version))))
-    found = {*names(registry, f"flows/{flow}/runs"), *(spec.tiers if spec is not None else ())}
-    tiers = sorted(tier for tier in found if RUN.fits(flow, tier))
-    return {
-        "flow": flow,
-        "wanted": {"state": row.desired.state, "version": row.desired.version, "by": row.desired.by, "at": row.desired.at},
-        "status": None if row.status is None else row.status.dump(),
-        "tiers": [_described_tier(registry, flow, tier) for tier in tiers],
-        "set_aside": read_set_aside(registry, flow),
-    }
-
-
-def _described_tier(registry: Registry, flow: str, tier: str) -> dict[str, Any]:
-    wish, run = _record(read_record(registry, WANTED(flow, tier))), _record(read_record(registry, RUN(flow, tier)))
-    report, lease = _record(read_record(registry, REPORT(flow, tier))), registry.read(LEASE(flow, tier).path)
-    spare = waiting(TierSeen(tier, run=run, spare=_record(read_record(registry, SPARE(flow, tier)))))
-    mine = report if run is not None and report is not None and report.run == run.number else None
-    holder = lease.value if isinstance(lease, Entry) else {}
-    return {
-        "tier": tier,
-        "worker": None if run is None else f"{flow}.{tier}-{run.number}",
-        "node": None if run is None else run.node,
-        "state": "created" if run is None else "ended" if run.ended_at is not None else "starting" if mine is None else mine.state,
-        "process": {"pid": holder.get("pid"), "host": holder.get("host")} if holder else None,
-        "failures": 0 if run is None else run.failures,
-        "http": "" if mine is None else mine.http,
-        "starts_again": next_start(run, wish, report),
-        "standby": None if spare is None else described_spare(flow, tier, spare, read_known(registry, SPARE_REPORT(flow, tier))),
-        "cause": (run.cause if run is not None else "") or (mine.cause if mine is not None else ""),
-        "remedy": (run.remedy if run is not None else "") or (mine.remedy if mine is not None else ""),
-    }
-
-
-def read_tasks(registry: Registry, flow: str) -> list[dict[str, Any]]:
-    """The tasks of a flow's tiers as their workers wrote them last, as JSON: `tier`, `task`, and what the record says."""
-    found: list[dict[str, Any]] = []
-    tiers = [tier for tier in names(registry, f"flows/{flow}/tiers") if RUN.fits(flow, tier)]
-    numbers = registry.children_many([f"flows/{flow}/tiers/{tier}/tasks" for tier in tiers])
-    for tier, there in zip(tiers, numbers, strict=True):
-        tasks = sorted((number for number in there if TASK.fits(flow, tier, number)), key=int)
-        for number, stored in zip(tasks, read_records(registry, [TASK(flow, tier, number) for number in tasks]), strict=True):
-            if isinstance(stored, Stored):
-                said = {name: getattr(stored.record, name) for name in Task.__struct_fields__}
-                found.append({"tier": tier, "task": int(number), **said})
-    return found
-
-
-def read_set_aside(registry: Registry, flow: str) -> list[dict[str, Any]]:
-    """What was damaged among the flow's records and moved out of the way: `path`, `why`, and where it is `kept`."""
-    root = f"flows/{flow}"
-    folders = [root, f"{root}/wanted", f"{root}/runs", *(f"{root}/tiers/{tier}" for tier in names(registry, f"{root}/tiers"))]
-    aside = [f"{folder}/{DAMAGED}" for folder in folders]
-    paths = [f"{folder}/{name}" for folder, found in zip(aside, registry.children_many(aside), strict=True) for name in found]
-    kept = [entry for entry in registry.read_many(paths) if isinstance(entry, Entry)]
-    return [{"path": entry.value.get("path", ""), "why": entry.value.get("why", ""), "kept": entry.path} for entry in kept]
-
-
-def _record(found: Stored[R] | Newer | Damaged | None) -> R | None:
-    return found.record if isinstance(found, Stored) else None
-
-
-def _last_wish(found: Stored[Desired] | Newer | Damaged | None, status: Status | None) -> Desired | None:
-    """What a master goes on with where what is wanted of a flow is damaged or was removed, or cannot be."""
-    if status is None or status.goal is None:
-        return found.record if isinstance(found, Stored) else None
-    if isinstance(found, Stored):
-        said = status.refused.get(found.entry.path)
-        if said is None or said.get("version") != found.entry.version:
-            return found.record
-    return Desired(state=status.goal, version=status.version, operation=status.operation)
-
-
-def unknown_flow(flow: str, known: Sequence[str]) -> Refused:
-    """The error for a name that nobody has submitted."""
-    near = did_you_mean(flow, known) or "submit it: scribengin apply FILE"
-    return Refused(f'there is no flow "{flow}"', remedy=near, code="flow-unknown")
-
-
-def known_flow(registry: Registry, flow: str) -> Stored[Desired]:
-    """What is wanted of a flow, to be replaced. Raises as `read_flow`."""
-    stored = read_stored(registry, DESIRED(flow))
-    if stored is None:
-        raise unknown_flow(flow, names(registry, "flows"))
-    return stored

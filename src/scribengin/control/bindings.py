@@ -5,24 +5,14 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from scribengin.control.admin import read_flow
+from scribengin.control.reading import read_flow
 from scribengin.core.errors import Refused
 from scribengin.core.problems import did_you_mean
 from scribengin.registry.contract import Conflict, Delete, Entry, Require
 from scribengin.registry.host_records import Decommissioned
+from scribengin.registry.kinds import Desired, Mapped
 from scribengin.registry.records import Stored, names, put, read_record
-from scribengin.registry.tree import (
-    DECOMMISSIONED,
-    DESIRED,
-    HOST,
-    HOST_UP,
-    MAPPED,
-    SPEC,
-    WORKER_ORDER,
-    WORKER_SEEN,
-    Desired,
-    Mapped,
-)
+from scribengin.registry.tree import DECOMMISSIONED, DESIRED, HOST, HOST_UP, MAPPED, SPEC, WORKER_ORDER, WORKER_SEEN
 
 if TYPE_CHECKING:
     from collections.abc import Callable

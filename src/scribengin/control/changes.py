@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from scribengin.local.prepare import PreparedFlow
     from scribengin.packages.store import PackageStore
     from scribengin.plan.diff import QueryChange
-    from scribengin.registry.tree import Spec
+    from scribengin.registry.kinds import Spec
     from scribengin.spec.model import Flow
 
 Effect = Literal["in place", "next Batch", "restart", "new checkpoint", "refused"]

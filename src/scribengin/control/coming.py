@@ -9,7 +9,7 @@ from scribengin.control.runs import needs_worker, next_start_at
 from scribengin.control.world import TierSeen
 
 if TYPE_CHECKING:
-    from scribengin.registry.tree import Report, Run, TierWish
+    from scribengin.registry.kinds import Report, Run, TierWish
 
 
 def described_spare(flow: str, tier: str, spare: Run, report: Report | None) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from scribengin.control.spares import tend_spare
 from scribengin.control.standing import held_standing, standing
 from scribengin.control.wishes import tier_wishes
 from scribengin.control.world import UnderWay
-from scribengin.registry.tree import UNDER_WAY
+from scribengin.registry.kinds import UNDER_WAY
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator

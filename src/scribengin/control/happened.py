@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from scribengin.control.admin import known_flow, versions_of
 from scribengin.control.operate import list_operations
+from scribengin.control.reading import known_flow, versions_of
 from scribengin.registry.records import Stored, read_record
 from scribengin.registry.tree import CHANGES, SPEC
 

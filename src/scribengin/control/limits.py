@@ -13,8 +13,9 @@ from scribengin.core.errors import Refused
 from scribengin.core.problems import did_you_mean
 from scribengin.plan.split import CHANNEL
 from scribengin.registry.contract import Delete
+from scribengin.registry.kinds import Limit
 from scribengin.registry.records import Stored, put, read_record
-from scribengin.registry.tree import LIMIT, Limit
+from scribengin.registry.tree import LIMIT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -11,6 +11,7 @@ from scribengin.control.refusals import read_spec, read_wish, refusal, refused_l
 from scribengin.control.world import FlowSeen, Held, LeaseHolder, Node, Process, RunId, TierSeen, UnderWay, World
 from scribengin.core.errors import Unreachable
 from scribengin.registry.contract import Damaged, Entry
+from scribengin.registry.kinds import UNDER_WAY, TierSpec
 from scribengin.registry.records import Newer, Record, Stored
 from scribengin.registry.tree import (
     DECOMMISSIONED,
@@ -28,9 +29,7 @@ from scribengin.registry.tree import (
     SPARE_REPORT,
     SPEC,
     STATUS,
-    UNDER_WAY,
     WANTED,
-    TierSpec,
 )
 
 if TYPE_CHECKING:
@@ -38,8 +37,8 @@ if TYPE_CHECKING:
 
     from scribengin.control.mirror import Mirror
     from scribengin.launch.contract import Launcher
+    from scribengin.registry.kinds import Holder, Report, Run, Spec, TierWish
     from scribengin.registry.records import Spot
-    from scribengin.registry.tree import Holder, Report, Run, Spec, TierWish
 
 R = TypeVar("R", bound=Record)
 _FLOWS = "flows"

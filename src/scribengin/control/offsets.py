@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scribengin.control import admin
+from scribengin.control import reading
 from scribengin.control.operate import begin
 from scribengin.core.errors import Refused
 from scribengin.core.problems import did_you_mean
@@ -14,7 +14,7 @@ from scribengin.local.going_back import back_to
 from scribengin.local.positions import decided_ends, way_back
 from scribengin.local.prepare import prepare
 from scribengin.plan.split import CHANNEL
-from scribengin.registry.tree import Operation
+from scribengin.registry.kinds import Operation
 from scribengin.state.decisions import Decisions
 from scribengin.state.lineage import read_lineage
 from scribengin.state.source_log import SourceLog
@@ -85,7 +85,7 @@ def plan_offsets(registry: Registry, packages: PackageStore, flow: str, source: 
 
     Raises Refused where the flow is not stopped, there is no such source or Query, or the position cannot be.
     """
-    row = admin.read_flow(registry, flow)
+    row = reading.read_flow(registry, flow)
     if row.status is None or row.status.state != "stopped" or row.desired.state not in ("stopped", "drained"):
         now = "not looked at yet" if row.status is None else row.status.state
         raise Refused(f"flow {flow} is {now}, not stopped", remedy=f"scribengin stop {flow} --wait", code="flow-not-stopped")
@@ -144,8 +144,8 @@ def begin_going(registry: Registry, going: Going, *, by: str) -> str:
 
 def prepared_flow(registry: Registry, packages: PackageStore, flow: str) -> tuple[PreparedFlow, int]:
     """The flow as it is wanted, planned over its state, and its version. Raises Refused where there is no such flow or package."""
-    desired = admin.read_flow(registry, flow).desired
-    _, spec = admin.wanted(registry, flow)
+    desired = reading.read_flow(registry, flow).desired
+    _, spec = reading.wanted(registry, flow)
     if spec is None:
         raise Refused(f"version {desired.version} of flow {flow} is not in the registry", remedy="apply it again", code="version-unknown")
     return prepare(packages.get(spec.package) / spec.path, state=Path(spec.state), base=Path(spec.base)), desired.version

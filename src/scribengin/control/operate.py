@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from scribengin.control.admin import known_flow, read_flows
 from scribengin.control.known import again
 from scribengin.control.operation_records import new_operation, refuse_while_under_way
+from scribengin.control.reading import known_flow, read_flows
 from scribengin.core.errors import Refused
+from scribengin.registry.kinds import UNDER_WAY
 from scribengin.registry.records import Stored, names, read_record
-from scribengin.registry.tree import OPERATION, UNDER_WAY
+from scribengin.registry.tree import OPERATION
 
 if TYPE_CHECKING:
     from scribengin.registry.contract import Registry, Write
-    from scribengin.registry.tree import Operation
+    from scribengin.registry.kinds import Operation
 
 
 @dataclass(frozen=True, slots=True)

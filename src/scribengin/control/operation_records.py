@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 from scribengin.control.known import read_known
 from scribengin.core.errors import Refused
 from scribengin.registry.contract import Delete
+from scribengin.registry.kinds import UNDER_WAY
 from scribengin.registry.records import names
-from scribengin.registry.tree import OPERATION, UNDER_WAY
+from scribengin.registry.tree import OPERATION
 
 if TYPE_CHECKING:
     from scribengin.registry.contract import Registry, Write
+    from scribengin.registry.kinds import Desired, Operation
     from scribengin.registry.records import Stored
-    from scribengin.registry.tree import Desired, Operation
 
 KEPT_OPERATIONS = 20
 """of each flow, those that are over"""

@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from scribengin.control.wishes import at_rest, from_the_sources
-from scribengin.registry.tree import TierWish
+from scribengin.registry.kinds import TierWish
 
 if TYPE_CHECKING:
     from scribengin.control.world import FlowSeen, TierSeen, UnderWay
-    from scribengin.registry.tree import FlowState, Operation
+    from scribengin.registry.kinds import FlowState, Operation
 
 
 def next_step(flow: FlowSeen, under_way: UnderWay, now: float) -> Operation | None:

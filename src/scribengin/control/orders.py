@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from scribengin.launch.contract import Order
+from scribengin.registry.kinds import TierSpec
 from scribengin.registry.records import Stored, read_record
-from scribengin.registry.tree import SPEC, WANTED, TierSpec
+from scribengin.registry.tree import SPEC, WANTED
 
 if TYPE_CHECKING:
     from scribengin.control.act import Ordering

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from scribengin.control.spares import waiting
-from scribengin.registry.tree import Run, TierWish
+from scribengin.registry.kinds import Run, TierWish
 
 if TYPE_CHECKING:
     from scribengin.control.world import TierSeen, World

@@ -12,7 +12,7 @@ from scribengin.registry.tree import DESIRED, LIMIT, SPEC, STATUS
 
 if TYPE_CHECKING:
     from scribengin.control.mirror import Mirror
-    from scribengin.registry.tree import Limit, Spec, Status
+    from scribengin.registry.kinds import Limit, Spec, Status
 
 MOST = 20
 """that a status tells of"""

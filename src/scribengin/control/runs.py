@@ -12,14 +12,14 @@ from scribengin.control.rebuilt import lost_run
 from scribengin.control.spares import newest_number, spare_waits, successor, waiting
 from scribengin.control.wishes import has_drained
 from scribengin.control.world import RunId
-from scribengin.registry.tree import Run
+from scribengin.registry.kinds import Run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from scribengin.control.actions import Action
     from scribengin.control.world import Process, TierSeen, World
-    from scribengin.registry.tree import TierWish
+    from scribengin.registry.kinds import TierWish
 
 BACK_OFF_S = (0.0, 2.0, 10.0, 60.0)
 """How long after the first, second, … end in a row without progress the next start comes; the last holds for all further ones."""

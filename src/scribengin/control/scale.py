@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from scribengin.control.admin import known_flow, versions_of, wanted
 from scribengin.control.known import again
 from scribengin.control.offsets import prepared_flow
 from scribengin.control.operation_records import refuse_while_under_way
+from scribengin.control.reading import known_flow, versions_of, wanted
 from scribengin.control.submission import Applied, bare_tiers
 from scribengin.core.errors import Refused
 from scribengin.core.problems import did_you_mean
-from scribengin.registry.tree import SPEC, Operation
+from scribengin.registry.kinds import Operation
+from scribengin.registry.tree import SPEC
 from scribengin.spark.offset_log import state_partitions
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from scribengin.packages.store import PackageStore
     from scribengin.registry.contract import Registry
-    from scribengin.registry.tree import Spec
+    from scribengin.registry.kinds import Spec
 
 LEAST_MEMORY_BYTES = 256 * 2**20
 """with less Spark's driver does not start"""

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from scribengin.control.actions import Kill, Note, Start
 from scribengin.control.places import choose_node
 from scribengin.control.world import RunId
-from scribengin.registry.tree import Run
+from scribengin.registry.kinds import Run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -12,12 +12,12 @@ from scribengin.control.places import choose_node
 from scribengin.control.runs import back_off_s, needs_worker
 from scribengin.control.wishes import at_rest, is_old
 from scribengin.core.units import show_duration
-from scribengin.registry.tree import Status
+from scribengin.registry.kinds import Status
 from scribengin.watching.intake import BEHIND
 
 if TYPE_CHECKING:
     from scribengin.control.world import FlowSeen, Held, TierSeen, World
-    from scribengin.registry.tree import FlowState
+    from scribengin.registry.kinds import FlowState
 
 CAUGHT_UP_SHARE = 0.9
 """of `max_delay`: a flow that is behind is so until it falls below, so that its state does not flicker"""

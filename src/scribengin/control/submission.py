@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from scribengin.plan.standby import standby_of
-from scribengin.registry.tree import TierSpec
+from scribengin.registry.kinds import TierSpec
 from scribengin.registry.watched import AlertSpec, Watched
 from scribengin.spec.alerts import show_condition
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from scribengin.plan.split import FlowPlan
-    from scribengin.registry.tree import Spec
+    from scribengin.registry.kinds import Spec
     from scribengin.spec.model import Flow
 
 NOT_WATCHED = Watched()

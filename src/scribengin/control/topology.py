@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from scribengin.control import admin
+from scribengin.control import admin, reading
 from scribengin.control.changes import Compared, compare
 from scribengin.control.submission import Submission, bare_tiers
 from scribengin.core.errors import InputError, Refused
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from scribengin.local.prepare import PreparedFlow
     from scribengin.packages.store import PackageStore
     from scribengin.registry.contract import Registry
-    from scribengin.registry.tree import Spec
+    from scribengin.registry.kinds import Spec
 
 HASH_LENGTH = 16
 Accept = Literal["again", "lost"]
@@ -56,7 +56,7 @@ def plan_topology(
     Raises InputError with every problem of every flow, Refused (`tier-two-flows`) where two of them claim the same tiers.
     """
     claimed_once(submissions)
-    wishes = {submission.flow: admin.wanted(registry, submission.flow) for submission in submissions}
+    wishes = {submission.flow: reading.wanted(registry, submission.flow) for submission in submissions}
     folders = {flow: Path(spec.state if spec is not None else state(flow)) for flow, (_, spec) in wishes.items()}
     prepared = _prepared(submissions, packages, folders)
     compared = []
@@ -73,7 +73,7 @@ def plan_rollback(registry: Registry, flow: str, version: int, *, packages: Pack
     """What `admin.rollback` would change; changes nothing. Raises as it, and as `plan_topology`."""
     submissions = []
     for name, number in admin.going_back(registry, flow, version, only=only).items():
-        spec = admin.version_of(registry, name, number)
+        spec = reading.version_of(registry, name, number)
         submissions.append(Submission(name, spec.package, spec.path, spec.base, bare_tiers(spec), spec.watched, spec.labels))
     return plan_topology(registry, submissions, packages=packages, state=lambda _: "")
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from scribengin.control.admin import unknown_flow
+from scribengin.control.reading import unknown_flow
 from scribengin.control.world import Delay, RunId
 from scribengin.core.errors import Refused
 from scribengin.registry.contract import Entry

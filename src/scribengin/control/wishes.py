@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from scribengin.control.places import has_to_move
 from scribengin.control.rebuilt import lost_wish
-from scribengin.registry.tree import TierWish
+from scribengin.registry.kinds import TierWish
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

@@ -15,8 +15,8 @@ from scribengin.registry.watched import Watched
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from scribengin.registry.kinds import Goal, Operation, Report, Run, Status, TierWish
     from scribengin.registry.records import Spot
-    from scribengin.registry.tree import Goal, Operation, Report, Run, Status, TierWish
 
 NOT_WATCHED = Watched()
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from scribengin.launch.contract import Launcher, Order, Seen
     from scribengin.registry.contract import Registry, Write
-    from scribengin.registry.tree import Host
+    from scribengin.registry.kinds import Host
 
     Making = Callable[[str, WorkerOrder], Order]
     """worker, what it may use → what is started: command, environment, secrets"""

@@ -21,7 +21,8 @@ from scribengin.launch.contract import Order
 from scribengin.launch.local import LocalLauncher
 from scribengin.local.run_log import open_run_log
 from scribengin.registry.contract import Conflict, Delete, Entry
-from scribengin.registry.tree import HOST, HOST_UP, Host
+from scribengin.registry.kinds import Host
+from scribengin.registry.tree import HOST, HOST_UP
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from scribengin.local.limits import FlowLimits
     from scribengin.local.prepare import PreparedFlow
     from scribengin.packages.fetch import FetchedPackages
-    from scribengin.registry.tree import Spec
+    from scribengin.registry.kinds import Spec
     from scribengin.state.lease import Right
     from scribengin.worker.glance import Glance
     from scribengin.worker.timeline import Timeline

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from scribengin.local.contract import QueryView, RunView
     from scribengin.local.prepare import PreparedFlow
     from scribengin.registry.contract import Registry
+    from scribengin.registry.kinds import Report
     from scribengin.registry.lease import Lease
-    from scribengin.registry.tree import Report
 
 
 class Glance:

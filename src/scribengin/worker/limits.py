@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from scribengin.registry.contract import Registry
-    from scribengin.registry.tree import Limit
+    from scribengin.registry.kinds import Limit
 
 _LOOK_S = 5.0
 """a watch is a hint: how long to wait for one before looking anyhow"""

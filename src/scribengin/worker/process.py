@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from scribengin.local.contract import RunView
     from scribengin.registry.contract import Registry
-    from scribengin.registry.tree import Spec
+    from scribengin.registry.kinds import Spec
 
 HOME = "SCRIBENGIN_HOME"
 

@@ -13,17 +13,18 @@ import msgspec
 
 from scribengin.core.errors import Exit, FencedError, Refused, ScribenginError, Unreachable
 from scribengin.registry.contract import Conflict, Require
+from scribengin.registry.kinds import Link, Report
 from scribengin.registry.records import Newer, Stored, put, read_record
-from scribengin.registry.tree import NODE_HTTP, NODE_JSON, REPORT, RUN, SPARE, SPARE_REPORT, Link, Report
+from scribengin.registry.tree import NODE_HTTP, NODE_JSON, REPORT, RUN, SPARE, SPARE_REPORT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from scribengin.control.world import RunId
     from scribengin.registry.contract import Entry, Registry, Term, Write
+    from scribengin.registry.kinds import Run, TierWish, WorkerState
     from scribengin.registry.lease import Lease
     from scribengin.registry.records import Spot
-    from scribengin.registry.tree import Run, TierWish, WorkerState
     from scribengin.worker.wanted import Wanted
 
 _POLL_S = 0.5

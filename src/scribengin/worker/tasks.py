@@ -9,8 +9,9 @@ from scribengin.core.errors import Refused
 from scribengin.local.going_back import begin_anew
 from scribengin.local.positions import decided_ends, go_back, move_forward
 from scribengin.local.prepare import prepare
+from scribengin.registry.kinds import UNDER_WAY
 from scribengin.registry.records import Stored, read_record
-from scribengin.registry.tree import OPERATION, UNDER_WAY
+from scribengin.registry.tree import OPERATION
 from scribengin.spark.offset_log import state_partitions
 from scribengin.spark.repartition import repartition
 from scribengin.state.lease import take_lease
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from scribengin.local.prepare import Prepared
     from scribengin.packages.fetch import FetchedPackages
     from scribengin.registry.contract import Registry
-    from scribengin.registry.tree import Operation, Spec
+    from scribengin.registry.kinds import Operation, Spec
     from scribengin.state.folder import QueryFolder
     from scribengin.state.lease import Lease, Right
 

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from scribengin.core.errors import ScribenginError
 from scribengin.registry.contract import Delete
+from scribengin.registry.kinds import Ends, NodeState, Task
 from scribengin.registry.records import Stored, put, read_record, read_records
-from scribengin.registry.tree import NODE_SINK, NODE_SOURCE, NODE_STATE, TASK, Ends, NodeState, Task
+from scribengin.registry.tree import NODE_SINK, NODE_SOURCE, NODE_STATE, TASK
 from scribengin.state.decisions import Decisions
 from scribengin.state.source_log import SourceLog
 from scribengin.worker.attempt import standing_of
@@ -27,9 +28,9 @@ if TYPE_CHECKING:
     from scribengin.control.world import RunId
     from scribengin.local.contract import RunView
     from scribengin.registry.contract import Registry, Write
+    from scribengin.registry.kinds import FlowState
     from scribengin.registry.lease import Lease
     from scribengin.registry.records import Spot
-    from scribengin.registry.tree import FlowState
     from scribengin.state.contract import Decision
     from scribengin.state.folder import StateFolder
 

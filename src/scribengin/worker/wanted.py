@@ -14,7 +14,7 @@ from scribengin.registry.tree import LEASE, RUN, SPARE, WANTED
 if TYPE_CHECKING:
     from scribengin.control.world import RunId
     from scribengin.registry.contract import Registry
-    from scribengin.registry.tree import Run, TierWish
+    from scribengin.registry.kinds import Run, TierWish
 
 _LOOK_S = 5.0
 """a watch is a hint: how long to wait for one before looking anyhow"""

@@ -1,0 +1,300 @@
+"""The kinds of records that masters, workers, hosts and people write: their keys, with what each means. `tree` says where they lie."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping  # noqa: TC003  msgspec looks at the annotations of records
+from typing import Any, Literal
+
+from scribengin.registry.records import Record
+from scribengin.registry.watched import Watched
+
+FlowState = Literal[
+    "created", "starting", "running", "degraded", "pausing", "paused", "draining", "stopping", "stopped", "failed", "recovering"
+]
+Goal = Literal["running", "paused", "drained", "stopped"]
+"""`paused`: no new Batch, the process stays. `drained`: what was there when it was asked goes through all tiers, then the processes end.
+`stopped`: the Batches under way end, then the processes."""
+WorkerState = Literal["starting", "running", "degraded", "recovering", "paused", "drained", "stopped", "failed", "standby"]
+"""What a worker says of its tier. `recovering`: a Query of it failed for a passing reason and will start again by itself.
+`degraded`: a Query of it failed for good, the others go on. `standby`: it is the spare, and ready to take the tier over."""
+
+
+class Holder(Record):
+    """A process that has a right, or is there: a master, a worker."""
+
+    id: str = ""
+    host: str = ""
+    pid: int = 0
+    http: str = ""
+    """the address of its page"""
+    since: str = ""
+    """ISO 8601"""
+    claim: str = ""
+    """tells its take of a right from all others"""
+
+
+class TierSpec(Record):
+    """A tier of a version, as far as masters must know it."""
+
+    feeders: tuple[str, ...] = ()
+    """tiers of the same flow that write what it reads"""
+    cores: int = 1
+    memory_bytes: int = 0
+    """0: Spark's own default"""
+    standby: Literal["none", "warm"] = "none"
+    """`warm`: a spare worker waits, with Spark up"""
+    executors: int = 1
+    """where the launcher has executors: each of them gets so many cores and so much memory"""
+    since: int = 0
+    """workers of that version serve it as they are: what they run is the same. 0: only those of its own version"""
+    process: int = 0
+    """workers of that version, or of a later one, go on with it between two Batches. 0: others have to be started"""
+
+
+class Spec(Record):
+    """One version of a flow, as it was applied; never changed."""
+
+    package: str
+    """the sha256 of the package that it came in"""
+    path: str
+    """of the flow file, inside the package"""
+    base: str
+    """the folder where the flow's relative paths start; on every host the same"""
+    state: str
+    """the folder of the flow's state; on every host the same"""
+    tiers: Mapping[str, TierSpec]
+    by: str = ""
+    at: str = ""
+    together: Mapping[str, int] = {}
+    """flow → version, of all that were submitted as one with it; empty for one that came alone"""
+    labels: Mapping[str, str] = {}
+    """by which verbs, and rights, choose flows"""
+    scaled: Mapping[str, Mapping[str, int]] = {}
+    """tier → what of its TierSpec was said by `scale`, and stays for later versions"""
+    watched: Watched = Watched()
+
+
+class Desired(Record):
+    """What is wanted of a flow."""
+
+    state: Goal
+    version: int
+    """the number of its Spec"""
+    by: str = ""
+    at: str = ""
+    operation: str = ""
+    """the newest operation; while it is under way the flow waits for it"""
+
+
+class Status(Record):
+    """How a flow stands."""
+
+    state: FlowState
+    since: str = ""
+    """ISO 8601"""
+    reason: str = ""
+    next: str = ""
+    """what comes next, or what a person can do about it"""
+    version: int = 0
+    generation: int = 0
+    """the revision of `desired` that it speaks of"""
+    goal: Goal | None = None
+    """what was wanted then: with `version`, `generation` and `operation` the last wish that could be taken up"""
+    operation: str = ""
+    refused: Mapping[str, Any] = {}
+    """what stands in records of people and cannot be: path → `version` of the record, `why`, `remedy`"""
+
+
+class TierWish(Record):
+    """What is wanted of a tier's worker now; it follows what is wanted of the flow, in the order that loses nothing."""
+
+    version: int
+    goal: Goal
+    generation: int
+    """of the flow's wish that it was made from: a worker says back which it has reached"""
+    task: str = ""
+    """the operation of which the tier's part is to be done, under the lease, before the goal"""
+
+
+class Run(Record):
+    """Which worker is to serve a tier; written before it is started, so that the next master knows of it. Times: seconds since 1970, by
+    the clock of the master that wrote it."""
+
+    number: int
+    """rises by one with each start, over the whole life of the tier"""
+    node: str
+    asked_at: float
+    generation: int
+    """of the wish that it was started for, or has reached since"""
+    leased: bool = False
+    """it was seen to hold the lease"""
+    unleased_since: float | None = None
+    """since when it holds the lease no more"""
+    ended_at: float | None = None
+    """it is over: its process has ended, or was given up"""
+    failures: int = 0
+    """ends in a row without progress, of this run and those before it"""
+    cause: str = ""
+    """why it ended"""
+    remedy: str = ""
+    permanent: bool = False
+    """starting again would end the same way"""
+
+
+class Report(Record):
+    """What a worker says of itself, at each change of its state."""
+
+    run: int
+    generation: int
+    """which wish it acts on"""
+    version: int
+    state: WorkerState
+    commits: int = 0
+    """Batches since it began, as of this report"""
+    cause: str = ""
+    remedy: str = ""
+    permanent: bool = False
+    http: str = ""
+    """the address of its page"""
+    task: str = ""
+    """the operation of which this tier's part is done, or has failed"""
+    task_error: str = ""
+
+
+class Operation(Record):
+    """An operation of several steps, that the next master takes up."""
+
+    kind: Literal["offsets", "rewind", "renew", "repartition"]
+    step: Literal["stop", "work", "done", "failed", "cancelled"]
+    """`stop`: the flow's workers end in order; `work`: the tiers do their part, each under its lease. The others are over."""
+    version: int
+    """of the flow, as which its tiers do their part"""
+    tiers: tuple[str, ...] = ()
+    """those that have a part in it"""
+    arguments: Mapping[str, Any] = {}
+    by: str = ""
+    at: str = ""
+    since: str = ""
+    """when it came to its step"""
+    error: str = ""
+
+
+class Change(Record):
+    """A change of a flow's state, as the master has seen it."""
+
+    at: str
+    """ISO 8601"""
+    state: FlowState
+    reason: str = ""
+    version: int = 0
+    goal: Goal | None = None
+
+
+class Changes(Record):
+    """The last changes of a flow's state, the oldest first."""
+
+    last: tuple[Change, ...] = ()
+
+
+UNDER_WAY = ("stop", "work")
+"""the steps of an operation that is not over"""
+
+
+class Task(Record):
+    """One task of a tier, as of the newest Batch that was decided when it was written: what it reads and writes, and how far it is."""
+
+    query: str = ""
+    batch: int = -1
+    sources: Mapping[str, Any] = {}
+    """source → the labels of its SourceStreams"""
+    sinks: Mapping[str, Any] = {}
+    """sink → its SinkStream: `unit`, `rows`, `bytes`"""
+    owner: str = ""
+    """the worker"""
+    position: Mapping[str, Any] = {}
+    """source → the entries of its log that are decided; at checkpoints of progress, not per Batch"""
+
+
+class Ends(Record):
+    """The nodes of the flow at one end of a tier."""
+
+    nodes: tuple[str, ...] = ()
+
+
+class NodeState(Record):
+    """How a logical node stands."""
+
+    state: FlowState
+    host: str = ""
+    since: str = ""
+
+
+class Link(Record):
+    """Where a page or its JSON is served."""
+
+    url: str
+
+
+class GroupName(Record):
+    """The group that a tier runs on."""
+
+    group: str
+
+
+class Host(Record):
+    """A machine that can run tiers, as it registered itself."""
+
+    host: str
+    cores: int = 0
+    """what its workers together may have; 0: no limit"""
+    memory_bytes: int = 0
+    """the same"""
+    since: str = ""
+    home: str = ""
+    """its folder there: workers' logs, packages"""
+
+
+class Mapped(Record):
+    """A logical node bound to a physical one."""
+
+    by: str = ""
+    at: str = ""
+
+
+class Group(Record):
+    """A named set of equivalent members, each with its cost."""
+
+    members: Mapping[str, float]
+    """name → cost; the lowest healthy one first"""
+
+
+class Ack(Record):
+    """How far a tier's output is acknowledged by all that come behind."""
+
+    upto: Mapping[str, Any] = {}
+    """channel → position"""
+    at: str = ""
+
+
+class Limit(Record):
+    """How fast a flow may go. Absent: no limit."""
+
+    rows_per_s: float | None = None
+    bytes_per_s: float | None = None
+    sources: Mapping[str, Mapping[str, float]] = {}
+    """source → `rows_per_s`, `bytes_per_s`"""
+    edges: Mapping[str, Mapping[str, float]] = {}
+    """edge → `rows_per_s`, `bytes_per_s`"""
+
+
+class Request(Record):
+    """A write that was asked of the API under an idempotency key, and its answer."""
+
+    asked: str
+    """SHA-256 of method, path and body"""
+    at: float
+    """seconds since 1970, by the clock of the master that was asked"""
+    status: int = 0
+    """of the answer; 0 while the write is under way"""
+    body: str = ""
+    """of the answer"""
