@@ -5,26 +5,15 @@ stdin: a `Task` as JSON. stdout: a `Planned` as JSON. Whatever the person's code
 
 from __future__ import annotations
 
-import os
-import resource
-import signal
-import sys
 from collections.abc import Mapping  # noqa: TC003  msgspec looks at it
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-import msgspec
-
+from scribengin.api.child import serve_one
 from scribengin.client.problems import Fault, ProblemDetails, to_problem
 from scribengin.core.errors import Refused, ScribenginError
+from scribengin.registry.kinds import TierSpec  # noqa: TC001  msgspec looks at it
 from scribengin.registry.watched import Watched
-
-if TYPE_CHECKING:
-    from scribengin.registry.kinds import TierSpec
-
-MEMORY_BYTES = 8 * 2**30
-"""of addresses; a flow's planning takes a few hundred MiB"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,17 +69,5 @@ def to_faults(problems: object) -> tuple[Fault, ...]:
     return to_problem(InputError(problems)).problems if problems else ()  # type: ignore[arg-type]
 
 
-def main() -> None:
-    """Read the task, plan, answer."""
-    answer = os.dup(1)
-    os.dup2(2, 1)
-    task = msgspec.json.decode(sys.stdin.buffer.read(), type=Task)
-    signal.alarm(task.limit_s)  # also where the master that started it is gone
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
-    data = memoryview(msgspec.json.encode(plan(task)))
-    while data:
-        data = data[os.write(answer, data) :]
-
-
 if __name__ == "__main__":
-    main()
+    serve_one(Task, plan)

@@ -6,10 +6,6 @@ stdin: a `Look` as JSON. stdout: a `Seen` as JSON. It has copies of the records 
 
 from __future__ import annotations
 
-import os
-import resource
-import signal
-import sys
 from collections.abc import Mapping  # noqa: TC003  msgspec looks at it
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -18,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from scribengin.api.plan_process import MEMORY_BYTES, to_faults
+from scribengin.api.child import serve_one
+from scribengin.api.plan_process import to_faults
 from scribengin.client.models import Submit  # noqa: TC001  msgspec looks at it
 from scribengin.client.problems import ProblemDetails, to_problem
 from scribengin.core.errors import Refused, ScribenginError
@@ -122,17 +119,5 @@ def _topology(task: Look, registry: Registry, packages: PackageStore) -> Any:
     }
 
 
-def main() -> None:
-    """Read the task, look, answer."""
-    answer = os.dup(1)
-    os.dup2(2, 1)
-    task = msgspec.json.decode(sys.stdin.buffer.read(), type=Look)
-    signal.alarm(task.limit_s)  # also where the master that started it is gone
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
-    data = memoryview(msgspec.json.encode(look(task)))
-    while data:
-        data = data[os.write(answer, data) :]
-
-
 if __name__ == "__main__":
-    main()
+    serve_one(Look, look)

@@ -98,7 +98,7 @@ def verb_routes(may: Callable[[Role], Any]) -> APIRouter:
     def all_operations(asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:
         """The operations of all flows, the newest of each first."""
         asked.check_all()
-        return asked.answer([row.as_json() for row in operate.list_operations(asked.registry)])
+        return asked.answer(operate.list_operations(asked.registry))
 
     @routes.get("/flows/{flow}/happened", response_model=list[Happened])
     def happened(flow: str, asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:
@@ -110,7 +110,7 @@ def verb_routes(may: Callable[[Role], Any]) -> APIRouter:
     def operations(flow: str, asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:
         """The operations of a flow, the newest first."""
         asked.check_flow(flow)
-        return asked.answer([row.as_json() for row in operate.list_operations(asked.registry, flow)])
+        return asked.answer(operate.list_operations(asked.registry, flow))
 
     @routes.delete("/flows/{flow}/operations/{id_}", response_model=Written)
     def cancel(flow: str, id_: str, asked: Annotated[Asked, may(Role.OPERATOR)]) -> Response:

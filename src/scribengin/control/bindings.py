@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from scribengin.control.known import again, now_text
 from scribengin.control.reading import read_flow
 from scribengin.core.errors import Refused
 from scribengin.core.problems import did_you_mean
-from scribengin.registry.contract import Conflict, Delete, Entry, Require
+from scribengin.registry.contract import Delete, Entry, Require
 from scribengin.registry.host_records import Decommissioned
 from scribengin.registry.kinds import Desired, Mapped
 from scribengin.registry.records import Stored, names, put, read_record
 from scribengin.registry.tree import DECOMMISSIONED, DESIRED, HOST, HOST_UP, MAPPED, SPEC, WORKER_ORDER, WORKER_SEEN
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from scribengin.registry.contract import Registry, Write
 
 HOSTS = "physicalnodes"
-_TRIES = 10
 _COMMIT_WRITES = 100
 
 
@@ -54,14 +51,14 @@ def bind(registry: Registry, node: str, host: str, *, by: str, start: bool = Fal
             )
         writes = _unbound(registry, node, but=host)
         if registry.read(MAPPED(host, node).path) is None:
-            writes.append(MAPPED(host, node).create(Mapped(by=by, at=_now())))
+            writes.append(MAPPED(host, node).create(Mapped(by=by, at=now_text())))
         if start and row.desired.state != "running":
-            writes.append(put(registry, DESIRED(flow), Desired(state="running", version=row.desired.version, by=by, at=_now())))
+            writes.append(put(registry, DESIRED(flow), Desired(state="running", version=row.desired.version, by=by, at=now_text())))
         if writes:
             registry.commit(*writes, Require(HOST(host).path))
         return bool(writes)
 
-    return _again(attempt)
+    return again(attempt)
 
 
 def unbind(registry: Registry, node: str) -> bool:
@@ -74,7 +71,7 @@ def unbind(registry: Registry, node: str) -> bool:
             registry.commit(*writes)
         return bool(writes)
 
-    return _again(attempt)
+    return again(attempt)
 
 
 def decommission(registry: Registry, host: str, *, by: str) -> bool:
@@ -85,10 +82,10 @@ def decommission(registry: Registry, host: str, *, by: str) -> bool:
     def attempt() -> bool:
         if registry.read(DECOMMISSIONED(host).path) is not None:
             return False
-        registry.commit(DECOMMISSIONED(host).create(Decommissioned(by=by, at=_now())))
+        registry.commit(DECOMMISSIONED(host).create(Decommissioned(by=by, at=now_text())))
         return True
 
-    return _again(attempt)
+    return again(attempt)
 
 
 def recommission(registry: Registry, host: str) -> bool:
@@ -101,7 +98,7 @@ def recommission(registry: Registry, host: str) -> bool:
         registry.commit(Delete(DECOMMISSIONED(host).path))
         return True
 
-    return _again(attempt)
+    return again(attempt)
 
 
 def forget(registry: Registry, host: str) -> None:
@@ -174,17 +171,3 @@ def _check_host(registry: Registry, host: str) -> None:
     if host not in known:
         near = did_you_mean(host, known) or "see: scribengin nodes; start one there: scribengin node"
         raise Refused(f'there is no node "{host}"', remedy=near, code="node-unknown")
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-def _again(attempt: Callable[[], bool]) -> bool:
-    """Somebody else may write at the same time: look again, and decide again."""
-    for _ in range(_TRIES - 1):
-        try:
-            return attempt()
-        except Conflict:
-            continue
-    return attempt()

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from scribengin.client.verb_models import OperationRow
 from scribengin.control.known import again
 from scribengin.control.operation_records import new_operation, refuse_while_under_way
 from scribengin.control.reading import known_flow, read_flows
@@ -19,27 +19,6 @@ from scribengin.registry.tree import OPERATION
 if TYPE_CHECKING:
     from scribengin.registry.contract import Registry, Write
     from scribengin.registry.kinds import Operation
-
-
-@dataclass(frozen=True, slots=True)
-class OperationRow:
-    """An operation of a flow. `under_way`: the flow waits for it."""
-
-    flow: str
-    id: str
-    kind: str
-    step: str
-    since: str
-    by: str
-    at: str
-    error: str
-    tiers: tuple[str, ...]
-    under_way: bool
-    arguments: dict[str, Any]
-
-    def as_json(self) -> dict[str, Any]:
-        """One object."""
-        return {name: getattr(self, name) for name in self.__slots__} | {"tiers": list(self.tiers)}
 
 
 def begin(registry: Registry, flow: str, operation: Operation, *, by: str) -> str:

@@ -1,0 +1,43 @@
+"""What a master has done in a process of its own: users' code, and all that may take long or much memory. The child's side."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import sys
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+MEMORY_BYTES = 8 * 2**30
+
+
+class Limited(Protocol):
+    """A task with a time limit."""
+
+    @property
+    def limit_s(self) -> int:
+        """Whole seconds, from 1."""
+
+
+L = TypeVar("L", bound=Limited)
+
+
+def serve_one(kind: type[L], perform: Callable[[L], Any]) -> None:
+    """Read a task from stdin, perform it, and write what came of it to stdout, both as JSON. All that is printed meanwhile goes to stderr.
+
+    The process is ended when the time of the task is over, also where the master that started it is gone; it gets no more than
+    MEMORY_BYTES.
+    """
+    answer = os.dup(1)
+    os.dup2(2, 1)
+    task = msgspec.json.decode(sys.stdin.buffer.read(), type=kind)
+    signal.alarm(task.limit_s)
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    data = memoryview(msgspec.json.encode(perform(task)))
+    while data:
+        data = data[os.write(answer, data) :]
