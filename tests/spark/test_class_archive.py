@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,8 +14,6 @@ from scribengin.core.java import find_java
 from scribengin.spark.class_archive import archive_options, archive_path, make_archive
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
 _TAKES_IT = """
@@ -54,8 +53,9 @@ def test_it_is_taken_where_it_is_there_and_wanted(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.timeout(600)
 @pytest.mark.skipif(sys.platform != "linux", reason="what a process has mapped is read from /proc")
 def test_a_running_jvm_makes_it_once_and_the_next_one_starts_from_it(spark: SparkSession, cache: Path, tmp_path: Path) -> None:
-    java = find_java()
+    java, before = find_java(), set(Path.cwd().iterdir())
     assert make_archive(spark, java)
+    assert set(Path.cwd().iterdir()) == before, "what the second JVM prints"
     made = archive_path(java)
     assert [path.name for path in made.parent.iterdir() if path.suffix != ".lock"] == [made.name], "nothing else is left"
     assert not make_archive(spark, java), "it is there"

@@ -1,5 +1,5 @@
 """An archive of Spark's classes, which Java maps at its start in place of reading and checking them one by one: Spark is up in about half
-the time (measured: docs/control.md).
+the time (measured: docs/recovery.md).
 
 One for each Java and PySpark, in the cache folder; SCRIBENGIN_CLASS_ARCHIVE=no does without. A session takes it where it is there; Java
 ignores one that does not fit. It is made of what a running flow has loaded, by that flow's own JVM, which has a second one do the work:
@@ -13,19 +13,19 @@ import os
 from contextlib import suppress
 from hashlib import sha256
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scribengin.core.cache import cache_folder
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
     from scribengin.core.java import Java
 
 _FLAG = "-XX:SharedArchiveFile"
 VARIABLE = "SCRIBENGIN_CLASS_ARCHIVE"
+_PRINTED = "java_pid*_std???"
 _OTHERS = ("SPARK_SUBMIT_OPTS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS")
 """where a person may have named an archive of his own"""
 
@@ -57,9 +57,11 @@ def make_archive(spark: SparkSession, java: Java) -> bool:
             if path.exists():
                 return False
             draft.unlink(missing_ok=True)
+            before = set(Path.cwd().glob(_PRINTED))
             with suppress(Exception):  # Java's and Py4J's own: nothing depends on it but time
                 _dump(spark, draft)
-            for left in path.parent.glob(f"{draft.name}.*"):  # the list of classes that it was made from
+            # the list of classes that it was made from; what the second JVM has printed, in a file that bears its number
+            for left in (*path.parent.glob(f"{draft.name}.*"), *(set(Path.cwd().glob(_PRINTED)) - before)):
                 left.unlink()
             if draft.exists():
                 draft.rename(path)
