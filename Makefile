@@ -8,7 +8,7 @@ WORKERS ?= 2
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-up demo-kafka test check fmt bench bench-tiers bench-kafka bench-recovery bench-control faults cuts lock clean
+.PHONY: help setup demo demo-up demo-kafka test test-long check fmt bench bench-tiers bench-kafka bench-recovery bench-control faults cuts lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -36,6 +36,9 @@ demo-kafka: setup ## the same from topic to topic, killed in the middle: make de
 # much of the time is waiting, so two files at once; the tests of one stay in one process and in their order, for they share fixtures
 test: setup ## all tests, two files at a time, a quarter of an hour on 2 cores: make test [ARGS="-k filter -n0"]
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
+
+test-long: setup ## the tests that take minutes each, and that test leaves out
+	@$(BIN)/python -m pytest -n $(WORKERS) -m long $(ARGS)
 
 check: setup ## format, rules, types, floors
 	@$(BIN)/ruff format --check .

@@ -74,6 +74,7 @@ def test_a_flow_is_planned_goes_back_is_set_and_goes_on(person: Person) -> None:
         assert effects == {"query kept": "restart", "code": "restart"}
 
 
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_what_needs_no_new_worker_gets_none_and_a_limit_holds_while_it_runs(person: Person) -> None:
     (person.folder / "flow.yaml").write_text(COUNTED.replace("ts 1s}", "ts 1s, max_files: 1}"))

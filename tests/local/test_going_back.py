@@ -60,7 +60,7 @@ def tasks_of(folder, operation):
     spec = Spec(package="p", path="flow.yaml", base=str(folder.path), state=str(prepared_of(folder).root), tiers={})
     packages = SimpleNamespace(get=lambda _: folder.path)
     right = SimpleNamespace(path="r", check=lambda: None)
-    return Tasks(registry, RunId("back", "main", 1), spec, packages, right)
+    return Tasks(registry, RunId("back", "main", 1), spec, packages, right, lambda: folder.spark)
 
 
 def refused(what):

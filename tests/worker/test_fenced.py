@@ -25,8 +25,8 @@ def farm(tmp_path: Path) -> Iterator[Farm]:
 @pytest.mark.parametrize(
     "point",
     [
-        pytest.param("stage.after", id="before it looks at its lease"),
-        pytest.param("decide.before", id="between that look and its decision"),
+        pytest.param("stage.after", id="before it looks at its lease", marks=pytest.mark.long),
+        pytest.param("decide.before", id="between that look and its decision", marks=pytest.mark.long),
         pytest.param("publish.record.before", id="between its decision and the sink's record"),
     ],
 )
