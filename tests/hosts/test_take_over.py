@@ -29,7 +29,6 @@ def test_when_the_leader_is_killed_another_leads_and_workers_are_adopted(plane: 
     plane.apply("tweets", edge=(), core=("edge",))
     plane.comes_to("tweets", "running")
     workers = {tier: plane.worker("tweets", tier) for tier in ("edge", "core")}
-    assert {plane.holder("tweets", tier)["host"] for tier in workers} == {"a", "b"}, "one on each host"
     took = []
     for _ in range(2):
         leader = plane.leader()
