@@ -77,8 +77,6 @@ class Agent:
         """the last stop that was handed on, of each worker"""
         self._stopped = threading.Event()
         self._said: set[str] = set()
-        if isinstance(launcher, TellsEnds):
-            launcher.on_end(self._mirror.changed.set)
 
     @property
     def is_up(self) -> bool:

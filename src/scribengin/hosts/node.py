@@ -119,7 +119,6 @@ def worker_order(home: Home, name: str, entrance: Entrance, token: Secret | None
         environment, secrets = entrance.of_worker(id_.flow, id_.tier)
         if token is not None:
             secrets = {**secrets, TOKEN: token}
-        environment = not_its_own(os.environ, *secrets) | environment
         return Order(
             worker,
             (sys.executable, "-m", "scribengin.worker", worker),
