@@ -35,9 +35,8 @@ from scribengin.control.scale import scale
 from scribengin.control.submission import Applied, Submission
 from scribengin.core.errors import Refused
 from scribengin.registry.contract import Entry, Registry
-from scribengin.registry.kinds import Operation, TierSpec
+from scribengin.registry.kinds import Operation
 from scribengin.registry.tree import DESIRED, SPEC, STATUS
-from scribengin.registry.watched import Watched
 
 _MOST_FLOWS = 200
 
@@ -58,8 +57,6 @@ def verb_routes(may: Callable[[Role], Any]) -> APIRouter:
 
         def act(registry: Registry) -> AppliedTopology:
             plan, submissions = _planned(asked, wanted)
-            for submission in submissions:
-                asked.check_new(submission.flow, submission.labels)
             topology.check_agreed(plan, expected=wanted.plan, accept=wanted.accept)
             done = topology.write_topology(
                 registry, submissions, plan, state=lambda _: asked.plane.state, by=asked.who.name, accept=wanted.accept
@@ -218,18 +215,7 @@ def _planned(asked: Asked, wanted: Topology) -> tuple[topology.TopologyPlan, lis
     names = [name for submit in wanted.flows if (name := inside[submit.package].get(submit.path)) is not None]
     records = _records(asked.registry, [name for name in names if FLOW_NAME.fullmatch(name)])
     found = asked.plane.planner.look("topology", records, submits=tuple(wanted.flows))
-    submissions = [
-        Submission(
-            each["flow"],
-            each["package"],
-            each["path"],
-            each["base"],
-            msgspec.convert(each["tiers"], dict[str, TierSpec]),
-            msgspec.convert(each["watched"], Watched),
-            dict(each["labels"]),
-        )
-        for each in found["submissions"]
-    ]
+    submissions = msgspec.convert(found["submissions"], list[Submission])
     for submission in submissions:
         asked.check_new(submission.flow, submission.labels)
     return msgspec.convert(found["plan"], topology.TopologyPlan), submissions

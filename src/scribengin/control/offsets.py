@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scribengin.control import reading
-from scribengin.control.operate import begin
 from scribengin.core.errors import Refused
 from scribengin.core.problems import did_you_mean
 from scribengin.local.going_back import back_to
@@ -135,11 +134,6 @@ def plan_rewind(
     moves = [[way.tier, way.query, {each.source: each.after for each in way.moved}] for way in ways]
     says = [sentence for way in ways for sentence in way.says(prepared.plan.flow)]
     return Going(flow, _operation("rewind", version, moves), tuple(says), tuple(ways))
-
-
-def begin_going(registry: Registry, going: Going, *, by: str) -> str:
-    """Begin it; the operation's id. Raises as `operate.begin`."""
-    return begin(registry, going.flow, going.operation, by=by)
 
 
 def prepared_flow(registry: Registry, packages: PackageStore, flow: str) -> tuple[PreparedFlow, int]:

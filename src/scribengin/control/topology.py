@@ -104,8 +104,8 @@ def _prepared(submissions: Sequence[Submission], packages: PackageStore, state: 
     if way := circle(declared, meetings(declared)):
         steps = ", ".join(f"{each.feeding}.{each.sink} -> {each.reading}.{each.source}" for each in way)
         message = f"flows feed each other in a circle: {steps}"
-        reading = next(_where(submission) for submission in submissions if submission.flow == way[-1].reading)
-        problems.append(Problem("flows-circle", Place(reading), message, "let one of them write elsewhere"))
+        where = next(_where(submission) for submission in submissions if submission.flow == way[-1].reading)
+        problems.append(Problem("flows-circle", Place(where), message, "let one of them write elsewhere"))
     if problems:
         raise InputError(problems)
     return flows
