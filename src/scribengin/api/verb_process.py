@@ -76,7 +76,7 @@ def _found(task: Look, registry: Registry, packages: PackageStore) -> Any:
             back = plan_rollback(registry, task.flow, said["version"], packages=packages, only=said["only"])
             return msgspec.to_builtins(back)
         case "offsets":
-            return [row.as_json() for row in read_offsets(registry, packages, task.flow)]
+            return msgspec.to_builtins(read_offsets(registry, packages, task.flow))
         case "set":
             going = plan_offsets(registry, packages, task.flow, said["source"], said["position"], said["query"])
         case "rewind":

@@ -101,7 +101,7 @@ def verb_routes(may: Callable[[Role], Any]) -> APIRouter:
     def happened(flow: str, asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:
         """What became of a flow, the newest first: changes of its state with their cause, versions, operations; the last hundred."""
         asked.check_flow(flow)
-        return asked.answer([each.as_json() for each in read_happened(asked.registry, flow)])
+        return asked.answer(list(read_happened(asked.registry, flow)))
 
     @routes.get("/flows/{flow}/operations", response_model=list[OperationRow])
     def operations(flow: str, asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:
