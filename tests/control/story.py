@@ -20,6 +20,11 @@
     standby core                   a spare is wanted for it; `standby core none`
     spare core running             the spare's newest process; also `exited 1`, `gone`
     spare core says standby        also `starting`, `failed permanent CAUSE`, `stopped`
+    of tweets                      what follows is of this flow, where there are several
+    label team=search              one that the flow has
+    cores core 2                   what a worker of the tier gets; `memory core 3`, in GiB
+    quota team=search cores 4      also `memory 8` (GiB), `rows 1000`; `quota team=search closed WHY`; `quota team=search none`
+    idle                           the flow has read nothing for a while; `busy`: it reads
     the launcher loses what is asked next
     wait 15                        seconds
     look                           the master looks, and does what follows: `>` what it does, `=` how the flow stands where that has changed
@@ -34,9 +39,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scribengin.control.actions import Action, Forget, FreeLease, Kill, Note, SetAside, Start, Step, Tell, Want
+from scribengin.control.actions import Action, Allot, Forget, FreeLease, Kill, Note, SetAside, Start, Step, Tell, Want, flow_of
 from scribengin.control.decide import decide
-from scribengin.control.world import Delay, FlowSeen, Held, LeaseHolder, Node, Process, RunId, TierSeen, UnderWay, Wish, World
+from scribengin.control.world import Allowance, Delay, FlowSeen, Held, LeaseHolder, Node, Process, RunId, TierSeen, UnderWay, Wish, World
 from scribengin.registry.kinds import UNDER_WAY, Operation, Report, Run, TierWish
 from scribengin.registry.tree import REPORT, RUN, STATUS, WANTED
 from scribengin.registry.watched import Watched
@@ -72,11 +77,13 @@ class Story:
         return "\n".join(told) + "\n"
 
     def _look(self) -> list[str]:
-        told = []
+        told, spoken_of = [], self.flow
         for action in decide(self.world):
+            self.flow = flow_of(action)
             self._act(action)
-            told.append(_said(action))
-        self.loses = False
+            said = _said(action)
+            told.append(f"> {self.flow}: {said[2:]}" if len(self.world.flows) > 1 and said.startswith(">") else said)
+        self.loses, self.flow = False, spoken_of
         return told
 
     def _happen(self, words: list[str]) -> None:
@@ -84,6 +91,20 @@ class Story:
             case ["flow", name, *rest]:
                 self.flow = name.rstrip(":")
                 self._set_flow(FlowSeen(self.flow, Wish(1, "stopped", 0), _tiers(" ".join(rest))))
+            case ["of", name]:
+                self.flow = name
+            case ["label", said]:
+                name, _, value = said.partition("=")
+                flow = self.world.flows[self.flow]
+                self._set_flow(replace(flow, labels={**flow.labels, name: value}))
+            case ["cores", tier, number]:
+                self._set_tier(replace(self._tier(tier), cores=int(number)))
+            case ["memory", tier, number]:
+                self._set_tier(replace(self._tier(tier), memory_bytes=int(number) * 2**30))
+            case ["quota", name, *rest]:
+                self._quota(name, rest)
+            case ["idle" | "busy" as how]:
+                self.world = replace(self.world, idle={**self.world.idle, self.flow: how == "idle"})
             case ["nodes", *names]:
                 nodes = {name: self.world.nodes.get(name, Node()) for name in names}
                 there = {**self.away, **self.world.processes}
@@ -159,12 +180,27 @@ class Story:
             case _:
                 raise ValueError(f"no such happening: {' '.join(words)}")
 
+    def _quota(self, name: str, rest: list[str]) -> None:
+        label, _, value = name.partition("=")
+        quotas = {key: each for key, each in self.world.quotas.items() if key != name}
+        match rest:
+            case ["none"]:
+                pass
+            case ["closed", *why]:
+                quotas[name] = Allowance(label, value, closed=" ".join(why))
+            case _:
+                said = {what: int(number) for what, number in zip(rest[::2], rest[1::2], strict=True)}
+                memory_bytes = said["memory"] * 2**30 if "memory" in said else None
+                quotas[name] = Allowance(label, value, said.get("cores"), memory_bytes, said.get("rows"))
+        self.world = replace(self.world, quotas=quotas)
+
     def _wish(self, goal: str, rest: list[str]) -> None:
         flow = self.world.flows[self.flow]
         version = int(rest[0][1:]) if rest else flow.wish.version
         gone = set(rest[2:])
         wanted = frozenset(flow.tiers) - gone if gone else flow.wanted_tiers
-        wish = Wish(version, goal, flow.wish.generation + 1)  # type: ignore[arg-type]
+        newest = max(each.wish.generation for each in self.world.flows.values())
+        wish = Wish(version, goal, newest + 1)  # type: ignore[arg-type]
         self._set_flow(replace(flow, wish=wish, wanted_tiers=wanted))
 
     def _report(self, tier: str, rest: list[str], *, spare: bool = False) -> None:
@@ -229,6 +265,8 @@ class Story:
                 self._set_flow(replace(self.world.flows[name], status=status))
             case SetAside(name, spot):
                 self._set_aside(name, spot)
+            case Allot(name, share):
+                self._set_flow(replace(self.world.flows[name], share=share))
 
     def _set_aside(self, name: str, spot: Spot[Any]) -> None:
         """It is not there any more."""
@@ -310,6 +348,10 @@ def _said(action: Action) -> str:
             return f"> operation {id_} comes to {operation.step}" + (f": {operation.error}" if operation.error else "")
         case SetAside(_, spot):
             return f"> set aside {spot.path}"
+        case Allot(_, share) if share.rows_per_s is None:
+            return "> may read as fast as it can"
+        case Allot(_, share):
+            return f"> may read {share.rows_per_s:g} rows/s of quota {share.quota}" + (", as it is idle" if share.idle else "")
 
 
 if __name__ == "__main__":

@@ -13,11 +13,13 @@ from scribengin.client.verb_models import (
     Limits,
     OperationRow,
     Position,
+    QuotaRow,
     Rewind,
     Scale,
     Scaled,
     SetLimit,
     SetOffset,
+    SetQuota,
     Topology,
 )
 from scribengin.core.errors import ScribenginError
@@ -85,3 +87,15 @@ class VerbClient(Transport):
     def limit(self, name: str, to: SetLimit) -> Limits:
         """Say how fast; it holds from the next Batch."""
         return self._write("PUT", f"/v1/flows/{part(name)}/limit", to, Limits, None)
+
+    def quotas(self) -> list[QuotaRow]:
+        """What flows with a label may take together, and what they take."""
+        return self._get("/v1/quotas", list[QuotaRow])
+
+    def set_quota(self, quota: str, to: SetQuota) -> QuotaRow:
+        """Make one, or change it; `quota` is `label=value`. Raises Refused: `quota-name`, `quota-value`."""
+        return self._write("PUT", f"/v1/quotas/{part(quota)}", to, QuotaRow, None)
+
+    def remove_quota(self, quota: str) -> Written:
+        """Bound these flows no more. Raises Refused `quota-unknown`."""
+        return self._write("DELETE", f"/v1/quotas/{part(quota)}", None, Written, None)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from scribengin.control.world import RunId
-    from scribengin.registry.kinds import Operation, Run, Status, TierWish
+    from scribengin.registry.kinds import Operation, Run, Share, Status, TierWish
     from scribengin.registry.records import Spot
 
 
@@ -90,7 +90,15 @@ class Step:
     operation: Operation
 
 
-Action = Want | Start | Note | FreeLease | Kill | Forget | Tell | SetAside | Step
+@dataclass(frozen=True, slots=True)
+class Allot:
+    """Write a flow's part of the rows a second of its quotas."""
+
+    flow: str
+    share: Share
+
+
+Action = Want | Start | Note | FreeLease | Kill | Forget | Tell | SetAside | Step | Allot
 
 
 def flow_of(action: Action) -> str:

@@ -28,9 +28,11 @@ from scribengin.registry.kinds import (
     Mapped,
     NodeState,
     Operation,
+    Quota,
     Report,
     Request,
     Run,
+    Share,
     Spec,
     Status,
     Task,
@@ -74,6 +76,7 @@ _NAMES = {
     "lock": r"[A-Za-z0-9_][A-Za-z0-9._:-]{0,126}",
     "worker": r"[A-Za-z0-9][A-Za-z0-9_.-]{0,199}",
     "request": r"[0-9a-f]{32}",
+    "quota": r"[a-z][a-z0-9_]{0,62}=[A-Za-z0-9_][A-Za-z0-9._:-]{0,62}",
 }
 """placeholder → what may stand for it"""
 _PATTERNS = {placeholder: re.compile(pattern) for placeholder, pattern in _NAMES.items()}
@@ -162,6 +165,8 @@ LOCK_TERM = Branch("locks/<lock>.term", Holder, (Writer.CANDIDATE,), "who had it
 CHANGES = Branch("flows/<flow>/changes", Changes, _LED, "what became of it: its last fifty changes of state")
 ALERTS = Branch("flows/<flow>/alerts", Alerts, _LED, "which alerts fire, and were told")
 REQUEST = Branch("requests/<request>", Request, (Writer.CANDIDATE,), "the answer to a write that was asked for under an idempotency key")
+QUOTA = Branch("quotas/<quota>", Quota, _BY_HAND, "what flows with a label may take together; its name is `label=value`")
+SHARE = Branch("flows/<flow>/share", Share, _LED, "its part of the rows a second of a quota")
 
 TREE: tuple[Branch[Any], ...] = (
     *(LEADER, LEADER_TERM, MASTERS),
@@ -173,7 +178,7 @@ TREE: tuple[Branch[Any], ...] = (
     *(GROUP, ACK, LIMIT, LOCK, LOCK_TERM),
     *(ALERTS, CHANGES),
     *(HOST_UP, HOST_UP_TERM, DECOMMISSIONED, WORKER_ORDER, WORKER_SEEN),
-    REQUEST,
+    *(REQUEST, QUOTA, SHARE),
 )
 
 OWN_FOLDERS: Mapping[Owner, tuple[str, ...]] = {
