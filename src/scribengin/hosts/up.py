@@ -11,7 +11,7 @@ from scribengin.control.home import LOCAL
 from scribengin.embedded.zookeeper import ZooKeeper
 from scribengin.hosts.kept_up import kept_up
 from scribengin.hosts.master import MasterHost
-from scribengin.hosts.node import Node
+from scribengin.hosts.node import Capacity, Node
 from scribengin.launch.local import LocalLauncher
 from scribengin.registry.access import DEFAULT_ROOT, Address
 from scribengin.registry.entrance import Entrance
@@ -30,12 +30,19 @@ class House:
     next one goes on with every flow. Where this process is killed the workers go on, and the next one adopts them."""
 
     def __init__(
-        self, home: Home, *, listen: Listen | None = None, grace_s: float = 300.0, tell: Callable[[str], None] = lambda _line: None
+        self,
+        home: Home,
+        *,
+        listen: Listen | None = None,
+        capacity: Capacity | None = None,
+        grace_s: float = 300.0,
+        tell: Callable[[str], None] = lambda _line: None,
     ) -> None:
-        """`listen`: where the API answers, a free port of the loopback by default. `grace_s`: how long workers may take to end. `tell`
-        hears what takes a while."""
+        """`listen`: where the API answers, a free port of the loopback by default. `capacity`: what all workers together may have.
+        `grace_s`: how long workers may take to end. `tell` hears what takes a while."""
         self.home = home
         self._listen = listen or Listen()
+        self._capacity = capacity
         self._grace_s = grace_s
         self._tell = tell
         self._stack = ExitStack()
@@ -50,7 +57,7 @@ class House:
             self.address = Address((server.address,), DEFAULT_ROOT)
             entrance = Entrance(self.address, self.home.login())
             stack.callback(self._end_workers)
-            stack.enter_context(Node(self.home, LOCAL, entrance))
+            stack.enter_context(Node(self.home, LOCAL, entrance, capacity=self._capacity))
             logs = LocalLauncher(self.home.workers).logs
             master = stack.enter_context(MasterHost(self.home, LOCAL, entrance, listen=self._listen, logs=logs))
             self.url = master.url

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.capacity_options import capacity_options
 from scribengin.cli.home_option import folder_option
 from scribengin.cli.listen_options import listen_options
 from scribengin.cli.serving import until_asked
@@ -14,12 +15,14 @@ from scribengin.cli.serving import until_asked
 if TYPE_CHECKING:
     from scribengin.api.serving import Listen
     from scribengin.control.home import Home
+    from scribengin.hosts.node import Capacity
 
 
 @click.command(cls=AnsweringCommand)
 @listen_options
+@capacity_options
 @folder_option
-def command(*, listen: Listen, home: Home) -> Answer:
+def command(*, listen: Listen, capacity: Capacity, home: Home) -> Answer:
     """Start a ZooKeeper and a master on this machine, all of it in one folder, and manage flows until Ctrl-C.
 
     Ctrl-C ends the workers after the Batches under way. Started again, it goes on with every flow. Flows are submitted with
@@ -27,7 +30,7 @@ def command(*, listen: Listen, home: Home) -> Answer:
     """
     from scribengin.hosts.up import House
 
-    with until_asked() as asked, House(home, listen=listen, tell=lambda line: click.echo(line, err=True)) as house:
+    with until_asked() as asked, House(home, listen=listen, capacity=capacity, tell=lambda line: click.echo(line, err=True)) as house:
         click.echo(f"up: API {house.url}, registry {house.address}, all of it in {home.folder}", err=True)
         click.echo("submit a flow: scribengin apply FILE; Ctrl-C ends it", err=True)
         asked.wait()
