@@ -13,6 +13,7 @@ import httpx2
 import msgspec
 
 from scribengin.client import problems
+from scribengin.client.answer_client import AnswerClient
 from scribengin.client.models import (
     AppliedFlow,
     FlowEvent,
@@ -55,7 +56,7 @@ _BUSY_S = 30.0
 _PIECE_BYTES = 2**20
 
 
-class Client(VerbClient):
+class Client(AnswerClient, VerbClient):
     """Any of `masters` (`http://HOST:PORT`) will do: each answers for all of them. Where one does not answer the next one is asked.
 
     The revision that was seen last goes with each call, so that a call through another master sees what this client has written. A write

@@ -108,6 +108,11 @@ class Watch:
         told = flow_as_json(flow, tiers, now)
         return {"at": now, "state": None if state is None else state.state, **told, "last_ends": ends, "series": series}
 
+    def told(self, flow: str) -> dict[str, Any] | None:
+        """What workers have said of a flow's parts last; None where none has spoken."""
+        tiers = self.board.tiers(flow)
+        return flow_as_json(flow, tiers, self.board.now()) if tiers else None
+
     def attempts(self, flow: str) -> list[dict[str, Any]]:
         """The processes that served the flow's tiers, the newest first: what each has done, what failed in it, why it ended. Raises Refused
         where there is no such flow."""
