@@ -151,7 +151,7 @@ class Client(AnswerClient, VerbClient):
         return self._get(f"/v1/flows/{_part(name)}/metrics?step={step_s}{begin}", dict[str, Any])
 
     def attempts(self, name: str) -> list[dict[str, Any]]:
-        """The processes that served its tiers, the newest first: what each has done, what failed in it, why it ended."""
+        """The processes that served its tiers, the newest first: where each ran, what it has done, what failed in it, why it ended."""
         return self._get(f"/v1/flows/{_part(name)}/attempts", list[dict[str, Any]])
 
     def intake(self, name: str) -> dict[str, Any]:
