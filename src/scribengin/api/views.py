@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
 from scribengin.client.models import FLOW_NAME, FlowRow, FlowView, MasterRow, TaskRow, VersionRow
 from scribengin.control import reading
+from scribengin.control.attempts import read_attempts
 from scribengin.control.happened import read_happened
 from scribengin.registry.contract import Entry
 from scribengin.registry.records import Stored, names, read_record
@@ -53,6 +54,11 @@ class RegistryView:
         check_flow(self._registry, name)
         reading.read_flow(self._registry, name)
         return msgspec.convert(reading.read_tasks(self._registry, name), list[TaskRow])
+
+    def attempts(self, name: str) -> list[dict[str, Any]]:
+        """As `Client.attempts`, without what workers told a master."""
+        check_flow(self._registry, name)
+        return read_attempts(self._registry, name)
 
     def happened(self, name: str) -> list[Happened]:
         """As `Client.happened`."""

@@ -45,6 +45,7 @@ _COMMANDS = {
     "decommission": "Give a node no new workers; those it has go elsewhere.",
     "token": "Make, list and remove tokens for the API.",
     "worker": "Show what a worker does.",
+    "graph": "Show a flow as a graph: what reads what, where it runs, how it goes.",
     "logs": "Show what a flow's workers have printed.",
     "top": "Show how all flows go: rates, what waits, what holds them up.",
     "alerts": "Show the alerts of a flow, and which fire; send a test.",

@@ -298,3 +298,26 @@ class Request(Record):
     """of the answer; 0 while the write is under way"""
     body: str = ""
     """of the answer"""
+
+
+class Attempt(Record):
+    """One process that served a tier. Times: seconds since 1970, by the clocks of masters."""
+
+    tier: str
+    number: int
+    """of its run"""
+    asked_at: float
+    node: str = ""
+    host: str = ""
+    pid: int = 0
+    ended_at: float | None = None
+    cause: str = ""
+    remedy: str = ""
+    failures: int = 0
+    """ends in a row without progress, with this one"""
+
+
+class Attempts(Record):
+    """The last ones of a flow, the oldest first."""
+
+    last: tuple[Attempt, ...] = ()

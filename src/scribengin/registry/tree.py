@@ -16,6 +16,7 @@ from scribengin.registry.contract import Create, Grant, May, fence_of
 from scribengin.registry.host_records import Decommissioned, WorkerOrder, WorkerSeen
 from scribengin.registry.kinds import (
     Ack,
+    Attempts,
     Changes,
     Desired,
     Ends,
@@ -162,6 +163,7 @@ LOCK_TERM = Branch("locks/<lock>.term", Holder, (Writer.CANDIDATE,), "who had it
 CHANGES = Branch("flows/<flow>/changes", Changes, _LED, "what became of it: its last fifty changes of state")
 ALERTS = Branch("flows/<flow>/alerts", Alerts, _LED, "which alerts fire, and were told")
 REQUEST = Branch("requests/<request>", Request, (Writer.CANDIDATE,), "the answer to a write that was asked for under an idempotency key")
+ATTEMPTS = Branch("flows/<flow>/attempts", Attempts, _LED, "the last processes that served its tiers, and why each ended")
 
 TREE: tuple[Branch[Any], ...] = (
     *(LEADER, LEADER_TERM, MASTERS),
@@ -174,6 +176,7 @@ TREE: tuple[Branch[Any], ...] = (
     *(ALERTS, CHANGES),
     *(HOST_UP, HOST_UP_TERM, DECOMMISSIONED, WORKER_ORDER, WORKER_SEEN),
     REQUEST,
+    ATTEMPTS,
 )
 
 OWN_FOLDERS: Mapping[Owner, tuple[str, ...]] = {
