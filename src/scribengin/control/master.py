@@ -15,6 +15,7 @@ from scribengin.control.decide import decide
 from scribengin.control.fleet import Fleet
 from scribengin.control.mirror import Mirror
 from scribengin.control.observe import Observer
+from scribengin.control.upkeep import Upkeep
 from scribengin.control.world import RunId
 from scribengin.core.errors import FencedError, Unreachable
 from scribengin.core.said import Said
@@ -65,6 +66,7 @@ class Master:
         fleet = Fleet(registry, self._mirror, lambda: self._election.term, launchers)
         self._observer = Observer(self._mirror, fleet)
         self._attention = Attention()
+        self._upkeep = Upkeep(registry, self._mirror)
         self._actor = Actor(registry, self._mirror, fleet, order, worker_login)
         self._stopped = threading.Event()
         self._said = Said()
@@ -137,6 +139,7 @@ class Master:
                 self._mirror.changed.set()  # somebody has changed it meanwhile: look again
             else:
                 self._say([error.message])
+        self._upkeep.look(world, self._election.term)
         return world
 
     def _lead(self) -> None:

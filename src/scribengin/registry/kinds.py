@@ -49,6 +49,8 @@ class TierSpec(Record):
     """workers of that version serve it as they are: what they run is the same. 0: only those of its own version"""
     process: int = 0
     """workers of that version, or of a later one, go on with it between two Batches. 0: others have to be started"""
+    folders: tuple[str, ...] = ()
+    """those that its sinks write into, and of which a host does the upkeep"""
 
 
 class Spec(Record):
