@@ -13,6 +13,7 @@ from scribengin.api.child import serve_one
 from scribengin.client.problems import Fault, ProblemDetails, to_problem
 from scribengin.core.errors import Refused, ScribenginError
 from scribengin.registry.kinds import TierSpec  # noqa: TC001  msgspec looks at it
+from scribengin.registry.outside import Outside
 from scribengin.registry.watched import Watched
 
 
@@ -39,6 +40,8 @@ class Planned:
     labels: Mapping[str, str] = field(default_factory=dict)
     watched: Watched = field(default_factory=Watched)
     """what it says of delay and alerts"""
+    outside: Outside = field(default_factory=Outside)
+    """where it reads and writes"""
 
 
 def plan(task: Task) -> Planned:
@@ -46,6 +49,7 @@ def plan(task: Task) -> Planned:
     from scribengin.control.submission import tiers_of, watched_of
     from scribengin.local.prepare import prepare
     from scribengin.packages.store import PackageStore
+    from scribengin.plan.meetings import outside_of
 
     store = PackageStore(Path(task.packages))
     try:
@@ -57,9 +61,9 @@ def plan(task: Task) -> Planned:
     except ScribenginError as error:
         return Planned(problem=to_problem(error))
     warnings = to_faults(prepared.warnings)
-    return Planned(
-        prepared.name, tiers_of(prepared.plan), warnings, labels=prepared.plan.flow.labels, watched=watched_of(prepared.plan.flow)
-    )
+    flow = prepared.plan.flow
+    more = {"labels": flow.labels, "watched": watched_of(flow), "outside": outside_of(flow)}
+    return Planned(prepared.name, tiers_of(prepared.plan), warnings, **more)  # type: ignore[arg-type]
 
 
 def to_faults(problems: object) -> tuple[Fault, ...]:

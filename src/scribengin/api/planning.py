@@ -76,7 +76,7 @@ class Planner:
         if planned.problem is not None:
             raise to_error(_from_package(planned.problem, inside))
         warnings = tuple(_fault_from_package(fault, inside) for fault in planned.warnings)
-        parts = (planned.tiers, planned.watched, planned.labels)
+        parts = (planned.tiers, planned.watched, planned.labels, planned.outside)
         return Submission(planned.flow, wanted.package, wanted.path, wanted.base, *parts), warnings
 
     def look(self, what: str, records: Mapping[str, Mapping[str, Any]], **more: Any) -> Any:

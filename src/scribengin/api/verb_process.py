@@ -95,6 +95,7 @@ def _topology(task: Look, registry: Registry, packages: PackageStore) -> Any:
     from scribengin.control.topology import plan_topology
     from scribengin.core.errors import InputError
     from scribengin.local.prepare import prepare
+    from scribengin.plan.meetings import outside_of
 
     submissions, problems, warnings = [], list[Any](), list[Any]()
     for submit in task.submits:
@@ -107,8 +108,9 @@ def _topology(task: Look, registry: Registry, packages: PackageStore) -> Any:
             problems += error.problems
             continue
         warnings += prepared.warnings
-        tiers, watched = tiers_of(prepared.plan), watched_of(prepared.plan.flow)
-        submissions.append(Submission(prepared.name, submit.package, submit.path, submit.base, tiers, watched, prepared.plan.flow.labels))
+        flow = prepared.plan.flow
+        parts = (tiers_of(prepared.plan), watched_of(flow), flow.labels, outside_of(flow))
+        submissions.append(Submission(prepared.name, submit.package, submit.path, submit.base, *parts))
     if problems:
         raise InputError(problems)
     plan = plan_topology(registry, submissions, packages=packages, state=lambda _: task.state)

@@ -33,9 +33,11 @@ from scribengin.control.happened import read_happened
 from scribengin.control.limits import read_limits, set_limit
 from scribengin.control.scale import scale
 from scribengin.control.submission import Applied, Submission
+from scribengin.control.workflows import refuse_circle
 from scribengin.core.errors import Refused
 from scribengin.registry.contract import Entry, Registry
 from scribengin.registry.kinds import Operation, TierSpec
+from scribengin.registry.outside import Outside
 from scribengin.registry.tree import DESIRED, SPEC, STATUS
 from scribengin.registry.watched import Watched
 
@@ -227,11 +229,13 @@ def _planned(asked: Asked, wanted: Topology) -> tuple[topology.TopologyPlan, lis
             msgspec.convert(each["tiers"], dict[str, TierSpec]),
             msgspec.convert(each["watched"], Watched),
             dict(each["labels"]),
+            msgspec.convert(each["outside"], Outside),
         )
         for each in found["submissions"]
     ]
     for submission in submissions:
         asked.check_new(submission.flow, submission.labels)
+    refuse_circle(asked.plane.workflows, {submission.flow: submission.ends for submission in submissions})
     return msgspec.convert(found["plan"], topology.TopologyPlan), submissions
 
 

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from scribengin.plan.standby import standby_of
 from scribengin.registry.kinds import TierSpec
+from scribengin.registry.outside import Outside
 from scribengin.registry.watched import AlertSpec, Watched
 from scribengin.spec.alerts import show_condition
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from scribengin.spec.model import Flow
 
 NOT_WATCHED = Watched()
+NOWHERE = Outside()
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +36,12 @@ class Submission:
     tiers: Mapping[str, TierSpec]
     watched: Watched = NOT_WATCHED
     labels: Mapping[str, str] = field(default_factory=dict)
+    outside: Outside = NOWHERE
+
+    @property
+    def ends(self) -> tuple[str, Outside]:
+        """(where it was written, where it reads and writes)."""
+        return f"{self.base}/{self.path}", self.outside
 
 
 @dataclass(frozen=True, slots=True)

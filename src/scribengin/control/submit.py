@@ -13,6 +13,7 @@ from scribengin.local.prepare import prepare
 from scribengin.packages.make import make_package
 from scribengin.packages.package import SUFFIX
 from scribengin.packages.store import read_package
+from scribengin.plan.meetings import outside_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -72,7 +73,7 @@ def _of_package(package: Package, chosen: str | None, place: Path, base: Path, p
             problems += error.problems
             continue
         declared = prepared.plan.flow
-        parts = (tiers_of(prepared.plan), watched_of(declared), declared.labels)
+        parts = (tiers_of(prepared.plan), watched_of(declared), declared.labels, outside_of(declared))
         found.append(Submission(prepared.name, package.id, flow.path, str(base), *parts))
     if problems:
         raise InputError(problems)
