@@ -22,8 +22,8 @@ from scribengin.api.progress import router
 from scribengin.api.records import record_routes
 from scribengin.api.verbs import verb_routes
 from scribengin.api.workflows import workflow_routes
-from scribengin.client.client import REVISION
 from scribengin.client.problems import CODE, MEDIA_TYPE, Fault, PointedError, ProblemDetails, encode, to_problem
+from scribengin.client.transport import REVISION
 from scribengin.core.errors import Refused, ScribenginError
 
 _NUMBER = re.compile("[0-9]{1,18}")

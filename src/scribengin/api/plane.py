@@ -13,8 +13,8 @@ from scribengin.api.audit import AuditLog
 from scribengin.api.expecting import ExpectingRegistry
 from scribengin.api.once import ABANDONED_S, SLOW_ABANDONED_S, Answered, Claim, Once
 from scribengin.api.views import RegistryView, check_flow, labels_of
-from scribengin.client.client import KEY, REVISION
 from scribengin.client.problems import CODE, MEDIA_TYPE, Fault, PointedError, encode, to_problem
+from scribengin.client.transport import KEY, REVISION
 from scribengin.control import reading
 from scribengin.control.workflows import Workflows
 from scribengin.core.errors import Refused, ScribenginError, Unreachable

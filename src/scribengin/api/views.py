@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 
 from scribengin.client.models import FLOW_NAME, FlowRow, FlowView, MasterRow, TaskRow, VersionRow
-from scribengin.client.verb_models import Happened
 from scribengin.client.workflow_models import Edge, FlowNode, IllRow, MeetingRow, TierNode, Waits, WorkflowPart, WorkflowRow, WorkflowView
 from scribengin.control import reading
 from scribengin.control.happened import read_happened
@@ -20,6 +19,7 @@ from scribengin.registry.tree import DESIRED, LEADER, MASTERS, SPEC
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
+    from scribengin.client.verb_models import Happened
     from scribengin.registry.contract import Damaged, Registry
 
     class Reading(Protocol):
@@ -116,7 +116,7 @@ class RegistryView:
     def happened(self, name: str) -> list[Happened]:
         """As `Client.happened`."""
         check_flow(self._registry, name)
-        return msgspec.convert([each.as_json() for each in read_happened(self._registry, name)], list[Happened])
+        return list(read_happened(self._registry, name))
 
     def versions(self, name: str) -> list[VersionRow]:
         """As `Client.versions`."""

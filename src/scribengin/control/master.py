@@ -16,6 +16,7 @@ from scribengin.control.fleet import Fleet
 from scribengin.control.mirror import Mirror
 from scribengin.control.observe import Observer
 from scribengin.core.errors import FencedError, Unreachable
+from scribengin.core.said import Said
 from scribengin.registry.contract import Conflict, shown
 from scribengin.registry.lease import Election
 
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
 _LOOK_S = 1.0
 """between two looks where no watch says that something is new, and no launcher that a worker has ended"""
-_REMEMBERED = 1_000
 _BUG_S = 2.0
 _WAIT_S = 5.0
 """for the lead, between two looks at whether to stop"""
@@ -66,7 +66,7 @@ class Master:
         self._attention = Attention()
         self._actor = Actor(registry, self._mirror, fleet, order, worker_login)
         self._stopped = threading.Event()
-        self._said: set[str] = set()
+        self._said = Said()
         self._led: int | None = None
         """the Term under which it led last, until it has told that it does no more"""
         self._is_warm = False
@@ -153,10 +153,6 @@ class Master:
             self._led = term
 
     def _say(self, texts: Iterable[str]) -> None:
-        """Each once; after a thousand they may come again."""
-        if len(self._said) > _REMEMBERED:
-            self._said.clear()
         for text in texts:
-            if text not in self._said:
-                self._said.add(text)
+            if self._said.is_new(text):
                 self._log.warning("control", message=text)

@@ -103,8 +103,8 @@ def _prepared(submissions: Sequence[Submission], packages: PackageStore, state: 
     declared = [flow.plan.flow for flow in flows]
     if way := circle([flow.name for flow in declared], meetings(declared)):
         message = f"flows feed each other in a circle: {way_text(way)}"
-        reading = next(_where(submission) for submission in submissions if submission.flow == way[-1].reading)
-        problems.append(Problem("flows-circle", Place(reading), message, "let one of them write elsewhere"))
+        where = next(_where(submission) for submission in submissions if submission.flow == way[-1].reading)
+        problems.append(Problem("flows-circle", Place(where), message, "let one of them write elsewhere"))
     if problems:
         raise InputError(problems)
     return flows

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from scribengin.client.workflow_models import Waits
+from scribengin.control.masters import leader
 from scribengin.control.reading import unknown_flow
 from scribengin.control.world import Delay, RunId
 from scribengin.core.errors import Refused
 from scribengin.registry.contract import Entry
-from scribengin.registry.records import Stored, read_record
-from scribengin.registry.tree import LEADER, LEASE
+from scribengin.registry.tree import LEASE
 from scribengin.watching.exposition import FlowState, expose
 from scribengin.watching.figures import figures_of, flow_as_json
 from scribengin.watching.intake import intake_of
@@ -81,8 +81,7 @@ class Watch:
 
     def leader(self) -> str:
         """Where the leading master answers; empty where none does. Raises Unreachable."""
-        found = read_record(self._registry, LEADER())
-        return found.record.http if isinstance(found, Stored) else ""
+        return leader(self._registry)
 
     def take(self, flow: str, tier: str, claim: str, data: bytes) -> None:
         """A worker says how its tier goes; `claim` is what the tier's lease says of its holder.

@@ -133,6 +133,7 @@ NODE_STATE = Branch("logicalnodes/<node>/state", NodeState, _WORK, "that it runs
 NODE_GROUP = Branch("logicalnodes/<node>/group", GroupName, _LED, "the group it runs on", Owner.WORKER)
 NODE_HTTP = Branch("logicalnodes/<node>/http", Link, _WORK, "its page", Owner.WORKER)
 NODE_JSON = Branch("logicalnodes/<node>/json", Link, _WORK, "the same as JSON", Owner.WORKER)
+HOSTS = "physicalnodes"
 HOST = Branch("physicalnodes/<host>/host", Host, (Writer.HOST,), "a machine that can run tiers", Owner.HOST)
 MAPPED = Branch("physicalnodes/<host>/lns/<node>", Mapped, _BY_HAND, "a tier that is to run there", Owner.HOST)
 HOST_HTTP = Branch("physicalnodes/<host>/http", Link, (Writer.HOST,), "its page", Owner.HOST)
