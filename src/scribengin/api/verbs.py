@@ -33,6 +33,7 @@ from scribengin.control.happened import read_happened
 from scribengin.control.limits import read_limits, set_limit
 from scribengin.control.scale import scale
 from scribengin.control.submission import Applied, Submission
+from scribengin.control.workflows import refuse_circle
 from scribengin.core.errors import Refused
 from scribengin.registry.contract import Entry, Registry
 from scribengin.registry.kinds import Operation
@@ -218,6 +219,7 @@ def _planned(asked: Asked, wanted: Topology) -> tuple[topology.TopologyPlan, lis
     submissions = msgspec.convert(found["submissions"], list[Submission])
     for submission in submissions:
         asked.check_new(submission.flow, submission.labels)
+    refuse_circle(asked.plane.workflows, {submission.flow: submission.ends for submission in submissions})
     return msgspec.convert(found["plan"], topology.TopologyPlan), submissions
 
 

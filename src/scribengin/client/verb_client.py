@@ -20,6 +20,7 @@ from scribengin.client.verb_models import (
     SetOffset,
     Topology,
 )
+from scribengin.client.workflow_models import WorkflowRow, WorkflowView
 from scribengin.core.errors import ScribenginError
 
 if TYPE_CHECKING:
@@ -85,3 +86,11 @@ class VerbClient(Transport):
     def limit(self, name: str, to: SetLimit) -> Limits:
         """Say how fast; it holds from the next Batch."""
         return self._write("PUT", f"/v1/flows/{part(name)}/limit", to, Limits, None)
+
+    def workflows(self) -> list[WorkflowRow]:
+        """Flows that meet, by the name of the first of them."""
+        return self._get("/v1/workflows", list[WorkflowRow])
+
+    def workflow(self, name: str) -> WorkflowView:
+        """The workflow of a flow as a graph."""
+        return self._get(f"/v1/workflows/{part(name)}", WorkflowView)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from scribengin.client.workflow_models import Waits
 from scribengin.control.attempts import remembered
 from scribengin.control.masters import leader
 from scribengin.control.reading import unknown_flow
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     from scribengin.control.bell import Bell
     from scribengin.control.world import FlowSeen, TierSeen, World
+    from scribengin.local.contract import EndView
     from scribengin.registry.contract import Registry, Term
     from scribengin.watching.board import Board
     from scribengin.watching.intake import Intake
@@ -146,6 +148,16 @@ class Watch:
             rows.append({"flow": name, **state, "now": None if figures is None else figures.as_json(), "alerts": firing})
         return rows
 
+    def waits(self, flow: str) -> dict[str, Waits]:
+        """Source → what waits there, as the flow's workers said last; sources of which nobody has said anything are not in it."""
+        now, found = self.board.now(), dict[str, Waits]()
+        for seen in self.board.tiers(flow).values():
+            for query in seen.progress.queries:
+                for source, end in query.sources.items():
+                    if not end.channel:
+                        found[source] = _more(found.get(source), end, now - seen.heard)
+        return found
+
     def exposition(self) -> bytes:
         """What Prometheus reads."""
         states = {}
@@ -178,6 +190,16 @@ class Watch:
             raise Refused(f"this is not who holds the lease of {flow}.{tier}", remedy="a worker waits until it has it", code="claim-wrong")
         with self._lock:
             self._claims[key] = (claim, now + _CLAIM_S)
+
+
+def _more(before: Waits | None, end: EndView, silent_s: float) -> Waits:
+    """Of a source that several Queries read: of each measure the most."""
+    seconds = None if end.lag_s is None else end.lag_s + (silent_s if end.lag_s else 0.0)
+    now = Waits(end.lag_rows, end.lag_files, end.lag_bytes, seconds)
+    if before is None:
+        return now
+    pairs = [(getattr(before, name), getattr(now, name)) for name in ("rows", "files", "bytes", "seconds")]
+    return Waits(*(max((each for each in pair if each is not None), default=None) for pair in pairs))
 
 
 def _last_end(tier: TierSeen) -> dict[str, Any] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping  # noqa: TC003  msgspec looks at the annotations of records
 from typing import Any, Literal
 
+from scribengin.registry.outside import Outside
 from scribengin.registry.records import Record
 from scribengin.registry.watched import Watched
 
@@ -74,6 +75,8 @@ class Spec(Record):
     scaled: Mapping[str, Mapping[str, int]] = {}
     """tier → what of its TierSpec was said by `scale`, and stays for later versions"""
     watched: Watched = Watched()
+    outside: Outside = Outside()
+    """where it reads and writes; it meets other flows there"""
 
 
 class Desired(Record):
