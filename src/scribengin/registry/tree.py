@@ -35,6 +35,7 @@ from scribengin.registry.kinds import (
     Status,
     Task,
     TierWish,
+    WorkflowOperation,
 )
 from scribengin.registry.records import Record, Spot
 from scribengin.registry.watched import Alerts
@@ -160,6 +161,7 @@ LIMIT = Branch("limits/<flow>", Limit, _BY_HAND, "how fast a flow, its sources a
 LOCK = Branch("locks/<lock>", Holder, (Writer.CANDIDATE,), "a right of one process at a time: upkeep of a folder, a claim", ephemeral=True)
 LOCK_TERM = Branch("locks/<lock>.term", Holder, (Writer.CANDIDATE,), "who had it last; its version fences all before")
 CHANGES = Branch("flows/<flow>/changes", Changes, _LED, "what became of it: its last fifty changes of state")
+WORKFLOW_OPERATION = Branch("workflows/<n>", WorkflowOperation, _BY_HAND, "an operation over a workflow that is under way, or was")
 ALERTS = Branch("flows/<flow>/alerts", Alerts, _LED, "which alerts fire, and were told")
 REQUEST = Branch("requests/<request>", Request, (Writer.CANDIDATE,), "the answer to a write that was asked for under an idempotency key")
 
@@ -174,6 +176,7 @@ TREE: tuple[Branch[Any], ...] = (
     *(ALERTS, CHANGES),
     *(HOST_UP, HOST_UP_TERM, DECOMMISSIONED, WORKER_ORDER, WORKER_SEEN),
     REQUEST,
+    WORKFLOW_OPERATION,
 )
 
 OWN_FOLDERS: Mapping[Owner, tuple[str, ...]] = {
