@@ -20,6 +20,8 @@
     standby core                   a spare is wanted for it; `standby core none`
     spare core running             the spare's newest process; also `exited 1`, `gone`
     spare core says standby        also `starting`, `failed permanent CAUSE`, `stopped`
+    of tweets                      from here on it is about this one of several flows
+    workflow drained: a -> b       an operation over flows, and who feeds whom
     the launcher loses what is asked next
     wait 15                        seconds
     look                           the master looks, and does what follows: `>` what it does, `=` how the flow stands where that has changed
@@ -34,10 +36,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scribengin.control.actions import Action, Forget, FreeLease, Kill, Note, SetAside, Start, Step, Tell, Want
+from scribengin.control.actions import Action, Advance, Ask, Forget, FreeLease, Kill, Note, SetAside, Start, Step, Tell, Want, flow_of
 from scribengin.control.decide import decide
 from scribengin.control.world import Delay, FlowSeen, Held, LeaseHolder, Node, Process, RunId, TierSeen, UnderWay, Wish, World
-from scribengin.registry.kinds import UNDER_WAY, Operation, Report, Run, TierWish
+from scribengin.registry.kinds import UNDER_WAY, Operation, Report, Run, TierWish, WorkflowOperation
 from scribengin.registry.tree import REPORT, RUN, STATUS, WANTED
 from scribengin.registry.watched import Watched
 
@@ -73,9 +75,13 @@ class Story:
 
     def _look(self) -> list[str]:
         told = []
+        here = self.flow
         for action in decide(self.world):
+            self.flow = flow_of(action) or here
             self._act(action)
-            told.append(_said(action))
+            said = _said(action)
+            told.append(said.replace("> ", f"> {self.flow}: ", 1) if len(self.world.flows) > 1 and flow_of(action) else said)
+        self.flow = here
         self.loses = False
         return told
 
@@ -84,6 +90,10 @@ class Story:
             case ["flow", name, *rest]:
                 self.flow = name.rstrip(":")
                 self._set_flow(FlowSeen(self.flow, Wish(1, "stopped", 0), _tiers(" ".join(rest))))
+            case ["of", name]:
+                self.flow = name
+            case ["workflow", goal, *rest]:
+                self._workflow(goal.rstrip(":"), rest)
             case ["nodes", *names]:
                 nodes = {name: self.world.nodes.get(name, Node()) for name in names}
                 there = {**self.away, **self.world.processes}
@@ -167,6 +177,13 @@ class Story:
         wish = Wish(version, goal, flow.wish.generation + 1)  # type: ignore[arg-type]
         self._set_flow(replace(flow, wish=wish, wanted_tiers=wanted))
 
+    def _workflow(self, goal: str, rest: list[str]) -> None:
+        feeders = {name: tuple(sorted(seen.feeders)) for name, seen in _tiers(" ".join(rest)).items()}
+        begun = {name: self.world.flows[name].wish.generation for name in feeders}
+        self.operations += 1
+        operation = WorkflowOperation(goal=goal, step="ask", feeders=feeders, begun=begun, by="ann")  # type: ignore[arg-type]
+        self.world = replace(self.world, workflows={**self.world.workflows, str(self.operations): operation})
+
     def _report(self, tier: str, rest: list[str], *, spare: bool = False) -> None:
         seen = self._tier(tier)
         assert seen.wish is not None
@@ -223,6 +240,11 @@ class Story:
             case Step(name, id_, operation):
                 under_way = UnderWay(id_, operation) if operation.step in UNDER_WAY else None
                 self._set_flow(replace(self.world.flows[name], under_way=under_way))
+            case Ask(name, _, wanted):
+                flow = self.world.flows[name]
+                self._set_flow(replace(flow, wish=Wish(wanted.version, wanted.state, flow.wish.generation + 1)))
+            case Advance(id_, operation):
+                self.world = replace(self.world, workflows={key: each for key, each in self.world.workflows.items() if key != id_})
             case Tell(name, status) if name in self.world.held:
                 self.world = replace(self.world, held={name: replace(self.world.held[name], status=status)})
             case Tell(name, status):
@@ -308,6 +330,10 @@ def _said(action: Action) -> str:
             return f"= {name} is {status.state}" + "".join(f"; {text}" for text in (status.reason, status.next, *refused) if text)
         case Step(_, id_, operation):
             return f"> operation {id_} comes to {operation.step}" + (f": {operation.error}" if operation.error else "")
+        case Ask(_, id_, wanted):
+            return f"> operation w{id_} wants it {wanted.state}, for {wanted.by}"
+        case Advance(id_, reached):
+            return f"> operation w{id_} is {reached.step}" + (f": {reached.error}" if reached.error else "")
         case SetAside(_, spot):
             return f"> set aside {spot.path}"
 

@@ -20,11 +20,13 @@ from scribengin.client.verb_models import (
     SetOffset,
     Topology,
 )
-from scribengin.client.workflow_models import WorkflowRow, WorkflowView
+from scribengin.client.workflow_models import WantWorkflow, WorkflowBegun, WorkflowRow, WorkflowView
 from scribengin.core.errors import ScribenginError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from scribengin.registry.kinds import Goal
 
 
 class VerbClient(Transport):
@@ -94,3 +96,7 @@ class VerbClient(Transport):
     def workflow(self, name: str) -> WorkflowView:
         """The workflow of a flow as a graph."""
         return self._get(f"/v1/workflows/{part(name)}", WorkflowView)
+
+    def want_workflow(self, name: str, goal: Goal) -> WorkflowBegun:
+        """Say what is wanted of all flows of a flow's workflow: they are asked one after the other."""
+        return self._write("PUT", f"/v1/workflows/{part(name)}/wanted", WantWorkflow(goal), WorkflowBegun, None)

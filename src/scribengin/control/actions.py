@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from scribengin.control.world import RunId
-    from scribengin.registry.kinds import Operation, Run, Status, TierWish
+    from scribengin.registry.kinds import Desired, Operation, Run, Status, TierWish, WorkflowOperation
     from scribengin.registry.records import Spot
 
 
@@ -90,9 +90,28 @@ class Step:
     operation: Operation
 
 
-Action = Want | Start | Note | FreeLease | Kill | Forget | Tell | SetAside | Step
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Write what is wanted of a flow: its turn in an operation over its workflow has come."""
+
+    flow: str
+    operation: str
+    wanted: Desired
+
+
+@dataclass(frozen=True, slots=True)
+class Advance:
+    """Write how far an operation over a workflow is."""
+
+    id: str
+    operation: WorkflowOperation
+
+
+Action = Want | Start | Note | FreeLease | Kill | Forget | Tell | SetAside | Step | Ask | Advance
 
 
 def flow_of(action: Action) -> str:
-    """Which flow it is about."""
+    """Which flow it is about; empty where it is about several."""
+    if isinstance(action, Advance):
+        return ""
     return action.run.flow if isinstance(action, FreeLease | Kill | Forget) else action.flow

@@ -12,6 +12,7 @@ from scribengin.control.runs import back_off_s, orphans, serves, tend
 from scribengin.control.spares import tend_spare
 from scribengin.control.standing import held_standing, standing
 from scribengin.control.wishes import tier_wishes
+from scribengin.control.workflow_operations import next_of
 from scribengin.control.world import UnderWay
 from scribengin.registry.kinds import UNDER_WAY
 
@@ -35,6 +36,8 @@ def decide(world: World, only: Collection[str] | None = None) -> list[Action]:
                 load[action.run.node] += 1
     for name, held in sorted(world.held.items()):
         actions += _for_held(world, name, held)
+    for id_, operation in sorted(world.workflows.items()):
+        actions += next_of(world, id_, operation)
     return actions
 
 

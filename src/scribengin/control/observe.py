@@ -30,6 +30,7 @@ from scribengin.registry.tree import (
     SPEC,
     STATUS,
     WANTED,
+    WORKFLOW_OPERATION,
 )
 
 if TYPE_CHECKING:
@@ -37,12 +38,12 @@ if TYPE_CHECKING:
 
     from scribengin.control.mirror import Mirror
     from scribengin.launch.contract import Launcher
-    from scribengin.registry.kinds import Holder, Report, Run, Spec, TierWish
+    from scribengin.registry.kinds import Holder, Report, Run, Spec, TierWish, WorkflowOperation
     from scribengin.registry.records import Spot
 
 R = TypeVar("R", bound=Record)
 _FLOWS = "flows"
-_BINDINGS, _GROUPS, _LAUNCHED = "/bindings", "/groups", "/launched"
+_BINDINGS, _GROUPS, _LAUNCHED, _WORKFLOWS = "/bindings", "/groups", "/launched", "/workflows"
 """who reads what many flows hang on; no flow is called so"""
 
 
@@ -79,7 +80,8 @@ class Observer:
         """the part of `problems` that is of no flow"""
         self._ill: dict[str, dict[str, str]] = {}
         """flow → its part of `problems`"""
-        self._dirty: set[str] = {_BINDINGS, _GROUPS}
+        self._workflows: dict[str, WorkflowOperation] = {}
+        self._dirty: set[str] = {_BINDINGS, _GROUPS, _WORKFLOWS}
         """whom to look at again; kept where a look is broken off"""
         # of the flow that is being looked at
         self._damaged: dict[Spot[Any], str] = {}
@@ -117,7 +119,7 @@ class Observer:
         flows = {name: seen for name, seen in sorted(self._flows.items()) if isinstance(seen, FlowSeen)}
         held = {name: seen for name, seen in sorted(self._flows.items()) if isinstance(seen, Held)}
         processes, nodes = self._launched(flows)
-        return World(now, flows, processes, nodes, held)
+        return World(now, flows, processes, nodes, held, self._workflows)
 
     def _look_at_shared(self) -> None:
         """What many flows hang on."""
@@ -129,6 +131,13 @@ class Observer:
             with self._mirror.reading(_GROUPS):
                 found = {name: self._mirror.stored(GROUP(name)) for name in self._mirror.children("groups") if GROUP.fits(name)}
             self._groups = {GROUP(name).path: said.why for name, said in found.items() if isinstance(said, Damaged)}
+        if _WORKFLOWS in self._dirty:
+            with self._mirror.reading(_WORKFLOWS):
+                ids = [id_ for id_ in self._mirror.children("workflows") if WORKFLOW_OPERATION.fits(id_)]
+                operations = {id_: self._mirror.stored(WORKFLOW_OPERATION(id_)) for id_ in ids}
+            self._workflows = {
+                id_: said.record for id_, said in operations.items() if isinstance(said, Stored) and said.record.step == "ask"
+            }
 
     def _fetch(self, names: Sequence[str]) -> None:
         """What `_flow` reads of these, in a few requests for all of them."""

@@ -15,7 +15,7 @@ from scribengin.registry.watched import Watched
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from scribengin.registry.kinds import Goal, Operation, Report, Run, Status, TierWish
+    from scribengin.registry.kinds import Goal, Operation, Report, Run, Status, TierWish, WorkflowOperation
     from scribengin.registry.records import Spot
 
 NOT_WATCHED = Watched()
@@ -189,5 +189,7 @@ class World:
     """those that answer now"""
     held: Mapping[str, Held] = field(default_factory=dict)
     """flows that are in none of `flows`, because their records say nothing"""
+    workflows: Mapping[str, WorkflowOperation] = field(default_factory=dict)
+    """operations over workflows that are under way, by the names of their records"""
     delays: Mapping[str, Delay] = field(default_factory=dict)
     """flow → what its workers say; those of which nobody has said anything yet are not in it"""

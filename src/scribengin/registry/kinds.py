@@ -184,6 +184,23 @@ class Operation(Record):
     error: str = ""
 
 
+class WorkflowOperation(Record):
+    """What is asked of all flows of a workflow, one after the other, that the next master takes up."""
+
+    goal: Goal
+    step: Literal["ask", "done", "failed", "cancelled"] = "ask"
+    """`ask`: each flow is asked when those before it have come to the goal: of `running` those that it feeds, else those that feed it"""
+    feeders: Mapping[str, tuple[str, ...]] = {}
+    """flow → those of the flows that feed it"""
+    begun: Mapping[str, int] = {}
+    """flow → the revision that had written what was wanted of it when this began: with another one it has been asked"""
+    by: str = ""
+    at: str = ""
+    since: str = ""
+    """when it came to its step"""
+    error: str = ""
+
+
 class Change(Record):
     """A change of a flow's state, as the master has seen it."""
 

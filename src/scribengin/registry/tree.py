@@ -36,6 +36,7 @@ from scribengin.registry.kinds import (
     Status,
     Task,
     TierWish,
+    WorkflowOperation,
 )
 from scribengin.registry.records import Record, Spot
 from scribengin.registry.upkeep_records import Keeping, Upkept
@@ -163,6 +164,7 @@ LIMIT = Branch("limits/<flow>", Limit, _BY_HAND, "how fast a flow, its sources a
 LOCK = Branch("locks/<lock>", Holder, (Writer.CANDIDATE,), "a right of one process at a time", ephemeral=True)
 LOCK_TERM = Branch("locks/<lock>.term", Holder, (Writer.CANDIDATE,), "who had it last; its version fences all before")
 CHANGES = Branch("flows/<flow>/changes", Changes, _LED, "what became of it: its last fifty changes of state")
+WORKFLOW_OPERATION = Branch("workflows/<n>", WorkflowOperation, _BY_HAND, "an operation over a workflow that is under way, or was")
 ALERTS = Branch("flows/<flow>/alerts", Alerts, _LED, "which alerts fire, and were told")
 REQUEST = Branch("requests/<request>", Request, (Writer.CANDIDATE,), "the answer to a write that was asked for under an idempotency key")
 ATTEMPTS = Branch("flows/<flow>/attempts", Attempts, _LED, "the last processes that served its tiers, and why each ended")
@@ -184,6 +186,7 @@ TREE: tuple[Branch[Any], ...] = (
     REQUEST,
     ATTEMPTS,
     *(KEEPING, UPKEPT, UPKEEP_LEASE, UPKEEP_LEASE_TERM),
+    WORKFLOW_OPERATION,
 )
 
 OWN_FOLDERS: Mapping[Owner, tuple[str, ...]] = {

@@ -127,6 +127,10 @@ def _show_workflow(part: dict[str, Any]) -> None:
         for flow in dict.fromkeys(each[side] for each in met):
             places = dict.fromkeys(each["place"] for each in met if each[side] == flow)
             click.echo(f"  {word} {flow}, at {' and '.join(places)}")
+    if part["operation"] is not None:
+        asked = part["operation"]
+        waits = f": {'; '.join(asked['waits_for'])}" if asked["waits_for"] else ""
+        click.echo(f"  operation {asked['id']} wants its workflow {asked['goal']}{waits}")
     for each in part["ill"]:
         since = f" since {each['since']}" if each["since"] else ""
         why, then = (f"{sign}{each[key]}" if each[key] else "" for sign, key in ((": ", "reason"), ("; ", "next")))
