@@ -73,6 +73,11 @@ class StandaloneCluster:
         return server.process.pid if server is not None and server.alive() else None
 
     @property
+    def whole(self) -> bool:
+        """Whether all its processes are there."""
+        return all(self._alive(name) for name in self._names)
+
+    @property
     def log(self) -> Path:
         """The master's log; those of the workers lie beside it."""
         return self._log(MASTER)
@@ -165,13 +170,17 @@ class StandaloneCluster:
         self._servers[name] = start_server(name, command, pid_file=self._pid_file(name), log=self._log(name), environment=environment)
 
     def _write_settings(self) -> Path:
-        make_folder(self.folder / "work")
+        for part in ("work", "run/recovery"):
+            make_folder(self.folder / part)
         settings = {
             # Spark's own door for submissions ran Python drivers on local[*], and left them behind when they were killed
             "spark.master.rest.enabled": "false",
             "spark.worker.cleanup.enabled": "true",
             "spark.worker.cleanup.appDataTtl": _KEPT_APPLICATION_S,
             "spark.local.dir": self.folder / "run" / "tmp",
+            # a master that is started again knows its applications and workers: these go on
+            "spark.deploy.recoveryMode": "FILESYSTEM",
+            "spark.deploy.recoveryDirectory": self.folder / "run" / "recovery",
         }
         path = self.folder / "run" / "spark.properties"
         replace(path, "".join(f"{name}={value}\n" for name, value in settings.items()).encode())
