@@ -93,11 +93,16 @@ class Shop:
         command = [sys.executable, "-m", "scribengin.cli", *words]
         with log, subprocess.Popen(command, cwd=self.folder, env=self.environment, stdout=log, stderr=log, text=True) as process:
             try:
-                until(lambda: (self.home / "up.json").exists() or process.poll() is not None, "up")
+                until(lambda: self.up_by() == process.pid or process.poll() is not None, "up")
                 assert process.poll() is None, (self.folder / "up.log").read_text()
                 yield process
             finally:
                 process.kill()
+
+    def up_by(self) -> int:
+        """The process that said last that it is up."""
+        path = self.home / "up.json"
+        return int(json.loads(path.read_text())["pid"]) if path.exists() else 0
 
     def processes(self) -> list[psutil.Process]:
         """All that has this home in its environment: workers, their JVMs, servers."""
@@ -147,6 +152,8 @@ def test_a_flow_that_was_submitted_runs_on_the_cluster_and_its_executors_may_be_
         shop.says("apply", "flow.yaml")
         until(lambda: len(shop.finds()) == 50, "the first Batch")
         worker = shop.worker()
+        (folder,) = shop.says("status", "numbers")["folders"]
+        assert (folder["path"], folder["node"], folder["keeper"]["pid"]) == (str(shop.folder / "out"), "local", os.getpid())
         struck = executors(cluster.web)
         assert len(struck) == 1
         password = home.login().secret.reveal().partition(":")[2]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Self
 
 from scribengin.api.serving import Listen
 from scribengin.control.home import LOCAL
+from scribengin.embedded.standalone import StandaloneCluster
 from scribengin.embedded.zookeeper import ZooKeeper
 from scribengin.hosts.kept_up import kept_up
 from scribengin.hosts.master import MasterHost
@@ -77,10 +78,15 @@ class House:
         self._stack.close()
 
     def _open_cluster(self, stack: ExitStack) -> Cluster | None:
-        if self._spark is None or isinstance(self._spark, Cluster):
+        if isinstance(self._spark, Cluster):
             return self._spark
+        folder = self.home.folder / "spark"
+        if self._spark is None:
+            if folder.exists():  # one that was up with it before, and was killed: its workers' executors may be there
+                stack.callback(StandaloneCluster(folder).stop)
+            return None
         self._tell("starting a Spark cluster")
-        return stack.enter_context(SparkBeside(self.home.folder / "spark", self._tell, **self._spark)).cluster
+        return stack.enter_context(SparkBeside(folder, self._tell, **self._spark)).cluster
 
     def _end_workers(self) -> None:
         """All at once: what one has handed over and another has not taken waits in the channel between them. Where this process never
