@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from scribengin.client.workflow_models import WorkflowPart
 from scribengin.registry.kinds import FlowState, Goal
 
 _CLOSED = {"extra": "forbid"}
@@ -18,7 +19,8 @@ PACKAGE_ID = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True)
 class FlowRow:
-    """A flow in the list. `wanted` is the goal, `state` how it stands: `created` where no master has looked at it yet."""
+    """A flow in the list. `wanted` is the goal, `state` how it stands: `created` where no master has looked at it yet. `workflow` is the
+    name of its workflow where it meets other flows, with those that feed it and those it feeds; the list says it, events do not."""
 
     flow: str
     version: int
@@ -28,6 +30,9 @@ class FlowRow:
     reason: str
     next: str
     refused: Mapping[str, Any] = field(default_factory=dict)
+    workflow: str = ""
+    fed_by: tuple[str, ...] = ()
+    feeds: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +129,8 @@ class FlowView:
     set_aside: tuple[Mapping[str, str], ...] = ()
     """damaged records that were moved out of the way: `path`, `why`, and where each is `kept`"""
     folders: tuple[FolderRow, ...] = ()
+    workflow: WorkflowPart | None = None
+    """null where it meets no other flow"""
 
 
 @dataclass(frozen=True, slots=True)

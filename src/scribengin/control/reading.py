@@ -85,6 +85,11 @@ def read_flow(registry: Registry, flow: str) -> FlowRow:
     return FlowRow(flow, desired, status)
 
 
+def read_status(registry: Registry, flow: str) -> Status | None:
+    """How it stands, as the newest leader said; None where none has said it, or it says nothing."""
+    return _record(read_record(registry, STATUS(flow)))
+
+
 def read_flows(registry: Registry) -> tuple[FlowRow, ...]:
     """All flows, by name. Where what is wanted is damaged it is what was wanted before; a flow of which not even that is known is left out
     (a master reports it)."""

@@ -155,6 +155,13 @@ class Process:
     """why it is not there, in the launcher's words"""
 
     @property
+    def how_ended(self) -> str:
+        """In words, with what the launcher says of one that did not end by itself."""
+        how = f"its process ended with status {self.status}" if self.state == "exited" else "its process is gone"
+        by_itself = self.state == "exited" and self.status is not None and self.status >= 0
+        return f"{how}: {self.reason}" if self.reason and not by_itself else how
+
+    @property
     def ended(self) -> bool:
         """True where nothing of it runs any more."""
         return self.state in ("exited", "gone")

@@ -8,12 +8,12 @@ import sys
 import threading
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Self
 
 from scribengin.control.masters import TOKEN
 from scribengin.control.world import RunId
 from scribengin.core.errors import Refused
+from scribengin.core.moments import now_text
 from scribengin.hosts.agent import Agent
 from scribengin.hosts.folder_keeper import FolderKeeper
 from scribengin.hosts.presence import lives_here
@@ -95,7 +95,7 @@ class Node:
                 host=socket.gethostname(),
                 cores=self._capacity.cores or 0,
                 memory_bytes=self._capacity.memory_bytes or 0,
-                since=datetime.now(UTC).isoformat(timespec="seconds"),
+                since=now_text(),
                 home=str(self.home.folder.absolute()),
                 spark="" if self._cluster is None else self._cluster.master,
             )

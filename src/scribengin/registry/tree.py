@@ -16,6 +16,7 @@ from scribengin.registry.contract import Create, Grant, May, fence_of
 from scribengin.registry.host_records import Decommissioned, WorkerOrder, WorkerSeen
 from scribengin.registry.kinds import (
     Ack,
+    Attempts,
     Changes,
     Desired,
     Ends,
@@ -135,6 +136,7 @@ NODE_STATE = Branch("logicalnodes/<node>/state", NodeState, _WORK, "that it runs
 NODE_GROUP = Branch("logicalnodes/<node>/group", GroupName, _LED, "the group it runs on", Owner.WORKER)
 NODE_HTTP = Branch("logicalnodes/<node>/http", Link, _WORK, "its page", Owner.WORKER)
 NODE_JSON = Branch("logicalnodes/<node>/json", Link, _WORK, "the same as JSON", Owner.WORKER)
+HOSTS = "physicalnodes"
 HOST = Branch("physicalnodes/<host>/host", Host, (Writer.HOST,), "a machine that can run tiers", Owner.HOST)
 MAPPED = Branch("physicalnodes/<host>/lns/<node>", Mapped, _BY_HAND, "a tier that is to run there", Owner.HOST)
 HOST_HTTP = Branch("physicalnodes/<host>/http", Link, (Writer.HOST,), "its page", Owner.HOST)
@@ -163,6 +165,7 @@ LOCK_TERM = Branch("locks/<lock>.term", Holder, (Writer.CANDIDATE,), "who had it
 CHANGES = Branch("flows/<flow>/changes", Changes, _LED, "what became of it: its last fifty changes of state")
 ALERTS = Branch("flows/<flow>/alerts", Alerts, _LED, "which alerts fire, and were told")
 REQUEST = Branch("requests/<request>", Request, (Writer.CANDIDATE,), "the answer to a write that was asked for under an idempotency key")
+ATTEMPTS = Branch("flows/<flow>/attempts", Attempts, _LED, "the last processes that served its tiers, and why each ended")
 KEEPING = Branch("upkeep/<folder>/keeper", Keeping, _LED, "a sink's folder, and which host does its upkeep")
 UPKEPT = Branch("upkeep/<folder>/done", Upkept, (Writer.HOST,), "when it was done last, and what")
 UPKEEP_LEASE = Branch("upkeep/<folder>/lease", Holder, (Writer.HOST,), "who does it: a right, one host a folder", ephemeral=True)
@@ -179,6 +182,7 @@ TREE: tuple[Branch[Any], ...] = (
     *(ALERTS, CHANGES),
     *(HOST_UP, HOST_UP_TERM, DECOMMISSIONED, WORKER_ORDER, WORKER_SEEN),
     REQUEST,
+    ATTEMPTS,
     *(KEEPING, UPKEPT, UPKEEP_LEASE, UPKEEP_LEASE_TERM),
 )
 

@@ -75,6 +75,8 @@ def show_named(found: dict[str, Any]) -> None:
     for key, said in (("reason", "why"), ("next", "next")):
         if now.get(key):
             click.echo(f"  {said}: {now[key]}")
+    if found["workflow"] is not None:
+        _show_workflow(found["workflow"])
     for path, said in now.get("refused", {}).items():
         click.echo(f"  refused: {path} {said['why']}\n    {said['remedy']}")
     for each in found["set_aside"]:
@@ -118,6 +120,18 @@ def show_folders(folders: Sequence[Mapping[str, Any]]) -> None:
         click.echo(f"folder {folder['path']}: {said}")
         if folder["error"]:
             click.echo(f"  upkeep fails: {folder['error']}")
+
+
+def _show_workflow(part: dict[str, Any]) -> None:
+    """Who feeds the flow, whom it feeds, and who of them is ill."""
+    for word, side, met in (("is fed by", "feeding", part["fed_by"]), ("feeds", "reading", part["feeds"])):
+        for flow in dict.fromkeys(each[side] for each in met):
+            places = dict.fromkeys(each["place"] for each in met if each[side] == flow)
+            click.echo(f"  {word} {flow}, at {' and '.join(places)}")
+    for each in part["ill"]:
+        since = f" since {each['since']}" if each["since"] else ""
+        why, then = (f"{sign}{each[key]}" if each[key] else "" for sign, key in ((": ", "reason"), ("; ", "next")))
+        click.echo(f"  {each['flow']}, which {each['relation']}, is {each['state']}{since}{why}{then}")
 
 
 def _going(now: dict[str, Any]) -> str:

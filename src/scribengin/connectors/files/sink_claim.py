@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from scribengin.core.errors import FencedError, Refused, StateError
+from scribengin.core.moments import now_text
 from scribengin.core.records import seal, unseal
 from scribengin.core.storage import names_in, put_if_absent, read_or_none, replace
 
@@ -104,7 +104,7 @@ def _difference(claim: dict[str, Any], mine: dict[str, Any]) -> str:
 
 
 def _since() -> dict[str, str]:
-    return {"since": datetime.now(UTC).isoformat(timespec="seconds")}
+    return {"since": now_text()}
 
 
 def _first_part(folder: Path) -> str | None:
