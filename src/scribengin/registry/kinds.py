@@ -274,6 +274,8 @@ class Host(Record):
     since: str = ""
     home: str = ""
     """its folder there: workers' logs, packages"""
+    spark: str = ""
+    """the Spark cluster on which its workers' executors run; empty: Spark runs in the workers"""
 
 
 class Mapped(Record):
