@@ -93,6 +93,8 @@ class TierSeen:
     """a spare is wanted"""
     spare: Run | None = None
     spare_report: Report | None = None
+    folders: tuple[str, ...] = ()
+    """those that its sinks write into"""
 
 
 class Delay(NamedTuple):

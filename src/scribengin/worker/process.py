@@ -16,7 +16,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scribengin.control.masters import CERTIFICATES, TOKEN, addresses
+from scribengin.control.masters import CERTIFICATES, TOKEN, addresses, leader
 from scribengin.control.world import RunId
 from scribengin.core.errors import Exit, Refused
 from scribengin.core.secret import Secret
@@ -26,7 +26,7 @@ from scribengin.registry.contract import Damaged, shown
 from scribengin.registry.entrance import LOGIN, Entrance
 from scribengin.registry.lease import Lease
 from scribengin.registry.records import Stored, read_record
-from scribengin.registry.tree import LEADER, LEASE, SPEC, WANTED
+from scribengin.registry.tree import LEASE, SPEC, WANTED
 from scribengin.state.folder import StateFolder
 from scribengin.watching.progress import Teller
 from scribengin.worker.attempt import TierAttempt
@@ -70,7 +70,7 @@ def main(worker: str) -> Exit:
         wanted = Wanted(registry, id_)
         stack.callback(wanted.close)
         teller = Teller(id_.flow, id_.tier, id_.number, version)
-        reporter = Reporter(teller, lambda: _leader(registry), lambda: lease.claim, certificates=os.environ.get(CERTIFICATES))
+        reporter = Reporter(teller, lambda: leader(registry), lambda: lease.claim, certificates=os.environ.get(CERTIFICATES))
         stack.callback(reporter.close)
         limits = LiveLimits(registry, id_.flow)
         stack.callback(limits.close)
@@ -142,12 +142,6 @@ def _packages(registry: Registry, token: Secret | None) -> FetchedPackages:
 
 def _about(id_: RunId) -> dict[str, Any]:
     return {"run": id_.number, "pid": os.getpid(), "host": socket.gethostname()}
-
-
-def _leader(registry: Registry) -> str:
-    """Where the leading master answers; empty where none does. Raises Unreachable."""
-    found = read_record(registry, LEADER())
-    return found.record.http if isinstance(found, Stored) else ""
 
 
 def _read_spec(registry: Registry, id_: RunId) -> tuple[int, Spec]:
