@@ -314,6 +314,8 @@ def _said(action: Action) -> str:
             return f"> start {tier}-{run.number} on {run.node}" + (", to wait" if spare else "")
         case Note(_, tier, run) if run.ended_at is not None:
             return f"> note {tier}-{run.number} has ended, failures {run.failures}" + (f": {run.cause}" if run.cause else "")
+        case Note(_, tier, run) if not run.leased and run.unleased_since is not None:
+            return f"> note {tier}-{run.number} is out of sight"
         case Note(_, tier, run) if not run.leased:
             return f"> note {tier}-{run.number} is the worker now, on {run.node}"
         case Note(_, tier, run):

@@ -129,7 +129,7 @@ def _lost(world: World, tiers: list[TierSeen]) -> tuple[str, str] | None:
             wait_s = back_off_s(run.failures)
             at = f"starts again at {moment_text(run.ended_at + wait_s)}, {wait_s:.0f} s after its end"
             return f"tier {tier.tier}: {run.cause}{again}", at if wait_s else "starts again at once"
-        if run.ended_at is None and run.unleased_since is not None:
+        if run.ended_at is None and run.leased and run.unleased_since is not None:
             return f"tier {tier.tier}: its worker does not hold its lease", "it takes it again, or is replaced"
     return None
 

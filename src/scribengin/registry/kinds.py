@@ -134,7 +134,7 @@ class Run(Record):
     leased: bool = False
     """it was seen to hold the lease"""
     unleased_since: float | None = None
-    """since when it holds the lease no more"""
+    """since when it holds the lease no more; before it ever held it: since when its node does not answer"""
     ended_at: float | None = None
     """it is over: its process has ended, or was given up"""
     failures: int = 0
