@@ -4,7 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, assert_never
 
-from scribengin.control.actions import Advance, Ask, Forget, FreeLease, Kill, Note, SetAside, Start, Step, Tell, Want, flow_of
+from scribengin.control.actions import (
+    Advance,
+    Allot,
+    Ask,
+    Forget,
+    FreeLease,
+    Kill,
+    Note,
+    SetAside,
+    Start,
+    Step,
+    Tell,
+    Want,
+    Writing,
+    flow_of,
+)
 from scribengin.control.attempts import noted
 from scribengin.control.world import RunId
 from scribengin.core.errors import FencedError, Refused, ScribenginError
@@ -18,6 +33,7 @@ from scribengin.registry.tree import (
     LEASE,
     OPERATION,
     RUN,
+    SHARE,
     SPARE,
     STATUS,
     WANTED,
@@ -60,7 +76,7 @@ class Actor:
         """Raises FencedError where the Term is over, Conflict where somebody else was faster, Unreachable and EnvironmentFault as
         registry and launcher do; the next look decides again."""
         match action:
-            case Want() | Note() | Tell() | Step() | Ask() | Advance():
+            case Want() | Note() | Tell() | Step() | Ask() | Advance() | Allot():
                 self._write(*_written(action), term)
             case Start():
                 self._write(*_written(action), term)
@@ -104,13 +120,13 @@ class Actor:
     def _prepared(self, actions: Sequence[Action]) -> _Group:
         writes: dict[str, Write] = {}
         for action in actions:
-            if isinstance(action, Want | Start | Note | Tell | Step | Ask | Advance):
+            if isinstance(action, Start | Writing):
                 spot, record = _written(action)
                 writes[spot.path] = self._mirror.put(spot, record)
                 if isinstance(action, Tell):
                     writes |= self._remembered(action)
         writes |= self._tried([action for action in actions if isinstance(action, Start | Note) and not action.spare])
-        return list(writes.values()), [action for action in actions if not isinstance(action, Want | Note | Tell | Step | Ask | Advance)]
+        return list(writes.values()), [action for action in actions if not isinstance(action, Writing)]
 
     def _remembered(self, action: Tell) -> dict[str, Write]:
         """Where the flow comes into another state: that it does, beside the changes before. What says nothing there is begun anew."""
@@ -200,7 +216,7 @@ class Actor:
         self._mirror.forget(path)
 
 
-def _written(action: Want | Start | Note | Tell | Step | Ask | Advance) -> tuple[Spot[Any], Record]:
+def _written(action: Start | Writing) -> tuple[Spot[Any], Record]:
     match action:
         case Want(flow, tier, wish):
             return WANTED(flow, tier), wish
@@ -214,3 +230,5 @@ def _written(action: Want | Start | Note | Tell | Step | Ask | Advance) -> tuple
             return DESIRED(flow), wanted
         case Advance(id_, reached):
             return WORKFLOW_OPERATION(id_), reached
+        case Allot(flow, share):
+            return SHARE(flow), share

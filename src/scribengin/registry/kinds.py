@@ -311,6 +311,30 @@ class Limit(Record):
     """edge → `rows_per_s`, `bytes_per_s`"""
 
 
+class Quota(Record):
+    """What flows with a label may take together. Absent: as much as there is."""
+
+    cores: int | None = None
+    """of their workers, by what these were given"""
+    memory_bytes: int | None = None
+    """the same"""
+    rows_per_s: float | None = None
+    """of all that they read from outside"""
+    by: str = ""
+    at: str = ""
+
+
+class Share(Record):
+    """A flow's part of the rows a second of a quota."""
+
+    rows_per_s: float | None = None
+    """absent: none of its quotas says"""
+    quota: str = ""
+    """of which; of several, the one that leaves it least"""
+    idle: bool = False
+    """it reads nothing, and others have most of its part"""
+
+
 class Request(Record):
     """A write that was asked of the API under an idempotency key, and its answer."""
 
