@@ -4,7 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, assert_never
 
-from scribengin.control.actions import Advance, Ask, Forget, FreeLease, Kill, Note, SetAside, Start, Step, Tell, Want, flow_of
+from scribengin.control.actions import (
+    Advance,
+    Ask,
+    Forget,
+    FreeLease,
+    HoldBack,
+    Kill,
+    Note,
+    Noted,
+    SetAside,
+    Start,
+    Step,
+    Tell,
+    Want,
+    flow_of,
+)
 from scribengin.control.world import RunId
 from scribengin.core.errors import FencedError, Refused, ScribenginError
 from scribengin.registry.contract import Conflict, Damaged, Delete, Entry
@@ -13,6 +28,7 @@ from scribengin.registry.records import Newer, Stored, read_record, set_aside
 from scribengin.registry.tree import (
     CHANGES,
     DESIRED,
+    HELD_BACK,
     LEASE,
     OPERATION,
     RUN,
@@ -58,7 +74,7 @@ class Actor:
         """Raises FencedError where the Term is over, Conflict where somebody else was faster, Unreachable and EnvironmentFault as
         registry and launcher do; the next look decides again."""
         match action:
-            case Want() | Note() | Tell() | Step() | Ask() | Advance():
+            case Want() | Note() | Tell() | Step() | Ask() | Advance() | HoldBack():
                 self._write(*_written(action), term)
             case Start():
                 self._write(*_written(action), term)
@@ -99,12 +115,12 @@ class Actor:
     def _prepared(self, actions: Sequence[Action]) -> _Group:
         writes: dict[str, Write] = {}
         for action in actions:
-            if isinstance(action, Want | Start | Note | Tell | Step | Ask | Advance):
+            if isinstance(action, Noted | Start):
                 spot, record = _written(action)
                 writes[spot.path] = self._mirror.put(spot, record)
                 if isinstance(action, Tell):
                     writes |= self._remembered(action)
-        return list(writes.values()), [action for action in actions if not isinstance(action, Want | Note | Tell | Step | Ask | Advance)]
+        return list(writes.values()), [action for action in actions if not isinstance(action, Noted)]
 
     def _remembered(self, action: Tell) -> dict[str, Write]:
         """Where the flow comes into another state: that it does, beside the changes before. What says nothing there is begun anew."""
@@ -180,7 +196,7 @@ class Actor:
         self._mirror.forget(path)
 
 
-def _written(action: Want | Start | Note | Tell | Step | Ask | Advance) -> tuple[Spot[Any], Record]:
+def _written(action: Noted | Start) -> tuple[Spot[Any], Record]:
     match action:
         case Want(flow, tier, wish):
             return WANTED(flow, tier), wish
@@ -194,3 +210,5 @@ def _written(action: Want | Start | Note | Tell | Step | Ask | Advance) -> tuple
             return DESIRED(flow), wanted
         case Advance(id_, reached):
             return WORKFLOW_OPERATION(id_), reached
+        case HoldBack(flow, held_back):
+            return HELD_BACK(flow), held_back

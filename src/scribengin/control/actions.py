@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from scribengin.control.world import RunId
     from scribengin.registry.kinds import Desired, Operation, Run, Status, TierWish, WorkflowOperation
+    from scribengin.registry.outside import HeldBack
     from scribengin.registry.records import Spot
 
 
@@ -100,6 +101,14 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
+class HoldBack:
+    """Write which sinks of a flow are held back."""
+
+    flow: str
+    held_back: HeldBack
+
+
+@dataclass(frozen=True, slots=True)
 class Advance:
     """Write how far an operation over a workflow is."""
 
@@ -107,7 +116,9 @@ class Advance:
     operation: WorkflowOperation
 
 
-Action = Want | Start | Note | FreeLease | Kill | Forget | Tell | SetAside | Step | Ask | Advance
+Noted = Want | Note | Tell | Step | Ask | Advance | HoldBack
+"""what is done by writing it"""
+Action = Want | Start | Note | FreeLease | Kill | Forget | Tell | SetAside | Step | Ask | Advance | HoldBack
 
 
 def flow_of(action: Action) -> str:

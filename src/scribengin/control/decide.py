@@ -6,8 +6,9 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from scribengin.control.actions import Kill, Note, SetAside, Start, Step, Tell, Want
+from scribengin.control.actions import HoldBack, Kill, Note, SetAside, Start, Step, Tell, Want
 from scribengin.control.operations import held_wishes, next_step
+from scribengin.control.pressure import held_back, is_news
 from scribengin.control.runs import back_off_s, orphans, serves, tend
 from scribengin.control.spares import tend_spare
 from scribengin.control.standing import held_standing, standing
@@ -74,6 +75,9 @@ def _for_flow(world: World, flow: FlowSeen, load: Counter[str], left: Collection
         for action in tend_spare(world, flow.name, tiers[name], load, back_off_s, serves=serves(tiers[name])):
             if not isinstance(action, Start) or (flow.name, name) not in left:
                 yield action
+    if is_news(flow.held_back, now := held_back(world, flow)):
+        flow = replace(flow, held_back=now)
+        yield HoldBack(flow.name, now)
     # as it will stand when this cycle's actions are done: people need not wait for the next look
     status = standing(world, replace(flow, tiers=tiers))
     if status != flow.status:

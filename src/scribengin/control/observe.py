@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from scribengin.control.bound import Bindings, read_bindings
 from scribengin.control.refusals import read_spec, read_wish, refusal, refused_limits, some_of
-from scribengin.control.world import FlowSeen, Held, LeaseHolder, Node, Process, RunId, TierSeen, UnderWay, World
+from scribengin.control.world import FlowSeen, Held, LeaseHolder, Node, Process, Reader, RunId, TierSeen, UnderWay, World
 from scribengin.core.errors import Unreachable
+from scribengin.plan.meetings import MeetingIndex
 from scribengin.registry.contract import Damaged, Entry
 from scribengin.registry.kinds import UNDER_WAY, TierSpec
 from scribengin.registry.records import Newer, Record, Stored
@@ -17,6 +18,7 @@ from scribengin.registry.tree import (
     DECOMMISSIONED,
     DESIRED,
     GROUP,
+    HELD_BACK,
     HOST,
     LEASE,
     LEASE_TERM,
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from scribengin.control.mirror import Mirror
     from scribengin.launch.contract import Launcher
     from scribengin.registry.kinds import Holder, Report, Run, Spec, TierWish, WorkflowOperation
+    from scribengin.registry.outside import Outside
     from scribengin.registry.records import Spot
 
 R = TypeVar("R", bound=Record)
@@ -80,6 +83,9 @@ class Observer:
         """the part of `problems` that is of no flow"""
         self._ill: dict[str, dict[str, str]] = {}
         """flow → its part of `problems`"""
+        self._meetings = MeetingIndex()
+        self._readers: dict[str, tuple[Reader, ...]] | None = None
+        """None: to be found again"""
         self._workflows: dict[str, WorkflowOperation] = {}
         self._dirty: set[str] = {_BINDINGS, _GROUPS, _WORKFLOWS}
         """whom to look at again; kept where a look is broken off"""
@@ -103,6 +109,8 @@ class Observer:
             self._mirror.drop(f"{_FLOWS}/{gone}")
             del self._flows[gone]
             self._ill.pop(gone, None)
+            self._meetings.drop(gone)
+            self._readers = None
         self._look_at_shared()
         again = sorted(names & self._dirty | names - self._flows.keys())
         self._fetch(again)
@@ -119,7 +127,22 @@ class Observer:
         flows = {name: seen for name, seen in sorted(self._flows.items()) if isinstance(seen, FlowSeen)}
         held = {name: seen for name, seen in sorted(self._flows.items()) if isinstance(seen, Held)}
         processes, nodes = self._launched(flows)
-        return World(now, flows, processes, nodes, held, self._workflows)
+        return World(now, flows, processes, nodes, held, self._workflows, self._pressing())
+
+    def _place(self, flow: str, outside: Outside) -> None:
+        """It reads and writes there now."""
+        if self._meetings.put(flow, outside):
+            self._readers = None
+
+    def _pressing(self) -> dict[str, tuple[Reader, ...]]:
+        """Flow → the sources of others that may hold it back; found again where a flow reads or writes elsewhere."""
+        if self._readers is None:
+            found: dict[str, list[Reader]] = {}
+            for each in self._meetings.meetings():
+                if each.source in self._meetings.outside(each.reading).waters:
+                    found.setdefault(each.feeding, []).append(Reader(each.sink, each.reading, each.source))
+            self._readers = {name: tuple(readers) for name, readers in found.items()}
+        return self._readers
 
     def _look_at_shared(self) -> None:
         """What many flows hang on."""
@@ -142,7 +165,7 @@ class Observer:
     def _fetch(self, names: Sequence[str]) -> None:
         """What `_flow` reads of these, in a few requests for all of them."""
         folders = [f"{_FLOWS}/{name}/{folder}" for name in names for folder in ("wanted", "runs")]
-        self._mirror.fetch([spot(name).path for name in names for spot in (DESIRED, STATUS, LIMIT)], folders)
+        self._mirror.fetch([spot(name).path for name in names for spot in (DESIRED, STATUS, LIMIT, HELD_BACK)], folders)
         wanted = {name: self._mirror.stored(DESIRED(name)) for name in names}
         versions = {name: str(found.record.version) for name, found in wanted.items() if isinstance(found, Stored)}
         specs = {name: SPEC(name, version) for name, version in versions.items() if SPEC.fits(name, version)}
@@ -177,10 +200,12 @@ class Observer:
             why = f"binds a tier that flow {name} has not; it has {', '.join(names)}"
             refused[spot.path] = refusal(self._mirror.read(spot.path), why, "remove it, or bind one of these")
         tiers = {tier: self._tier(name, tier, spec, bound.get(tier, "")) for tier in names}
-        under_way = self._under_way(name, wish.operation)
+        under_way, held_back = self._under_way(name, wish.operation), self._made(HELD_BACK(name))
         for path, why in self._newer.items():
             return Held(status, f"{path} {why}", "run the newer version", refused, tuple(self._damaged))
-        return FlowSeen(name, wish, tiers, status, frozenset(spec.tiers), some_of(refused), tuple(self._damaged), spec.watched, under_way)
+        self._place(name, spec.outside)
+        parts = (frozenset(spec.tiers), some_of(refused), tuple(self._damaged), spec.watched, under_way, held_back, spec.outside.waters)
+        return FlowSeen(name, wish, tiers, status, *parts)
 
     def _under_way(self, flow: str, id_: str) -> UnderWay | None:
         """The operation that the flow waits for. One that is forgotten, or said nothing, is none."""

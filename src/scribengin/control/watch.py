@@ -15,7 +15,7 @@ import msgspec
 from scribengin.client.workflow_models import Waits
 from scribengin.control.masters import leader
 from scribengin.control.reading import unknown_flow
-from scribengin.control.world import Delay, RunId
+from scribengin.control.world import Delay, RunId, Waiting
 from scribengin.core.errors import Refused
 from scribengin.registry.contract import Entry
 from scribengin.registry.tree import LEASE
@@ -76,6 +76,16 @@ class Watch:
             if flow.watched.max_delay_s is not None and (figures := figures_of(name, self.board.tiers(name), now)) is not None:
                 found[name] = Delay(figures.delay_s or 0.0, figures.bottleneck)
         return found
+
+    def waiting(self) -> dict[tuple[str, str], Waiting]:
+        """(flow, source) → what waits there, of sources that say how much may."""
+        return {
+            (name, source): Waiting(there.rows, there.bytes, there.seconds)
+            for name, flow in self._flows.items()
+            if flow.waters
+            for source, there in self.waits(name).items()
+            if source in flow.waters
+        }
 
     # --- for its pages ---
 
