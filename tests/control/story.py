@@ -38,9 +38,38 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scribengin.control.actions import Action, Advance, Ask, Forget, FreeLease, HoldBack, Kill, Note, SetAside, Start, Step, Tell, Want, flow_of
+from scribengin.control.actions import (
+    Action,
+    Advance,
+    Ask,
+    Forget,
+    FreeLease,
+    HoldBack,
+    Kill,
+    Note,
+    SetAside,
+    Start,
+    Step,
+    Tell,
+    Want,
+    flow_of,
+)
 from scribengin.control.decide import decide
-from scribengin.control.world import Delay, FlowSeen, Held, LeaseHolder, Node, Process, Reader, RunId, TierSeen, UnderWay, Waiting, Wish, World
+from scribengin.control.world import (
+    Delay,
+    FlowSeen,
+    Held,
+    LeaseHolder,
+    Node,
+    Process,
+    Reader,
+    RunId,
+    TierSeen,
+    UnderWay,
+    Waiting,
+    Wish,
+    World,
+)
 from scribengin.registry.kinds import UNDER_WAY, Operation, Report, Run, TierWish, WorkflowOperation
 from scribengin.registry.outside import Level, Waters
 from scribengin.registry.tree import REPORT, RUN, STATUS, WANTED
@@ -119,7 +148,7 @@ class Story:
                     self._happen(happening)
             case ["process", tier, state, *status]:
                 id_ = self._run(tier)
-                ended = {"status": int(status[0])} if status else {}
+                ended = {"status": int(status[0]), "reason": " ".join(status[1:])} if status else {}
                 node = self._tier(tier).run.node  # type: ignore[union-attr]
                 self._set_process(id_, Process(node, state, **ended))  # type: ignore[arg-type]
             case ["standby", tier, *how]:

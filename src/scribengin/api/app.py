@@ -11,6 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from scribengin.api.access import Role
+from scribengin.api.answers import answer_routes
 from scribengin.api.described import described
 from scribengin.api.events import event_routes
 from scribengin.api.flows import flow_routes
@@ -45,6 +46,7 @@ def make_app(plane: Plane) -> FastAPI:
     may = _gate(plane)
     app.include_router(flow_routes(may))
     app.include_router(verb_routes(may))
+    app.include_router(answer_routes(may))
     app.include_router(workflow_routes(may))
     app.include_router(package_routes(may))
     app.include_router(record_routes(may))

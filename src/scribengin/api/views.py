@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
@@ -21,6 +21,7 @@ from scribengin.client.workflow_models import (
     WorkflowView,
 )
 from scribengin.control import reading
+from scribengin.control.attempts import read_attempts
 from scribengin.control.happened import read_happened
 from scribengin.control.workflow_operate import read_operations
 from scribengin.control.workflows import Workflow, Workflows, is_ill
@@ -136,6 +137,11 @@ class RegistryView:
         check_flow(self._registry, name)
         reading.read_flow(self._registry, name)
         return msgspec.convert(reading.read_tasks(self._registry, name), list[TaskRow])
+
+    def attempts(self, name: str) -> list[dict[str, Any]]:
+        """As `Client.attempts`, without what workers told a master."""
+        check_flow(self._registry, name)
+        return read_attempts(self._registry, name)
 
     def happened(self, name: str) -> list[Happened]:
         """As `Client.happened`."""

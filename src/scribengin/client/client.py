@@ -11,6 +11,7 @@ import httpx2
 import msgspec
 
 from scribengin.client import problems
+from scribengin.client.answer_client import AnswerClient
 from scribengin.client.models import (
     AppliedFlow,
     FlowEvent,
@@ -44,7 +45,7 @@ _SILENT_S = 45.0
 """a stream of events gives a sign of life each 15 s"""
 
 
-class Client(VerbClient):
+class Client(AnswerClient, VerbClient):
     """All that the API answers; how it asks, `Transport` says."""
 
     def flows(self, labels: Mapping[str, str] | None = None) -> list[FlowRow]:
@@ -108,7 +109,7 @@ class Client(VerbClient):
         return self._get(f"/v1/flows/{part(name)}/metrics?step={step_s}{begin}", dict[str, Any])
 
     def attempts(self, name: str) -> list[dict[str, Any]]:
-        """The processes that served its tiers, the newest first: what each has done, what failed in it, why it ended."""
+        """The processes that served its tiers, the newest first: where each ran, what it has done, what failed in it, why it ended."""
         return self._get(f"/v1/flows/{part(name)}/attempts", list[dict[str, Any]])
 
     def intake(self, name: str) -> dict[str, Any]:

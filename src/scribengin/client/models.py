@@ -98,6 +98,27 @@ class TierRow:
 
 
 @dataclass(frozen=True, slots=True)
+class FolderRow:
+    """A folder that sinks of a flow's `tiers` write into. `writers` are all tiers that do, of other flows too; `node` the host that got
+    its upkeep, `since` when, and `keeper` the process that does it now. `looked_at` is its last turn that was told, `did_at` the last that
+    had something to do: `folded` commit records, and so many `files` that nobody needs, with their `bytes`. `error`: why the last turn
+    failed."""
+
+    path: str
+    tiers: tuple[str, ...]
+    writers: tuple[str, ...] = ()
+    node: str = ""
+    since: str = ""
+    keeper: TierProcess | None = None
+    looked_at: str = ""
+    did_at: str = ""
+    folded: int = 0
+    files: int = 0
+    bytes: int = 0
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class FlowView:
     """All that the registry says of a flow. `status` is null where no master has looked at it yet."""
 
@@ -107,6 +128,7 @@ class FlowView:
     tiers: tuple[TierRow, ...]
     set_aside: tuple[Mapping[str, str], ...] = ()
     """damaged records that were moved out of the way: `path`, `why`, and where each is `kept`"""
+    folders: tuple[FolderRow, ...] = ()
     workflow: WorkflowPart | None = None
     """null where it meets no other flow"""
 

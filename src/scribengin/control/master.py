@@ -9,12 +9,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from scribengin.control.act import Actor
-from scribengin.control.actions import SetAside
+from scribengin.control.actions import Kill, Note, SetAside
 from scribengin.control.attention import Attention
 from scribengin.control.decide import decide
 from scribengin.control.fleet import Fleet
 from scribengin.control.mirror import Mirror
 from scribengin.control.observe import Observer
+from scribengin.control.upkeep import Upkeep
+from scribengin.control.world import RunId
 from scribengin.core.errors import FencedError, Unreachable
 from scribengin.core.said import Said
 from scribengin.registry.contract import Conflict, shown
@@ -64,6 +66,7 @@ class Master:
         fleet = Fleet(registry, self._mirror, lambda: self._election.term, launchers)
         self._observer = Observer(self._mirror, fleet)
         self._attention = Attention()
+        self._upkeep = Upkeep(registry, self._mirror)
         self._actor = Actor(registry, self._mirror, fleet, order, worker_login)
         self._stopped = threading.Event()
         self._said = Said()
@@ -126,11 +129,17 @@ class Master:
         actions = decide(world, selected)
         self._attention.note(world, selected, actions)
         self._say(f"{shown(action.spot.path)} is set aside" for action in actions if isinstance(action, SetAside))
+        self._say(f"{action.run} is killed on {action.node}: {action.why}" for action in actions if isinstance(action, Kill))
+        for action in actions:
+            if isinstance(action, Note) and action.run.ended_at is not None:
+                worker = str(RunId(action.flow, action.tier, action.run.number))
+                self._log.info("worker ended", worker=worker, cause=action.run.cause or "in order", failures=action.run.failures)
         for error in self._actor.perform_all(actions, self._election.term, self._election.check):
             if isinstance(error, Conflict):
                 self._mirror.changed.set()  # somebody has changed it meanwhile: look again
             else:
                 self._say([error.message])
+        self._upkeep.look(world, self._election.term)
         return world
 
     def _lead(self) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from scribengin.plan.kept_folders import kept_folders
 from scribengin.plan.meetings import outside_of
 from scribengin.plan.standby import standby_of
 from scribengin.registry.kinds import TierSpec
@@ -67,7 +68,8 @@ def _tiers_of(plan: FlowPlan) -> dict[str, TierSpec]:
         cores = 1 if declared is None else declared.resources.cores or 1
         memory_bytes = 0 if declared is None else declared.resources.memory or 0
         standby = standby_of(plan.flow, tier.tier)
-        tiers[tier.tier] = TierSpec(feeders=tuple(feeders), cores=cores, memory_bytes=memory_bytes, standby=standby)
+        resources = {"cores": cores, "memory_bytes": memory_bytes}
+        tiers[tier.tier] = TierSpec(feeders=tuple(feeders), **resources, standby=standby, folders=kept_folders(tier.flow))
     return tiers
 
 

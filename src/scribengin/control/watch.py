@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from scribengin.client.workflow_models import Waits
+from scribengin.control.attempts import remembered
 from scribengin.control.masters import leader
 from scribengin.control.reading import unknown_flow
 from scribengin.control.world import Delay, RunId, Waiting
@@ -119,13 +120,17 @@ class Watch:
         told = flow_as_json(flow, tiers, now)
         return {"at": now, "state": None if state is None else state.state, **told, "last_ends": ends, "series": series}
 
+    def told(self, flow: str) -> dict[str, Any] | None:
+        """What workers have said of a flow's parts last; None where none has spoken."""
+        tiers = self.board.tiers(flow)
+        return flow_as_json(flow, tiers, self.board.now()) if tiers else None
+
     def attempts(self, flow: str) -> list[dict[str, Any]]:
-        """The processes that served the flow's tiers, the newest first: what each has done, what failed in it, why it ended. Raises Refused
-        where there is no such flow."""
+        """The processes that served the flow's tiers, the newest first: where it ran, what it has done, what failed in it, why it
+        ended. Raises Refused where there is no such flow."""
         self._flow(flow)
         told = flow_as_json(flow, self.board.tiers(flow), self.board.now())["tiers"]
-        found = [{"tier": tier["tier"], **attempt} for tier in told for attempt in tier["attempts"]]
-        return sorted(found, key=lambda attempt: attempt["since"], reverse=True)
+        return remembered(self._registry, flow, [{"tier": tier["tier"], **attempt} for tier in told for attempt in tier["attempts"]])
 
     def intake(self, flow: str) -> Intake:
         """What the flow says to who produces for it. Raises Refused where there is no such flow."""

@@ -15,6 +15,7 @@ from scribengin.control.world import RunId
 from scribengin.core.errors import Refused
 from scribengin.core.moments import now_text
 from scribengin.hosts.agent import Agent
+from scribengin.hosts.folder_keeper import FolderKeeper
 from scribengin.hosts.presence import lives_here
 from scribengin.hosts.worker_environment import not_its_own
 from scribengin.launch.contract import Order
@@ -100,6 +101,11 @@ class Node:
             thread = threading.Thread(target=agent.run, name="agent")
             stack.callback(thread.join)
             stack.callback(agent.stop)
+            thread.start()
+            keeper = FolderKeeper(registry, self.name, about, log, may=lambda: agent.is_up)
+            thread = threading.Thread(target=keeper.run, name="upkeep")
+            stack.callback(thread.join)
+            stack.callback(keeper.stop)
             thread.start()
             log.info("node up", node=self.name, registry=str(self._entrance.address))
             self._stack = stack.pop_all()

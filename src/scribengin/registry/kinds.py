@@ -50,6 +50,8 @@ class TierSpec(Record):
     """workers of that version serve it as they are: what they run is the same. 0: only those of its own version"""
     process: int = 0
     """workers of that version, or of a later one, go on with it between two Batches. 0: others have to be started"""
+    folders: tuple[str, ...] = ()
+    """those that its sinks write into, and of which a host does the upkeep"""
 
 
 class Spec(Record):
@@ -318,3 +320,26 @@ class Request(Record):
     """of the answer; 0 while the write is under way"""
     body: str = ""
     """of the answer"""
+
+
+class Attempt(Record):
+    """One process that served a tier. Times: seconds since 1970, by the clocks of masters."""
+
+    tier: str
+    number: int
+    """of its run"""
+    asked_at: float
+    node: str = ""
+    host: str = ""
+    pid: int = 0
+    ended_at: float | None = None
+    cause: str = ""
+    remedy: str = ""
+    failures: int = 0
+    """ends in a row without progress, with this one"""
+
+
+class Attempts(Record):
+    """The last ones of a flow, the oldest first."""
+
+    last: tuple[Attempt, ...] = ()

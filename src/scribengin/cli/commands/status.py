@@ -16,6 +16,7 @@ from scribengin.core.errors import ScribenginError
 from scribengin.core.units import show_bytes, show_duration
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from scribengin.api.views import RegistryView
@@ -100,6 +101,24 @@ def show_named(found: dict[str, Any]) -> None:
             click.echo(
                 f"tier {tier['tier']}: its standby, {spare['worker']} on {spare['node']}, is {_SPARE.get(spare['state'], spare['state'])}"
             )
+    show_folders(found["folders"])
+
+
+def show_folders(folders: Sequence[Mapping[str, Any]]) -> None:
+    """Who keeps the folders of sinks, and what came of it, for people."""
+    for folder in folders:
+        if not folder["node"]:
+            said = "nobody keeps it yet"
+        elif folder["keeper"] is None:
+            said = f"{folder['node']} is to keep it, and does not yet"
+        else:
+            said = f"kept by {folder['node']}, looked at {folder['looked_at'] or 'not yet'}"
+        if folder["did_at"]:
+            done = f"{folder['folded']:,} commit records folded, {folder['files']:,} files ({show_bytes(folder['bytes'])}) cleared away"
+            said += f"; {folder['did_at']}: {done}"
+        click.echo(f"folder {folder['path']}: {said}")
+        if folder["error"]:
+            click.echo(f"  upkeep fails: {folder['error']}")
 
 
 def _show_workflow(part: dict[str, Any]) -> None:
