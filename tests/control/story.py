@@ -26,6 +26,8 @@
     quota team=search cores 4      also `memory 8` (GiB), `rows 1000`; `quota team=search closed WHY`; `quota team=search none`
     idle                           the flow has read nothing for a while; `busy`: it reads
     workflow drained: a -> b       an operation over flows, and who feeds whom
+    meet a.out -> b.in rows 100    b reads what a writes, and `high_water` of its source is 100 rows
+    waits b.in 150                 rows, as b's worker said last
     the launcher loses what is asked next
     wait 15                        seconds
     look                           the master looks, and does what follows: `>` what it does, `=` how the flow stands where that has changed
@@ -47,6 +49,7 @@ from scribengin.control.actions import (
     Ask,
     Forget,
     FreeLease,
+    HoldBack,
     Kill,
     Note,
     SetAside,
@@ -57,8 +60,24 @@ from scribengin.control.actions import (
     flow_of,
 )
 from scribengin.control.decide import decide
-from scribengin.control.world import Allowance, Delay, FlowSeen, Held, LeaseHolder, Node, Process, RunId, TierSeen, UnderWay, Wish, World
+from scribengin.control.world import (
+    Allowance,
+    Delay,
+    FlowSeen,
+    Held,
+    LeaseHolder,
+    Node,
+    Process,
+    Reader,
+    RunId,
+    TierSeen,
+    UnderWay,
+    Waiting,
+    Wish,
+    World,
+)
 from scribengin.registry.kinds import UNDER_WAY, Operation, Report, Run, TierWish, WorkflowOperation
+from scribengin.registry.outside import Level, Waters
 from scribengin.registry.tree import REPORT, RUN, STATUS, WANTED
 from scribengin.registry.watched import Watched
 
@@ -111,6 +130,11 @@ class Story:
                 self._set_flow(FlowSeen(self.flow, Wish(1, "stopped", 0), _tiers(" ".join(rest))))
             case ["of", name]:
                 self.flow = name
+            case ["meet", writer, "->", reader, "rows", most]:
+                self._meet(writer.split("."), reader.split("."), int(most))
+            case ["waits", reader, rows]:
+                name, source = reader.split(".")
+                self.world = replace(self.world, waiting={**self.world.waiting, (name, source): Waiting(rows=int(rows))})
             case ["workflow", goal, *rest]:
                 self._workflow(goal.rstrip(":"), rest)
             case ["label", said]:
@@ -223,6 +247,14 @@ class Story:
         wish = Wish(version, goal, newest + 1)  # type: ignore[arg-type]
         self._set_flow(replace(flow, wish=wish, wanted_tiers=wanted))
 
+    def _meet(self, writer: list[str], reader: list[str], most: int) -> None:
+        (flow, sink), (other, source) = writer, reader
+        readers = (*self.world.readers.get(flow, ()), Reader(sink, other, source))
+        self.world = replace(self.world, readers={**self.world.readers, flow: readers})
+        waters = Waters(high=Level(rows=most), low=Level(rows=most // 2), capacity=Level(rows=2 * most))
+        seen = self.world.flows[other]
+        self._set_flow(replace(seen, waters={**seen.waters, source: waters}))
+
     def _workflow(self, goal: str, rest: list[str]) -> None:
         feeders = {name: tuple(sorted(seen.feeders)) for name, seen in _tiers(" ".join(rest)).items()}
         begun = {name: self.world.flows[name].wish.generation for name in feeders}
@@ -286,6 +318,8 @@ class Story:
             case Step(name, id_, operation):
                 under_way = UnderWay(id_, operation) if operation.step in UNDER_WAY else None
                 self._set_flow(replace(self.world.flows[name], under_way=under_way))
+            case HoldBack(name, held_back):
+                self._set_flow(replace(self.world.flows[name], held_back=held_back))
             case Ask(name, _, wanted):
                 flow = self.world.flows[name]
                 self._set_flow(replace(flow, wish=Wish(wanted.version, wanted.state, flow.wish.generation + 1)))
@@ -380,6 +414,9 @@ def _said(action: Action) -> str:
             return f"= {name} is {status.state}" + "".join(f"; {text}" for text in (status.reason, status.next, *refused) if text)
         case Step(_, id_, operation):
             return f"> operation {id_} comes to {operation.step}" + (f": {operation.error}" if operation.error else "")
+        case HoldBack(_, held_back):
+            shares = [f"{sink} by {hold.flow} to {hold.share:.0%}" for sink, hold in held_back.sinks.items()]
+            return f"> hold back {', '.join(shares) or 'nothing'}"
         case Ask(_, id_, wanted):
             return f"> operation w{id_} wants it {wanted.state}, for {wanted.by}"
         case Advance(id_, reached):

@@ -10,6 +10,7 @@ from scribengin.control.actions import (
     Ask,
     Forget,
     FreeLease,
+    HoldBack,
     Kill,
     Note,
     SetAside,
@@ -30,6 +31,7 @@ from scribengin.registry.tree import (
     ATTEMPTS,
     CHANGES,
     DESIRED,
+    HELD_BACK,
     LEASE,
     OPERATION,
     RUN,
@@ -76,7 +78,7 @@ class Actor:
         """Raises FencedError where the Term is over, Conflict where somebody else was faster, Unreachable and EnvironmentFault as
         registry and launcher do; the next look decides again."""
         match action:
-            case Want() | Note() | Tell() | Step() | Ask() | Advance() | Allot():
+            case Want() | Note() | Tell() | Step() | Ask() | Advance() | Allot() | HoldBack():
                 self._write(*_written(action), term)
             case Start():
                 self._write(*_written(action), term)
@@ -232,3 +234,5 @@ def _written(action: Start | Writing) -> tuple[Spot[Any], Record]:
             return WORKFLOW_OPERATION(id_), reached
         case Allot(flow, share):
             return SHARE(flow), share
+        case HoldBack(flow, held_back):
+            return HELD_BACK(flow), held_back

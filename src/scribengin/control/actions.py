@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from scribengin.control.world import RunId
     from scribengin.registry.kinds import Desired, Operation, Run, Share, Status, TierWish, WorkflowOperation
+    from scribengin.registry.outside import HeldBack
     from scribengin.registry.records import Spot
 
 
@@ -100,6 +101,14 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
+class HoldBack:
+    """Write which sinks of a flow are held back."""
+
+    flow: str
+    held_back: HeldBack
+
+
+@dataclass(frozen=True, slots=True)
 class Advance:
     """Write how far an operation over a workflow is."""
 
@@ -115,7 +124,7 @@ class Allot:
     share: Share
 
 
-Writing = Want | Note | Tell | Step | Ask | Advance | Allot
+Writing = Want | Note | Tell | Step | Ask | Advance | Allot | HoldBack
 """what a record is all there is to do for"""
 Action = Writing | Start | FreeLease | Kill | Forget | SetAside
 

@@ -6,8 +6,9 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from scribengin.control.actions import Allot, Kill, Note, SetAside, Start, Step, Tell, Want
+from scribengin.control.actions import Allot, HoldBack, Kill, Note, SetAside, Start, Step, Tell, Want
 from scribengin.control.operations import held_wishes, next_step
+from scribengin.control.pressure import held_back, is_news
 from scribengin.control.quotas import admit, divide
 from scribengin.control.runs import back_off_s, orphans, serves, tend
 from scribengin.control.spares import tend_spare
@@ -89,6 +90,9 @@ def _for_flow(
             if isinstance(action, Start) and action.run is not tiers[name].spare and not admission.takes_spare(flow, tiers[name]):
                 continue
             yield action
+    if is_news(flow.held_back, now := held_back(world, flow)):
+        flow = replace(flow, held_back=now)
+        yield HoldBack(flow.name, now)
     # as it will stand when this cycle's actions are done: people need not wait for the next look
     status = standing(world, replace(flow, tiers=tiers), admission.waits.get(flow.name))
     if status != flow.status:

@@ -16,7 +16,7 @@ from scribengin.client.workflow_models import Waits
 from scribengin.control.attempts import remembered
 from scribengin.control.masters import leader
 from scribengin.control.reading import unknown_flow
-from scribengin.control.world import Delay, RunId
+from scribengin.control.world import Delay, RunId, Waiting
 from scribengin.core.errors import Refused
 from scribengin.registry.contract import Entry
 from scribengin.registry.tree import LEASE
@@ -94,6 +94,16 @@ class Watch:
             if reads or (began and all(at is not None and now - at >= IDLE_S for at in began)):
                 found[name] = not reads
         return found
+
+    def waiting(self) -> dict[tuple[str, str], Waiting]:
+        """(flow, source) → what waits there, of sources that say how much may."""
+        return {
+            (name, source): Waiting(there.rows, there.bytes, there.seconds)
+            for name, flow in self._flows.items()
+            if flow.waters
+            for source, there in self.waits(name).items()
+            if source in flow.waters
+        }
 
     # --- for its pages ---
 

@@ -40,6 +40,7 @@ from scribengin.registry.kinds import (
     TierWish,
     WorkflowOperation,
 )
+from scribengin.registry.outside import HeldBack
 from scribengin.registry.records import Record, Spot
 from scribengin.registry.upkeep_records import Keeping, Upkept
 from scribengin.registry.watched import Alerts
@@ -168,6 +169,7 @@ LOCK = Branch("locks/<lock>", Holder, (Writer.CANDIDATE,), "a right of one proce
 LOCK_TERM = Branch("locks/<lock>.term", Holder, (Writer.CANDIDATE,), "who had it last; its version fences all before")
 CHANGES = Branch("flows/<flow>/changes", Changes, _LED, "what became of it: its last fifty changes of state")
 WORKFLOW_OPERATION = Branch("workflows/<n>", WorkflowOperation, _BY_HAND, "an operation over a workflow that is under way, or was")
+HELD_BACK = Branch("flows/<flow>/held_back", HeldBack, _LED, "which of its sinks are slowed or paused, by which reading flow")
 ALERTS = Branch("flows/<flow>/alerts", Alerts, _LED, "which alerts fire, and were told")
 REQUEST = Branch("requests/<request>", Request, (Writer.CANDIDATE,), "the answer to a write that was asked for under an idempotency key")
 ATTEMPTS = Branch("flows/<flow>/attempts", Attempts, _LED, "the last processes that served its tiers, and why each ended")
@@ -191,7 +193,7 @@ TREE: tuple[Branch[Any], ...] = (
     *(REQUEST, QUOTA, SHARE),
     ATTEMPTS,
     *(KEEPING, UPKEPT, UPKEEP_LEASE, UPKEEP_LEASE_TERM),
-    WORKFLOW_OPERATION,
+    *(WORKFLOW_OPERATION, HELD_BACK),
 )
 
 OWN_FOLDERS: Mapping[Owner, tuple[str, ...]] = {
