@@ -125,14 +125,19 @@ def shop(tmp_path: Path) -> Iterator[Shop]:
         process.kill()
 
 
+def words_of(process: psutil.Process) -> list[str]:
+    """Its command line; none of one that has ended."""
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []
+
+
 def executors(web: str) -> list[psutil.Process]:
     """Of all applications of a cluster."""
     found = []
     for process in psutil.process_iter():
-        try:
-            words = process.cmdline()
-        except psutil.Error:
-            continue
+        words = words_of(process)
         if "org.apache.spark.executor.CoarseGrainedExecutorBackend" in words and _is_on(web, words[words.index("--app-id") + 1]):
             found.append(process)
     return found
@@ -157,7 +162,7 @@ def test_a_flow_that_was_submitted_runs_on_the_cluster_and_its_executors_may_be_
         struck = executors(cluster.web)
         assert len(struck) == 1
         password = home.login().secret.reveal().partition(":")[2]
-        said = [word for process in [worker, *worker.children(recursive=True), *struck] for word in process.cmdline()]
+        said = [word for process in [worker, *worker.children(recursive=True), *struck] for word in words_of(process)]
         assert cluster.address in " ".join(said)
         assert not any(password in word for word in said), "no secret stands on a command line"
         struck[0].kill()
