@@ -108,10 +108,12 @@ def flow_routes(may: Callable[[Role], Any]) -> APIRouter:
         tier: str | None = None,
         lines: Annotated[int, Query(ge=1, le=MOST_LINES)] = 50,
     ) -> Response:
-        """What the newest worker of each tier has printed, and the tiers' run logs, as far as they lie on this master's host."""
+        """What the newest worker of each tier has printed, and the tiers' run logs; the nodes are asked for what lies with them, and where
+        one does not answer, `problem` says why."""
         asked.check_flow(flow)
-        workers = {row.tier: row.worker for row in asked.view.flow(flow).tiers if tier in (None, row.tier)}
-        return asked.answer(read_logs(reading.state_of(asked.registry, flow), flow, workers, asked.plane.logs, lines))
+        tiers = [row for row in asked.view.flow(flow).tiers if tier in (None, row.tier)]
+        plane = asked.plane
+        return asked.answer(read_logs(reading.state_of(asked.registry, flow), flow, tiers, plane.logs, plane.nodes, lines))
 
     return routes
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from scribengin.client.models import FLOW_NAME, FlowRow, FlowView, MasterRow, TaskRow, VersionRow
+from scribengin.client.models import FLOW_NAME, FlowRow, FlowView, MasterRow, NodeRow, TaskRow, VersionRow
 from scribengin.client.verb_models import Happened
-from scribengin.control import reading
+from scribengin.control import bindings, reading
 from scribengin.control.happened import read_happened
 from scribengin.registry.contract import Entry
 from scribengin.registry.records import Stored, names, read_record
@@ -63,6 +63,18 @@ class RegistryView:
         """As `Client.versions`."""
         check_flow(self._registry, name)
         return msgspec.convert(reading.history(self._registry, name), list[VersionRow])
+
+    def nodes(self) -> list[NodeRow]:
+        """As `Client.nodes`."""
+        return msgspec.convert(bindings.nodes(self._registry), list[NodeRow])
+
+    def node(self, name: str) -> NodeRow:
+        """One of them. Raises Refused where there is none of that name."""
+        found = self.nodes()
+        for row in found:
+            if row.node == name:
+                return row
+        raise bindings.unknown_node(name, [row.node for row in found])
 
 
 def check_flow(registry: Registry, name: str) -> None:

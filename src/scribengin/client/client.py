@@ -13,14 +13,13 @@ import httpx2
 import msgspec
 
 from scribengin.client import problems
+from scribengin.client.host_client import HostClient
 from scribengin.client.models import (
     AppliedFlow,
     FlowEvent,
     FlowRow,
     FlowView,
     Health,
-    LogLines,
-    MasterRow,
     PackageRow,
     RecordView,
     RecordWrite,
@@ -32,7 +31,6 @@ from scribengin.client.models import (
     WentBack,
     Written,
 )
-from scribengin.client.verb_client import VerbClient
 from scribengin.core.errors import Refused, ScribenginError, Unreachable
 
 if TYPE_CHECKING:
@@ -55,7 +53,7 @@ _BUSY_S = 30.0
 _PIECE_BYTES = 2**20
 
 
-class Client(VerbClient):
+class Client(HostClient):
     """Any of `masters` (`http://HOST:PORT`) will do: each answers for all of them. Where one does not answer the next one is asked.
 
     The revision that was seen last goes with each call, so that a call through another master sees what this client has written. A write
@@ -134,11 +132,6 @@ class Client(VerbClient):
     def delete(self, name: str, *, expected: int | None = None) -> Written:
         """Forget a flow that is stopped."""
         return self._write("DELETE", f"/v1/flows/{_part(name)}", None, Written, expected)
-
-    def logs(self, name: str, *, tier: str | None = None, lines: int = 50) -> list[LogLines]:
-        """What the newest worker of each tier has printed, as far as it lies on the host of the master that answers."""
-        which = "" if tier is None else f"&tier={_part(tier)}"
-        return self._get(f"/v1/flows/{_part(name)}/logs?lines={lines}{which}", list[LogLines])
 
     def overview(self) -> list[dict[str, Any]]:
         """How all flows go now, as the leading master was told: a line for each."""
@@ -226,10 +219,6 @@ class Client(VerbClient):
         Raises Refused where people may not write it, ScribenginError where it has another version.
         """
         return self._write("PUT", f"/v1/registry/{quote(path)}", RecordWrite(value, version), Written, None)
-
-    def masters_up(self) -> list[MasterRow]:
-        """The masters that there are, and which one leads."""
-        return self._get("/v1/masters", list[MasterRow])
 
     def ready(self) -> Health:
         """Raises Unreachable where no master can do its part."""

@@ -90,6 +90,9 @@ STATUSES: Mapping[str, int] = {
     "claim-wrong": 403,
     "bad-progress": 422,
     "alert-unknown": 404,
+    "worker-unknown": 404,
+    "node-unknown": 404,
+    "tier-unknown": 404,
 }
 """code → HTTP status, where it is not that of the kind"""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, assert_never
 
 if TYPE_CHECKING:
     from scribengin.control.world import RunId
@@ -96,3 +96,29 @@ Action = Want | Start | Note | FreeLease | Kill | Forget | Tell | SetAside | Ste
 def flow_of(action: Action) -> str:
     """Which flow it is about."""
     return action.run.flow if isinstance(action, FreeLease | Kill | Forget) else action.flow
+
+
+def said_of(action: Action) -> str:
+    """The action in a few words, for people."""
+    match action:
+        case Want(_, tier, wish):
+            return f"tier {tier} is wanted {wish.goal}, version {wish.version}"
+        case Start(_, tier, run, spare):
+            return f"{'standby' if spare else 'worker'} {run.number} of tier {tier} is started on {run.node}"
+        case Note(_, tier, run, spare):
+            ended = f" has ended: {run.cause}" if run.ended_at is not None else " is noted"
+            return f"{'standby' if spare else 'worker'} {run.number} of tier {tier}{ended}"
+        case FreeLease(run):
+            return f"the lease of {run}, which has ended, is taken away"
+        case Kill(run, node, why):
+            return f"{run} on {node} is killed: {why}"
+        case Forget(run, node):
+            return f"{run} on {node} is forgotten"
+        case Tell(_, status):
+            return f"it is {status.state}" + (f": {status.reason}" if status.reason else "")
+        case SetAside(_, spot):
+            return f"{spot.path} is set aside"
+        case Step(_, id_, operation):
+            return f"operation {id_} ({operation.kind}) comes to {operation.step}"
+        case _:
+            assert_never(action)

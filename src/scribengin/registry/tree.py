@@ -35,6 +35,7 @@ from scribengin.registry.kinds import (
     Status,
     Task,
     TierWish,
+    Token,
 )
 from scribengin.registry.records import Record, Spot
 from scribengin.registry.watched import Alerts
@@ -74,6 +75,7 @@ _NAMES = {
     "lock": r"[A-Za-z0-9_][A-Za-z0-9._:-]{0,126}",
     "worker": r"[A-Za-z0-9][A-Za-z0-9_.-]{0,199}",
     "request": r"[0-9a-f]{32}",
+    "token": r"[0-9a-f]{12}",
 }
 """placeholder → what may stand for it"""
 _PATTERNS = {placeholder: re.compile(pattern) for placeholder, pattern in _NAMES.items()}
@@ -161,6 +163,7 @@ LOCK_TERM = Branch("locks/<lock>.term", Holder, (Writer.CANDIDATE,), "who had it
 CHANGES = Branch("flows/<flow>/changes", Changes, _LED, "what became of it: its last fifty changes of state")
 ALERTS = Branch("flows/<flow>/alerts", Alerts, _LED, "which alerts fire, and were told")
 REQUEST = Branch("requests/<request>", Request, (Writer.CANDIDATE,), "the answer to a write that was asked for under an idempotency key")
+TOKEN = Branch("tokens/<token>", Token, (Writer.CANDIDATE,), "who may use the API, and for what; only admins have it written")
 
 TREE: tuple[Branch[Any], ...] = (
     *(LEADER, LEADER_TERM, MASTERS),
@@ -173,6 +176,7 @@ TREE: tuple[Branch[Any], ...] = (
     *(ALERTS, CHANGES),
     *(HOST_UP, HOST_UP_TERM, DECOMMISSIONED, WORKER_ORDER, WORKER_SEEN),
     REQUEST,
+    TOKEN,
 )
 
 OWN_FOLDERS: Mapping[Owner, tuple[str, ...]] = {
