@@ -14,10 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from scribengin.api.plan_process import Planned, Task
 from scribengin.api.verb_process import Look, Seen
 from scribengin.client.problems import Fault, ProblemDetails, to_error
-from scribengin.control.submission import Submission
 from scribengin.core.errors import EnvironmentFault, Refused, ScribenginError
 from scribengin.packages.fetch import FetchedPackages
 
@@ -25,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from scribengin.client.models import Submit
     from scribengin.packages.store import PackageStore
 
 T = TypeVar("T")
@@ -61,26 +58,9 @@ class Planner:
         self._limit_s = limit_s
         self._turns = threading.BoundedSemaphore(_AT_ONCE)
 
-    def plan(self, wanted: Submit) -> tuple[Submission, tuple[Fault, ...]]:
-        """What a version of the flow will be; with the warnings. Takes a second or two, and waits while others are planned.
-
-        Raises InputError with every problem, whose files are those in the package; Refused: `package-missing`, `flow-path`, `plan-late`;
-        EnvironmentFault where the process ended without an answer.
-        """
-        self.fetch(wanted.package)
-        folder = str(self._packages.absolute())
-        task = Task(folder, wanted.package, wanted.path, wanted.base, str(self._state.absolute()), self._limit_s + 5)
-        with self._turns:
-            planned = self._ask(task)
-        inside = os.path.join(folder, wanted.package, "")  # noqa: PTH118  with its slash
-        if planned.problem is not None:
-            raise to_error(_from_package(planned.problem, inside))
-        warnings = tuple(_fault_from_package(fault, inside) for fault in planned.warnings)
-        parts = (planned.tiers, planned.watched, planned.labels)
-        return Submission(planned.flow, wanted.package, wanted.path, wanted.base, *parts), warnings
-
     def look(self, what: str, records: Mapping[str, Mapping[str, Any]], **more: Any) -> Any:
-        """What `api.verb_process` finds: it has the records, the packages and the states. Raises as `plan`."""
+        """What `api.verb_process` finds: it has the records, the packages and the states. Raises as
+        the process does; Refused: `plan-late`; EnvironmentFault where it ended without an answer."""
         for record in records.values():  # versions that are looked at; of one that is gone the process says so
             if isinstance(package := record.get("package"), str):
                 with suppress(ScribenginError):
@@ -92,9 +72,6 @@ class Planner:
         if seen.problem is not None:
             raise to_error(_without(seen.problem, [os.path.join(folder, each.package, "") for each in task.submits]))  # noqa: PTH118
         return seen.found
-
-    def _ask(self, task: Task) -> Planned:
-        return self._run("scribengin.api.plan_process", task, Planned)
 
     def _run(self, module: str, task: Any, kind: type[T]) -> T:
         settings = {name: value for name, value in os.environ.items() if name not in _HIDDEN}

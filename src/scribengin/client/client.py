@@ -25,6 +25,7 @@ from scribengin.client.models import (
     RecordWrite,
     Rollback,
     Submit,
+    SubmitFlow,
     TaskRow,
     VersionRow,
     Want,
@@ -104,13 +105,17 @@ class Client(HostClient):
         """The versions of a flow, the newest first."""
         return self._get(f"/v1/flows/{_part(name)}/versions", list[VersionRow])
 
-    def submit(self, name: str, flow: Submit, *, expected: int | None = None) -> AppliedFlow:
+    def submit(
+        self, name: str, flow: Submit, *, plan: str = "", accept: Literal["again", "lost"] | None = None, expected: int | None = None
+    ) -> AppliedFlow:
         """Make it the flow's next version, and want it to run; the same again changes nothing. Its package was `upload`ed before.
 
-        Raises InputError with every problem of the flow. `expected`, here and below: only while what is wanted of the flow was written by
-        this revision (`FlowView.wanted.revision`; 0: while there is no such flow).
+        Raises InputError with every problem of the flow; Refused `plan-needed` where the flow is there, and neither the hash of its `plan`,
+        nor `accept`, nor `expected` is said, and as `apply_topology`. `expected`, here and below: only while what is wanted of the flow was
+        written by this revision (`FlowView.wanted.revision`; 0: while there is no such flow).
         """
-        return self._write("PUT", f"/v1/flows/{_part(name)}", flow, AppliedFlow, expected)
+        wanted = SubmitFlow(flow.package, flow.path, flow.base, plan, accept)
+        return self._write("PUT", f"/v1/flows/{_part(name)}", wanted, AppliedFlow, expected)
 
     def want(self, name: str, goal: Goal, *, expected: int | None = None) -> Written:
         """Say what is wanted of a flow now; asked again what failed is tried again."""

@@ -143,6 +143,18 @@ class Submit:
 
 
 @dataclass(frozen=True, slots=True)
+class SubmitFlow:
+    """A flow to be submitted, as `Submit`; `plan` is the hash of the plan that was looked at, `accept` as in `Topology`."""
+
+    package: str
+    path: str
+    base: str
+    plan: str = ""
+    accept: Literal["again", "lost"] | None = None
+    __pydantic_config__ = _CLOSED
+
+
+@dataclass(frozen=True, slots=True)
 class AppliedFlow:
     """What came of a submission. `changed` is false where the newest version is just this, and wanted to run."""
 

@@ -85,6 +85,7 @@ STATUSES: Mapping[str, int] = {
     "request": 400,
     "parameter": 422,
     "plan-late": 422,
+    "plan-needed": 428,
     "too-many": 429,
     "bug": 500,
     "claim-wrong": 403,
