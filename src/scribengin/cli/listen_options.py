@@ -1,4 +1,4 @@
-"""Where a master's API answers, or a node: `--listen`, `--port`, TLS, tokens."""
+"""Where a master's API answers, or a node: `--listen`, `--port`, TLS, tokens; how many versions of flows a master keeps."""
 
 from __future__ import annotations
 
@@ -13,6 +13,16 @@ if TYPE_CHECKING:
 
 C = TypeVar("C")
 _FILE = click.Path(path_type=Path, dir_okay=False)
+
+keep_versions_option = click.option(
+    "--keep-versions",
+    type=click.IntRange(min=1),
+    default=50,
+    show_default=True,
+    metavar="N",
+    help="So many versions of each flow stay, the newest, and older ones that are in use.",
+)
+"""Gives a command `keep_versions`."""
 
 
 def listen_options(command: Callable[..., C]) -> Callable[..., C]:

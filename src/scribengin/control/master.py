@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from scribengin.control.watch import Watch
     from scribengin.control.world import World
     from scribengin.launch.contract import Launcher
-    from scribengin.registry.contract import Registry
+    from scribengin.registry.contract import Registry, Term
 
 _LOOK_S = 1.0
 """between two looks where no watch says that something is new, and no launcher that a worker has ended"""
@@ -102,6 +102,11 @@ class Master:
     def term(self) -> int | None:
         """Under which it leads; None where it does not."""
         return self._election.term.number if self._election.held() else None
+
+    @property
+    def lead(self) -> Term | None:
+        """The right under which it leads, for writes beside its cycles; None where it does not."""
+        return self._election.term if self._election.held() else None
 
     def decided(self) -> list[dict[str, str]]:
         """What was decided last here, the newest first: `at`, `flow`, `what`. For any thread."""

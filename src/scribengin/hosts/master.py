@@ -22,6 +22,7 @@ from scribengin.control.bell import Bell
 from scribengin.control.master import Master
 from scribengin.control.masters import CERTIFICATES, addresses, token_of
 from scribengin.control.orders import ordering
+from scribengin.control.versions import KEPT_VERSIONS, prune_versions
 from scribengin.control.watch import Watch
 from scribengin.hosts.package_keeper import PackageKeeper
 from scribengin.hosts.presence import Presence
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from scribengin.control.home import Home
+    from scribengin.hosts.package_keeper import Versions
     from scribengin.registry.contract import Registry
     from scribengin.registry.entrance import Entrance
 
@@ -56,10 +58,11 @@ class MasterHost:
         logs: Callable[[str], Sequence[str]] = lambda _worker: (),
         state: Path | None = None,
         session_s: float = 10.0,
+        keep_versions: int = KEPT_VERSIONS,
     ) -> None:
         """`listen`: where the API answers, a free port of the loopback by default. `logs`: as `Plane` says. `state`: the root of the
         folders in which new flows keep their state, on every host the same; in the home by default. `session_s`: after so long without
-        a sign another one leads."""
+        a sign another one leads. `keep_versions`: so many of each flow stay, and those in use."""
         self.home = home
         self.name = name
         self._entrance = entrance
@@ -67,6 +70,7 @@ class MasterHost:
         self._logs = logs
         self._state = (state or home.state).absolute()
         self._session_s = session_s
+        self._keep_versions = keep_versions
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
@@ -119,9 +123,14 @@ class MasterHost:
                 ),
             )
             stack.enter_context(door.serve(make_app(plane)))
-            stack.enter_context(PackageKeeper(self.registry, self.home.packages, self.url, os.environ, log=log))
+            stack.enter_context(PackageKeeper(self.registry, self.home.packages, self.url, os.environ, log=log, hear=self._prune))
             self._stack = stack.pop_all()
         return self
+
+    def _prune(self, specs: Versions) -> None:
+        """The one that leads removes the versions that nobody needs any more."""
+        if (term := self.master.lead) is not None:
+            prune_versions(self.registry, specs, self._keep_versions, term)
 
     def _fetch(self) -> Callable[[str], None]:
         """Brings packages here that other masters have."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Self
 
 from scribengin.api.serving import Listen
 from scribengin.control.home import LOCAL
+from scribengin.control.versions import KEPT_VERSIONS
 from scribengin.embedded.zookeeper import ZooKeeper
 from scribengin.hosts.kept_up import kept_up
 from scribengin.hosts.master import MasterHost
@@ -30,14 +31,21 @@ class House:
     next one goes on with every flow. Where this process is killed the workers go on, and the next one adopts them."""
 
     def __init__(
-        self, home: Home, *, listen: Listen | None = None, grace_s: float = 300.0, tell: Callable[[str], None] = lambda _line: None
+        self,
+        home: Home,
+        *,
+        listen: Listen | None = None,
+        grace_s: float = 300.0,
+        tell: Callable[[str], None] = lambda _line: None,
+        keep_versions: int = KEPT_VERSIONS,
     ) -> None:
         """`listen`: where the API answers, a free port of the loopback by default. `grace_s`: how long workers may take to end. `tell`
-        hears what takes a while."""
+        hears what takes a while. `keep_versions`: as `MasterHost` says."""
         self.home = home
         self._listen = listen or Listen()
         self._grace_s = grace_s
         self._tell = tell
+        self._keep_versions = keep_versions
         self._stack = ExitStack()
         self._is_up = False
 
@@ -52,7 +60,9 @@ class House:
             stack.callback(self._end_workers)
             stack.enter_context(Node(self.home, LOCAL, entrance))
             logs = LocalLauncher(self.home.workers).logs
-            master = stack.enter_context(MasterHost(self.home, LOCAL, entrance, listen=self._listen, logs=logs))
+            master = stack.enter_context(
+                MasterHost(self.home, LOCAL, entrance, listen=self._listen, logs=logs, keep_versions=self._keep_versions)
+            )
             self.url = master.url
             self.home.announce(self.address, self.url)
             stack.callback(self.home.withdraw)

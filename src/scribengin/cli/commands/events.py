@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @each_flow("flow")
 def command(*, flow: str, masters: Masters) -> Answer:
     """Show what became of a flow, the newest first: changes of its state with their cause, versions, operations. The last fifty changes of
-    state are kept, all versions, and twenty operations. Works where no master is alive.
+    state are kept, twenty operations, and the versions that `history` shows. Works where no master is alive.
     """
     import msgspec
 

@@ -8,7 +8,7 @@ import click
 
 from scribengin.cli.answer import Answer, AnsweringCommand
 from scribengin.cli.home_option import folder_option
-from scribengin.cli.listen_options import listen_options
+from scribengin.cli.listen_options import keep_versions_option, listen_options
 from scribengin.cli.serving import until_asked
 
 if TYPE_CHECKING:
@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 
 
 @click.command(cls=AnsweringCommand)
+@keep_versions_option
 @listen_options
 @folder_option
-def command(*, listen: Listen, home: Home) -> Answer:
+def command(*, keep_versions: int, listen: Listen, home: Home) -> Answer:
     """Start a ZooKeeper and a master on this machine, all of it in one folder, and manage flows until Ctrl-C.
 
     Ctrl-C ends the workers after the Batches under way. Started again, it goes on with every flow. Flows are submitted with
@@ -27,7 +28,10 @@ def command(*, listen: Listen, home: Home) -> Answer:
     """
     from scribengin.hosts.up import House
 
-    with until_asked() as asked, House(home, listen=listen, tell=lambda line: click.echo(line, err=True)) as house:
+    with (
+        until_asked() as asked,
+        House(home, listen=listen, tell=lambda line: click.echo(line, err=True), keep_versions=keep_versions) as house,
+    ):
         click.echo(f"up: API {house.url}, registry {house.address}, all of it in {home.folder}", err=True)
         click.echo("submit a flow: scribengin apply FILE; Ctrl-C ends it", err=True)
         asked.wait()
