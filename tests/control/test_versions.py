@@ -17,7 +17,7 @@ from scribengin.registry.tree import DESIRED, OPERATION, REPORT, SPEC, WANTED
 
 def applied(registry: MemoryRegistry, times: int, *flows: str) -> None:
     for _ in range(times):
-        number = len(reading.versions_of(registry, flows[0])) + 1
+        number = max(reading.versions_of(registry, flows[0]), default=0) + 1
         submissions = [admin.Submission(flow, f"{number:064x}", "flow.yaml", "/base", {"main": TierSpec()}) for flow in flows]
         admin.apply_all(registry, submissions, None, state=lambda _: "/state", by="me")
 
