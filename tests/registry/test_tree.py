@@ -52,6 +52,7 @@ NAMES = {
     "worker": "tweets.edge-1",
     "request": "0123456789abcdef" * 2,
     "token": "0123456789ab",
+    "folder": "0123456789abcdef",
 }
 
 

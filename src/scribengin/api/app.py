@@ -11,6 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from scribengin.api.access import Role
+from scribengin.api.answers import answer_routes
 from scribengin.api.described import described
 from scribengin.api.events import event_routes
 from scribengin.api.flows import flow_routes
@@ -24,8 +25,9 @@ from scribengin.api.progress import router
 from scribengin.api.records import record_routes
 from scribengin.api.token_routes import token_routes
 from scribengin.api.verbs import verb_routes
-from scribengin.client.client import REVISION
+from scribengin.api.workflows import workflow_routes
 from scribengin.client.problems import CODE, MEDIA_TYPE, Fault, PointedError, ProblemDetails, encode, to_problem
+from scribengin.client.transport import REVISION
 from scribengin.core.errors import Refused, ScribenginError
 
 _NUMBER = re.compile("[0-9]{1,18}")
@@ -47,6 +49,8 @@ def make_app(plane: Plane) -> FastAPI:
     may = _gate(plane)
     app.include_router(flow_routes(may))
     app.include_router(verb_routes(may))
+    app.include_router(answer_routes(may))
+    app.include_router(workflow_routes(may))
     app.include_router(package_routes(may))
     app.include_router(record_routes(may))
     app.include_router(event_routes(may, plane.registry))

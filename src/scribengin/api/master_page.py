@@ -11,8 +11,8 @@ from starlette.responses import HTMLResponse, Response
 from scribengin.api.access import Role
 from scribengin.api.plane import Asked
 from scribengin.api.views import masters_of
-from scribengin.client.client import REVISION
 from scribengin.client.models import MasterView
+from scribengin.client.transport import REVISION
 from scribengin.control.html_page import page
 
 

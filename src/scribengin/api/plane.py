@@ -15,9 +15,10 @@ from scribengin.api.node_pages import NodePages
 from scribengin.api.once import ABANDONED_S, SLOW_ABANDONED_S, Answered, Claim, Once
 from scribengin.api.tokens import Tokens
 from scribengin.api.views import RegistryView, check_flow, labels_of
-from scribengin.client.client import KEY, REVISION
 from scribengin.client.problems import CODE, MEDIA_TYPE, Fault, PointedError, encode, to_problem
+from scribengin.client.transport import KEY, REVISION
 from scribengin.control import reading
+from scribengin.control.workflows import Workflows
 from scribengin.core.errors import Refused, ScribenginError, Unreachable
 from scribengin.registry.contract import Link
 from scribengin.registry.records import names
@@ -61,6 +62,7 @@ class Plane:
     nodes: NodePages = field(init=False)
     tokens: Tokens = field(init=False)
     once: Once = field(init=False)
+    workflows: Workflows = field(init=False)
 
     asks_nodes: NodePages | None = None
     """how it asks nodes; None: as one that has no key for any"""
@@ -69,6 +71,7 @@ class Plane:
         object.__setattr__(self, "once", Once(self.registry))
         object.__setattr__(self, "nodes", self.asks_nodes or NodePages(self.registry))
         object.__setattr__(self, "tokens", Tokens(self.registry))
+        object.__setattr__(self, "workflows", Workflows(self.registry))
 
     def revision(self) -> int:
         """Of what this master's client has seen; 0 where the registry does not answer now."""
@@ -96,7 +99,7 @@ class Asked:
     @property
     def view(self) -> RegistryView:
         """Reads, of what this person may see."""
-        return RegistryView(self.registry, self.who.labels)
+        return RegistryView(self.registry, self.who.labels, self.plane.workflows)
 
     @property
     def address(self) -> str:

@@ -11,10 +11,9 @@ from scribengin.client.problems import Fault, PointedError
 from scribengin.client.verb_models import Topology
 from scribengin.control import reading, topology
 from scribengin.control.submission import Submission
+from scribengin.control.workflows import refuse_circle
 from scribengin.registry.contract import Entry, Registry
-from scribengin.registry.kinds import TierSpec
 from scribengin.registry.tree import DESIRED, SPEC, STATUS
-from scribengin.registry.watched import Watched
 
 _MOST_FLOWS = 200
 
@@ -35,20 +34,10 @@ def planned(asked: Asked, wanted: Topology) -> tuple[topology.TopologyPlan, list
     names = [name for submit in wanted.flows if (name := inside[submit.package].get(submit.path)) is not None]
     records = records_of(asked.registry, [name for name in names if FLOW_NAME.fullmatch(name)])
     found = asked.plane.planner.look("topology", records, submits=tuple(wanted.flows))
-    submissions = [
-        Submission(
-            each["flow"],
-            each["package"],
-            each["path"],
-            each["base"],
-            msgspec.convert(each["tiers"], dict[str, TierSpec]),
-            msgspec.convert(each["watched"], Watched),
-            dict(each["labels"]),
-        )
-        for each in found["submissions"]
-    ]
+    submissions = msgspec.convert(found["submissions"], list[Submission])
     for submission in submissions:
         asked.check_new(submission.flow, submission.labels)
+    refuse_circle(asked.plane.workflows, {submission.flow: submission.ends for submission in submissions})
     return msgspec.convert(found["plan"], topology.TopologyPlan), submissions
 
 

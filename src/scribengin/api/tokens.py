@@ -17,8 +17,9 @@ from msgspec.structs import replace
 
 from scribengin.api.access import Role, Who
 from scribengin.client.models import TokenRow
-from scribengin.control.known import again, now_text
+from scribengin.control.known import again
 from scribengin.core.errors import Refused
+from scribengin.core.moments import now_text
 from scribengin.core.problems import did_you_mean
 from scribengin.registry.contract import Replace
 from scribengin.registry.kinds import Token

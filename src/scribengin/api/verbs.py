@@ -54,8 +54,6 @@ def verb_routes(may: Callable[[Role], Any]) -> APIRouter:
 
         def act(registry: Registry) -> AppliedTopology:
             plan, submissions = planned(asked, wanted)
-            for submission in submissions:
-                asked.check_new(submission.flow, submission.labels)
             topology.check_agreed(plan, expected=wanted.plan, accept=wanted.accept)
             done = topology.write_topology(
                 registry, submissions, plan, state=lambda _: asked.plane.state, by=asked.who.name, accept=wanted.accept
@@ -100,7 +98,7 @@ def verb_routes(may: Callable[[Role], Any]) -> APIRouter:
     def happened(flow: str, asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:
         """What became of a flow, the newest first: changes of its state with their cause, versions, operations; the last hundred."""
         asked.check_flow(flow)
-        return asked.answer([each.as_json() for each in read_happened(asked.registry, flow)])
+        return asked.answer(list(read_happened(asked.registry, flow)))
 
     @routes.get("/flows/{flow}/operations", response_model=list[OperationRow])
     def operations(flow: str, asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+from typing import Any
 
 import msgspec
 
@@ -21,10 +20,8 @@ from scribengin.client.models import (
     TokenRow,
     Written,
 )
+from scribengin.client.transport import part
 from scribengin.client.verb_client import VerbClient
-
-if TYPE_CHECKING:
-    import httpx2
 
 
 class HostClient(VerbClient):
@@ -44,32 +41,32 @@ class HostClient(VerbClient):
 
     def node(self, name: str) -> NodeView:
         """A host, and what it says itself. Raises Refused where there is none of that name."""
-        return self._get(f"/v1/nodes/{_part(name)}", NodeView)
+        return self._get(f"/v1/nodes/{part(name)}", NodeView)
 
     def bind(self, flow: str, tier: str, node: str, *, start: bool = False) -> Bound:
         """Have a tier run on that node, and on no other; `start`: want its flow running, too."""
-        return self._write("PUT", f"/v1/flows/{_part(flow)}/tiers/{_part(tier)}/node", Binding(node, start), Bound, None)
+        return self._write("PUT", f"/v1/flows/{part(flow)}/tiers/{part(tier)}/node", Binding(node, start), Bound, None)
 
     def unbind(self, flow: str, tier: str) -> Bound:
         """Let a tier run on any node."""
-        return self._write("DELETE", f"/v1/flows/{_part(flow)}/tiers/{_part(tier)}/node", None, Bound, None)
+        return self._write("DELETE", f"/v1/flows/{part(flow)}/tiers/{part(tier)}/node", None, Bound, None)
 
     def decommission(self, node: str, *, undo: bool = False) -> NodeChanged:
         """Give a host no new workers, those that it has go elsewhere; or let it take workers again."""
-        return self._write("DELETE" if undo else "PUT", f"/v1/nodes/{_part(node)}/decommissioned", None, NodeChanged, None)
+        return self._write("DELETE" if undo else "PUT", f"/v1/nodes/{part(node)}/decommissioned", None, NodeChanged, None)
 
     def forget_node(self, node: str) -> Written:
         """Forget a host whose machine is gone for good."""
-        return self._write("DELETE", f"/v1/nodes/{_part(node)}", None, Written, None)
+        return self._write("DELETE", f"/v1/nodes/{part(node)}", None, Written, None)
 
     def worker(self, flow: str, worker: str) -> dict[str, Any]:
         """What a worker says on its own page, wherever it runs. Raises Unreachable where it, or its node, does not answer."""
-        return self._get(f"/v1/flows/{_part(flow)}/workers/{_part(worker)}", dict[str, Any])
+        return self._get(f"/v1/flows/{part(flow)}/workers/{part(worker)}", dict[str, Any])
 
     def logs(self, name: str, *, tier: str | None = None, lines: int = 50) -> list[LogLines]:
         """What the newest worker of each tier has printed, on whichever host; where that does not answer, why."""
-        which = "" if tier is None else f"&tier={_part(tier)}"
-        return self._get(f"/v1/flows/{_part(name)}/logs?lines={lines}{which}", list[LogLines])
+        which = "" if tier is None else f"&tier={part(tier)}"
+        return self._get(f"/v1/flows/{part(name)}/logs?lines={lines}{which}", list[LogLines])
 
     def tokens(self) -> list[TokenRow]:
         """Whose tokens there are. For admins, as what follows."""
@@ -83,12 +80,4 @@ class HostClient(VerbClient):
 
     def remove_token(self, name: str) -> Written:
         """From now on it opens nothing, at any master."""
-        return self._write("DELETE", f"/v1/tokens/{_part(name)}", None, Written, None)
-
-    def _ask(self, method: str, path: str, **more: Any) -> httpx2.Response:
-        raise NotImplementedError
-
-
-def _part(name: str) -> str:
-    """As one segment of a path."""
-    return quote(name, safe="")
+        return self._write("DELETE", f"/v1/tokens/{part(name)}", None, Written, None)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, assert_never
 
 from scribengin.control.actions import Forget, FreeLease, Kill, Note, SetAside, Start, Step, Tell, Want, flow_of
+from scribengin.control.attempts import noted
 from scribengin.control.world import RunId
 from scribengin.core.errors import FencedError, Refused, ScribenginError
 from scribengin.registry.contract import Conflict, Damaged, Delete, Entry
-from scribengin.registry.kinds import Change, Changes
+from scribengin.registry.kinds import Attempts, Change, Changes
 from scribengin.registry.records import Newer, Stored, read_record, set_aside
-from scribengin.registry.tree import CHANGES, LEASE, OPERATION, RUN, SPARE, STATUS, WANTED, own_folders_of_worker
+from scribengin.registry.tree import ATTEMPTS, CHANGES, LEASE, OPERATION, RUN, SPARE, STATUS, WANTED, own_folders_of_worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -69,7 +70,10 @@ class Actor:
 
         Gives what failed for one flow or worker. Raises FencedError, and Unreachable where the registry does not answer.
         """
-        self._mirror.fetch([CHANGES(action.flow).path for action in actions if isinstance(action, Tell)])
+        tried = {action.flow for action in actions if isinstance(action, Start | Note) and not action.spare}
+        self._mirror.fetch(
+            [*(CHANGES(action.flow).path for action in actions if isinstance(action, Tell)), *(ATTEMPTS(f).path for f in tried)]
+        )
         groups: dict[str, list[Action]] = {}
         for action in actions:
             groups.setdefault(flow_of(action), []).append(action)
@@ -93,6 +97,7 @@ class Actor:
                 writes[spot.path] = self._mirror.put(spot, record)
                 if isinstance(action, Tell):
                     writes |= self._remembered(action)
+        writes |= self._tried([action for action in actions if isinstance(action, Start | Note) and not action.spare])
         return list(writes.values()), [action for action in actions if not isinstance(action, Want | Note | Tell | Step)]
 
     def _remembered(self, action: Tell) -> dict[str, Write]:
@@ -107,6 +112,20 @@ class Actor:
         reason = status.reason if len(status.reason) <= _REASON else f"{status.reason[: _REASON - 1]}…"
         change = Change(at=status.since, state=status.state, reason=reason, version=status.version, goal=status.goal)
         return {spot.path: self._mirror.put(spot, Changes(last=(*last, change)[-_CHANGES:]))}
+
+    def _tried(self, actions: Sequence[Start | Note]) -> dict[str, Write]:
+        """What is known of the runs of one flow now, beside those before. What says nothing there is begun anew."""
+        if not actions:
+            return {}
+        spot = ATTEMPTS(actions[0].flow)
+        told = self._mirror.stored(spot)
+        if isinstance(told, Newer):
+            return {}
+        before = after = told.record if isinstance(told, Stored) else Attempts()
+        for action in actions:
+            lease = self._mirror.read(LEASE(action.flow, action.tier).path)
+            after = noted(after, action.tier, action.run, lease.value if isinstance(lease, Entry) else {})
+        return {} if after == before else {spot.path: self._mirror.put(spot, after)}
 
     def _perform(self, groups: Sequence[_Group], term: Term, check: Callable[[], None]) -> Iterator[ScribenginError]:
         check()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from scribengin.core.secret import Secret
 from scribengin.registry.contract import Entry
-from scribengin.registry.records import names
+from scribengin.registry.records import Stored, names, read_record
 from scribengin.registry.tree import LEADER, MASTERS
 
 if TYPE_CHECKING:
@@ -23,6 +23,12 @@ def token_of(environment: Mapping[str, str]) -> Secret | None:
     return Secret(environment[TOKEN], f"${{{TOKEN}}}") if environment.get(TOKEN) else None
 
 
+def leader(registry: Registry) -> str:
+    """Where the leading one answers; empty where none does. Raises Unreachable."""
+    found = read_record(registry, LEADER())
+    return found.record.http if isinstance(found, Stored) else ""
+
+
 def addresses(registry: Registry) -> tuple[str, ...]:
     """Where their APIs answer, the leader's first. Raises Unreachable."""
     found: dict[str, None] = {}
@@ -32,3 +38,13 @@ def addresses(registry: Registry) -> tuple[str, ...]:
         if isinstance(http, str) and http:
             found[http] = None
     return tuple(found)
+
+
+def masters_by_host(registry: Registry) -> dict[str, str]:
+    """Host → where one of its masters answers. Raises Unreachable."""
+    found = {}
+    for name in names(registry, "masters"):
+        there = registry.read(MASTERS(name).path)
+        if isinstance(there, Entry) and there.session and there.value.get("http"):
+            found[str(there.value.get("host", ""))] = str(there.value["http"])
+    return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping  # noqa: TC003  msgspec looks at the annotations of records
 from typing import Any, Literal
 
+from scribengin.registry.outside import Outside
 from scribengin.registry.records import Record
 from scribengin.registry.watched import Watched
 
@@ -49,6 +50,8 @@ class TierSpec(Record):
     """workers of that version serve it as they are: what they run is the same. 0: only those of its own version"""
     process: int = 0
     """workers of that version, or of a later one, go on with it between two Batches. 0: others have to be started"""
+    folders: tuple[str, ...] = ()
+    """those that its sinks write into, and of which a host does the upkeep"""
 
 
 class Spec(Record):
@@ -72,6 +75,8 @@ class Spec(Record):
     scaled: Mapping[str, Mapping[str, int]] = {}
     """tier → what of its TierSpec was said by `scale`, and stays for later versions"""
     watched: Watched = Watched()
+    outside: Outside = Outside()
+    """where it reads and writes; it meets other flows there"""
 
 
 class Desired(Record):
@@ -315,3 +320,26 @@ class Token(Record):
     """ISO 8601; from then on it opens nothing. Empty: it has no end"""
     removed: str = ""
     """when it was removed: it opens nothing any more, and a file of another master does not bring it back"""
+
+
+class Attempt(Record):
+    """One process that served a tier. Times: seconds since 1970, by the clocks of masters."""
+
+    tier: str
+    number: int
+    """of its run"""
+    asked_at: float
+    node: str = ""
+    host: str = ""
+    pid: int = 0
+    ended_at: float | None = None
+    cause: str = ""
+    remedy: str = ""
+    failures: int = 0
+    """ends in a row without progress, with this one"""
+
+
+class Attempts(Record):
+    """The last ones of a flow, the oldest first."""
+
+    last: tuple[Attempt, ...] = ()
