@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Self
 
 from scribengin.api.serving import Listen
 from scribengin.control.home import LOCAL
+from scribengin.control.versions import KEPT_VERSIONS
 from scribengin.embedded.standalone import StandaloneCluster
 from scribengin.embedded.zookeeper import ZooKeeper
 from scribengin.hosts.kept_up import kept_up
@@ -40,17 +41,19 @@ class House:
         grace_s: float = 300.0,
         tell: Callable[[str], None] = lambda _line: None,
         spark: Cluster | Mapping[str, int] | None = None,
+        keep_versions: int = KEPT_VERSIONS,
     ) -> None:
         """`spark`: the Spark cluster on which executors run, or how large one of its own is (see `SparkBeside`); None: Spark runs in the
         workers.
 
         `listen`: where the API answers, a free port of the loopback by default. `grace_s`: how long workers may take to end. `tell`
-        hears what takes a while."""
+        hears what takes a while. `keep_versions`: as `MasterHost` says."""
         self.home = home
         self._listen = listen or Listen()
         self._grace_s = grace_s
         self._tell = tell
         self._spark = spark
+        self._keep_versions = keep_versions
         self._stack = ExitStack()
         self._is_up = False
 
@@ -66,7 +69,9 @@ class House:
             stack.callback(self._end_workers)
             stack.enter_context(Node(self.home, LOCAL, entrance, cluster=cluster))
             logs = LocalLauncher(self.home.workers).logs
-            master = stack.enter_context(MasterHost(self.home, LOCAL, entrance, listen=self._listen, logs=logs))
+            master = stack.enter_context(
+                MasterHost(self.home, LOCAL, entrance, listen=self._listen, logs=logs, keep_versions=self._keep_versions)
+            )
             self.url = master.url
             self.home.announce(self.address, self.url)
             stack.callback(self.home.withdraw)

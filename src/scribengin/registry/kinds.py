@@ -348,6 +348,23 @@ class Request(Record):
     """of the answer"""
 
 
+class Token(Record):
+    """Who may use the API, and for what. No token stands here: only what scrypt makes of it."""
+
+    name: str
+    role: Literal["viewer", "operator", "editor", "admin"]
+    salt: str
+    hash: str
+    at: str = ""
+    by: str = ""
+    labels: Mapping[str, str] = {}
+    """flows with all of these only; empty: all"""
+    until: str = ""
+    """ISO 8601; from then on it opens nothing. Empty: it has no end"""
+    removed: str = ""
+    """when it was removed: it opens nothing any more, and a file of another master does not bring it back"""
+
+
 class Attempt(Record):
     """One process that served a tier. Times: seconds since 1970, by the clocks of masters."""
 

@@ -10,11 +10,13 @@ import click
 
 from scribengin.cli.answer import Answer, AnsweringCommand
 from scribengin.cli.home_option import folder_option
+from scribengin.cli.listen_options import listen_options
 from scribengin.cli.registry_option import registry_options
 from scribengin.cli.serving import until_asked
 from scribengin.cli.size_option import bytes_of
 
 if TYPE_CHECKING:
+    from scribengin.api.serving import Listen
     from scribengin.control.home import Home
     from scribengin.launch.standalone import Cluster
     from scribengin.registry.entrance import Entrance
@@ -57,6 +59,7 @@ def _cluster(launcher: str, master: str | None, web: str | None) -> Cluster | No
 )
 @click.option("--spark-master", metavar="URL", callback=_spark_master, help="Of that cluster: spark://HOST:PORT.")
 @click.option("--spark-web", metavar="URL", help="The page of its master; port 8080 of the same host by default.")
+@listen_options
 @folder_option
 def command(
     *,
@@ -67,12 +70,14 @@ def command(
     launcher: str,
     spark_master: str | None,
     spark_web: str | None,
+    listen: Listen,
     home: Home,
 ) -> Answer:
     """Make this machine a host of workers, until Ctrl-C or SIGTERM. It registers itself; masters start workers here.
 
     Its workers outlive it: they go on, and the next one with the same folder and name adopts them. To have them go elsewhere first:
-    `scribengin decommission NAME --wait`.
+    `scribengin decommission NAME --wait`. Its page, and the logs of its workers, are for this machine; with --listen for masters of others,
+    who come in with a key that they both make of the registry's password.
     """
     from scribengin.control.masters import token_of
     from scribengin.hosts.node import Capacity, Node
@@ -82,8 +87,8 @@ def command(
         raise click.UsageError("--cores and --memory are of a node on which Spark runs in the workers; of a cluster its master knows them")
     called = name or socket.gethostname()
     capacity, token = Capacity(cores, memory), token_of(os.environ)
-    with until_asked() as asked, Node(home, called, entrance, capacity=capacity, token=token, cluster=cluster):
-        click.echo(f"node {called} is up: registry {entrance.address}, all of it in {home.folder}", err=True)
+    with until_asked() as asked, Node(home, called, entrance, capacity=capacity, token=token, cluster=cluster, listen=listen) as node:
+        click.echo(f"node {called} is up: page {node.url}, registry {entrance.address}, all of it in {home.folder}", err=True)
         asked.wait()
         click.echo("stopping; its workers go on", err=True)
-    return Answer({"name": called, "registry": str(entrance.address), "home": str(home.folder)})
+    return Answer({"name": called, "registry": str(entrance.address), "http": node.url, "home": str(home.folder)})
