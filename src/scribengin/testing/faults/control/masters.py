@@ -77,7 +77,6 @@ def standby_killed(life: ControlLife, rng: random.Random) -> str:
     life.struck()
     house.strike(signal.SIGKILL, [standby])
     writing.join()
-    house.writes += len(asked)
     with Client([house.address_of(leader.host)]) as client:
         wanted = client.flow(feed.name).wanted.state
     if wanted not in (answered[-1], asked[-1]):
