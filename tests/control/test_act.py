@@ -5,19 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec.structs import replace
 
 from scribengin.control.act import Actor
-from scribengin.control.actions import Start, Tell, Want
+from scribengin.control.actions import Note, Start, Tell, Want
+from scribengin.control.attempts import remembered
 from scribengin.control.mirror import Mirror
 from scribengin.core.errors import FencedError, Unreachable
 from scribengin.launch.contract import Order
 from scribengin.launch.memory import MemoryLauncher
-from scribengin.registry.contract import Conflict
+from scribengin.registry.contract import Conflict, Create, Delete
 from scribengin.registry.kinds import Run, Status, TierWish
 from scribengin.registry.lease import Election
 from scribengin.registry.memory import MemoryStore
 from scribengin.registry.records import Stored, read_record
-from scribengin.registry.tree import RUN, STATUS, WANTED
+from scribengin.registry.tree import LEASE, RUN, STATUS, WANTED
 
 if TYPE_CHECKING:
     from scribengin.control.actions import Action
@@ -108,3 +110,33 @@ def test_one_node_that_does_not_answer_holds_up_no_other() -> None:
     errors = bench.perform(1)
     assert [error.message for error in errors] == ["the node is away"] * len(FLOWS)
     assert [bench.written(flow) for flow in FLOWS] == [{1}] * len(FLOWS)
+
+
+def test_the_processes_that_served_a_tier_are_remembered_with_where_they_ran_and_why_they_ended() -> None:
+    bench = Bench()
+    first = Run(number=1, node="here", asked_at=10.0, generation=1)
+
+    def does(*actions: Action) -> None:
+        bench.mirror.refresh()
+        assert list(bench.actor.perform_all(actions, bench.election.term, bench.election.check)) == []
+
+    does(Start("f", "main", first))
+    lease = LEASE("f", "main").path
+    bench.person.commit(Create(lease, {"run": 1, "pid": 77, "host": "h1"}, ephemeral=True))
+    does(Note("f", "main", replace(first, leased=True)))
+    does(Note("f", "main", replace(first, leased=True, ended_at=25.0, failures=1, cause="steps.py:12: KeyError: 'id'", remedy="mend it")))
+    bench.person.commit(Delete(lease))
+    does(Start("f", "main", Run(number=2, node="here", asked_at=27.0, generation=1, failures=1)))
+    does(Start("f", "main", Run(number=3, node="here", asked_at=30.0, generation=1), spare=True))
+    newest, oldest = remembered(bench.person, "f")
+    assert (newest["worker"], newest["state"], newest["pid"], newest["ended"], newest["cause"]) == ("f.main-2", "running", None, None, "")
+    assert (oldest["state"], oldest["host"], oldest["pid"], oldest["since"], oldest["ended"]) == ("ended", "h1", 77, 10.0, 25.0)
+    assert (oldest["cause"], oldest["remedy"], oldest["in_a_row"]) == ("steps.py:12: KeyError: 'id'", "mend it", 1)
+    told = {"tier": "main", "worker": "f.main-2", "since": 28.0, "ended": None, "cause": "", "remedy": ""}
+    told |= {"batches": 4, "rows_in": 40, "restarts": 0, "failures": [{"cause": "no"}]}
+    newest, oldest = remembered(bench.person, "f", [told])
+    assert (newest["batches"], newest["failures"], oldest["batches"], oldest["failures"]) == (4, [{"cause": "no"}], None, [])
+    for number in range(3, 200):
+        does(Start("f", f"t{number % 40}", Run(number=number, node="here", asked_at=float(number), generation=1)))
+    found = remembered(bench.person, "f")
+    assert (len(found), found[0]["worker"]) == (100, "f.t39-199")

@@ -12,7 +12,7 @@ from scribengin.registry.contract import Create, Damaged, Delete, Entry, Replace
 from scribengin.registry.kinds import Desired, Host, Mapped
 from scribengin.registry.memory import MemoryStore
 from scribengin.registry.records import Stored, put
-from scribengin.registry.tree import CHANGES, DESIRED, GROUP, HOST, LIMIT, MAPPED, REPORT, RUN, SPEC, STATUS, WANTED
+from scribengin.registry.tree import ATTEMPTS, CHANGES, DESIRED, GROUP, HOST, LIMIT, MAPPED, REPORT, RUN, SPEC, STATUS, WANTED
 from tests.control.hands import Plane
 
 
@@ -348,6 +348,7 @@ def test_a_thousand_starts_of_a_tier_leave_as_many_records_as_one(store: MemoryS
     assert plane.run("tweets", "main") == 1_001
     sizes = {path: len(node.data) for path, node in store.nodes.items()}
     assert sizes.pop(CHANGES("tweets").path) < 20_000, "the last changes of its state, and no more"
+    assert sizes.pop(ATTEMPTS("tweets").path) < 20_000, "the last processes that served it, and no more"
     assert max(sizes.values()) < 1_000
     assert sum(len(launcher.look()) for launcher in plane.launchers.values()) == 1, "what has ended is forgotten"
 

@@ -122,6 +122,12 @@ def test_rates_lag_and_attempts_of_a_flow_are_seen_over_http_also_when_its_worke
         until(lambda: moves(bench), "the rates, at the next master")
         assert {alert["alert"]: alert["state"] for alert in bench.asks("/v1/flows/endless/alerts")} == {"loop": "firing", "stuck": "quiet"}
         assert told.read_text() == "loop firing\nloop test\n"
+        newest, first, *_ = bench.says("describe", "endless", "--attempts")["attempts"]
+        assert (newest["state"], first["state"], bool(first["cause"])) == ("running", "ended", True)
+        graph = bench.says("graph", "endless", "--steps")
+        assert all(node["live"] for node in graph["nodes"] if node["kind"] in ("source", "sink"))
+        assert bench.says("dead", "list", "endless")["dead"] > 0
+        assert bench.says("dead", "show", "endless", "--limit", "1")["letters"][0]["payload"]
 
 
 def moves(bench: Bench, after: str = "") -> Any:
@@ -156,6 +162,7 @@ def a_worker_is_seen_and_its_successor_too(bench: Bench) -> None:
     found = until(lambda: moves(bench, after=first), "the next worker's rates")
     attempts = bench.asks("/v1/flows/endless/attempts")
     assert [attempt["worker"] for attempt in attempts] == [found["tiers"][0]["worker"], first]
+    assert (attempts[1]["pid"], attempts[1]["state"]) == (tier["process"]["pid"], "ended")
     assert attempts[1]["cause"]
     assert found["now"]["restarts"] == 1
     samples = found["series"]["main"]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from scribengin.api.plan_process import Planned, Task
+from scribengin.api.answer_process import Question
 from scribengin.api.verb_process import Look, Seen
 from scribengin.client.problems import Fault, ProblemDetails, to_error
 from scribengin.core.errors import EnvironmentFault, Refused, ScribenginError
@@ -24,13 +24,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from scribengin.client.models import Submit
-    from scribengin.control.submission import Submission
     from scribengin.packages.store import PackageStore
 
 T = TypeVar("T")
 LIMIT_S = 60
+ANSWER_S = 100
 _AT_ONCE = 2
+_TURN_S = 10
+"""how long a question waits for its turn; each that waits takes a thread of the API"""
 _TOLD_BYTES = 2000
 _HIDDEN = ("SCRIBENGIN_REGISTRY_LOGIN", "SCRIBENGIN_TOKEN")
 """what the master knows, and a person's code need not"""
@@ -52,38 +53,27 @@ class Planner:
     """Plans flows of the packages in the store's folder `packages`; `state` is the root of the folders of their states."""
 
     def __init__(
-        self, packages: Path, state: Path, *, limit_s: int = LIMIT_S, fetch: Callable[[str], None] = lambda _package: None
+        self,
+        packages: Path,
+        state: Path,
+        *,
+        limit_s: int = LIMIT_S,
+        answer_s: int = ANSWER_S,
+        fetch: Callable[[str], None] = lambda _package: None,
     ) -> None:
         """`fetch` brings a package there that another master has; it raises where nobody has it."""
         self.fetch = fetch
         self._packages = packages
         self._state = state
         self._limit_s = limit_s
+        self._answer_s = answer_s
         self._turns = threading.BoundedSemaphore(_AT_ONCE)
-
-    def plan(self, wanted: Submit) -> tuple[Submission, tuple[Fault, ...]]:
-        """What a version of the flow will be; with the warnings. Takes a second or two, and waits while others are planned.
-
-        Raises InputError with every problem, whose files are those in the package; Refused: `package-missing`, `flow-path`, `plan-late`;
-        EnvironmentFault where the process ended without an answer.
-        """
-        self.fetch(wanted.package)
-        folder = str(self._packages.absolute())
-        task = Task(folder, wanted.package, wanted.path, wanted.base, str(self._state.absolute()), self._limit_s + 5)
-        with self._turns:
-            planned = self._ask(task)
-        inside = os.path.join(folder, wanted.package, "")  # noqa: PTH118  with its slash
-        if planned.problem is not None:
-            raise to_error(_from_package(planned.problem, inside))
-        assert planned.submission is not None
-        return planned.submission, tuple(_fault_from_package(fault, inside) for fault in planned.warnings)
+        self._questions = threading.BoundedSemaphore(_AT_ONCE)
 
     def look(self, what: str, records: Mapping[str, Mapping[str, Any]], **more: Any) -> Any:
-        """What `api.verb_process` finds: it has the records, the packages and the states. Raises as `plan`."""
-        for record in records.values():  # versions that are looked at; of one that is gone the process says so
-            if isinstance(package := record.get("package"), str):
-                with suppress(ScribenginError):
-                    self.fetch(package)
+        """What `api.verb_process` finds: it has the records, the packages and the states. Raises as the process does; Refused: `plan-late`;
+        EnvironmentFault where it ended without an answer."""
+        self._fetch_all(records)
         folder = str(self._packages.absolute())
         task = Look(what, folder, str(self._state.absolute()), records, self._limit_s + 5, **more)
         with self._turns:
@@ -92,10 +82,34 @@ class Planner:
             raise to_error(_without(seen.problem, [os.path.join(folder, each.package, "") for each in task.submits]))  # noqa: PTH118
         return seen.found
 
-    def _ask(self, task: Task) -> Planned:
-        return self._run("scribengin.api.plan_process", task, Planned)
+    def answer(self, what: str, records: Mapping[str, Mapping[str, Any]], flow: str, arguments: Mapping[str, Any]) -> Any:
+        """What `api.answer_process` finds in the state of a flow. Raises Refused: `too-many` where others ask already, `answer-late`; else
+        as `look`."""
+        self._fetch_all(records)
+        folder = str(self._packages.absolute())
+        question = Question(what, folder, records, flow, self._answer_s + 5, arguments)
+        if not self._questions.acquire(timeout=_TURN_S):
+            raise Refused(
+                f"{_AT_ONCE} questions about the states of flows are being answered here",
+                remedy="ask again when they are, or another master",
+                code="too-many",
+            )
+        try:
+            seen = self._run("scribengin.api.answer_process", question, Seen, self._answer_s)
+        finally:
+            self._questions.release()
+        if seen.problem is not None:
+            raise to_error(seen.problem)
+        return seen.found
 
-    def _run(self, module: str, task: Any, kind: type[T]) -> T:
+    def _fetch_all(self, records: Mapping[str, Mapping[str, Any]]) -> None:
+        for record in records.values():  # versions that are looked at; of one that is gone the process says so
+            if isinstance(package := record.get("package"), str):
+                with suppress(ScribenginError):
+                    self.fetch(package)
+
+    def _run(self, module: str, task: Any, kind: type[T], answer_s: int | None = None) -> T:
+        """`answer_s`: it answers a question, and has so long for it."""
         settings = {name: value for name, value in os.environ.items() if name not in _HIDDEN}
         command = [sys.executable, "-m", module]
         with (
@@ -105,8 +119,14 @@ class Planner:
             ) as process,
         ):
             try:
-                answer, _ = process.communicate(msgspec.json.encode(task), self._limit_s)
+                answer, _ = process.communicate(msgspec.json.encode(task), answer_s or self._limit_s)
             except subprocess.TimeoutExpired:
+                if answer_s is not None:
+                    raise Refused(
+                        f"that was not answered within {answer_s} s: the state is large",
+                        remedy="ask for less, such as one Query; or where the state lies: the same command with FILE and --state",
+                        code="answer-late",
+                    ) from None
                 raise Refused(
                     f"the flow was not planned within {self._limit_s} s",
                     remedy="what its modules do when they are imported takes too long: scribengin validate FILE shows it",

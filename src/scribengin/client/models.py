@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from scribengin.client.workflow_models import WorkflowPart
 from scribengin.registry.kinds import FlowState, Goal
 
 _CLOSED = {"extra": "forbid"}
@@ -18,7 +19,8 @@ PACKAGE_ID = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True)
 class FlowRow:
-    """A flow in the list. `wanted` is the goal, `state` how it stands: `created` where no master has looked at it yet."""
+    """A flow in the list. `wanted` is the goal, `state` how it stands: `created` where no master has looked at it yet. `workflow` is the
+    name of its workflow where it meets other flows, with those that feed it and those it feeds; the list says it, events do not."""
 
     flow: str
     version: int
@@ -28,6 +30,9 @@ class FlowRow:
     reason: str
     next: str
     refused: Mapping[str, Any] = field(default_factory=dict)
+    workflow: str = ""
+    fed_by: tuple[str, ...] = ()
+    feeds: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +98,27 @@ class TierRow:
 
 
 @dataclass(frozen=True, slots=True)
+class FolderRow:
+    """A folder that sinks of a flow's `tiers` write into. `writers` are all tiers that do, of other flows too; `node` the host that got
+    its upkeep, `since` when, and `keeper` the process that does it now. `looked_at` is its last turn that was told, `did_at` the last that
+    had something to do: `folded` commit records, and so many `files` that nobody needs, with their `bytes`. `error`: why the last turn
+    failed."""
+
+    path: str
+    tiers: tuple[str, ...]
+    writers: tuple[str, ...] = ()
+    node: str = ""
+    since: str = ""
+    keeper: TierProcess | None = None
+    looked_at: str = ""
+    did_at: str = ""
+    folded: int = 0
+    files: int = 0
+    bytes: int = 0
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class FlowView:
     """All that the registry says of a flow. `status` is null where no master has looked at it yet."""
 
@@ -102,6 +128,9 @@ class FlowView:
     tiers: tuple[TierRow, ...]
     set_aside: tuple[Mapping[str, str], ...] = ()
     """damaged records that were moved out of the way: `path`, `why`, and where each is `kept`"""
+    folders: tuple[FolderRow, ...] = ()
+    workflow: WorkflowPart | None = None
+    """null where it meets no other flow"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +168,18 @@ class Submit:
     package: str
     path: str
     base: str
+    __pydantic_config__ = _CLOSED
+
+
+@dataclass(frozen=True, slots=True)
+class SubmitFlow:
+    """A flow to be submitted, as `Submit`; `plan` is the hash of the plan that was looked at, `accept` as in `Topology`."""
+
+    package: str
+    path: str
+    base: str
+    plan: str = ""
+    accept: Literal["again", "lost"] | None = None
     __pydantic_config__ = _CLOSED
 
 
@@ -183,6 +224,10 @@ class LogLines:
     tier: str
     file: str
     lines: tuple[str, ...]
+    node: str = ""
+    """the host that it lies on, where that was asked"""
+    problem: str = ""
+    """why there is nothing: the host does not answer"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,3 +295,115 @@ class Health:
     state: Literal["ok"]
     leads: bool
     revision: int
+
+
+RoleName = Literal["viewer", "operator", "editor", "admin"]
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRow:
+    """A token, without what opens a door. `labels`: of flows with all of these only. `until`, ISO 8601: from then on it opens nothing."""
+
+    id: str
+    name: str
+    role: RoleName
+    at: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+    until: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NewToken:
+    """A token to be made."""
+
+    name: str
+    role: RoleName
+    labels: Mapping[str, str] = field(default_factory=dict)
+    until: str = ""
+    """ISO 8601 with a zone; empty: it has no end"""
+    __pydantic_config__ = _CLOSED
+
+
+@dataclass(frozen=True, slots=True)
+class MadeToken:
+    """A token that was made: it is shown only now."""
+
+    name: str
+    token: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRow:
+    """A host that has registered. `state` is `up`, `away` or `decommissioned`; `cores`, `memory_bytes` 0: no limit. `http` is its page;
+    `spark` the cluster on which executors run, empty where Spark runs in the workers."""
+
+    node: str
+    state: str
+    up: bool
+    host: str = ""
+    pid: int | None = None
+    http: str = ""
+    cores: int = 0
+    memory_bytes: int = 0
+    home: str = ""
+    since: str = ""
+    spark: str = ""
+    workers: tuple[str, ...] = ()
+    mapped: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NodeView:
+    """A host, and what it says itself: `now`; null where it does not answer, and `silent` says why."""
+
+    node: NodeRow
+    now: Mapping[str, Any] | None = None
+    silent: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """Where a tier is to run. `start`: want its flow running, too."""
+
+    node: str
+    start: bool = False
+    __pydantic_config__ = _CLOSED
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """A tier that was bound to a node, or to none; `changed` is false where that was so."""
+
+    tier: str
+    node: str
+    changed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class NodeChanged:
+    """A host that was taken out, or back; `workers` are those that it has still."""
+
+    node: str
+    decommissioned: bool
+    changed: bool
+    workers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MasterView:
+    """What a master says of itself. `term` is that under which it leads, null for a standby. `decided`: what it has decided last, the
+    newest first. `states`: state → how many flows are in it. `cycle` is its last look, null before the first."""
+
+    id: str
+    leads: bool
+    term: int | None
+    revision: int
+    host: str = ""
+    pid: int = 0
+    since: str = ""
+    http: str = ""
+    cycle: Mapping[str, Any] | None = None
+    decided: tuple[Mapping[str, str], ...] = ()
+    states: Mapping[str, int] = field(default_factory=dict)
+    masters: tuple[MasterRow, ...] = ()
+    nodes: tuple[NodeRow, ...] = ()

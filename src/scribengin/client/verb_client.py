@@ -22,10 +22,13 @@ from scribengin.client.verb_models import (
     SetQuota,
     Topology,
 )
+from scribengin.client.workflow_models import WantWorkflow, WorkflowBegun, WorkflowRow, WorkflowView
 from scribengin.core.errors import ScribenginError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from scribengin.registry.kinds import Goal
 
 
 class VerbClient(Transport):
@@ -87,6 +90,18 @@ class VerbClient(Transport):
     def limit(self, name: str, to: SetLimit) -> Limits:
         """Say how fast; it holds from the next Batch."""
         return self._write("PUT", f"/v1/flows/{part(name)}/limit", to, Limits, None)
+
+    def workflows(self) -> list[WorkflowRow]:
+        """Flows that meet, by the name of the first of them."""
+        return self._get("/v1/workflows", list[WorkflowRow])
+
+    def workflow(self, name: str) -> WorkflowView:
+        """The workflow of a flow as a graph."""
+        return self._get(f"/v1/workflows/{part(name)}", WorkflowView)
+
+    def want_workflow(self, name: str, goal: Goal) -> WorkflowBegun:
+        """Say what is wanted of all flows of a flow's workflow: they are asked one after the other."""
+        return self._write("PUT", f"/v1/workflows/{part(name)}/wanted", WantWorkflow(goal), WorkflowBegun, None)
 
     def quotas(self) -> list[QuotaRow]:
         """What flows with a label may take together, and what they take."""

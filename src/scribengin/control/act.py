@@ -4,13 +4,44 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, assert_never
 
-from scribengin.control.actions import Allot, Forget, FreeLease, Kill, Note, SetAside, Start, Step, Tell, Want, flow_of
+from scribengin.control.actions import (
+    Advance,
+    Allot,
+    Ask,
+    Forget,
+    FreeLease,
+    HoldBack,
+    Kill,
+    Note,
+    SetAside,
+    Start,
+    Step,
+    Tell,
+    Want,
+    Writing,
+    flow_of,
+)
+from scribengin.control.attempts import noted
 from scribengin.control.world import RunId
 from scribengin.core.errors import FencedError, Refused, ScribenginError
 from scribengin.registry.contract import Conflict, Damaged, Delete, Entry
-from scribengin.registry.kinds import Change, Changes
+from scribengin.registry.kinds import Attempts, Change, Changes
 from scribengin.registry.records import Newer, Stored, read_record, set_aside
-from scribengin.registry.tree import CHANGES, LEASE, OPERATION, RUN, SHARE, SPARE, STATUS, WANTED, own_folders_of_worker
+from scribengin.registry.tree import (
+    ATTEMPTS,
+    CHANGES,
+    DESIRED,
+    HELD_BACK,
+    LEASE,
+    OPERATION,
+    RUN,
+    SHARE,
+    SPARE,
+    STATUS,
+    WANTED,
+    WORKFLOW_OPERATION,
+    own_folders_of_worker,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -47,7 +78,7 @@ class Actor:
         """Raises FencedError where the Term is over, Conflict where somebody else was faster, Unreachable and EnvironmentFault as
         registry and launcher do; the next look decides again."""
         match action:
-            case Want() | Note() | Tell() | Step() | Allot():
+            case Want() | Note() | Tell() | Step() | Ask() | Advance() | Allot() | HoldBack():
                 self._write(*_written(action), term)
             case Start():
                 self._write(*_written(action), term)
@@ -69,7 +100,10 @@ class Actor:
 
         Gives what failed for one flow or worker. Raises FencedError, and Unreachable where the registry does not answer.
         """
-        self._mirror.fetch([CHANGES(action.flow).path for action in actions if isinstance(action, Tell)])
+        tried = {action.flow for action in actions if isinstance(action, Start | Note) and not action.spare}
+        self._mirror.fetch(
+            [*(CHANGES(action.flow).path for action in actions if isinstance(action, Tell)), *(ATTEMPTS(f).path for f in tried)]
+        )
         groups: dict[str, list[Action]] = {}
         for action in actions:
             groups.setdefault(flow_of(action), []).append(action)
@@ -88,12 +122,13 @@ class Actor:
     def _prepared(self, actions: Sequence[Action]) -> _Group:
         writes: dict[str, Write] = {}
         for action in actions:
-            if isinstance(action, Want | Start | Note | Tell | Step | Allot):
+            if isinstance(action, Start | Writing):
                 spot, record = _written(action)
                 writes[spot.path] = self._mirror.put(spot, record)
                 if isinstance(action, Tell):
                     writes |= self._remembered(action)
-        return list(writes.values()), [action for action in actions if not isinstance(action, Want | Note | Tell | Step | Allot)]
+        writes |= self._tried([action for action in actions if isinstance(action, Start | Note) and not action.spare])
+        return list(writes.values()), [action for action in actions if not isinstance(action, Writing)]
 
     def _remembered(self, action: Tell) -> dict[str, Write]:
         """Where the flow comes into another state: that it does, beside the changes before. What says nothing there is begun anew."""
@@ -107,6 +142,20 @@ class Actor:
         reason = status.reason if len(status.reason) <= _REASON else f"{status.reason[: _REASON - 1]}…"
         change = Change(at=status.since, state=status.state, reason=reason, version=status.version, goal=status.goal)
         return {spot.path: self._mirror.put(spot, Changes(last=(*last, change)[-_CHANGES:]))}
+
+    def _tried(self, actions: Sequence[Start | Note]) -> dict[str, Write]:
+        """What is known of the runs of one flow now, beside those before. What says nothing there is begun anew."""
+        if not actions:
+            return {}
+        spot = ATTEMPTS(actions[0].flow)
+        told = self._mirror.stored(spot)
+        if isinstance(told, Newer):
+            return {}
+        before = after = told.record if isinstance(told, Stored) else Attempts()
+        for action in actions:
+            lease = self._mirror.read(LEASE(action.flow, action.tier).path)
+            after = noted(after, action.tier, action.run, lease.value if isinstance(lease, Entry) else {})
+        return {} if after == before else {spot.path: self._mirror.put(spot, after)}
 
     def _perform(self, groups: Sequence[_Group], term: Term, check: Callable[[], None]) -> Iterator[ScribenginError]:
         check()
@@ -169,7 +218,7 @@ class Actor:
         self._mirror.forget(path)
 
 
-def _written(action: Want | Start | Note | Tell | Step | Allot) -> tuple[Spot[Any], Record]:
+def _written(action: Start | Writing) -> tuple[Spot[Any], Record]:
     match action:
         case Want(flow, tier, wish):
             return WANTED(flow, tier), wish
@@ -179,5 +228,11 @@ def _written(action: Want | Start | Note | Tell | Step | Allot) -> tuple[Spot[An
             return STATUS(flow), status
         case Step(flow, id_, operation):
             return OPERATION(flow, id_), operation
+        case Ask(flow, _, wanted):
+            return DESIRED(flow), wanted
+        case Advance(id_, reached):
+            return WORKFLOW_OPERATION(id_), reached
         case Allot(flow, share):
             return SHARE(flow), share
+        case HoldBack(flow, held_back):
+            return HELD_BACK(flow), held_back

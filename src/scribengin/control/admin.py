@@ -11,6 +11,7 @@ from scribengin.control.known import again, read_known, read_stored
 from scribengin.control.operation_records import new_operation, refuse_while_under_way
 from scribengin.control.reading import read_flow, versions_of
 from scribengin.control.submission import Applied, Submission, next_tiers, same_as
+from scribengin.control.workflows import Workflows, refuse_circle
 from scribengin.core.errors import Refused
 from scribengin.core.moments import now_text
 from scribengin.registry.contract import Delete, Entry, Require
@@ -61,6 +62,8 @@ def apply_all(
             spec = read_known(registry, SPEC(submission.flow, str(version or newest))) if newest else None
             found.append((submission, stored, spec, newest))
         applied = tuple(_applied(*each) for each in found)
+        changed = {each.flow for each in applied if each.changed}
+        refuse_circle(Workflows(registry), {each.flow: each.ends for each in submissions if each.flow in changed})
         together = {each.flow: each.version for each in applied} if len(applied) > 1 else {}
         writes: list[Write] = []
         for each, (submission, stored, before, _) in zip(applied, found, strict=True):
@@ -79,6 +82,7 @@ def apply_all(
                 scaled={} if before is None else before.scaled,
                 watched=submission.watched,
                 labels=dict(submission.labels),
+                outside=submission.outside,
             )
             desired = Desired(state="running", version=each.version, by=by, at=now)
             if anew := (renew or {}).get(each.flow, ()):
@@ -163,6 +167,9 @@ def rollback(
 
     def attempt() -> dict[str, int]:
         changed = going_back(registry, flow, version, only=only)
+        specs = {name: read_known(registry, SPEC(name, str(number))) for name, number in changed.items()}
+        ends = {name: (f"version {changed[name]}", spec.outside) for name, spec in specs.items() if spec is not None}
+        refuse_circle(Workflows(registry), ends)
         writes: list[Write] = []
         for name, number in changed.items():
             there = registry.read(DESIRED(name).path)

@@ -6,13 +6,15 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from scribengin.control.actions import Allot, Kill, Note, SetAside, Start, Step, Tell, Want
+from scribengin.control.actions import Allot, HoldBack, Kill, Note, SetAside, Start, Step, Tell, Want
 from scribengin.control.operations import held_wishes, next_step
+from scribengin.control.pressure import held_back, is_news
 from scribengin.control.quotas import admit, divide
 from scribengin.control.runs import back_off_s, orphans, serves, tend
 from scribengin.control.spares import tend_spare
 from scribengin.control.standing import held_standing, standing
 from scribengin.control.wishes import tier_wishes
+from scribengin.control.workflow_operations import next_of
 from scribengin.control.world import UnderWay
 from scribengin.registry.kinds import UNDER_WAY, Share
 
@@ -43,6 +45,8 @@ def decide(world: World, only: Collection[str] | None = None) -> list[Action]:
                 load[action.run.node] += 1
     for name, held in sorted(world.held.items()):
         actions += _for_held(world, name, held)
+    for id_, operation in sorted(world.workflows.items()):
+        actions += next_of(world, id_, operation)
     return actions
 
 
@@ -86,6 +90,9 @@ def _for_flow(
             if isinstance(action, Start) and action.run is not tiers[name].spare and not admission.takes_spare(flow, tiers[name]):
                 continue
             yield action
+    if is_news(flow.held_back, now := held_back(world, flow)):
+        flow = replace(flow, held_back=now)
+        yield HoldBack(flow.name, now)
     # as it will stand when this cycle's actions are done: people need not wait for the next look
     status = standing(world, replace(flow, tiers=tiers), admission.waits.get(flow.name))
     if status != flow.status:

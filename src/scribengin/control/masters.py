@@ -38,3 +38,13 @@ def addresses(registry: Registry) -> tuple[str, ...]:
         if isinstance(http, str) and http:
             found[http] = None
     return tuple(found)
+
+
+def masters_by_host(registry: Registry) -> dict[str, str]:
+    """Host → where one of its masters answers. Raises Unreachable."""
+    found = {}
+    for name in names(registry, "masters"):
+        there = registry.read(MASTERS(name).path)
+        if isinstance(there, Entry) and there.session and there.value.get("http"):
+            found[str(there.value.get("host", ""))] = str(there.value["http"])
+    return found

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from scribengin.control.operations import standing_of
 from scribengin.control.places import choose_node
+from scribengin.control.pressure import held_text
 from scribengin.control.runs import back_off_s, needs_worker
 from scribengin.control.wishes import at_rest, is_old
 from scribengin.core.moments import moment_text
@@ -97,6 +98,8 @@ def _running(world: World, flow: FlowSeen, tiers: list[TierSeen]) -> tuple[FlowS
             return "recovering", f"tier {tier.tier}: {tier.report.cause}", "it goes on by itself"
     if (reason := _behind(world, flow)) is not None:
         return "degraded", reason, f"it goes on; producers are told to wait (intake); see: scribengin top {flow.name}"
+    if flow.held_back is not None and (why := held_text(flow.held_back)):
+        return "running", why, f"it goes on by itself; see: scribengin graph {flow.name}"
     return "running", "", ""
 
 
@@ -133,7 +136,7 @@ def _lost(world: World, tiers: list[TierSeen]) -> tuple[str, str] | None:
             wait_s = back_off_s(run.failures)
             at = f"starts again at {moment_text(run.ended_at + wait_s)}, {wait_s:.0f} s after its end"
             return f"tier {tier.tier}: {run.cause}{again}", at if wait_s else "starts again at once"
-        if run.ended_at is None and run.unleased_since is not None:
+        if run.ended_at is None and run.leased and run.unleased_since is not None:
             return f"tier {tier.tier}: its worker does not hold its lease", "it takes it again, or is replaced"
     return None
 

@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from scribengin.plan.kept_folders import kept_folders
+from scribengin.plan.meetings import outside_of
 from scribengin.plan.standby import standby_of
 from scribengin.registry.kinds import TierSpec
+from scribengin.registry.outside import Outside
 from scribengin.registry.watched import AlertSpec, Watched
 from scribengin.spec.alerts import show_condition
 
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
     from scribengin.spec.model import Flow
 
 NOT_WATCHED = Watched()
+NOWHERE = Outside()
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +37,12 @@ class Submission:
     tiers: Mapping[str, TierSpec]
     watched: Watched = NOT_WATCHED
     labels: Mapping[str, str] = field(default_factory=dict)
+    outside: Outside = NOWHERE
+
+    @property
+    def ends(self) -> tuple[str, Outside]:
+        """(where it was written, where it reads and writes)."""
+        return f"{self.base}/{self.path}", self.outside
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +56,8 @@ class Applied:
 
 def submission_of(plan: FlowPlan, package: str, path: str, base: str) -> Submission:
     """Of a flow that was planned from the file `path` of a package."""
-    return Submission(plan.flow.name, package, path, base, _tiers_of(plan), _watched_of(plan.flow), plan.flow.labels)
+    flow = plan.flow
+    return Submission(flow.name, package, path, base, _tiers_of(plan), _watched_of(flow), flow.labels, outside_of(flow))
 
 
 def _tiers_of(plan: FlowPlan) -> dict[str, TierSpec]:
@@ -57,7 +68,8 @@ def _tiers_of(plan: FlowPlan) -> dict[str, TierSpec]:
         cores = 1 if declared is None else declared.resources.cores or 1
         memory_bytes = 0 if declared is None else declared.resources.memory or 0
         standby = standby_of(plan.flow, tier.tier)
-        tiers[tier.tier] = TierSpec(feeders=tuple(feeders), cores=cores, memory_bytes=memory_bytes, standby=standby)
+        resources = {"cores": cores, "memory_bytes": memory_bytes}
+        tiers[tier.tier] = TierSpec(feeders=tuple(feeders), **resources, standby=standby, folders=kept_folders(tier.flow))
     return tiers
 
 

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from scribengin.client.workflow_models import Waits
+from scribengin.control.attempts import remembered
 from scribengin.control.masters import leader
 from scribengin.control.reading import unknown_flow
-from scribengin.control.world import Delay, RunId
+from scribengin.control.world import Delay, RunId, Waiting
 from scribengin.core.errors import Refused
 from scribengin.registry.contract import Entry
 from scribengin.registry.tree import LEASE
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
     from scribengin.control.bell import Bell
     from scribengin.control.world import FlowSeen, TierSeen, World
+    from scribengin.local.contract import EndView
     from scribengin.registry.contract import Registry, Term
     from scribengin.watching.board import Board
     from scribengin.watching.intake import Intake
@@ -92,6 +95,16 @@ class Watch:
                 found[name] = not reads
         return found
 
+    def waiting(self) -> dict[tuple[str, str], Waiting]:
+        """(flow, source) → what waits there, of sources that say how much may."""
+        return {
+            (name, source): Waiting(there.rows, there.bytes, there.seconds)
+            for name, flow in self._flows.items()
+            if flow.waters
+            for source, there in self.waits(name).items()
+            if source in flow.waters
+        }
+
     # --- for its pages ---
 
     def leader(self) -> str:
@@ -124,13 +137,17 @@ class Watch:
         told = flow_as_json(flow, tiers, now)
         return {"at": now, "state": None if state is None else state.state, **told, "last_ends": ends, "series": series}
 
+    def told(self, flow: str) -> dict[str, Any] | None:
+        """What workers have said of a flow's parts last; None where none has spoken."""
+        tiers = self.board.tiers(flow)
+        return flow_as_json(flow, tiers, self.board.now()) if tiers else None
+
     def attempts(self, flow: str) -> list[dict[str, Any]]:
-        """The processes that served the flow's tiers, the newest first: what each has done, what failed in it, why it ended. Raises Refused
-        where there is no such flow."""
+        """The processes that served the flow's tiers, the newest first: where it ran, what it has done, what failed in it, why it
+        ended. Raises Refused where there is no such flow."""
         self._flow(flow)
         told = flow_as_json(flow, self.board.tiers(flow), self.board.now())["tiers"]
-        found = [{"tier": tier["tier"], **attempt} for tier in told for attempt in tier["attempts"]]
-        return sorted(found, key=lambda attempt: attempt["since"], reverse=True)
+        return remembered(self._registry, flow, [{"tier": tier["tier"], **attempt} for tier in told for attempt in tier["attempts"]])
 
     def intake(self, flow: str) -> Intake:
         """What the flow says to who produces for it. Raises Refused where there is no such flow."""
@@ -157,6 +174,16 @@ class Watch:
             firing = [alert for alert, fires in self._bell.firing(name) if fires]
             rows.append({"flow": name, **state, "now": None if figures is None else figures.as_json(), "alerts": firing})
         return rows
+
+    def waits(self, flow: str) -> dict[str, Waits]:
+        """Source → what waits there, as the flow's workers said last; sources of which nobody has said anything are not in it."""
+        now, found = self.board.now(), dict[str, Waits]()
+        for seen in self.board.tiers(flow).values():
+            for query in seen.progress.queries:
+                for source, end in query.sources.items():
+                    if not end.channel:
+                        found[source] = _more(found.get(source), end, now - seen.heard)
+        return found
 
     def exposition(self) -> bytes:
         """What Prometheus reads."""
@@ -190,6 +217,16 @@ class Watch:
             raise Refused(f"this is not who holds the lease of {flow}.{tier}", remedy="a worker waits until it has it", code="claim-wrong")
         with self._lock:
             self._claims[key] = (claim, now + _CLAIM_S)
+
+
+def _more(before: Waits | None, end: EndView, silent_s: float) -> Waits:
+    """Of a source that several Queries read: of each measure the most."""
+    seconds = None if end.lag_s is None else end.lag_s + (silent_s if end.lag_s else 0.0)
+    now = Waits(end.lag_rows, end.lag_files, end.lag_bytes, seconds)
+    if before is None:
+        return now
+    pairs = [(getattr(before, name), getattr(now, name)) for name in ("rows", "files", "bytes", "seconds")]
+    return Waits(*(max((each for each in pair if each is not None), default=None) for pair in pairs))
 
 
 def _last_end(tier: TierSeen) -> dict[str, Any] | None:

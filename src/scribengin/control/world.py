@@ -15,7 +15,8 @@ from scribengin.registry.watched import Watched
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from scribengin.registry.kinds import Goal, Operation, Report, Run, Share, Status, TierWish
+    from scribengin.registry.kinds import Goal, Operation, Report, Run, Share, Status, TierWish, WorkflowOperation
+    from scribengin.registry.outside import HeldBack, Waters
     from scribengin.registry.records import Spot
 
 NOT_WATCHED = Watched()
@@ -93,6 +94,8 @@ class TierSeen:
     """a spare is wanted"""
     spare: Run | None = None
     spare_report: Report | None = None
+    folders: tuple[str, ...] = ()
+    """those that its sinks write into"""
 
 
 class Delay(NamedTuple):
@@ -132,6 +135,10 @@ class FlowSeen:
     """of its wanted version"""
     share: Share | None = None
     """what it was allotted last of the rows a second of its quotas"""
+    held_back: HeldBack | None = None
+    """by flows that read what it writes"""
+    waters: Mapping[str, Waters] = field(default_factory=dict)
+    """source → how much may wait there"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +181,13 @@ class Process:
     """why it is not there, in the launcher's words"""
 
     @property
+    def how_ended(self) -> str:
+        """In words, with what the launcher says of one that did not end by itself."""
+        how = f"its process ended with status {self.status}" if self.state == "exited" else "its process is gone"
+        by_itself = self.state == "exited" and self.status is not None and self.status >= 0
+        return f"{how}: {self.reason}" if self.reason and not by_itself else how
+
+    @property
     def ended(self) -> bool:
         """True where nothing of it runs any more."""
         return self.state in ("exited", "gone")
@@ -190,6 +204,22 @@ class Node:
     free_memory_bytes: int | None = None
 
 
+class Reader(NamedTuple):
+    """A source of another flow that reads what a sink writes, and says how much may wait there."""
+
+    sink: str
+    flow: str
+    source: str
+
+
+class Waiting(NamedTuple):
+    """What waits at a source, as its worker said last."""
+
+    rows: int | None = None
+    bytes: int | None = None
+    age_s: float | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class World:
     """One look. `now` is in seconds since 1970, by the clock of the master that looks."""
@@ -201,6 +231,12 @@ class World:
     """those that answer now"""
     held: Mapping[str, Held] = field(default_factory=dict)
     """flows that are in none of `flows`, because their records say nothing"""
+    workflows: Mapping[str, WorkflowOperation] = field(default_factory=dict)
+    """operations over workflows that are under way, by the names of their records"""
+    readers: Mapping[str, tuple[Reader, ...]] = field(default_factory=dict)
+    """flow → those that may hold it back"""
+    waiting: Mapping[tuple[str, str], Waiting] = field(default_factory=dict)
+    """(flow, source) → what waits there, of those that say how much may; those of which nobody has said anything are not in it"""
     delays: Mapping[str, Delay] = field(default_factory=dict)
     """flow → what its workers say; those of which nobody has said anything yet are not in it"""
     quotas: Mapping[str, Allowance] = field(default_factory=dict)

@@ -48,6 +48,8 @@ class RunSettings:
     stop: threading.Event = field(default_factory=threading.Event)
     limits: Callable[[], FlowLimits] | None = None
     """how fast it may go, asked before each Batch; None: as the flow file says, for as long as it runs"""
+    kept_elsewhere: frozenset[str] = frozenset()
+    """folders of sinks of which a keeper does the upkeep, and not who writes there"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping  # noqa: TC003  msgspec looks at the annotations of records
 from typing import Any, Literal
 
+from scribengin.registry.outside import Outside
 from scribengin.registry.records import Record
 from scribengin.registry.watched import Watched
 
@@ -49,6 +50,8 @@ class TierSpec(Record):
     """workers of that version serve it as they are: what they run is the same. 0: only those of its own version"""
     process: int = 0
     """workers of that version, or of a later one, go on with it between two Batches. 0: others have to be started"""
+    folders: tuple[str, ...] = ()
+    """those that its sinks write into, and of which a host does the upkeep"""
 
 
 class Spec(Record):
@@ -72,6 +75,8 @@ class Spec(Record):
     scaled: Mapping[str, Mapping[str, int]] = {}
     """tier → what of its TierSpec was said by `scale`, and stays for later versions"""
     watched: Watched = Watched()
+    outside: Outside = Outside()
+    """where it reads and writes; it meets other flows there"""
 
 
 class Desired(Record):
@@ -129,7 +134,7 @@ class Run(Record):
     leased: bool = False
     """it was seen to hold the lease"""
     unleased_since: float | None = None
-    """since when it holds the lease no more"""
+    """since when it holds the lease no more; before it ever held it: since when its node does not answer"""
     ended_at: float | None = None
     """it is over: its process has ended, or was given up"""
     failures: int = 0
@@ -172,6 +177,23 @@ class Operation(Record):
     tiers: tuple[str, ...] = ()
     """those that have a part in it"""
     arguments: Mapping[str, Any] = {}
+    by: str = ""
+    at: str = ""
+    since: str = ""
+    """when it came to its step"""
+    error: str = ""
+
+
+class WorkflowOperation(Record):
+    """What is asked of all flows of a workflow, one after the other, that the next master takes up."""
+
+    goal: Goal
+    step: Literal["ask", "done", "failed", "cancelled"] = "ask"
+    """`ask`: each flow is asked when those before it have come to the goal: of `running` those that it feeds, else those that feed it"""
+    feeders: Mapping[str, tuple[str, ...]] = {}
+    """flow → those of the flows that feed it"""
+    begun: Mapping[str, int] = {}
+    """flow → the revision that had written what was wanted of it when this began: with another one it has been asked"""
     by: str = ""
     at: str = ""
     since: str = ""
@@ -252,6 +274,8 @@ class Host(Record):
     since: str = ""
     home: str = ""
     """its folder there: workers' logs, packages"""
+    spark: str = ""
+    """the Spark cluster on which its workers' executors run; empty: Spark runs in the workers"""
 
 
 class Mapped(Record):
@@ -322,3 +346,43 @@ class Request(Record):
     """of the answer; 0 while the write is under way"""
     body: str = ""
     """of the answer"""
+
+
+class Token(Record):
+    """Who may use the API, and for what. No token stands here: only what scrypt makes of it."""
+
+    name: str
+    role: Literal["viewer", "operator", "editor", "admin"]
+    salt: str
+    hash: str
+    at: str = ""
+    by: str = ""
+    labels: Mapping[str, str] = {}
+    """flows with all of these only; empty: all"""
+    until: str = ""
+    """ISO 8601; from then on it opens nothing. Empty: it has no end"""
+    removed: str = ""
+    """when it was removed: it opens nothing any more, and a file of another master does not bring it back"""
+
+
+class Attempt(Record):
+    """One process that served a tier. Times: seconds since 1970, by the clocks of masters."""
+
+    tier: str
+    number: int
+    """of its run"""
+    asked_at: float
+    node: str = ""
+    host: str = ""
+    pid: int = 0
+    ended_at: float | None = None
+    cause: str = ""
+    remedy: str = ""
+    failures: int = 0
+    """ends in a row without progress, with this one"""
+
+
+class Attempts(Record):
+    """The last ones of a flow, the oldest first."""
+
+    last: tuple[Attempt, ...] = ()

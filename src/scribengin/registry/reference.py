@@ -50,6 +50,9 @@ a worker's own login has all rights below the tier's folders, and a host's below
 """
 
 _TAIL = """\
+`tokens` are written by masters, asked by an admin, and by `scribengin token` with the masters' login. What stands there opens nothing: it
+is what scrypt makes of 256 random bits; names, roles and labels are for everybody to read who can read the tree.
+
 What a worker or a host makes in its folders is the masters' to write, too. A worker sees the hash of the masters' password in the rights of
 its own folders: take a long random one. A root that everybody can write to is refused, unless that is said to be meant.
 

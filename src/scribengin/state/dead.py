@@ -51,6 +51,20 @@ def _letters(query: QueryFolder, start: int) -> Iterator[DeadLetter]:
             skip = 0
 
 
+def letters_from(query: QueryFolder, batch: int = 0, place: int = 0) -> Iterator[tuple[int, int, DeadLetter]]:
+    """(Batch, place in it, letter) of all decided ones in order, from that place in that Batch on, or behind what `retain` has taken away.
+    Raises StateError for a torn segment."""
+    for letters in Decisions(query.decisions).letters(max(batch, read_expired(query).through + 1)):
+        skip = place if letters.batch == batch else 0
+        begin = 0
+        for segment in letters.segments:
+            if begin + segment.rows > skip:
+                for number, letter in enumerate(read_segment(query, segment), begin):
+                    if number >= skip:
+                        yield letters.batch, number, letter
+            begin += segment.rows
+
+
 def read_segment(query: QueryFolder, segment: LineSegment) -> Iterator[DeadLetter]:
     """The letters of one segment. Raises StateError where the file is missing, torn or changed."""
     for line in read_lines(query.dead, segment, "dead letters"):

@@ -25,13 +25,13 @@ not answer holds no worker up: what could not be told is replaced by what is new
 | `scribengin alerts NAME` | its alerts, and how each stands; `scribengin alerts test NAME [ALERT]` sends a test |
 | `GET /v1/metrics` | what `top` shows |
 | `GET /v1/flows/NAME/metrics` | a flow and all its parts now, and how its tiers went: `?since=SECONDS` (since 1970), `?step=SECONDS` |
-| `GET /v1/flows/NAME/attempts` | the processes that served it, the newest first, and why they ended |
+| `GET /v1/flows/NAME/attempts` | the processes that served it, where, since when, and why they ended; the last ten of a tier |
 | `GET /v1/flows/NAME/intake` | whether producers may go on |
 | `GET /v1/flows/NAME/alerts` | its alerts |
 | `GET /metrics` | for Prometheus |
 
 What is told lies in the memory of the master that leads. A standby sends who asks to it (307). The next one that comes to lead begins
-anew: within ten seconds every worker has told it how it stands; counts (`_total`, dead letters, restarts, attempts) begin at nothing then,
+anew: within ten seconds every worker has told it how it stands; counts (`_total`, dead letters, restarts) begin at nothing then,
 and what was before is gone. Who wants to keep it lets Prometheus scrape.
 
 A worker names the claim of its lease in place of a token; a master takes nothing of who does not hold the lease.

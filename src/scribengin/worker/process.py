@@ -10,6 +10,8 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import sys
+import time
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -59,6 +61,7 @@ def main(worker: str) -> Exit:
         entrance, secrets = Entrance.of_environment(os.environ), take_secrets(os.environ)
         registry = entrance.open()
         stack.callback(registry.close)
+        registry.sync()  # who ordered this worker wrote before; the server here may be behind, and say that nobody wants it
         version, spec = _read_spec(registry, id_)
         packages = _packages(registry, secrets.get(TOKEN))
         timeline.mark("connected")
@@ -98,11 +101,27 @@ def main(worker: str) -> Exit:
 
         http = stack.enter_context(serve_page(glance.look))
         service = Service(
-            registry, id_, lease, wanted, version, attempt, attempt.warm, task=tasks, reload=reload, http=http, on_say=glance.hear
+            registry,
+            id_,
+            lease,
+            wanted,
+            version,
+            attempt,
+            attempt.warm,
+            task=tasks,
+            reload=reload,
+            http=http,
+            on_say=glance.hear,
+            on_end=lambda why: tell_end(worker, why),
         )
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: service.stop())
         return service.serve()
+
+
+def tell_end(worker: str, why: str) -> None:
+    """The last line but the keeper's of a worker's log."""
+    print(f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {worker} ends, {why}", file=sys.stderr, flush=True)
 
 
 def take_secrets(environment: MutableMapping[str, str]) -> dict[str, Secret]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.answer import Answer
 from scribengin.cli.commands.status import read_named, show_named
+from scribengin.cli.each_flow import FlowCommand, each_flow
 from scribengin.cli.plane_option import masters_option
 from scribengin.cli.tables import print_table
 
@@ -15,11 +17,13 @@ if TYPE_CHECKING:
     from scribengin.cli.plane_option import Masters
 
 
-@click.command(cls=AnsweringCommand)
+@click.command(cls=FlowCommand)
 @click.argument("flow", metavar="NAME")
 @click.option("--tasks", is_flag=True, help="Also what each task reads and writes, and how far it is.")
+@click.option("--attempts", is_flag=True, help="Also the processes that served its tiers: where and when, and why each ended.")
 @masters_option
-def command(*, flow: str, tasks: bool, masters: Masters) -> Answer:
+@each_flow("flow")
+def command(*, flow: str, tasks: bool, attempts: bool, masters: Masters) -> Answer:
     """Show what is wanted of a flow, how it stands, who serves its tiers, what was refused or damaged; also where no master is alive.
 
     Tasks are as their workers wrote them last: when the split changed, or half a minute ago.
@@ -30,6 +34,8 @@ def command(*, flow: str, tasks: bool, masters: Masters) -> Answer:
         found = read_named(plane, flow)
         if tasks:
             found["tasks"] = msgspec.to_builtins(plane.tasks(flow))
+        if attempts:
+            found["attempts"] = plane.attempts(flow)
 
     def show() -> None:
         show_named(found)
@@ -37,6 +43,10 @@ def command(*, flow: str, tasks: bool, masters: Masters) -> Answer:
             click.echo()
             rows = [_row(task) for task in found["tasks"]]
             print_table(rows, {name: name for name in ("tier", "task", "query", "batch", "reads", "writes", "position", "owner")})
+        if attempts:
+            click.echo()
+            rows = [_attempt(attempt) for attempt in found["attempts"]]
+            print_table(rows, {name: name for name in ("worker", "state", "process", "since", "ended", "batches", "cause")})
 
     return Answer(found, show=show)
 
@@ -46,3 +56,18 @@ def _row(task: dict[str, Any]) -> dict[str, Any]:
     writes = [f"{sink}: {said['rows']:,} rows" for sink, said in sorted(task["sinks"].items())]
     position = [f"{source} {entries:,}" for source, entries in sorted(task["position"].items())]
     return {**task, "reads": "; ".join(reads) or "-", "writes": "; ".join(writes) or "-", "position": ", ".join(position) or "-"}
+
+
+def _attempt(attempt: dict[str, Any]) -> dict[str, Any]:
+    """Why it ended; where it goes on, what failed inside of it last."""
+    at = {name: "-" if attempt[name] is None else _moment(attempt[name]) for name in ("since", "ended")}
+    process = f"{attempt['pid']} on {attempt['host']}" if attempt["pid"] else attempt["node"] or "-"
+    failed = [failure["cause"] for failure in attempt["failures"]]
+    cause = attempt["cause"] or ("as wanted" if attempt["state"] == "ended" else "")
+    inside = f"{len(failed)} failure{'s' * (len(failed) != 1)} inside, the last: {failed[-1]}" if failed else ""
+    batches = "-" if attempt["batches"] is None else f"{attempt['batches']:,}"
+    return {**attempt, **at, "process": process, "batches": batches, "cause": "; ".join(filter(None, [cause, inside]))}
+
+
+def _moment(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

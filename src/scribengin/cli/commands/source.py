@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from scribengin.cli.answer import Answer, AnsweringCommand
-from scribengin.cli.flow_argument import flow_argument, flow_path
+from scribengin.cli.flow_argument import flow_argument, flow_path, is_name
 from scribengin.cli.flow_state import open_state
+from scribengin.cli.plane_option import masters_option
 from scribengin.cli.settings import setting_flags
 from scribengin.core.errors import Refused
 from scribengin.core.problems import did_you_mean
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from scribengin.cli.flow_state import TierState
+    from scribengin.cli.plane_option import Masters
     from scribengin.local.positions import Moved
     from scribengin.spec.model import Flow
     from scribengin.state.folder import QueryFolder
@@ -33,10 +35,14 @@ def command() -> None:
 @flow_argument
 @click.option("--query", help="Of this Query only.")
 @setting_flags("state")
-def show(*, flow: str, query: str | None, state: Path | None) -> Answer:
-    """Print the position of every source in every Query."""
-    found = open_state(flow, state)
-    rows = [row for _, part in found.queries(query) for row in _positions(part)]
+@masters_option
+def show(*, flow: str, query: str | None, state: Path | None, masters: Masters) -> Answer:
+    """Print the position of every source in every Query. FLOW is a file, or the name of a flow that was submitted."""
+    if is_name(flow):
+        name, rows = flow, _positions_of_name(flow, query, masters)
+    else:
+        found = open_state(flow, state)
+        name, rows = found.declared.name, [row for _, part in found.queries(query) for row in _positions(part)]
 
     def display() -> None:
         from scribengin.cli.tables import print_table
@@ -46,7 +52,18 @@ def show(*, flow: str, query: str | None, state: Path | None) -> Answer:
             {"query": "Query", "source": "source", "position": "position", "logged": "logged", "batch": "last Batch", "last": "last read"},
         )
 
-    return Answer({"flow": found.declared.name, "sources": rows}, show=display)
+    return Answer({"flow": name, "sources": rows}, show=display)
+
+
+def _positions_of_name(flow: str, query: str | None, masters: Masters) -> list[dict[str, Any]]:
+    import msgspec
+
+    with masters.client() as client:
+        rows: list[dict[str, Any]] = msgspec.to_builtins(client.offsets(flow))
+    if query is not None and query not in (have := {row["query"] for row in rows}):
+        remedy = did_you_mean(query, have) or f"with state are {', '.join(sorted(have)) or 'none'}"
+        raise Refused(f'flow "{flow}" has no Query "{query}" with state', remedy=remedy, code="query-unknown")
+    return [row for row in rows if query in (None, row["query"])]
 
 
 @command.command(cls=AnsweringCommand)

@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from scribengin.cli.answer import Answer, AnsweringCommand
-from scribengin.cli.flow_argument import flow_argument
+from scribengin.cli.flow_argument import flow_argument, is_name
 from scribengin.cli.flow_state import prepared_flow
+from scribengin.cli.plane_option import masters_option
 from scribengin.cli.settings import setting_flags
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from scribengin.cli.plane_option import Masters
 
 
 @click.command(cls=AnsweringCommand)
@@ -21,12 +24,18 @@ if TYPE_CHECKING:
 @click.argument("record_id")
 @click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="How many ways are shown at most; --json has all.")
 @setting_flags("state")
-def command(*, flow: str, record_id: str, limit: int, state: Path | None) -> Answer:
+@masters_option
+def command(*, flow: str, record_id: str, limit: int, state: Path | None, masters: Masters) -> Answer:
     """Show every sink and dead letter that a record reached, with the tiers, Batches and times on its way.
 
     RECORD_ID is what a record is called by its first place (tweets/part-1.jsonl[0:4096]+17, tweets/topic-0@17), or how it begins. The way
     of records is kept for the share of them that `defaults: {trace: …}` says; that of dead letters always.
+    FLOW is a file, or the name of a flow that was submitted.
     """
+    if is_name(flow):
+        with masters.client() as client:
+            way = client.trace(flow, record_id)
+        return Answer(way, show=lambda: _show(way, limit))
     from scribengin.local.tracing import trace_record
 
     prepared = prepared_flow(flow, state)

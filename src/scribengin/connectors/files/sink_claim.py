@@ -82,6 +82,12 @@ def foreign_output(sink: str, folder: Path, holds: str) -> Refused:
     )
 
 
+def last_lineage(file: Path) -> str:
+    """Of who may write now; empty where nobody has claimed the folder."""
+    claims = _read(file)
+    return claims[-1]["lineage"] if claims else ""
+
+
 def _read(file: Path) -> list[dict[str, Any]] | None:
     data = read_or_none(file)
     return None if data is None else unseal(data, _KIND, _FORMAT, file)

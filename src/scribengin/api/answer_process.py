@@ -1,0 +1,105 @@
+"""The process that looks at the state of a flow for one request: dead letters, the way of records, the audit, the graph. It may read much,
+and executes a person's modules, so it is none of a master's threads.
+
+stdin: a `Question` as JSON. stdout: a `Seen` as JSON. It has copies of the records that it needs, and no way into the registry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping  # noqa: TC003  msgspec looks at it
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from scribengin.api.child import serve_one
+from scribengin.api.verb_process import Seen
+from scribengin.client.problems import to_problem
+from scribengin.core.errors import Refused, ScribenginError
+
+if TYPE_CHECKING:
+    from scribengin.local.prepare import PreparedFlow
+    from scribengin.state.folder import QueryFolder
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What to look at. `records`: path → value, of the flow that it is about."""
+
+    what: str
+    packages: str
+    records: Mapping[str, Mapping[str, Any]]
+    flow: str
+    limit_s: int
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+
+
+def answer(question: Question) -> Seen:
+    """Look."""
+    from scribengin.control.offsets import prepared_flow
+    from scribengin.packages.store import PackageStore
+    from scribengin.registry.contract import Create
+    from scribengin.registry.memory import MemoryStore
+
+    registry = MemoryStore().client()
+    registry.commit(*(Create(path, dict(value)) for path, value in question.records.items()))
+    try:
+        prepared, version = prepared_flow(registry, PackageStore(Path(question.packages)), question.flow)
+        return Seen(_found(question.what, prepared, version, dict(question.arguments)))
+    except ScribenginError as error:
+        return Seen(problem=to_problem(error))
+
+
+def _found(what: str, prepared: PreparedFlow, version: int, said: dict[str, Any]) -> Any:
+    match what:
+        case "dead-counts":
+            from scribengin.local.letters import count_letters
+
+            rows = count_letters(_queries(prepared, said["query"]), prepared.plan.flow.folder)
+            return {"flow": prepared.name, "dead": sum(row["count"] for row in rows), "groups": rows}
+        case "dead":
+            return _letters(prepared, said)
+        case "trace":
+            from scribengin.local.tracing import trace_record
+
+            return trace_record(prepared, said["record"])
+        case "graph":
+            from scribengin.plan.flow_graph import graph_as_json
+
+            return {**graph_as_json(prepared.plan), "version": version}
+        case _:
+            from scribengin.local.audited import audit_as_json
+            from scribengin.local.inspect import audit_flow
+
+            return audit_as_json(prepared, audit_flow(prepared))
+
+
+def _letters(prepared: PreparedFlow, said: dict[str, Any]) -> dict[str, Any]:
+    from scribengin.local.letters import Which, place_of, read_page
+    from scribengin.state.dead import letter_as_json
+
+    which = Which(said["query"], said["step"], said["reason"], said["prefix"])
+    page = read_page(_queries(prepared, which.query), which, after=said["after"], limit=said["limit"])
+    folder = prepared.plan.flow.folder
+    letters = [{**letter_as_json(letter), "place": place_of(letter, folder)} for letter in page.letters]
+    if not said["bytes"]:
+        for letter in letters:
+            letter.pop("payload", None)
+            letter.pop("payload_base64", None)
+    return {"flow": prepared.name, "letters": letters, "after": page.after, "withheld": not said["bytes"]}
+
+
+def _queries(prepared: PreparedFlow, name: str) -> list[QueryFolder]:
+    """Those that have state, or the one of that name. Raises Refused where there is none."""
+    there = [query for tier in prepared.tiers for query in tier.folder.queries()]
+    queries = [query for query in there if name in ("", query.name)]
+    if queries:
+        return queries
+    if not there:
+        said = f'flow "{prepared.name}" has no state in {prepared.folder} yet'
+        raise Refused(said, remedy=f"wait until it has run: scribengin status {prepared.name}", code="state-missing")
+    have = ", ".join(query.name for query in there)
+    raise Refused(f'flow "{prepared.name}" has no Query "{name}"', remedy=f"its Queries are {have}", code="query-unknown")
+
+
+if __name__ == "__main__":
+    serve_one(Question, answer)

@@ -1,0 +1,103 @@
+"""Routes that look into the state of a flow: dead letters, the way of a record, the audit; and its graph.
+
+A process of its own looks; where the state lies on the host of another master the client is sent there.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
+
+import msgspec
+from fastapi import APIRouter, Query
+from starlette.responses import RedirectResponse, Response
+
+from scribengin.api.access import Role
+from scribengin.api.elsewhere import find_state
+from scribengin.api.plane import Asked
+from scribengin.client.answer_models import Audit, FlowGraph, LetterCounts, LetterPage, Way
+from scribengin.control import reading
+from scribengin.registry.contract import Registry
+from scribengin.registry.tree import DESIRED, SPEC
+from scribengin.watching.live_graph import with_live
+
+MOST_LETTERS = 1000
+_LONGEST = 8192
+Text = Annotated[str, Query(max_length=_LONGEST)]
+
+
+def answer_routes(may: Callable[[Role], Any]) -> APIRouter:
+    """The routes; `may` lets in who has a role."""
+    routes = APIRouter(prefix="/v1/flows/{flow}", tags=["flows"])
+
+    @routes.get("/dead-letters", response_model=LetterPage)
+    def dead_letters(
+        flow: str,
+        asked: Annotated[Asked, may(Role.VIEWER)],
+        query: Text = "",
+        step: Text = "",
+        reason: Text = "",
+        prefix: Text = "",
+        after: Text = "",
+        limit: Annotated[int, Query(ge=1, le=MOST_LETTERS)] = 100,
+    ) -> Response:
+        """The records that a step could not handle, page by page: of a Query, a step, a reason, or whose id begins with `prefix`.
+
+        `after` is that of the page before. A page may have few letters, or none, and `after` yet: ask on. The bytes of records are for
+        operators and above.
+        """
+        said = {"query": query, "step": step, "reason": reason, "prefix": prefix, "after": after, "limit": limit}
+        return _answer(asked, "dead", flow, {**said, "bytes": asked.who.role >= Role.OPERATOR}, LetterPage)
+
+    @routes.get("/dead-letters/counts", response_model=LetterCounts)
+    def dead_letter_counts(flow: str, asked: Annotated[Asked, may(Role.VIEWER)], query: Text = "") -> Response:
+        """How many dead letters there are, by Query, step and reason."""
+        return _answer(asked, "dead-counts", flow, {"query": query}, LetterCounts)
+
+    @routes.get("/trace", response_model=Way)
+    def trace(flow: str, record: Text, asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:
+        """The sinks and dead letters that a record reached, hop by hop; `record` is its id, or how that begins."""
+        return _answer(asked, "trace", flow, {"record": record}, Way)
+
+    @routes.get("/audit", response_model=Audit)
+    def audit(flow: str, asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:
+        """Outputs, dead letters and ledger, read again: whether everything balances. Takes as long as that, 100 seconds at most."""
+        return _answer(asked, "audit", flow, {}, Audit)
+
+    @routes.get("/graph", response_model=FlowGraph)
+    def flow_graph(flow: str, asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:
+        """Sources, steps, sinks, the arrows between them, the tiers where they run and the channels between those; each with how it goes,
+        where the master that answers was told: the one that leads."""
+        asked.check_flow(flow)
+        watch = asked.plane.watch
+        if watch is not None and not watch.leads() and (leader := watch.leader()):
+            return _elsewhere(asked, leader)
+        found = asked.plane.planner.answer("graph", _records(asked.registry, flow), flow, {})
+        told = watch.told(flow) if watch is not None else None
+        rows = {row.tier: row for row in asked.view.flow(flow).tiers}
+        tiers = [
+            {**tier, "worker": rows[tier["tier"]].worker, "state": rows[tier["tier"]].state} if tier["tier"] in rows else tier
+            for tier in found["tiers"]
+        ]
+        return asked.answer(msgspec.convert({**with_live(found, told), "tiers": tiers, "told": told is not None}, FlowGraph))
+
+    return routes
+
+
+def _answer(asked: Asked, what: str, flow: str, said: Mapping[str, Any], kind: type[Any]) -> Response:
+    asked.check_flow(flow)
+    if there := find_state(asked.registry, flow):
+        return _elsewhere(asked, there)
+    found = asked.plane.planner.answer(what, _records(asked.registry, flow), flow, said)
+    return asked.answer(msgspec.convert(found, kind))
+
+
+def _elsewhere(asked: Asked, master: str) -> Response:
+    """Sends the client to another master with the same question."""
+    url = asked.request.url
+    return RedirectResponse(f"{master.rstrip('/')}{url.path}{f'?{url.query}' if url.query else ''}", status_code=307)
+
+
+def _records(registry: Registry, flow: str) -> dict[str, Mapping[str, Any]]:
+    """What is wanted of the flow, and the version that is."""
+    desired = reading.read_flow(registry, flow).desired
+    spec = reading.version_of(registry, flow, desired.version)
+    return {DESIRED(flow).path: desired.dump(), SPEC(flow, str(desired.version)).path: spec.dump()}

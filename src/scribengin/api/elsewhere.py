@@ -1,0 +1,54 @@
+"""Where the state of a flow lies: here, or on another host, and which master can be asked there."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from scribengin.control import reading
+from scribengin.control.masters import masters_by_host
+from scribengin.core.errors import Refused
+from scribengin.registry.contract import Entry
+from scribengin.registry.records import Stored, names, read_record
+from scribengin.registry.tree import HOST, LEASE, RUN
+
+if TYPE_CHECKING:
+    from scribengin.registry.contract import Registry
+
+
+def find_state(registry: Registry, flow: str) -> str:
+    """Empty where the flow's state lies on this host, or nowhere yet; else where a master answers that is on the host of its workers.
+
+    Raises Refused where it lies on another host and no master is up there, and as `read_flow`.
+    """
+    folder = Path(reading.state_of(registry, flow), flow)
+    if folder.is_dir():
+        return ""
+    here = socket.gethostname()
+    hosts = {host: tier for tier in names(registry, f"flows/{flow}/runs") if (host := _host_of(registry, flow, tier))}
+    if here in hosts or not hosts:
+        return ""
+    there = masters_by_host(registry)
+    for host in hosts:
+        if host in there:
+            return there[host]
+    host, tier = next(iter(hosts.items()))
+    raise Refused(
+        f"the state of flow {flow} is not on this host, {here}: there is no {folder}; its tier {tier} runs on {host}",
+        remedy=f"keep states where all hosts reach them, or start a master on {host}: scribengin master --registry ADDRESS",
+        code="state-elsewhere",
+    )
+
+
+def _host_of(registry: Registry, flow: str, tier: str) -> str:
+    """The host of the tier's worker; of one that has ended that of the node where it was."""
+    if not RUN.fits(flow, tier):
+        return ""
+    lease = registry.read(LEASE(flow, tier).path)
+    if isinstance(lease, Entry) and isinstance(lease.value.get("host"), str):
+        return str(lease.value["host"])
+    run = read_record(registry, RUN(flow, tier))
+    node = run.record.node if isinstance(run, Stored) else ""
+    host = read_record(registry, HOST(node)) if HOST.fits(node) else None
+    return host.record.host if isinstance(host, Stored) else ""

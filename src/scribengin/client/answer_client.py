@@ -1,0 +1,55 @@
+"""What a client asks about the state of a flow, its records, and its graph; `client.Client` is the whole."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
+
+from scribengin.client.answer_models import FlowGraph, LetterCounts, LetterPage
+from scribengin.client.transport import Transport, part
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from scribengin.client.answer_models import Letter
+
+_PAGE = 100
+
+
+class AnswerClient(Transport):
+    """These calls. Raises Refused: `state-elsewhere`, `state-missing`, `answer-late`, `too-many`."""
+
+    def dead_letter_counts(self, name: str, query: str = "") -> LetterCounts:
+        """The dead letters of a flow, or of a Query of it, by step and reason."""
+        return self._get(f"/v1/flows/{part(name)}/dead-letters/counts?{_said(query=query)}", LetterCounts)
+
+    def dead_letter_page(self, name: str, after: str = "", *, limit: int = 100, **which: str) -> LetterPage:
+        """The next letters behind `after`, the one of the page before; `which` are `query`, `step`, `reason`, `prefix`."""
+        return self._get(f"/v1/flows/{part(name)}/dead-letters?{_said(after=after, limit=str(limit), **which)}", LetterPage)
+
+    def dead_letters(self, name: str, **which: str) -> Iterator[Letter]:
+        """All of them, page by page, as `dead_letter_page`."""
+        after = ""
+        while True:
+            page = self.dead_letter_page(name, after, limit=_PAGE, **which)
+            yield from page.letters
+            after = page.after
+            if not after:
+                return
+
+    def trace(self, name: str, record: str) -> dict[str, Any]:
+        """What became of the record of that id, or of those whose id begins so."""
+        return self._get(f"/v1/flows/{part(name)}/trace?{_said(record=record)}", dict[str, Any])
+
+    def audit(self, name: str) -> dict[str, Any]:
+        """Whether outputs, dead letters and ledger balance."""
+        return self._get(f"/v1/flows/{part(name)}/audit", dict[str, Any])
+
+    def graph(self, name: str) -> FlowGraph:
+        """Nodes, arrows, tiers and channels of a flow, and how they go."""
+        return self._get(f"/v1/flows/{part(name)}/graph", FlowGraph)
+
+
+def _said(**given: str) -> str:
+    """As the query of a URL, without what is empty."""
+    return urlencode({name: value for name, value in given.items() if value})

@@ -1,0 +1,97 @@
+"""The processes that have served a flow's tiers: remembered as their runs are noted, with why each ended."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from scribengin.control.reading import read_flow
+from scribengin.control.world import RunId
+from scribengin.registry.kinds import Attempt, Attempts
+from scribengin.registry.records import Stored, read_record
+from scribengin.registry.tree import ATTEMPTS, RUN
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from scribengin.registry.contract import Registry
+    from scribengin.registry.kinds import Run
+
+_OF_A_TIER, _OF_A_FLOW = 10, 100
+_REASON = 300
+"""characters of a cause or a remedy that are kept"""
+
+
+def noted(before: Attempts, tier: str, run: Run, holder: Mapping[str, Any]) -> Attempts:
+    """With what is known of a tier's run now; `holder` is what its lease says of who holds it. The oldest are forgotten."""
+    others = [each for each in before.last if (each.tier, each.number) != (tier, run.number)]
+    known = next((each for each in before.last if (each.tier, each.number) == (tier, run.number)), None)
+    attempt = known or Attempt(tier=tier, number=run.number, asked_at=run.asked_at)
+    if holder.get("run") == run.number:
+        pid, host = holder.get("pid"), holder.get("host")
+        attempt = replace(attempt, pid=pid if isinstance(pid, int) else 0, host=str(host or ""))
+    cause, remedy = ("", "") if run.ended_at is None else (_short(run.cause), _short(run.remedy))
+    attempt = replace(attempt, node=run.node, ended_at=run.ended_at, cause=cause, remedy=remedy, failures=run.failures)
+    mine = [*(each for each in others if each.tier == tier), attempt]
+    mine.sort(key=lambda each: each.number)
+    kept = [each for each in others if each.tier != tier] + mine[-_OF_A_TIER:]
+    return Attempts(last=tuple(sorted(kept, key=lambda each: each.asked_at)[-_OF_A_FLOW:]))
+
+
+def read_attempts(registry: Registry, flow: str) -> list[dict[str, Any]]:
+    """As `remembered`. Raises as `read_flow`."""
+    read_flow(registry, flow)
+    return remembered(registry, flow)
+
+
+def remembered(registry: Registry, flow: str, told: Iterable[Mapping[str, Any]] = ()) -> list[dict[str, Any]]:
+    """The newest first, as JSON; `state` is `running`, `ended`, or `replaced` where nobody saw how it ended. Works with no master alive.
+
+    `told` is what workers have said to this master of themselves: Batches, rows, and what failed inside; null where it does not know.
+    """
+    stored = read_record(registry, ATTEMPTS(flow))
+    last = stored.record.last if isinstance(stored, Stored) else ()
+    newest = {tier: run.number for tier in {each.tier for each in last} if (run := _run(registry, flow, tier)) is not None}
+    known = {str(RunId(flow, each.tier, each.number)): _as_json(flow, each, newest.get(each.tier, 0)) for each in last}
+    said = {each["worker"]: each for each in told}
+    found = [{**_UNTOLD, **each, **_said(said.get(worker))} for worker, each in known.items()]
+    for worker, each in said.items():  # the oldest records are forgotten first
+        if worker not in known:
+            state = "running" if each["ended"] is None else "ended"
+            ends = {name: each[name] for name in ("tier", "worker", "since", "ended", "cause", "remedy")}
+            found.append({"state": state, "node": "", "host": "", "pid": None, "in_a_row": 0, **ends, **_said(each)})
+    return sorted(found, key=lambda each: (each["since"], each["worker"]), reverse=True)
+
+
+_UNTOLD: Mapping[str, Any] = {"batches": None, "rows_in": None, "restarts": None, "failures": []}
+
+
+def _said(told: Mapping[str, Any] | None) -> dict[str, Any]:
+    return {} if told is None else {name: told[name] for name in _UNTOLD}
+
+
+def _run(registry: Registry, flow: str, tier: str) -> Run | None:
+    found = read_record(registry, RUN(flow, tier)) if RUN.fits(flow, tier) else None
+    return found.record if isinstance(found, Stored) else None
+
+
+def _as_json(flow: str, attempt: Attempt, newest: int) -> dict[str, Any]:
+    open_ = "running" if attempt.number >= newest else "replaced"
+    return {
+        "tier": attempt.tier,
+        "worker": str(RunId(flow, attempt.tier, attempt.number)),
+        "state": open_ if attempt.ended_at is None else "ended",
+        "node": attempt.node,
+        "host": attempt.host,
+        "pid": attempt.pid or None,
+        "since": attempt.asked_at,
+        "ended": attempt.ended_at,
+        "in_a_row": attempt.failures,
+        "cause": attempt.cause,
+        "remedy": attempt.remedy,
+    }
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _REASON else f"{text[: _REASON - 1]}…"

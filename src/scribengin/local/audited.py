@@ -1,0 +1,66 @@
+"""An audit as one object, for programs, and for those who show it to people."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from scribengin.connectors import catalog
+from scribengin.plan.guarantee import written_by_spark
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from scribengin.local.inspect import FlowAudit
+    from scribengin.local.prepare import PreparedFlow
+    from scribengin.state.audit import AuditReport
+    from scribengin.state.channel_audit import ChannelAudit
+
+
+def audit_as_json(prepared: PreparedFlow, audit: FlowAudit) -> dict[str, Any]:
+    """As `audit --json` prints it."""
+    types = catalog.sink_types(internal=True)
+    flow = prepared.plan.flow
+    by_spark = {sink.id for sink in flow.sinks.values() if written_by_spark(flow, sink, types)}
+    violations = [f"query {_called(report)}: {violation}" for report in audit.reports for violation in report.violations]
+    return {
+        "flow": prepared.name,
+        "state": "running" if audit.running else "stopped",
+        "folder": str(prepared.folder),
+        "queries": [_query(report, by_spark) for report in audit.reports],
+        "channels": [_channel(channel) for channel in audit.channels],
+        "ledger": {"balanced": audit.balanced, "violations": violations},
+    }
+
+
+def _called(report: AuditReport) -> str:
+    """The Query, and which of its lineages where a rewind has left it."""
+    return f"{report.query} (lineage {report.lineage})" if report.past else report.query
+
+
+def _query(report: AuditReport, by_spark: Collection[str]) -> dict[str, Any]:
+    return {
+        "name": report.query,
+        "lineage": report.lineage,
+        "starts": dict(report.starts),
+        "past": report.past,
+        "batches": report.totals.batches,
+        "nodes": {node: counts.as_json() for node, counts in report.totals.nodes.items()},
+        "sinks": [
+            {"sink": sink.sink, "decided": sink.decided, "found": sink.found}
+            | ({"members": dict(report.members[sink.sink])} if sink.sink in report.members else {})
+            | ({"by_spark": True} if sink.sink in by_spark else {})
+            for sink in report.sinks
+        ],
+        "dead": {"decided": report.totals.dead, "found": report.dead_found, "expired": report.dead_expired},
+        "losses": [loss.as_json() for loss in report.losses],
+    }
+
+
+def _channel(channel: ChannelAudit) -> dict[str, Any]:
+    return {
+        "channel": channel.channel,
+        "reader": str(channel.reading),
+        "compared": channel.compared,
+        "not_compared": channel.not_compared,
+        "mismatches": len(channel.mismatches) + channel.more,
+    }

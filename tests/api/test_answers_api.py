@@ -1,0 +1,166 @@
+"""What lies in the state of a managed flow, by REST and by command: real HTTP, looking in real processes."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from scribengin.api.serving import Listen
+from scribengin.cli.main import main
+from scribengin.client.models import Submit
+from scribengin.connectors.contract import BatchId
+from scribengin.core.errors import Refused
+from scribengin.local.contract import EndView, QueryView
+from scribengin.registry.contract import Create
+from scribengin.registry.kinds import Run
+from scribengin.registry.records import put
+from scribengin.registry.tree import LEASE, MASTERS, RUN
+from scribengin.state.contract import DeadLetter, Decision
+from scribengin.state.dead import DeadWriter
+from scribengin.state.decisions import Decisions
+from scribengin.state.folder import StateFolder
+from scribengin.state.lineage import open_lineage
+from scribengin.watching.progress import TierProgress
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from conftest import Bench, Served
+
+    Says = Callable[..., Any]
+
+
+def submits(bench: Bench, *, token: str | None = None) -> None:
+    client, package = bench.client(token=token), bench.package()
+    client.apply("numbers", Submit(package.id, "flow.yaml", str(bench.folder)), package.data)
+
+
+def buries(master: Served, *steps: str) -> None:
+    """One Batch with a letter of each of these steps, then one with two of `odd`, in the state of the flow."""
+    folder = StateFolder(master.plane.packages.folder.parent / "state", "numbers")
+    part = folder.query("kept")
+    lineage = open_lineage(part, owner=folder.read_owner(), fingerprint="f", state_fingerprint="", sources=["numbers"])
+    number = 0
+    for batch, those in enumerate((steps, ("odd", "odd"))):
+        writer = DeadWriter(part.dead, f"attempt{batch}")
+        for step in those:
+            number += 1
+            id_ = f"numbers/data/a.jsonl:{number}#{step}"
+            writer.write(DeadLetter(id_, "kept", batch, step, "raised", "no", file="data/a.jsonl", line=number, payload=b"\xff" * number))
+        segment = writer.close()
+        decision = Decision(BatchId("numbers", "kept", lineage.id, batch, 1), "hash", "f", (), (), (segment,) if segment else ())
+        Decisions(part.decisions).decide(decision)
+
+
+@pytest.fixture
+def says(bench: Bench, capfd: pytest.CaptureFixture[str]) -> Says:
+    """A command line, and what it answers in JSON."""
+
+    def run(*arguments: object) -> Any:
+        capfd.readouterr()
+        with pytest.raises(SystemExit):
+            main([*map(str, arguments), "--master", ",".join(master.url for master in bench.masters), "--json"])
+        said = json.loads(capfd.readouterr().out)
+        return said["problems"][0] if said["problems"] else said["result"]
+
+    return run
+
+
+def test_dead_letters_come_counted_and_page_by_page(bench: Bench, says: Says) -> None:
+    master = bench.master()
+    submits(bench)
+    client = bench.client()
+    with pytest.raises(Refused) as early:
+        client.dead_letter_counts("numbers")
+    assert early.value.code == "state-missing"
+
+    buries(master, "odd", "even", "odd")
+    counts = client.dead_letter_counts("numbers")
+    assert (counts.dead, [(row.step, row.count, row.place) for row in counts.groups]) == (
+        5,
+        [("odd", 4, "data/a.jsonl line 1"), ("even", 1, "data/a.jsonl line 2")],
+    )
+    first = client.dead_letter_page("numbers", limit=2)
+    assert [letter.line for letter in first.letters] == [1, 2]
+    second = client.dead_letter_page("numbers", first.after, limit=2)
+    assert [(letter.batch, letter.line) for letter in second.letters] == [(0, 3), (1, 4)]
+    last = client.dead_letter_page("numbers", second.after, limit=2)
+    assert ([letter.line for letter in last.letters], last.after) == ([5], "")
+    assert [letter.line for letter in client.dead_letters("numbers", step="even")] == [2]
+    assert [letter.line for letter in client.dead_letters("numbers", prefix="numbers/data/a.jsonl:4")] == [4]
+    for which, code in (
+        ({"query": "kep"}, "query-unknown"),
+        ({"after": "kept:x:1"}, "page-unknown"),
+        ({"after": "keep:0:1"}, "page-unknown"),
+    ):
+        answer = master.ask("GET", "/v1/flows/numbers/dead-letters", params=which)
+        assert (answer.status_code, answer.json()["code"], bool(answer.json()["remedy"])) == (409 if "query" in which else 422, code, True)
+    assert master.ask("GET", "/v1/flows/nobody/dead-letters").status_code == 404
+
+    assert says("dead", "list", "numbers")["dead"] == 5
+    assert [letter["payload_base64"] for letter in says("dead", "show", "numbers", "--limit", 1)["letters"]] == ["/w=="]
+    assert says("source", "show", "numbers")["sources"][0]["source"] == "numbers"
+    assert says("source", "show", "numbers", "--query", "kep")["code"] == "query-unknown"
+
+
+def test_the_bytes_of_records_are_not_for_who_may_only_look(bench: Bench) -> None:
+    viewer, operator = bench.tokens.add("vera", "viewer", {}), bench.tokens.add("otto", "operator", {})
+    editor = bench.tokens.add("edda", "editor", {})
+    master = bench.master(listen=Listen(asks=True))
+    submits(bench, token=editor)
+    buries(master, "odd")
+    page = bench.client(token=operator).dead_letter_page("numbers", limit=1)
+    assert (page.withheld, page.letters[0].payload_base64) == (False, "/w==")
+    page = bench.client(token=viewer).dead_letter_page("numbers", limit=1)
+    assert (page.withheld, page.letters[0].payload, page.letters[0].payload_base64, page.letters[0].line) == (True, None, None, 1)
+
+
+def test_a_way_and_an_audit_are_told_of_a_flow_by_name(bench: Bench, says: Says) -> None:
+    master = bench.master()
+    submits(bench)
+    assert bench.client().trace("numbers", "numbers/a.jsonl+7")["notes"][0] == "no committed Batch has read such a record"
+    assert says("trace", "numbers", "numbers/a.jsonl+7")["record"] == "numbers/a.jsonl+7"
+    assert says("audit", "numbers")["code"] == "state-missing"
+    buries(master, "odd")
+    audit = says("audit", "numbers")
+    assert (audit["flow"], audit["queries"][0]["dead"]) == ("numbers", {"decided": 3, "found": 3, "expired": 0})
+
+
+def test_state_on_another_host_is_asked_of_the_master_there_or_named(bench: Bench) -> None:
+    here = bench.master()
+    submits(bench)
+    person = bench.person
+    person.commit(put(person, RUN("numbers", "main"), Run(number=1, node="b", asked_at=0.0, generation=1)))
+    person.commit(Create(LEASE("numbers", "main").path, {"host": "far", "pid": 7}, ephemeral=True))
+    answer = here.ask("GET", "/v1/flows/numbers/dead-letters")
+    assert (answer.status_code, answer.json()["code"]) == (409, "state-elsewhere")
+    assert "its tier main runs on far" in answer.json()["detail"]
+    person.commit(Create(MASTERS("m2").path, {"id": "m2", "host": "far", "http": "http://far:1"}, ephemeral=True))
+    answer = here.ask("GET", "/v1/flows/numbers/trace?record=a%20b&x=1")
+    assert (answer.status_code, answer.headers["location"]) == (307, "http://far:1/v1/flows/numbers/trace?record=a%20b&x=1")
+
+
+def test_a_flow_is_shown_as_a_graph_with_how_it_goes(bench: Bench, says: Says) -> None:
+    master = bench.master()
+    submits(bench)
+    graph = bench.client().graph("numbers")
+    assert [(node.node, node.kind, node.tiers, node.live) for node in graph.nodes] == [
+        ("numbers", "source", ("main",), None),
+        ("odd", "filter", ("main",), None),
+        ("kept", "sink", ("main",), None),
+    ]
+    assert [(edge.reads, edge.node) for edge in graph.edges] == [("numbers", "odd"), ("odd", "kept")]
+    assert (graph.told, graph.version, graph.mermaid.splitlines()[0]) == (False, 1, "flowchart LR")
+
+    ends = {"sources": {"numbers": EndView(10, 5.0, lag_rows=3)}, "sinks": {"kept": EndView(4, 2.0)}}
+    assert master.plane.watch is not None
+    master.plane.watch.board.take(
+        TierProgress(
+            flow="numbers", tier="main", run=1, version=1, at=0.0, phase="running", queries=(QueryView("kept", "running", **ends),)
+        )
+    )
+    nodes = {node["node"]: node for node in says("graph", "numbers", "--steps")["nodes"]}
+    assert (nodes["numbers"]["live"]["rows_per_s"], nodes["numbers"]["live"]["lag_rows"]) == (5.0, 3)
+    assert (nodes["kept"]["live"], nodes["odd"]["live"]) == ({"rows": 4, "rows_per_s": 2.0}, None)
