@@ -126,8 +126,8 @@ def taken_by(flow: FlowSeen) -> Taken:
 
 
 def given_to(tier: TierSeen) -> Taken:
-    """What a worker of the tier gets."""
-    return Taken(tier.cores, tier.memory_bytes)
+    """What a worker of the tier gets, or its executors together."""
+    return Taken(tier.executors * tier.cores, tier.executors * tier.memory_bytes)
 
 
 def sum_of(parts: Iterable[Taken]) -> Taken:
