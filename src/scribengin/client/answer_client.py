@@ -1,4 +1,4 @@
-"""What a client asks about the state of a flow, its records, and its graph; `client.Client` is the whole."""
+"""What a client asks about the state of a flow, its records, its graph, and groups; `client.Client` is the whole."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote, urlencode
 
 from scribengin.client.answer_models import FlowGraph, LetterCounts, LetterPage
+from scribengin.client.group_models import GroupRow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from scribengin.client.answer_models import Letter
+    from scribengin.client.group_models import SetMember
 
 T = TypeVar("T")
 _PAGE = 100
@@ -48,6 +50,22 @@ class AnswerClient:
     def graph(self, name: str) -> FlowGraph:
         """Nodes, arrows, tiers and channels of a flow, and how they go."""
         return self._get(f"/v1/flows/{quote(name, safe='')}/graph", FlowGraph)
+
+    def groups(self) -> list[GroupRow]:
+        """The groups that flows name, their members, and how sinks find these."""
+        return self._get("/v1/groups", list[GroupRow])
+
+    def group(self, name: str) -> GroupRow:
+        """One of them. Raises Refused where there is none of that name."""
+        return self._get(f"/v1/groups/{quote(name, safe='')}", GroupRow)
+
+    def set_member(self, group: str, member: str, to: SetMember) -> GroupRow:
+        """Take a member out of turn, let it back, say what it costs; it holds from the next Batch. Raises Refused: `group-last`,
+        `member-unknown`, `group-cost`."""
+        return self._write("PUT", f"/v1/groups/{quote(group, safe='')}/members/{quote(member, safe='')}", to, GroupRow, None)
+
+    def _write(self, method: str, path: str, body: Any, kind: type[T], expected: int | None) -> T:
+        raise NotImplementedError
 
     def _get(self, path: str, kind: type[T]) -> T:
         raise NotImplementedError

@@ -7,17 +7,18 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from scribengin.plan.groups import members_of, target
 from scribengin.plan.standby import standby_of
 from scribengin.registry.kinds import TierSpec
 from scribengin.registry.watched import AlertSpec, Watched
 from scribengin.spec.alerts import show_condition
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from scribengin.plan.split import FlowPlan
     from scribengin.registry.kinds import Spec
-    from scribengin.spec.model import Flow
+    from scribengin.spec.model import Flow, Sink
 
 NOT_WATCHED = Watched()
 
@@ -55,7 +56,16 @@ def tiers_of(plan: FlowPlan) -> dict[str, TierSpec]:
         memory_bytes = 0 if declared is None else declared.resources.memory or 0
         standby = standby_of(plan.flow, tier.tier)
         tiers[tier.tier] = TierSpec(feeders=tuple(feeders), cores=cores, memory_bytes=memory_bytes, standby=standby)
+        if groups := {group: costs for sink in tier.flow.sinks.values() for group, costs in _group_of(plan.flow, sink)}:
+            tiers[tier.tier] = replace(tiers[tier.tier], groups=groups)
     return tiers
+
+
+def _group_of(flow: Flow, sink: Sink) -> Iterator[tuple[str, dict[str, float]]]:
+    """The group that a sink or channel goes to as a whole, with its members' costs."""
+    to = target(sink)
+    if to is not None and "." not in to:
+        yield to, {member.name: member.cost for member in members_of(flow, to)}
 
 
 def watched_of(flow: Flow) -> Watched:

@@ -47,6 +47,8 @@ class TierSpec(Record):
     """where the launcher has executors: each of them gets so many cores and so much memory"""
     since: int = 0
     """workers of that version serve it as they are: what they run is the same. 0: only those of its own version"""
+    groups: Mapping[str, Mapping[str, float]] = {}
+    """group to which sinks or channels of the tier go → member → cost, as the flow file says"""
     process: int = 0
     """workers of that version, or of a later one, go on with it between two Batches. 0: others have to be started"""
 
@@ -265,7 +267,9 @@ class Group(Record):
     """A named set of equivalent members, each with its cost."""
 
     members: Mapping[str, float]
-    """name → cost; the lowest healthy one first"""
+    """name → cost, in place of that of flow files; the lowest healthy one first"""
+    out: Mapping[str, str] = {}
+    """members that get no Batch while they stand here → why"""
 
 
 class Ack(Record):

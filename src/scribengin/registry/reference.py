@@ -81,7 +81,8 @@ which `version`, `why`, and the `remedy`, and is gone when it is mended; `list`,
   registers has what is bound to it.
 - `limits` say nothing: a worker that runs goes on with those before. A number in them that is not above 0, or a key that is none, limits
   nothing.
-- `groups/…` say nothing: the master's log says so.
+- `groups/…` say nothing: a worker that runs goes on with what they said before, and the master's log says so. Members that a flow does not
+  have, and costs that are not above 0, say nothing; where all that a flow may use are `out`, there none is (`groups show` tells it).
 
 ## Keys
 
