@@ -10,14 +10,17 @@ from scribengin.api.views import RegistryView
 from scribengin.cli.commands.describe import command as describe
 from scribengin.cli.commands.list import command as list_flows
 from scribengin.client.client import Client
+from scribengin.registry.contract import Create
 from scribengin.registry.kinds import Desired, Spec, Status, Task, TierSpec
 from scribengin.registry.records import read_record, set_aside
-from scribengin.registry.tree import DESIRED, RUN, SPEC, STATUS, TASK
+from scribengin.registry.tree import DESIRED, KEEPING, RUN, SPEC, STATUS, TASK, UPKEEP_LEASE, UPKEPT
+from scribengin.registry.upkeep_records import Keeping, Upkept, id_of_folder
 
 if TYPE_CHECKING:
     from .conftest import Bench
 
 REFUSED = {DESIRED("tweets").path: {"version": 1, "why": "is no JSON: oops", "remedy": "say it anew"}}
+OUT = "/data/out"
 TASKS = [
     Task(
         query="kept",
@@ -34,10 +37,15 @@ TASKS = [
 def fill(bench: Bench) -> None:
     person = bench.person
     person.commit(
-        SPEC("tweets", "1").create(Spec(package="0" * 64, path="flow.yaml", base="/b", state="/s", tiers={"core": TierSpec()})),
+        SPEC("tweets", "1").create(
+            Spec(package="0" * 64, path="flow.yaml", base="/b", state="/s", tiers={"core": TierSpec(folders=(OUT,))})
+        ),
         DESIRED("tweets").create(Desired(state="running", version=1)),
         STATUS("tweets").create(Status(state="running", version=1, generation=3, goal="running", refused=REFUSED)),
         *(TASK("tweets", "core", str(number)).create(task) for number, task in enumerate(TASKS)),
+        KEEPING(id_of_folder(OUT)).create(Keeping(path=OUT, node="h1", writers=("other.main", "tweets.core"))),
+        UPKEPT(id_of_folder(OUT)).create(Upkept(node="h1", at="2026-01-02T03:04:05", did_at="2026-01-01T00:00:00", folded=1_000, files=2)),
+        Create(UPKEEP_LEASE(id_of_folder(OUT)).path, {"id": "h1", "host": "h1.example", "pid": 7}, ephemeral=True),
     )
     bench.store.write_raw(DESIRED("tweets").path, b"oops")
     bench.store.write_raw("flows/tweets/runs", b"")
@@ -58,6 +66,10 @@ def test_refused_and_set_aside_records_and_tasks_are_shown_with_and_without_a_ma
             assert view.status is not None
             assert view.status.refused == REFUSED
             assert [each["path"] for each in view.set_aside] == [RUN("tweets", "core").path]
+            (folder,) = view.folders
+            assert (folder.path, folder.node, folder.writers, folder.folded) == (OUT, "h1", ("other.main", "tweets.core"), 1_000)
+            assert folder.keeper is not None
+            assert (folder.keeper.pid, folder.looked_at) == (7, "2026-01-02T03:04:05")
             tasks = plane.tasks("tweets")
             assert [(task.tier, task.task, task.batch, task.position["tweets"]) for task in tasks] == [("core", 0, 7, 8), ("core", 1, 7, 8)]
             assert tasks[1].sources == {"tweets": ["a.jsonl[1]"]}
@@ -73,6 +85,7 @@ def test_people_read_what_was_refused_and_what_each_task_does(bench: Bench) -> N
     assert "say it anew" in said.output
     assert "set aside: flows/tweets/runs/core is no JSON" in said.output
     assert "tweets: a.jsonl[1]" in said.output
+    assert "folder /data/out: kept by h1, looked at 2026-01-02T03:04:05; 2026-01-01T00:00:00: 1,000 commit records folded" in said.output
     assert "kept: 1,200 rows" in said.output
     said = runner.invoke(list_flows, ["--master", master.url], standalone_mode=False)
     assert "refused: flows/tweets/desired is no JSON: oops; say it anew" in said.output

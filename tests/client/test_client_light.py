@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from scribengin.client.client import address_of
+from scribengin.client.transport import address_of
 from scribengin.core.errors import Refused
 
 HEAVY = ("fastapi", "pydantic", "starlette", "uvicorn", "pyspark", "duckdb")

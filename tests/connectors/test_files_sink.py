@@ -2,7 +2,6 @@ import datetime as dt
 import errno
 import json
 import os
-import pickle
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,62 +10,17 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
+from file_sinks import LINEAGE, SCHEMA, batch, decide, ids, internal, make, rows, stage, visible
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scribengin.connectors.contract import BatchId, Decided, Place, Receipt
+from scribengin.connectors.contract import Decided, Receipt
 from scribengin.connectors.files import sink_stream
-from scribengin.connectors.files.options import SINK
-from scribengin.connectors.files.sink import FilesSink
 from scribengin.connectors.files.sink_partition import Partitions, escape
 from scribengin.core import faults, numbered_log
 from scribengin.core.errors import EnvironmentFault, FencedError, Refused, StateError
 from scribengin.core.storage import SummedFile
 from scribengin.core.types import arrow_schema, parse_schema
-
-SCHEMA = parse_schema("id BIGINT, country STRING, day DATE")
-LINEAGE = "l1"
-
-
-def rows(*ids: int, country: str | None = "DE", day: dt.date | None = dt.date(2026, 1, 1)) -> pa.RecordBatch:
-    return pa.RecordBatch.from_pylist([{"id": i, "country": country, "day": day} for i in ids], schema=arrow_schema(SCHEMA))
-
-
-def make(folder: Path, *, lineage: str = LINEAGE, prepare: bool = True, node: str = "kept", **options: Any) -> FilesSink:
-    sink = FilesSink(Place(node, folder, SINK.filled({"path": "out", "format": "json"} | options)))
-    if prepare:
-        sink.prepare(owner="me", lineage=lineage)
-    return sink
-
-
-def batch(number: int, *, lineage: str = LINEAGE, term: int = 1) -> BatchId:
-    return BatchId("f", "q", lineage, number, term)
-
-
-def stage(sink: FilesSink, id_: BatchId, *batches: pa.RecordBatch, unit: int = 0, attempt: str = "a") -> Receipt:
-    stream = pickle.loads(pickle.dumps(sink)).stream(id_, unit, attempt, SCHEMA)
-    for each in batches:
-        stream.write(each)
-    return stream.close()
-
-
-def decide(sink: FilesSink, number: int, *batches: pa.RecordBatch, attempt: str = "a", term: int = 1, hash_: str = "h") -> Decided:
-    id_ = batch(number, term=term)
-    return Decided(id_, f"{hash_}{number}", (stage(sink, id_, *batches, attempt=attempt),))
-
-
-def visible(folder: Path) -> list[str]:
-    top = folder / "out"
-    files = (path.relative_to(top) for path in top.rglob("*") if path.is_file())
-    return sorted(str(path) for path in files if not path.parts[0].startswith("_"))
-
-
-def ids(folder: Path) -> list[int]:
-    return [json.loads(line)["id"] for name in visible(folder) for line in (folder / "out" / name).read_text().splitlines()]
-
-
-def internal(folder: Path, under: str) -> list[Path]:
-    return [path for path in (folder / "out" / "_scribengin" / LINEAGE / under).rglob("*") if path.is_file()]
 
 
 def test_nothing_is_visible_before_publish_and_everything_after(tmp_path: Path) -> None:

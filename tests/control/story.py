@@ -101,7 +101,7 @@ class Story:
                     self._happen(happening)
             case ["process", tier, state, *status]:
                 id_ = self._run(tier)
-                ended = {"status": int(status[0])} if status else {}
+                ended = {"status": int(status[0]), "reason": " ".join(status[1:])} if status else {}
                 node = self._tier(tier).run.node  # type: ignore[union-attr]
                 self._set_process(id_, Process(node, state, **ended))  # type: ignore[arg-type]
             case ["standby", tier, *how]:

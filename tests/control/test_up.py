@@ -137,7 +137,7 @@ def test_a_flow_is_submitted_and_outlives_its_worker_and_its_master(person: Pers
         # programs see the same by REST, and may do the same
         url = json.loads((person.home / "up.json").read_text())["http"]
         with Client([url], user="program") as client:
-            assert msgspec.to_builtins(client.flows()) == person.says("list", "--master", url)
+            assert json.loads(msgspec.json.encode(client.flows())) == person.says("list", "--master", url)
             assert [(master.http, master.leads) for master in client.masters_up()] == [(url, True)]
             seen = client.flow("numbers").wanted.revision
             client.want("numbers", "running", expected=seen)

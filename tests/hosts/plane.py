@@ -76,6 +76,14 @@ class Plane:
         command = [sys.executable, str(NODE_PROGRAM), str(self.address), str(self.login_file), name, str(self.folder / name), str(cores)]
         return self._begin(name, command, f"physicalnodes/{name}/up")
 
+    def armed_node(self, name: str, fault: str) -> subprocess.Popen[str]:
+        """The same, with a crash point armed in its own process."""
+        os.environ["SCRIBENGIN_FAULT"] = fault
+        try:
+            return self.node(name)
+        finally:
+            del os.environ["SCRIBENGIN_FAULT"]
+
     def real_node(self, name: str) -> subprocess.Popen[str]:
         """`scribengin node`."""
         words = ["node", *self.entrance, "--name", name, "--home", str(self.folder / name)]

@@ -12,7 +12,8 @@ from plane import until
 
 from scribengin.control import admin
 from scribengin.registry.contract import Entry
-from scribengin.registry.tree import DESIRED, RUN, STATUS, WANTED
+from scribengin.registry.kinds import Mapped
+from scribengin.registry.tree import DESIRED, MAPPED, RUN, STATUS, WANTED
 
 if TYPE_CHECKING:
     from plane import Plane
@@ -26,9 +27,12 @@ def test_when_the_leader_is_killed_another_leads_and_workers_are_adopted(plane: 
         plane.master(name)
     for name in ("a", "b"):
         plane.node(name)
+    # a leader that has not heard of the second host yet would take the first for both
+    plane.registry.commit(*(MAPPED(host, f"tweets.{tier}").create(Mapped()) for host, tier in (("a", "edge"), ("b", "core"))))
     plane.apply("tweets", edge=(), core=("edge",))
     plane.comes_to("tweets", "running")
     workers = {tier: plane.worker("tweets", tier) for tier in ("edge", "core")}
+    assert {plane.holder("tweets", tier)["host"] for tier in workers} == {"a", "b"}, "one on each host"
     took = []
     for _ in range(2):
         leader = plane.leader()

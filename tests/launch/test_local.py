@@ -340,7 +340,7 @@ def test_a_worker_gets_an_environment_a_folder_of_its_own_and_nothing_to_read(lo
     launcher.start(Order(W, (sys.executable, "-c", program), environment={"X": "2", "OF_THE_MASTER_ALONE": None}, cores=2))
     local.until(launcher, W, lambda seen: seen.is_over)
     (log,) = launcher.logs(W)
-    assert Path(log).read_text() == f"1 2 local[2,3] '' {local.home / 'workers' / W}\n"
+    assert Path(log).read_text().splitlines()[0] == f"1 2 local[2,3] '' {local.home / 'workers' / W}"
 
 
 def test_a_command_that_is_not_there_is_told(local: ProcessBench) -> None:
@@ -365,6 +365,15 @@ def test_a_worker_that_does_not_fit_in_is_refused_and_nothing_of_it_stays(local:
     local.until(launcher, W, lambda seen: seen.is_over)
     launcher.start(local.order("b.main-1", cores=3))
     local.until(launcher, "b.main-1", lambda seen: seen.state == "running")
+
+
+@pytest.mark.parametrize(("word", "said"), [("exit=0", "ended with status 0"), ("exit=7", "ended with status 7"), ("die", "signal 9")])
+def test_the_last_line_of_a_worker_s_log_says_how_it_ended_also_where_it_was_killed(local: ProcessBench, word: str, said: str) -> None:
+    launcher = local.launcher()
+    launcher.start(local.order(W, word))
+    local.until(launcher, W, lambda seen: seen.state == "exited")
+    (log,) = launcher.logs(W)
+    assert said in Path(log).read_text().splitlines()[-1]
 
 
 def test_what_a_worker_says_is_kept_and_bounded(local: ProcessBench) -> None:

@@ -51,6 +51,7 @@ NAMES = {
     "lock": "l",
     "worker": "tweets.edge-1",
     "request": "0123456789abcdef" * 2,
+    "folder": "0123456789abcdef",
 }
 
 

@@ -18,7 +18,7 @@ CATCHES: dict[str, tuple[Trial, set[str]]] = {
     "decision_overwritten": (partial(overtaken, point="decide.before@2"), {"imbalance"}),
     "publish_before_fsync": (partial(killed, faults=["publish.after@2:kill"], power=True), {"lost"}),
     # as many may be doubled as lost: then the counts balance
-    "replay_from_rerun": (partial(killed, faults=["publish.renamed@1:kill"]), {"lost"}),
+    "replay_from_rerun": (partial(killed, faults=["publish.renamed@1:kill"]), {"lost", "doubled"}),
     "purged_too_early": (partial(overtaken, point="decide.before@2", successor="batch.entry:kill"), {"lost"}),
     "copied_into_place": (partial(killed, faults=["publish.renamed@1:kill"]), {"torn"}),
     "skipped_silently": (partial(killed, faults=["publish.renamed@1:kill"]), {"lost"}),

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
+import pytest
 from farm import until
 
 from scribengin.control.world import RunId
@@ -18,6 +20,8 @@ from scribengin.worker.service import Outcome, Service
 from scribengin.worker.wanted import Orders, Wanted
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from scribengin.registry.contract import Registry
 
 ID = RunId("tweets", "main", 1)
@@ -74,3 +78,47 @@ def test_a_worker_that_waits_for_its_lease_says_that_it_is_there() -> None:
             thread.join(20)
     assert isinstance(there, Stored)
     assert (there.record.run, there.record.state) == (1, "starting")
+
+
+@contextmanager
+def serving(attempt: Any, wish: TierWish = WISH, run: int = 1) -> Iterator[tuple[Registry, Service, list[str]]]:
+    """Worker 1 of a tier that is wanted so, whose worker is `run`; and why it has ended."""
+    store, ends = MemoryStore(), list[str]()
+    mine, other = store.client(), store.client()
+    other.commit(put(other, RUN(ID.flow, ID.tier), Run(number=run, node="a", asked_at=0.0, generation=1)))
+    other.commit(put(other, WANTED(ID.flow, ID.tier), wish))
+    with Lease(mine, LEASE(ID.flow, ID.tier).path, {"run": 1}) as lease:
+        yield other, Service(mine, ID, lease, Wanted(mine, ID), 1, attempt, on_end=ends.append), ends
+
+
+@pytest.mark.parametrize(
+    ("wish", "run", "said"),
+    [
+        (WISH, 2, "stopped: it is not wanted any more: its tier's worker is number 2"),
+        (TierWish(version=1, goal="stopped", generation=1), 1, "stopped: wanted is its tier stopped"),
+        (TierWish(version=2, goal="running", generation=1), 1, "stopped: wanted is version 2, and this is 1"),
+    ],
+)
+def test_a_worker_that_is_not_wanted_says_why_it_ends(wish: TierWish, run: int, said: str) -> None:
+    with serving(_never, wish, run) as (_, service, ends):
+        assert service.serve() is Exit.DONE
+    assert ends == [said]
+
+
+def test_a_worker_that_was_asked_to_end_by_a_signal_leaves_that_where_masters_read_it() -> None:
+    with serving(_never) as (registry, service, ends):
+        service.stop()
+        assert service.serve() is Exit.DONE
+        there = read_record(registry, REPORT(ID.flow, ID.tier))
+    assert ends == ["stopped: it was asked to (SIGTERM)"]
+    assert isinstance(there, Stored)
+    assert (there.record.state, there.record.cause) == ("stopped", "it was asked to (SIGTERM)")
+
+
+def test_an_attempt_that_fails_is_told_beside_the_registry_too() -> None:
+    def fails(**_: object) -> Outcome:
+        return Outcome("failed", "the broker does not answer", "start it")
+
+    with serving(fails) as (_, service, ends):
+        assert service.serve() is Exit.FAILED
+    assert ends == ["failed: the broker does not answer; start it"]

@@ -23,8 +23,9 @@ from scribengin.api.plane import Asked, Plane
 from scribengin.api.progress import router
 from scribengin.api.records import record_routes
 from scribengin.api.verbs import verb_routes
-from scribengin.client.client import REVISION
+from scribengin.api.workflows import workflow_routes
 from scribengin.client.problems import CODE, MEDIA_TYPE, Fault, PointedError, ProblemDetails, encode, to_problem
+from scribengin.client.transport import REVISION
 from scribengin.core.errors import Refused, ScribenginError
 
 _NUMBER = re.compile("[0-9]{1,18}")
@@ -48,6 +49,7 @@ def make_app(plane: Plane) -> FastAPI:
     app.include_router(verb_routes(may))
     app.include_router(answer_routes(may))
     app.include_router(group_routes(may))
+    app.include_router(workflow_routes(may))
     app.include_router(package_routes(may))
     app.include_router(record_routes(may))
     app.include_router(event_routes(may, plane.registry))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from scribengin.client.client import KEY, REVISION
 from scribengin.client.problems import MEDIA_TYPE
+from scribengin.client.transport import KEY, REVISION
 
 _OPEN = ("/livez", "/readyz", "/metrics")
 """for these nobody is asked for a token"""

@@ -25,7 +25,9 @@ class ExpectingRegistry:
 
     def read(self, path: str) -> Entry | Damaged | None:
         """See the contract."""
-        found = self._registry.read(path)
+        return self._checked(path, self._registry.read(path))
+
+    def _checked(self, path: str, found: Entry | Damaged | None) -> Entry | Damaged | None:
         if path == self._path:
             there = 0 if found is None or (isinstance(found, Entry) and not found.value) else found.changed
             if there != self._revision:
@@ -39,7 +41,7 @@ class ExpectingRegistry:
 
     def read_many(self, paths: Sequence[str]) -> list[Entry | Damaged | None]:
         """See the contract."""
-        return [self.read(path) for path in paths]
+        return [self._checked(path, found) for path, found in zip(paths, self._registry.read_many(paths), strict=True)]
 
     def children(self, path: str) -> tuple[str, ...]:
         """See the contract."""

@@ -9,7 +9,6 @@ from starlette.responses import Response
 from scribengin.api.access import Role
 from scribengin.api.logs import MOST_LINES, read_logs
 from scribengin.api.plane import Asked
-from scribengin.api.views import RegistryView
 from scribengin.client.models import (
     FLOW_NAME,
     PACKAGE_ID,
@@ -38,7 +37,7 @@ def flow_routes(may: Callable[[Role], Any]) -> APIRouter:
         wanted = dict(_label(text) for text in label or ())
         if any(asked.who.labels.get(name, value) != value for name, value in wanted.items()):
             return asked.answer([])
-        return asked.answer(RegistryView(asked.registry, {**asked.who.labels, **wanted}).flows())
+        return asked.answer(asked.view.flows(wanted))
 
     @routes.get("/{flow}", response_model=FlowView)
     def show_flow(flow: str, asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:

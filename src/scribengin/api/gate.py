@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from scribengin.api.access import Role, Who
-from scribengin.client.client import USER
+from scribengin.client.transport import USER
 from scribengin.core.errors import Refused
 
 if TYPE_CHECKING:

@@ -5,15 +5,13 @@ stdin: a `Task` as JSON. stdout: a `Planned` as JSON. Whatever the person's code
 
 from __future__ import annotations
 
-from collections.abc import Mapping  # noqa: TC003  msgspec looks at it
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from scribengin.api.child import serve_one
 from scribengin.client.problems import Fault, ProblemDetails, to_problem
+from scribengin.control.submission import Submission, submission_of
 from scribengin.core.errors import Refused, ScribenginError
-from scribengin.registry.kinds import TierSpec  # noqa: TC001  msgspec looks at it
-from scribengin.registry.watched import Watched
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,18 +30,13 @@ class Task:
 class Planned:
     """What came of it; `problem` where it has not come to a plan. `warnings` stand in the flow file."""
 
-    flow: str = ""
-    tiers: Mapping[str, TierSpec] = field(default_factory=dict)
+    submission: Submission | None = None
     warnings: tuple[Fault, ...] = ()
     problem: ProblemDetails | None = None
-    labels: Mapping[str, str] = field(default_factory=dict)
-    watched: Watched = field(default_factory=Watched)
-    """what it says of delay and alerts"""
 
 
 def plan(task: Task) -> Planned:
     """Check and plan it."""
-    from scribengin.control.submission import tiers_of, watched_of
     from scribengin.local.prepare import prepare
     from scribengin.packages.store import PackageStore
 
@@ -56,10 +49,7 @@ def plan(task: Task) -> Planned:
         prepared = prepare(store.get(task.package) / task.path, state=Path(task.state), base=Path(task.base))
     except ScribenginError as error:
         return Planned(problem=to_problem(error))
-    warnings = to_faults(prepared.warnings)
-    return Planned(
-        prepared.name, tiers_of(prepared.plan), warnings, labels=prepared.plan.flow.labels, watched=watched_of(prepared.plan.flow)
-    )
+    return Planned(submission_of(prepared.plan, task.package, task.path, task.base), to_faults(prepared.warnings))
 
 
 def to_faults(problems: object) -> tuple[Fault, ...]:

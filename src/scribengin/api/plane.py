@@ -13,9 +13,10 @@ from scribengin.api.audit import AuditLog
 from scribengin.api.expecting import ExpectingRegistry
 from scribengin.api.once import ABANDONED_S, SLOW_ABANDONED_S, Answered, Claim, Once
 from scribengin.api.views import RegistryView, check_flow, labels_of
-from scribengin.client.client import KEY, REVISION
 from scribengin.client.problems import CODE, MEDIA_TYPE, Fault, PointedError, encode, to_problem
+from scribengin.client.transport import KEY, REVISION
 from scribengin.control import reading
+from scribengin.control.workflows import Workflows
 from scribengin.core.errors import Refused, ScribenginError, Unreachable
 from scribengin.registry.contract import Link
 from scribengin.registry.records import names
@@ -55,9 +56,11 @@ class Plane:
     watch: Watch | None = None
     """what it was told of how flows go; None: nothing is asked of it"""
     once: Once = field(init=False)
+    workflows: Workflows = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "once", Once(self.registry))
+        object.__setattr__(self, "workflows", Workflows(self.registry))
 
     def revision(self) -> int:
         """Of what this master's client has seen; 0 where the registry does not answer now."""
@@ -85,7 +88,7 @@ class Asked:
     @property
     def view(self) -> RegistryView:
         """Reads, of what this person may see."""
-        return RegistryView(self.registry, self.who.labels)
+        return RegistryView(self.registry, self.who.labels, self.plane.workflows)
 
     @property
     def address(self) -> str:

@@ -18,7 +18,6 @@ from scribengin.api.answer_process import Question
 from scribengin.api.plan_process import Planned, Task
 from scribengin.api.verb_process import Look, Seen
 from scribengin.client.problems import Fault, ProblemDetails, to_error
-from scribengin.control.submission import Submission
 from scribengin.core.errors import EnvironmentFault, Refused, ScribenginError
 from scribengin.packages.fetch import FetchedPackages
 
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from scribengin.client.models import Submit
+    from scribengin.control.submission import Submission
     from scribengin.packages.store import PackageStore
 
 T = TypeVar("T")
@@ -87,9 +87,8 @@ class Planner:
         inside = os.path.join(folder, wanted.package, "")  # noqa: PTH118  with its slash
         if planned.problem is not None:
             raise to_error(_from_package(planned.problem, inside))
-        warnings = tuple(_fault_from_package(fault, inside) for fault in planned.warnings)
-        parts = (planned.tiers, planned.watched, planned.labels)
-        return Submission(planned.flow, wanted.package, wanted.path, wanted.base, *parts), warnings
+        assert planned.submission is not None
+        return planned.submission, tuple(_fault_from_package(fault, inside) for fault in planned.warnings)
 
     def look(self, what: str, records: Mapping[str, Mapping[str, Any]], **more: Any) -> Any:
         """What `api.verb_process` finds: it has the records, the packages and the states. Raises as `plan`."""

@@ -12,7 +12,6 @@ import threading
 from collections.abc import Mapping  # noqa: TC003  msgspec looks at it
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path  # noqa: TC003
 from typing import TYPE_CHECKING, Literal
 from uuid import uuid4
@@ -21,6 +20,7 @@ import msgspec
 
 from scribengin.api.access import Role, Who
 from scribengin.core.errors import Refused, StateError
+from scribengin.core.moments import now_text
 from scribengin.core.problems import did_you_mean
 from scribengin.core.storage import explained, make_folder, read_or_none
 
@@ -82,7 +82,7 @@ class TokenFile:
                     f'there is a token "{name}" already', remedy=f"remove it first: scribengin token remove {name}", code="token-name"
                 )
             id_, secret, salt = secrets.token_hex(6), secrets.token_urlsafe(32), secrets.token_bytes(16)
-            now = datetime.now(UTC).isoformat(timespec="seconds")
+            now = now_text()
             entry = _Entry(id_, name, role, salt.hex(), _stretched(secret, salt).hex(), now, dict(labels))
             self._write(_Tokens((*before.tokens, entry)))
         return f"sgt_{id_}_{secret}"

@@ -76,7 +76,7 @@ def _found(task: Look, registry: Registry, packages: PackageStore) -> Any:
             back = plan_rollback(registry, task.flow, said["version"], packages=packages, only=said["only"])
             return msgspec.to_builtins(back)
         case "offsets":
-            return [row.as_json() for row in read_offsets(registry, packages, task.flow)]
+            return msgspec.to_builtins(read_offsets(registry, packages, task.flow))
         case "set":
             going = plan_offsets(registry, packages, task.flow, said["source"], said["position"], said["query"])
         case "rewind":
@@ -91,7 +91,7 @@ def _found(task: Look, registry: Registry, packages: PackageStore) -> Any:
 
 
 def _topology(task: Look, registry: Registry, packages: PackageStore) -> Any:
-    from scribengin.control.submission import Submission, tiers_of, watched_of
+    from scribengin.control.submission import submission_of
     from scribengin.control.topology import plan_topology
     from scribengin.core.errors import InputError
     from scribengin.local.prepare import prepare
@@ -107,8 +107,7 @@ def _topology(task: Look, registry: Registry, packages: PackageStore) -> Any:
             problems += error.problems
             continue
         warnings += prepared.warnings
-        tiers, watched = tiers_of(prepared.plan), watched_of(prepared.plan.flow)
-        submissions.append(Submission(prepared.name, submit.package, submit.path, submit.base, tiers, watched, prepared.plan.flow.labels))
+        submissions.append(submission_of(prepared.plan, submit.package, submit.path, submit.base))
     if problems:
         raise InputError(problems)
     plan = plan_topology(registry, submissions, packages=packages, state=lambda _: task.state)

@@ -33,11 +33,11 @@ from scribengin.control.happened import read_happened
 from scribengin.control.limits import read_limits, set_limit
 from scribengin.control.scale import scale
 from scribengin.control.submission import Applied, Submission
+from scribengin.control.workflows import refuse_circle
 from scribengin.core.errors import Refused
 from scribengin.registry.contract import Entry, Registry
-from scribengin.registry.kinds import Operation, TierSpec
+from scribengin.registry.kinds import Operation
 from scribengin.registry.tree import DESIRED, SPEC, STATUS
-from scribengin.registry.watched import Watched
 
 _MOST_FLOWS = 200
 
@@ -58,8 +58,6 @@ def verb_routes(may: Callable[[Role], Any]) -> APIRouter:
 
         def act(registry: Registry) -> AppliedTopology:
             plan, submissions = _planned(asked, wanted)
-            for submission in submissions:
-                asked.check_new(submission.flow, submission.labels)
             topology.check_agreed(plan, expected=wanted.plan, accept=wanted.accept)
             done = topology.write_topology(
                 registry, submissions, plan, state=lambda _: asked.plane.state, by=asked.who.name, accept=wanted.accept
@@ -104,7 +102,7 @@ def verb_routes(may: Callable[[Role], Any]) -> APIRouter:
     def happened(flow: str, asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:
         """What became of a flow, the newest first: changes of its state with their cause, versions, operations; the last hundred."""
         asked.check_flow(flow)
-        return asked.answer([each.as_json() for each in read_happened(asked.registry, flow)])
+        return asked.answer(list(read_happened(asked.registry, flow)))
 
     @routes.get("/flows/{flow}/operations", response_model=list[OperationRow])
     def operations(flow: str, asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:
@@ -218,20 +216,10 @@ def _planned(asked: Asked, wanted: Topology) -> tuple[topology.TopologyPlan, lis
     names = [name for submit in wanted.flows if (name := inside[submit.package].get(submit.path)) is not None]
     records = _records(asked.registry, [name for name in names if FLOW_NAME.fullmatch(name)])
     found = asked.plane.planner.look("topology", records, submits=tuple(wanted.flows))
-    submissions = [
-        Submission(
-            each["flow"],
-            each["package"],
-            each["path"],
-            each["base"],
-            msgspec.convert(each["tiers"], dict[str, TierSpec]),
-            msgspec.convert(each["watched"], Watched),
-            dict(each["labels"]),
-        )
-        for each in found["submissions"]
-    ]
+    submissions = msgspec.convert(found["submissions"], list[Submission])
     for submission in submissions:
         asked.check_new(submission.flow, submission.labels)
+    refuse_circle(asked.plane.workflows, {submission.flow: submission.ends for submission in submissions})
     return msgspec.convert(found["plan"], topology.TopologyPlan), submissions
 
 

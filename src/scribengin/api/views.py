@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
 from scribengin.client.models import FLOW_NAME, FlowRow, FlowView, MasterRow, TaskRow, VersionRow
-from scribengin.client.verb_models import Happened
+from scribengin.client.workflow_models import Edge, FlowNode, IllRow, MeetingRow, TierNode, Waits, WorkflowPart, WorkflowRow, WorkflowView
 from scribengin.control import reading
 from scribengin.control.attempts import read_attempts
 from scribengin.control.happened import read_happened
+from scribengin.control.workflows import Workflow, Workflows, is_ill
 from scribengin.registry.contract import Entry
 from scribengin.registry.records import Stored, names, read_record
 from scribengin.registry.tree import DESIRED, LEADER, MASTERS, SPEC
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Collection, Mapping
 
+    from scribengin.client.verb_models import Happened
     from scribengin.registry.contract import Damaged, Registry
 
     class Reading(Protocol):
@@ -30,9 +33,11 @@ if TYPE_CHECKING:
 class RegistryView:
     """Reads of `client.Client`, made of the registry itself; of flows with all these labels only."""
 
-    def __init__(self, registry: Registry, labels: Mapping[str, str] | None = None) -> None:
+    def __init__(self, registry: Registry, labels: Mapping[str, str] | None = None, workflows: Workflows | None = None) -> None:
+        """`workflows` remembers what it has found; None: it is found anew."""
         self._registry = registry
         self._labels = labels or {}
+        self._workflows = workflows or Workflows(registry)
 
     def flows(self, labels: Mapping[str, str] | None = None) -> list[FlowRow]:
         """As `Client.flows`."""
@@ -40,14 +45,68 @@ class RegistryView:
         if self._labels or labels:
             wanted = {**self._labels, **(labels or {})}.items()
             rows = tuple(row for row in rows if wanted <= labels_of(self._registry, row.flow).items())
-        return [row_of(row) for row in rows]
+        met = {name: workflow for workflow in self._workflows.all() for name in workflow.flows}
+        there = self._seen({name for workflow in met.values() for name in workflow.flows})
+        return [_met(row_of(row), met[row.flow].only(there)) if row.flow in met else row_of(row) for row in rows]
+
+    def _seen(self, flows: Collection[str]) -> set[str]:
+        """Those of them that may be seen."""
+        if not self._labels:
+            return set(flows)
+        return {flow for flow in flows if self._labels.items() <= labels_of(self._registry, flow).items()}
+
+    def workflow_of(self, name: str) -> Workflow:
+        """The part that may be seen of a flow's workflow."""
+        found = self._workflows.of(name)
+        return found.only(self._seen(found.flows))
+
+    def workflows(self) -> list[WorkflowRow]:
+        """As `Client.workflows`."""
+        found = [workflow.only(self._seen(workflow.flows)) for workflow in self._workflows.all()]
+        states = {row.flow: row_of(row).state for row in reading.read_flows(self._registry)} if found else {}
+        return [
+            WorkflowRow(each.name, {flow: states.get(flow, "created") for flow in each.flows}, len(each.meetings))
+            for each in found
+            if len(each.flows) > 1
+        ]
+
+    def workflow(self, name: str, waits: Callable[[str], Mapping[str, Waits]] = lambda _flow: {}) -> WorkflowView:
+        """As `Client.workflow`; `waits`: flow → source → what waits there."""
+        check_flow(self._registry, name)
+        reading.read_flow(self._registry, name)
+        found = self.workflow_of(name)
+        specs, nodes = self._workflows.specs(found.flows), []
+        for flow in found.flows:
+            row, spec = row_of(reading.read_flow(self._registry, flow)), specs.get(flow)
+            tiers = tuple(TierNode(tier, said.feeders) for tier, said in spec.tiers.items()) if spec is not None else ()
+            nodes.append(FlowNode(flow, row.state, row.wanted, row.version, row.since, row.reason, row.next, tiers))
+        waiting = {flow: waits(flow) for flow in {each.reading for each in found.meetings}}
+        edges = [
+            Edge(each.feeding, each.sink, each.reading, each.source, each.place, waiting[each.reading].get(each.source))
+            for each in found.meetings
+        ]
+        return WorkflowView(found.name, tuple(nodes), tuple(edges))
+
+    def _part(self, name: str) -> WorkflowPart | None:
+        found = self.workflow_of(name)
+        if len(found.flows) < 2:
+            return None
+        rows = [MeetingRow(each.feeding, each.sink, each.reading, each.source, each.place) for each in found.meetings]
+        ill = []
+        for other in found.flows:
+            status = None if other == name else reading.read_status(self._registry, other)
+            if status is not None and is_ill(status):
+                ill.append(IllRow(other, found.relation(other, name), status.state, status.since, status.reason, status.next))
+        feeders, fed = (tuple(row for row in rows if getattr(row, side) == name) for side in ("reading", "feeding"))
+        return WorkflowPart(found.name, found.flows, feeders, fed, tuple(ill))
 
     def flow(self, name: str) -> FlowView:
         """As `Client.flow`."""
         check_flow(self._registry, name)
         revision = wanted_revision(self._registry, name)  # before the rest: a wish that comes meanwhile makes it stale, not wrong
         found = reading.describe(self._registry, name)
-        return msgspec.convert({**found, "wanted": {**found["wanted"], "revision": revision}}, FlowView)
+        view = msgspec.convert({**found, "wanted": {**found["wanted"], "revision": revision}}, FlowView)
+        return replace(view, workflow=self._part(name))
 
     def tasks(self, name: str) -> list[TaskRow]:
         """As `Client.tasks`."""
@@ -63,7 +122,7 @@ class RegistryView:
     def happened(self, name: str) -> list[Happened]:
         """As `Client.happened`."""
         check_flow(self._registry, name)
-        return msgspec.convert([each.as_json() for each in read_happened(self._registry, name)], list[Happened])
+        return list(read_happened(self._registry, name))
 
     def versions(self, name: str) -> list[VersionRow]:
         """As `Client.versions`."""
@@ -75,6 +134,12 @@ def check_flow(registry: Registry, name: str) -> None:
     """Raise Refused for a name that no flow can have."""
     if not FLOW_NAME.fullmatch(name):
         raise reading.unknown_flow(name, names(registry, "flows"))
+
+
+def _met(row: FlowRow, workflow: Workflow) -> FlowRow:
+    if row.flow not in workflow.flows or len(workflow.flows) < 2:
+        return row
+    return replace(row, workflow=workflow.name, fed_by=workflow.feeders(row.flow), feeds=workflow.fed(row.flow))
 
 
 def labels_of(registry: Reading, flow: str) -> Mapping[str, str]:

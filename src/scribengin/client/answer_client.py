@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import quote, urlencode
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
 
 from scribengin.client.answer_models import FlowGraph, LetterCounts, LetterPage
 from scribengin.client.group_models import GroupRow
+from scribengin.client.transport import Transport, part
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -14,20 +15,19 @@ if TYPE_CHECKING:
     from scribengin.client.answer_models import Letter
     from scribengin.client.group_models import SetMember
 
-T = TypeVar("T")
 _PAGE = 100
 
 
-class AnswerClient:
-    """These calls; how it asks is its own. Raises Refused: `state-elsewhere`, `state-missing`, `answer-late`, `too-many`."""
+class AnswerClient(Transport):
+    """These calls. Raises Refused: `state-elsewhere`, `state-missing`, `answer-late`, `too-many`."""
 
     def dead_letter_counts(self, name: str, query: str = "") -> LetterCounts:
         """The dead letters of a flow, or of a Query of it, by step and reason."""
-        return self._get(f"/v1/flows/{quote(name, safe='')}/dead-letters/counts?{_said(query=query)}", LetterCounts)
+        return self._get(f"/v1/flows/{part(name)}/dead-letters/counts?{_said(query=query)}", LetterCounts)
 
     def dead_letter_page(self, name: str, after: str = "", *, limit: int = 100, **which: str) -> LetterPage:
         """The next letters behind `after`, the one of the page before; `which` are `query`, `step`, `reason`, `prefix`."""
-        return self._get(f"/v1/flows/{quote(name, safe='')}/dead-letters?{_said(after=after, limit=str(limit), **which)}", LetterPage)
+        return self._get(f"/v1/flows/{part(name)}/dead-letters?{_said(after=after, limit=str(limit), **which)}", LetterPage)
 
     def dead_letters(self, name: str, **which: str) -> Iterator[Letter]:
         """All of them, page by page, as `dead_letter_page`."""
@@ -41,15 +41,15 @@ class AnswerClient:
 
     def trace(self, name: str, record: str) -> dict[str, Any]:
         """What became of the record of that id, or of those whose id begins so."""
-        return self._get(f"/v1/flows/{quote(name, safe='')}/trace?{_said(record=record)}", dict[str, Any])
+        return self._get(f"/v1/flows/{part(name)}/trace?{_said(record=record)}", dict[str, Any])
 
     def audit(self, name: str) -> dict[str, Any]:
         """Whether outputs, dead letters and ledger balance."""
-        return self._get(f"/v1/flows/{quote(name, safe='')}/audit", dict[str, Any])
+        return self._get(f"/v1/flows/{part(name)}/audit", dict[str, Any])
 
     def graph(self, name: str) -> FlowGraph:
         """Nodes, arrows, tiers and channels of a flow, and how they go."""
-        return self._get(f"/v1/flows/{quote(name, safe='')}/graph", FlowGraph)
+        return self._get(f"/v1/flows/{part(name)}/graph", FlowGraph)
 
     def groups(self) -> list[GroupRow]:
         """The groups that flows name, their members, and how sinks find these."""
@@ -57,18 +57,12 @@ class AnswerClient:
 
     def group(self, name: str) -> GroupRow:
         """One of them. Raises Refused where there is none of that name."""
-        return self._get(f"/v1/groups/{quote(name, safe='')}", GroupRow)
+        return self._get(f"/v1/groups/{part(name)}", GroupRow)
 
     def set_member(self, group: str, member: str, to: SetMember) -> GroupRow:
         """Take a member out of turn, let it back, say what it costs; it holds from the next Batch. Raises Refused: `group-last`,
         `member-unknown`, `group-cost`."""
-        return self._write("PUT", f"/v1/groups/{quote(group, safe='')}/members/{quote(member, safe='')}", to, GroupRow, None)
-
-    def _write(self, method: str, path: str, body: Any, kind: type[T], expected: int | None) -> T:
-        raise NotImplementedError
-
-    def _get(self, path: str, kind: type[T]) -> T:
-        raise NotImplementedError
+        return self._write("PUT", f"/v1/groups/{part(group)}/members/{part(member)}", to, GroupRow, None)
 
 
 def _said(**given: str) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from scribengin.client.workflow_models import WorkflowPart
 from scribengin.registry.kinds import FlowState, Goal
 
 _CLOSED = {"extra": "forbid"}
@@ -18,7 +19,8 @@ PACKAGE_ID = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True)
 class FlowRow:
-    """A flow in the list. `wanted` is the goal, `state` how it stands: `created` where no master has looked at it yet."""
+    """A flow in the list. `wanted` is the goal, `state` how it stands: `created` where no master has looked at it yet. `workflow` is the
+    name of its workflow where it meets other flows, with those that feed it and those it feeds; the list says it, events do not."""
 
     flow: str
     version: int
@@ -28,6 +30,9 @@ class FlowRow:
     reason: str
     next: str
     refused: Mapping[str, Any] = field(default_factory=dict)
+    workflow: str = ""
+    fed_by: tuple[str, ...] = ()
+    feeds: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +98,27 @@ class TierRow:
 
 
 @dataclass(frozen=True, slots=True)
+class FolderRow:
+    """A folder that sinks of a flow's `tiers` write into. `writers` are all tiers that do, of other flows too; `node` the host that got
+    its upkeep, `since` when, and `keeper` the process that does it now. `looked_at` is its last turn that was told, `did_at` the last that
+    had something to do: `folded` commit records, and so many `files` that nobody needs, with their `bytes`. `error`: why the last turn
+    failed."""
+
+    path: str
+    tiers: tuple[str, ...]
+    writers: tuple[str, ...] = ()
+    node: str = ""
+    since: str = ""
+    keeper: TierProcess | None = None
+    looked_at: str = ""
+    did_at: str = ""
+    folded: int = 0
+    files: int = 0
+    bytes: int = 0
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class FlowView:
     """All that the registry says of a flow. `status` is null where no master has looked at it yet."""
 
@@ -102,6 +128,9 @@ class FlowView:
     tiers: tuple[TierRow, ...]
     set_aside: tuple[Mapping[str, str], ...] = ()
     """damaged records that were moved out of the way: `path`, `why`, and where each is `kept`"""
+    folders: tuple[FolderRow, ...] = ()
+    workflow: WorkflowPart | None = None
+    """null where it meets no other flow"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import quote
+from typing import TYPE_CHECKING
 
 from scribengin.client.models import Written
+from scribengin.client.transport import Transport, part
 from scribengin.client.verb_models import (
     AppliedTopology,
     Going,
@@ -20,20 +20,15 @@ from scribengin.client.verb_models import (
     SetOffset,
     Topology,
 )
+from scribengin.client.workflow_models import WorkflowRow, WorkflowView
 from scribengin.core.errors import ScribenginError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from scribengin.client.models import PackageRow
 
-T = TypeVar("T")
-
-
-class VerbClient:
-    """What a client asks of its verbs; how it asks is its own."""
-
-    masters: list[str]
+class VerbClient(Transport):
+    """What a client asks of its verbs."""
 
     def plan_topology(self, wanted: Topology, packages: Mapping[str, bytes]) -> AppliedTopology:
         """What submitting these flows would change; `packages`: id → bytes of all that they come in."""
@@ -58,55 +53,44 @@ class VerbClient:
 
     def happened(self, name: str) -> list[Happened]:
         """What became of a flow, the newest first."""
-        return self._get(f"/v1/flows/{_part(name)}/happened", list[Happened])
+        return self._get(f"/v1/flows/{part(name)}/happened", list[Happened])
 
     def operations(self, name: str | None = None) -> list[OperationRow]:
         """Of a flow, or of all, the newest of each first."""
-        return self._get("/v1/operations" if name is None else f"/v1/flows/{_part(name)}/operations", list[OperationRow])
+        return self._get("/v1/operations" if name is None else f"/v1/flows/{part(name)}/operations", list[OperationRow])
 
     def cancel(self, name: str, id_: str) -> Written:
         """Give an operation up, while nothing of it is done."""
-        return self._write("DELETE", f"/v1/flows/{_part(name)}/operations/{_part(id_)}", None, Written, None)
+        return self._write("DELETE", f"/v1/flows/{part(name)}/operations/{part(id_)}", None, Written, None)
 
     def offsets(self, name: str) -> list[Position]:
         """How far each Query has read each source."""
-        return self._get(f"/v1/flows/{_part(name)}/offsets", list[Position])
+        return self._get(f"/v1/flows/{part(name)}/offsets", list[Position])
 
     def set_offset(self, name: str, to: SetOffset) -> Going:
         """Let a source be at a position, while the flow is stopped; what that would mean where `to.yes` is not said."""
-        return self._write("POST", f"/v1/flows/{_part(name)}/offsets", to, Going, None)
+        return self._write("POST", f"/v1/flows/{part(name)}/offsets", to, Going, None)
 
     def rewind(self, name: str, to: Rewind) -> Going:
         """Let a flow read again; what that would mean where `to.yes` is not said."""
-        return self._write("POST", f"/v1/flows/{_part(name)}/rewind", to, Going, None)
+        return self._write("POST", f"/v1/flows/{part(name)}/rewind", to, Going, None)
 
     def scale(self, name: str, to: Scale) -> Scaled:
         """Give a flow or a tier other resources; positions and state are kept."""
-        return self._write("POST", f"/v1/flows/{_part(name)}/scale", to, Scaled, None)
+        return self._write("POST", f"/v1/flows/{part(name)}/scale", to, Scaled, None)
 
     def limits(self, name: str) -> Limits:
         """How fast a flow, its sources and its edges may go."""
-        return self._get(f"/v1/flows/{_part(name)}/limit", Limits)
+        return self._get(f"/v1/flows/{part(name)}/limit", Limits)
 
     def limit(self, name: str, to: SetLimit) -> Limits:
         """Say how fast; it holds from the next Batch."""
-        return self._write("PUT", f"/v1/flows/{_part(name)}/limit", to, Limits, None)
+        return self._write("PUT", f"/v1/flows/{part(name)}/limit", to, Limits, None)
 
-    def has_package(self, id: str) -> bool:
-        """As `Client`."""
-        raise NotImplementedError
+    def workflows(self) -> list[WorkflowRow]:
+        """Flows that meet, by the name of the first of them."""
+        return self._get("/v1/workflows", list[WorkflowRow])
 
-    def upload(self, id: str, data: bytes) -> PackageRow:
-        """As `Client`."""
-        raise NotImplementedError
-
-    def _get(self, path: str, kind: type[T]) -> T:
-        raise NotImplementedError
-
-    def _write(self, method: str, path: str, body: Any, kind: type[T], expected: int | None) -> T:
-        raise NotImplementedError
-
-
-def _part(name: str) -> str:
-    """As one segment of a path."""
-    return quote(name, safe="")
+    def workflow(self, name: str) -> WorkflowView:
+        """The workflow of a flow as a graph."""
+        return self._get(f"/v1/workflows/{part(name)}", WorkflowView)

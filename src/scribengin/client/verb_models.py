@@ -98,7 +98,8 @@ class Happened:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """How far a Query has read a source: `position` entries of its log are committed, `logged` are handed out."""
+    """How far a Query has read a source: `position` entries of its log are committed, `logged` are handed out; the newest Batch, and what
+    was read last, for people."""
 
     tier: str
     query: str

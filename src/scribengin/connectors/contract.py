@@ -380,6 +380,8 @@ class Place:
     """which one it is, of a node that is one of these: the numbers of its Batches have gaps"""
     code: Path | None = None
     """None: the same as `folder`"""
+    kept_elsewhere: frozenset[str] = frozenset()
+    """folders of sinks of which somebody else does the upkeep"""
 
     @property
     def code_folder(self) -> Path:

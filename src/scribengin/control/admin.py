@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from scribengin.control.deleting import records_of
-from scribengin.control.known import again, now_text, read_known, read_stored
+from scribengin.control.known import again, read_known, read_stored
 from scribengin.control.operation_records import new_operation, refuse_while_under_way
-from scribengin.control.reading import (
-    read_flow,
-    versions_of,
-)
+from scribengin.control.reading import read_flow, versions_of
 from scribengin.control.submission import Applied, Submission, next_tiers, same_as
+from scribengin.control.workflows import Workflows, refuse_circle
 from scribengin.core.errors import Refused
-from scribengin.registry.contract import Delete, Entry, Replace, Require
+from scribengin.core.moments import now_text
+from scribengin.registry.contract import Delete, Entry, Require
 from scribengin.registry.kinds import Desired, Operation, Spec
 from scribengin.registry.tree import DESIRED, SPEC
 
@@ -63,6 +62,8 @@ def apply_all(
             spec = read_known(registry, SPEC(submission.flow, str(version or newest))) if newest else None
             found.append((submission, stored, spec, newest))
         applied = tuple(_applied(*each) for each in found)
+        changed = {each.flow for each in applied if each.changed}
+        refuse_circle(Workflows(registry), {each.flow: each.ends for each in submissions if each.flow in changed})
         together = {each.flow: each.version for each in applied} if len(applied) > 1 else {}
         writes: list[Write] = []
         for each, (submission, stored, before, _) in zip(applied, found, strict=True):
@@ -81,6 +82,7 @@ def apply_all(
                 scaled={} if before is None else before.scaled,
                 watched=submission.watched,
                 labels=dict(submission.labels),
+                outside=submission.outside,
             )
             desired = Desired(state="running", version=each.version, by=by, at=now)
             if anew := (renew or {}).get(each.flow, ()):
@@ -123,10 +125,7 @@ def want(registry: Registry, flow: str, goal: Goal, *, by: str) -> int:
         there = registry.read(DESIRED(flow).path)
         desired = read_flow(registry, flow).desired
         wish = replace(desired, state=goal, by=by, at=now_text())
-        write = (
-            DESIRED(flow).create(wish) if there is None else Replace(there, wish.dump(there.value if isinstance(there, Entry) else None))
-        )
-        return registry.commit(write, Require(SPEC(flow, str(wish.version)).path)).revision
+        return registry.commit(DESIRED(flow).put(there, wish), Require(SPEC(flow, str(wish.version)).path)).revision
 
     return again(attempt)
 
@@ -168,6 +167,9 @@ def rollback(
 
     def attempt() -> dict[str, int]:
         changed = going_back(registry, flow, version, only=only)
+        specs = {name: read_known(registry, SPEC(name, str(number))) for name, number in changed.items()}
+        ends = {name: (f"version {changed[name]}", spec.outside) for name, spec in specs.items() if spec is not None}
+        refuse_circle(Workflows(registry), ends)
         writes: list[Write] = []
         for name, number in changed.items():
             there = registry.read(DESIRED(name).path)
@@ -181,9 +183,7 @@ def rollback(
                 id_, more = new_operation(registry, name, begun)
                 wish = replace(wish, operation=id_)
                 writes += more
-            over = wish.dump(there.value if isinstance(there, Entry) else None)
-            writes.append(DESIRED(name).create(wish) if there is None else Replace(there, over))
-            writes.append(Require(SPEC(name, str(number)).path))
+            writes += [DESIRED(name).put(there, wish), Require(SPEC(name, str(number)).path)]
         registry.commit(*writes)
         return changed
 

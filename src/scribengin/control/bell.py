@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import queue
 import threading
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from scribengin.control.deliver import execute, post
 from scribengin.core.errors import Refused, ScribenginError
+from scribengin.core.moments import moment_text
 from scribengin.core.problems import did_you_mean
 from scribengin.registry.contract import Conflict
 from scribengin.registry.records import Stored, put, read_record
@@ -94,7 +95,7 @@ class Bell:
         found = []
         for name, spec in specs.items():
             if alert in (None, name):
-                notice = Notice(flow, name, "test", spec.when, "a test: nothing has happened", _iso(self._board.now()))
+                notice = Notice(flow, name, "test", spec.when, "a test: nothing has happened", moment_text(self._board.now()))
                 self._log.info("alert", message=str(notice))
                 found.append({"alert": name, "target": "log", "ok": True, "message": ""})
                 for target, send in _targets(spec, notice, tries_s=(0.0,)):
@@ -135,7 +136,7 @@ class Bell:
             before = states.get(alert, AlertState())
             if (state.standing == "firing") != (before.standing == "firing"):
                 said: Literal["firing", "resolved"] = "firing" if state.standing == "firing" else "resolved"
-                self._ring(specs[alert], Notice(name, alert, said, specs[alert].when, state.value, _iso(now)))
+                self._ring(specs[alert], Notice(name, alert, said, specs[alert].when, state.value, moment_text(now)))
         if any(state.standing == "firing" for alert, state in states.items() if alert not in after):
             self._told.add(name)  # an alert that is no more in the file
 
@@ -196,7 +197,7 @@ class Bell:
             records = {
                 flow: Alerts(
                     alerts={
-                        name: AlertRecord(firing=True, since=_iso(state.since), value=state.value)
+                        name: AlertRecord(firing=True, since=moment_text(state.since), value=state.value)
                         for name, state in self._states.get(flow, {}).items()
                         if state.standing == "firing"
                     }
@@ -244,12 +245,8 @@ def _ended(before: AlertState, now: float) -> AlertState:
 
 def _as_json(name: str, spec: AlertSpec, state: AlertState) -> dict[str, Any]:
     targets = ["log", *(["webhook"] if spec.webhook else []), *(["command"] if spec.command else [])]
-    since = _iso(state.since) if state.since else None
+    since = moment_text(state.since) if state.since else None
     return {"alert": name, "when": spec.when, "state": state.standing, "since": since, "value": state.value, "targets": targets}
-
-
-def _iso(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
 
 
 def _seconds(text: str, otherwise: float) -> float:

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from scribengin.control.known import again, now_text
+from msgspec.structs import replace
+
+from scribengin.control.known import again
 from scribengin.control.reading import read_flow
 from scribengin.core.errors import Refused
+from scribengin.core.moments import now_text
 from scribengin.core.problems import did_you_mean
 from scribengin.registry.contract import Delete, Entry, Require
 from scribengin.registry.host_records import Decommissioned
-from scribengin.registry.kinds import Desired, Mapped
-from scribengin.registry.records import Stored, names, put, read_record
-from scribengin.registry.tree import DECOMMISSIONED, DESIRED, HOST, HOST_UP, MAPPED, SPEC, WORKER_ORDER, WORKER_SEEN
+from scribengin.registry.kinds import Mapped
+from scribengin.registry.records import Stored, names, read_record
+from scribengin.registry.tree import DECOMMISSIONED, DESIRED, HOST, HOST_UP, HOSTS, MAPPED, SPEC, WORKER_ORDER, WORKER_SEEN
 
 if TYPE_CHECKING:
     from scribengin.registry.contract import Registry, Write
 
-HOSTS = "physicalnodes"
 _COMMIT_WRITES = 100
 
 
@@ -36,6 +38,7 @@ def bind(registry: Registry, node: str, host: str, *, by: str, start: bool = Fal
     flow, tier = _parts(node)
 
     def attempt() -> bool:
+        there = registry.read(DESIRED(flow).path)
         row = read_flow(registry, flow)
         spec = read_record(registry, SPEC(flow, str(row.desired.version)))
         tiers = sorted(spec.record.tiers) if isinstance(spec, Stored) else []
@@ -53,7 +56,7 @@ def bind(registry: Registry, node: str, host: str, *, by: str, start: bool = Fal
         if registry.read(MAPPED(host, node).path) is None:
             writes.append(MAPPED(host, node).create(Mapped(by=by, at=now_text())))
         if start and row.desired.state != "running":
-            writes.append(put(registry, DESIRED(flow), Desired(state="running", version=row.desired.version, by=by, at=now_text())))
+            writes.append(DESIRED(flow).put(there, replace(row.desired, state="running", by=by, at=now_text())))
         if writes:
             registry.commit(*writes, Require(HOST(host).path))
         return bool(writes)

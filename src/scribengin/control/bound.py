@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING, Any
 from scribengin.control.refusals import refusal
 from scribengin.registry.contract import Entry, shown
 from scribengin.registry.records import Stored
-from scribengin.registry.tree import HOST, MAPPED
+from scribengin.registry.tree import HOST, HOSTS, MAPPED
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from scribengin.control.mirror import Mirror
     from scribengin.control.refusals import Refusals
-
-_HOSTS = "physicalnodes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +37,9 @@ class Bindings:
 def read_bindings(mirror: Mirror, launchers: Collection[str]) -> Bindings:
     """As they are. Of several nodes that a tier is bound to, the one that was said first holds; one is known that has registered itself, or
     that a launcher of this master stands for. Names that fit nothing are left alone."""
-    hosts = [host for host in mirror.children(_HOSTS) if HOST.fits(host)]
-    mirror.fetch([HOST(host).path for host in hosts], [f"{_HOSTS}/{host}/lns" for host in hosts])
-    there = [(host, node) for host in hosts for node in mirror.children(f"{_HOSTS}/{host}/lns") if MAPPED.fits(host, node)]
+    hosts = [host for host in mirror.children(HOSTS) if HOST.fits(host)]
+    mirror.fetch([HOST(host).path for host in hosts], [f"{HOSTS}/{host}/lns" for host in hosts])
+    there = [(host, node) for host in hosts for node in mirror.children(f"{HOSTS}/{host}/lns") if MAPPED.fits(host, node)]
     mirror.fetch([MAPPED(*each).path for each in there])
     known = sorted({*launchers, *(host for host in hosts if isinstance(mirror.read(HOST(host).path), Entry))})
     claims: list[tuple[int, str, str]] = []

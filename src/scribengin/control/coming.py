@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from scribengin.control.runs import needs_worker, next_start_at
 from scribengin.control.world import TierSeen
+from scribengin.core.moments import moment_text
 
 if TYPE_CHECKING:
     from scribengin.registry.kinds import Report, Run, TierWish
@@ -29,4 +29,4 @@ def next_start(run: Run | None, wish: TierWish | None, report: Report | None) ->
     if run is None or wish is None or run.ended_at is None or not needs_worker(tier):
         return None
     at = next_start_at(tier, wish)
-    return None if at is None else datetime.fromtimestamp(at or run.ended_at, UTC).isoformat(timespec="seconds")
+    return None if at is None else moment_text(at or run.ended_at)

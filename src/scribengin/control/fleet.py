@@ -17,7 +17,7 @@ from scribengin.launch.contract import Launcher, Seen
 from scribengin.registry.contract import Delete, Entry
 from scribengin.registry.host_records import WorkerOrder, WorkerSeen
 from scribengin.registry.records import Stored
-from scribengin.registry.tree import HOST, HOST_UP, WORKER_ORDER, WORKER_SEEN
+from scribengin.registry.tree import HOST, HOST_UP, HOSTS, WORKER_ORDER, WORKER_SEEN
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from scribengin.control.mirror import Mirror
     from scribengin.launch.contract import Order
     from scribengin.registry.contract import Registry, Term
-
-HOSTS = "physicalnodes"
 
 
 class HostLauncher:

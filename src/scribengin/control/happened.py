@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from scribengin.client.verb_models import Happened
 from scribengin.control.operate import list_operations
 from scribengin.control.reading import known_flow, versions_of
 from scribengin.registry.records import Stored, read_record
@@ -14,21 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from scribengin.registry.contract import Registry
-
-
-@dataclass(frozen=True, slots=True)
-class Happened:
-    """`what`: `state`, `version` or `operation`; `at` in ISO 8601; `by` is empty for what a master has seen."""
-
-    at: str
-    what: str
-    says: str
-    why: str = ""
-    by: str = ""
-
-    def as_json(self) -> dict[str, Any]:
-        """One object."""
-        return {name: getattr(self, name) for name in self.__slots__}
 
 
 def read_happened(registry: Registry, flow: str, most: int = 100) -> tuple[Happened, ...]:

@@ -18,13 +18,13 @@ import secrets
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 import msgspec
 
 from scribengin.core.errors import Refused
+from scribengin.core.moments import now_text
 from scribengin.core.secret import Secret
 from scribengin.core.storage import explained, make_folder, read_or_none, replace
 from scribengin.packages.store import PackageStore
@@ -117,7 +117,7 @@ class Home:
 
     def announce(self, address: Address, http: str = "") -> None:
         """Say that it is up, and where its API answers."""
-        up = _Up(str(address), os.getpid(), datetime.now(UTC).isoformat(timespec="seconds"), http)
+        up = _Up(str(address), os.getpid(), now_text(), http)
         replace(self.folder / "up.json", msgspec.json.encode(up) + b"\n")
 
     def withdraw(self) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeVar
 
 from scribengin.core.errors import StateError
@@ -40,11 +39,6 @@ def read_stored(registry: Registry, spot: Spot[R]) -> Stored[R] | None:
         else "mend it with ZooKeeper's shell, or have it written anew: scribengin resume FLOW (or stop)"
     )
     raise StateError(f"{shown(spot.path)} {why}", remedy=remedy, code="registry-damaged")
-
-
-def now_text() -> str:
-    """In ISO 8601."""
-    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def again(attempt: Callable[[], T]) -> T:

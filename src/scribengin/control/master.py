@@ -9,13 +9,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from scribengin.control.act import Actor
-from scribengin.control.actions import SetAside
+from scribengin.control.actions import Kill, Note, SetAside
 from scribengin.control.attention import Attention
 from scribengin.control.decide import decide
 from scribengin.control.fleet import Fleet
 from scribengin.control.mirror import Mirror
 from scribengin.control.observe import Observer
+from scribengin.control.upkeep import Upkeep
+from scribengin.control.world import RunId
 from scribengin.core.errors import FencedError, Unreachable
+from scribengin.core.said import Said
 from scribengin.registry.contract import Conflict, shown
 from scribengin.registry.lease import Election
 
@@ -32,7 +35,6 @@ if TYPE_CHECKING:
 
 _LOOK_S = 1.0
 """between two looks where no watch says that something is new, and no launcher that a worker has ended"""
-_REMEMBERED = 1_000
 _BUG_S = 2.0
 _WAIT_S = 5.0
 """for the lead, between two looks at whether to stop"""
@@ -64,9 +66,10 @@ class Master:
         fleet = Fleet(registry, self._mirror, lambda: self._election.term, launchers)
         self._observer = Observer(self._mirror, fleet)
         self._attention = Attention()
+        self._upkeep = Upkeep(registry, self._mirror)
         self._actor = Actor(registry, self._mirror, fleet, order, worker_login)
         self._stopped = threading.Event()
-        self._said: set[str] = set()
+        self._said = Said()
         self._led: int | None = None
         """the Term under which it led last, until it has told that it does no more"""
         self._is_warm = False
@@ -126,11 +129,17 @@ class Master:
         actions = decide(world, selected)
         self._attention.note(world, selected, actions)
         self._say(f"{shown(action.spot.path)} is set aside" for action in actions if isinstance(action, SetAside))
+        self._say(f"{action.run} is killed on {action.node}: {action.why}" for action in actions if isinstance(action, Kill))
+        for action in actions:
+            if isinstance(action, Note) and action.run.ended_at is not None:
+                worker = str(RunId(action.flow, action.tier, action.run.number))
+                self._log.info("worker ended", worker=worker, cause=action.run.cause or "in order", failures=action.run.failures)
         for error in self._actor.perform_all(actions, self._election.term, self._election.check):
             if isinstance(error, Conflict):
                 self._mirror.changed.set()  # somebody has changed it meanwhile: look again
             else:
                 self._say([error.message])
+        self._upkeep.look(world, self._election.term)
         return world
 
     def _lead(self) -> None:
@@ -153,10 +162,6 @@ class Master:
             self._led = term
 
     def _say(self, texts: Iterable[str]) -> None:
-        """Each once; after a thousand they may come again."""
-        if len(self._said) > _REMEMBERED:
-            self._said.clear()
         for text in texts:
-            if text not in self._said:
-                self._said.add(text)
+            if self._said.is_new(text):
                 self._log.warning("control", message=text)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from scribengin.core.secret import Secret
 from scribengin.registry.contract import Entry
-from scribengin.registry.records import names
+from scribengin.registry.records import Stored, names, read_record
 from scribengin.registry.tree import LEADER, MASTERS
 
 if TYPE_CHECKING:
@@ -21,6 +21,12 @@ TOKEN, CERTIFICATES = "SCRIBENGIN_TOKEN", "SCRIBENGIN_CERTIFICATES"
 def token_of(environment: Mapping[str, str]) -> Secret | None:
     """The token for the API that an environment gives."""
     return Secret(environment[TOKEN], f"${{{TOKEN}}}") if environment.get(TOKEN) else None
+
+
+def leader(registry: Registry) -> str:
+    """Where the leading one answers; empty where none does. Raises Unreachable."""
+    found = read_record(registry, LEADER())
+    return found.record.http if isinstance(found, Stored) else ""
 
 
 def addresses(registry: Registry) -> tuple[str, ...]:

@@ -6,13 +6,13 @@ import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from scribengin.registry.contract import Entry, Replace, is_below, parent_of
+from scribengin.registry.contract import is_below, parent_of
 from scribengin.registry.records import Newer, Record, Stored, stored_as
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from scribengin.registry.contract import Create, Damaged, Registry, Watch
+    from scribengin.registry.contract import Create, Damaged, Entry, Registry, Replace, Watch
     from scribengin.registry.records import Spot
 
 R = TypeVar("R", bound=Record)
@@ -77,12 +77,8 @@ class Mirror:
         self._children.update(zip(lacking, self._registry.children_many(lacking), strict=True))
 
     def put(self, spot: Spot[R], record: R) -> Create | Replace:
-        """The write that makes `record` what is there, in place of what was read here, with the keys that others keep there. A commit of
-        it raises Conflict where something else is there by now. Raises Refused where what is there has a newer format."""
-        there = self.read(spot.path)
-        if there is None:
-            return spot.create(record)
-        return Replace(there, record.dump(there.value if isinstance(there, Entry) else None))
+        """`Spot.put` in place of what was read here."""
+        return spot.put(self.read(spot.path), record)
 
     @contextmanager
     def reading(self, who: str) -> Iterator[None]:

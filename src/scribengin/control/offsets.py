@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from scribengin.client.verb_models import Position
 from scribengin.control import reading
-from scribengin.control.operate import begin
 from scribengin.core.errors import Refused
 from scribengin.core.problems import did_you_mean
 from scribengin.local.going_back import back_to
@@ -29,25 +29,6 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Offset:
-    """How far a Query has read a source: `position` entries of its log are committed, `logged` are handed out; the newest Batch, and what
-    was read last, for people."""
-
-    tier: str
-    query: str
-    source: str
-    position: int
-    logged: int
-    batch: int | None
-    last: str
-    channel: bool
-
-    def as_json(self) -> dict[str, Any]:
-        """One object."""
-        return {name: getattr(self, name) for name in self.__slots__}
-
-
-@dataclass(frozen=True, slots=True)
 class Going:
     """What setting or going back would mean: an operation that can be begun, and what it says to people."""
 
@@ -61,7 +42,7 @@ class Going:
         return {"flow": self.flow, "says": list(self.says), "queries": [each.as_json() for each in self.back]}
 
 
-def read_offsets(registry: Registry, packages: PackageStore, flow: str) -> tuple[Offset, ...]:
+def read_offsets(registry: Registry, packages: PackageStore, flow: str) -> tuple[Position, ...]:
     """Of each Query that has run, each source. Works while the flow runs and while it does not."""
     prepared = prepared_flow(registry, packages, flow)[0]
     found = []
@@ -76,7 +57,7 @@ def read_offsets(registry: Registry, packages: PackageStore, flow: str) -> tuple
                 streams = log.read(position - 1) if position else []
                 batch, last = newest.batch.number if newest else None, streams[-1].label if streams else ""
                 channel = source in tier.plan.flow.sources and tier.plan.flow.sources[source].type == CHANNEL
-                found.append(Offset(tier.plan.tier, folder.name, source, position, log.length(), batch, last, channel))
+                found.append(Position(tier.plan.tier, folder.name, source, position, log.length(), batch, last, channel))
     return tuple(found)
 
 
@@ -135,11 +116,6 @@ def plan_rewind(
     moves = [[way.tier, way.query, {each.source: each.after for each in way.moved}] for way in ways]
     says = [sentence for way in ways for sentence in way.says(prepared.plan.flow)]
     return Going(flow, _operation("rewind", version, moves), tuple(says), tuple(ways))
-
-
-def begin_going(registry: Registry, going: Going, *, by: str) -> str:
-    """Begin it; the operation's id. Raises as `operate.begin`."""
-    return begin(registry, going.flow, going.operation, by=by)
 
 
 def prepared_flow(registry: Registry, packages: PackageStore, flow: str) -> tuple[PreparedFlow, int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -12,6 +11,7 @@ from scribengin.control.known import again
 from scribengin.control.operation_records import new_operation, refuse_while_under_way
 from scribengin.control.reading import known_flow, read_flows
 from scribengin.core.errors import Refused
+from scribengin.core.moments import now_text
 from scribengin.registry.kinds import UNDER_WAY
 from scribengin.registry.records import Stored, names, read_record
 from scribengin.registry.tree import OPERATION
@@ -30,7 +30,7 @@ def begin(registry: Registry, flow: str, operation: Operation, *, by: str) -> st
     def attempt() -> str:
         stored = known_flow(registry, flow)
         refuse_while_under_way(registry, flow, stored)
-        now = _now()
+        now = now_text()
         id_, writes = new_operation(registry, flow, replace(operation, by=by, at=now, since=now))
         # written again, it is a new wish: what waits for a person is tried again by the workers that do the parts
         registry.commit(*writes, stored.replace(replace(stored.record, operation=id_)))
@@ -74,7 +74,7 @@ def cancel(registry: Registry, flow: str, id_: str, *, by: str) -> None:
                 remedy=f"wait for its end: scribengin ops {flow}",
                 code="operation-at-work",
             )
-        now = _now()
+        now = now_text()
         writes: list[Write] = [stored.replace(replace(operation, step="cancelled", since=now))]
         wish = replace(desired.record, by=by, at=now)
         if operation.kind == "renew" and operation.version != wish.version:
@@ -98,7 +98,3 @@ def _row(flow: str, id_: str, operation: Operation, *, under_way: bool) -> Opera
         under_way,
         dict(operation.arguments),
     )
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")

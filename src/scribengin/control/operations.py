@@ -13,12 +13,12 @@ worker was lost before it could say so; `worker.tasks` sees to it that this chan
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from scribengin.control.wishes import at_rest, from_the_sources
+from scribengin.core.moments import moment_text
 from scribengin.registry.kinds import TierWish
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def next_step(flow: FlowSeen, under_way: UnderWay, now: float) -> Operation | No
     operation = under_way.operation
     if not all(at_rest(tier) for tier in flow.tiers.values()):
         return None
-    since = datetime.fromtimestamp(now, UTC).isoformat(timespec="seconds")
+    since = moment_text(now)
     lacking = [name for name in operation.tiers if name not in flow.tiers]
     if lacking:
         return replace(operation, step="failed", since=since, error=f"the flow has no tier {', '.join(lacking)} any more")

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from scribengin.control.coming import described_spare, next_start
+from scribengin.control.kept import read_folders
 from scribengin.control.known import read_known, read_stored
 from scribengin.control.spares import waiting
 from scribengin.control.world import TierSeen
@@ -84,6 +85,11 @@ def read_flow(registry: Registry, flow: str) -> FlowRow:
     return FlowRow(flow, desired, status)
 
 
+def read_status(registry: Registry, flow: str) -> Status | None:
+    """How it stands, as the newest leader said; None where none has said it, or it says nothing."""
+    return _record(read_record(registry, STATUS(flow)))
+
+
 def read_flows(registry: Registry) -> tuple[FlowRow, ...]:
     """All flows, by name. Where what is wanted is damaged it is what was wanted before; a flow of which not even that is known is left out
     (a master reports it)."""
@@ -110,6 +116,7 @@ def describe(registry: Registry, flow: str) -> dict[str, Any]:
         "status": None if row.status is None else row.status.dump(),
         "tiers": [_described_tier(registry, flow, tier) for tier in tiers],
         "set_aside": read_set_aside(registry, flow),
+        "folders": [] if spec is None else read_folders(registry, spec),
     }
 
 

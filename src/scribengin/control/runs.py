@@ -62,7 +62,7 @@ def tend(world: World, flow: str, tier: TierSeen, load: Mapping[str, int]) -> It
             yield Note(flow, tier.tier, replace(run, leased=True, unleased_since=None))
     elif run.leased and run.unleased_since is None:
         yield Note(flow, tier.tier, replace(run, unleased_since=world.now))
-    elif run.leased and run.unleased_since is not None and world.now - run.unleased_since >= REGAIN_S:
+    elif _lost_its_lease(world, run):
         yield from _give_up(world, id_, run, process, f"it has not held its lease for {REGAIN_S:.0f} s")
     elif process is None and node is not None:
         # its record was written and the launcher never heard of it: the master that wrote it is gone
@@ -159,16 +159,22 @@ def _end(world: World, id_: RunId, tier: TierSeen, run: Run, process: Process) -
     reached = run.generation if report is None else max(run.generation, report.generation)
     ended = replace(run, ended_at=world.now, unleased_since=None, generation=reached)
     if report is not None and report.state in ("stopped", "drained"):
-        ended = replace(ended, failures=0, cause="")
+        ended = replace(ended, failures=0, cause=report.cause)
     else:
-        how = f"its process ended with status {process.status}" if process.state == "exited" else "its process is gone"
-        how = f"{how}: {process.reason}" if process.reason and process.state == "gone" else how
+        how = process.how_ended
+        if _lost_its_lease(world, run):  # this or another master had it killed
+            how = f"it had not held its lease for {REGAIN_S:.0f} s: {how}"
         ended = replace(ended, failures=_failures(tier, run), cause=how, remedy=f"see: scribengin logs {id_.flow}")
         if report is not None and report.state == "failed":
             ended = replace(ended, cause=report.cause or how, remedy=report.remedy, permanent=report.permanent)
     yield Note(id_.flow, id_.tier, ended)
     if tier.lease is not None and tier.lease.run == run.number:
         yield FreeLease(id_)
+
+
+def _lost_its_lease(world: World, run: Run) -> bool:
+    """Whether it was without its lease for longer than a worker may be."""
+    return run.leased and run.unleased_since is not None and world.now - run.unleased_since >= REGAIN_S
 
 
 def _give_up(world: World, id_: RunId, run: Run, process: Process | None, why: str) -> Iterator[Action]:

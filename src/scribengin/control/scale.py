@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -13,6 +12,7 @@ from scribengin.control.operation_records import refuse_while_under_way
 from scribengin.control.reading import known_flow, versions_of, wanted
 from scribengin.control.submission import Applied, bare_tiers
 from scribengin.core.errors import Refused
+from scribengin.core.moments import now_text
 from scribengin.core.problems import did_you_mean
 from scribengin.registry.kinds import Operation
 from scribengin.registry.tree import SPEC
@@ -61,7 +61,7 @@ def scale(
             return Applied(flow, stored.record.version, changed=False)
         refuse_while_under_way(registry, flow, stored)
         version = max(versions_of(registry, flow)) + 1
-        now = datetime.now(UTC).isoformat(timespec="seconds")
+        now = now_text()
         kept = {name: replace(tier, since=tier.since or stored.record.version) for name, tier in spec.tiers.items()}
         scaled = {name: replace(there[name], **given) for name in changed}
         said = {name: {**spec.scaled.get(name, {}), **given} for name in changed}

@@ -109,8 +109,8 @@ def _start(world: World, flow: str, tier: TierSeen, load: Mapping[str, int], bac
 def _ended(world: World, tier: TierSeen, spare: Run, process: Process) -> Run:
     report = tier.spare_report if tier.spare_report is not None and tier.spare_report.run == spare.number else None
     if report is not None and report.state == "stopped":
-        return replace(spare, ended_at=world.now, failures=0, cause="")
-    how = f"its process ended with status {process.status}" if process.state == "exited" else "its process is gone"
+        return replace(spare, ended_at=world.now, failures=0, cause=report.cause)
+    how = process.how_ended
     ended = replace(spare, ended_at=world.now, failures=spare.failures + 1, cause=how)
     if report is None or report.state != "failed":
         return ended

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -11,6 +10,7 @@ from scribengin.control.operations import standing_of
 from scribengin.control.places import choose_node
 from scribengin.control.runs import back_off_s, needs_worker
 from scribengin.control.wishes import at_rest, is_old
+from scribengin.core.moments import moment_text
 from scribengin.core.units import show_duration
 from scribengin.registry.kinds import Status
 from scribengin.watching.intake import BEHIND
@@ -28,7 +28,7 @@ def standing(world: World, flow: FlowSeen) -> Status:
     """How the flow stands now. `since` is now where its state is new, else as it was."""
     state, reason, next_action = _state(world, flow)
     before = flow.status
-    since = before.since if before is not None and before.state == state else _iso(world.now)
+    since = before.since if before is not None and before.state == state else moment_text(world.now)
     return Status(
         state=state,
         since=since,
@@ -45,13 +45,9 @@ def standing(world: World, flow: FlowSeen) -> Status:
 def held_standing(world: World, held: Held) -> Status:
     """How a flow stands of which nobody can know what is to be done. What was wanted last stays."""
     before = held.status or Status(state="created")
-    since = before.since if before.state == "degraded" else _iso(world.now)
+    since = before.since if before.state == "degraded" else moment_text(world.now)
     reason = f"it is left as it is: {held.why}"
     return replace(before, state="degraded", since=since, reason=reason, next=held.next, refused=held.refused)
-
-
-def _iso(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
 
 
 def _state(world: World, flow: FlowSeen) -> tuple[FlowState, str, str]:
@@ -131,7 +127,7 @@ def _lost(world: World, tiers: list[TierSeen]) -> tuple[str, str] | None:
             if choose_node(world.nodes, tier, {}) is None:
                 return f"tier {tier.tier}: {run.cause}", "starts again when a node answers that can take it"
             wait_s = back_off_s(run.failures)
-            at = f"starts again at {_iso(run.ended_at + wait_s)}, {wait_s:.0f} s after its end"
+            at = f"starts again at {moment_text(run.ended_at + wait_s)}, {wait_s:.0f} s after its end"
             return f"tier {tier.tier}: {run.cause}{again}", at if wait_s else "starts again at once"
         if run.ended_at is None and run.unleased_since is not None:
             return f"tier {tier.tier}: its worker does not hold its lease", "it takes it again, or is replaced"

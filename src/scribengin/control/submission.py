@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping  # noqa: TC003  msgspec looks at it
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from scribengin.plan.groups import members_of, target
+from scribengin.plan.kept_folders import kept_folders
+from scribengin.plan.meetings import outside_of
 from scribengin.plan.standby import standby_of
 from scribengin.registry.kinds import TierSpec
+from scribengin.registry.outside import Outside
 from scribengin.registry.watched import AlertSpec, Watched
 from scribengin.spec.alerts import show_condition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from scribengin.plan.split import FlowPlan
     from scribengin.registry.kinds import Spec
     from scribengin.spec.model import Flow, Sink
 
 NOT_WATCHED = Watched()
+NOWHERE = Outside()
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +40,12 @@ class Submission:
     tiers: Mapping[str, TierSpec]
     watched: Watched = NOT_WATCHED
     labels: Mapping[str, str] = field(default_factory=dict)
+    outside: Outside = NOWHERE
+
+    @property
+    def ends(self) -> tuple[str, Outside]:
+        """(where it was written, where it reads and writes)."""
+        return f"{self.base}/{self.path}", self.outside
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +57,13 @@ class Applied:
     changed: bool
 
 
-def tiers_of(plan: FlowPlan) -> dict[str, TierSpec]:
-    """What masters must know of the tiers of a planned flow."""
+def submission_of(plan: FlowPlan, package: str, path: str, base: str) -> Submission:
+    """Of a flow that was planned from the file `path` of a package."""
+    flow = plan.flow
+    return Submission(flow.name, package, path, base, _tiers_of(plan), _watched_of(flow), flow.labels, outside_of(flow))
+
+
+def _tiers_of(plan: FlowPlan) -> dict[str, TierSpec]:
     tiers = {}
     for tier in plan.tiers:
         declared = plan.flow.tiers.get(tier.tier)
@@ -55,9 +71,10 @@ def tiers_of(plan: FlowPlan) -> dict[str, TierSpec]:
         cores = 1 if declared is None else declared.resources.cores or 1
         memory_bytes = 0 if declared is None else declared.resources.memory or 0
         standby = standby_of(plan.flow, tier.tier)
-        tiers[tier.tier] = TierSpec(feeders=tuple(feeders), cores=cores, memory_bytes=memory_bytes, standby=standby)
-        if groups := {group: costs for sink in tier.flow.sinks.values() for group, costs in _group_of(plan.flow, sink)}:
-            tiers[tier.tier] = replace(tiers[tier.tier], groups=groups)
+        groups = {group: costs for sink in tier.flow.sinks.values() for group, costs in _group_of(plan.flow, sink)}
+        resources = {"cores": cores, "memory_bytes": memory_bytes}
+        folders = kept_folders(tier.flow)
+        tiers[tier.tier] = TierSpec(feeders=tuple(feeders), **resources, standby=standby, folders=folders, groups=groups)
     return tiers
 
 
@@ -68,8 +85,7 @@ def _group_of(flow: Flow, sink: Sink) -> Iterator[tuple[str, dict[str, float]]]:
         yield to, {member.name: member.cost for member in members_of(flow, to)}
 
 
-def watched_of(flow: Flow) -> Watched:
-    """What masters must know of the flow's delay and alerts."""
+def _watched_of(flow: Flow) -> Watched:
     alerts = {
         alert.id: AlertSpec(when=show_condition(alert.when), webhook=alert.webhook, command=alert.command) for alert in flow.alerts.values()
     }

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scribengin.control.submission import Submission, tiers_of, watched_of
+from scribengin.control.submission import submission_of
 from scribengin.core.errors import InputError
 from scribengin.core.problems import Place, Problem
 from scribengin.local.prepare import prepare
@@ -17,6 +17,7 @@ from scribengin.packages.store import read_package
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from scribengin.control.submission import Submission
     from scribengin.packages.package import Package
     from scribengin.packages.store import PackageStore
 
@@ -71,9 +72,7 @@ def _of_package(package: Package, chosen: str | None, place: Path, base: Path, p
         except InputError as error:
             problems += error.problems
             continue
-        declared = prepared.plan.flow
-        parts = (tiers_of(prepared.plan), watched_of(declared), declared.labels)
-        found.append(Submission(prepared.name, package.id, flow.path, str(base), *parts))
+        found.append(submission_of(prepared.plan, package.id, flow.path, str(base)))
     if problems:
         raise InputError(problems)
     return found

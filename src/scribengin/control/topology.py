@@ -14,7 +14,7 @@ from scribengin.core.errors import InputError, Refused
 from scribengin.core.problems import Place, Problem
 from scribengin.core.records import canonical
 from scribengin.local.prepare import prepare
-from scribengin.plan.meetings import circle, meetings
+from scribengin.plan.meetings import circle, meetings, way_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -74,7 +74,7 @@ def plan_rollback(registry: Registry, flow: str, version: int, *, packages: Pack
     submissions = []
     for name, number in admin.going_back(registry, flow, version, only=only).items():
         spec = reading.version_of(registry, name, number)
-        submissions.append(Submission(name, spec.package, spec.path, spec.base, bare_tiers(spec), spec.watched, spec.labels))
+        submissions.append(Submission(name, spec.package, spec.path, spec.base, bare_tiers(spec), spec.watched, spec.labels, spec.outside))
     return plan_topology(registry, submissions, packages=packages, state=lambda _: "")
 
 
@@ -101,11 +101,10 @@ def _prepared(submissions: Sequence[Submission], packages: PackageStore, state: 
         except InputError as error:
             problems += error.problems
     declared = [flow.plan.flow for flow in flows]
-    if way := circle(declared, meetings(declared)):
-        steps = ", ".join(f"{each.feeding}.{each.sink} -> {each.reading}.{each.source}" for each in way)
-        message = f"flows feed each other in a circle: {steps}"
-        reading = next(_where(submission) for submission in submissions if submission.flow == way[-1].reading)
-        problems.append(Problem("flows-circle", Place(reading), message, "let one of them write elsewhere"))
+    if way := circle([flow.name for flow in declared], meetings(declared)):
+        message = f"flows feed each other in a circle: {way_text(way)}"
+        where = next(_where(submission) for submission in submissions if submission.flow == way[-1].reading)
+        problems.append(Problem("flows-circle", Place(where), message, "let one of them write elsewhere"))
     if problems:
         raise InputError(problems)
     return flows

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from scribengin.client.workflow_models import Waits
 from scribengin.control.attempts import remembered
+from scribengin.control.masters import leader
 from scribengin.control.reading import unknown_flow
 from scribengin.control.world import Delay, RunId
 from scribengin.core.errors import Refused
 from scribengin.registry.contract import Entry
-from scribengin.registry.records import Stored, read_record
-from scribengin.registry.tree import LEADER, LEASE
+from scribengin.registry.tree import LEASE
 from scribengin.watching.exposition import FlowState, expose
 from scribengin.watching.figures import figures_of, flow_as_json
 from scribengin.watching.intake import intake_of
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     from scribengin.control.bell import Bell
     from scribengin.control.world import FlowSeen, TierSeen, World
+    from scribengin.local.contract import EndView
     from scribengin.registry.contract import Registry, Term
     from scribengin.watching.board import Board
     from scribengin.watching.intake import Intake
@@ -80,8 +82,7 @@ class Watch:
 
     def leader(self) -> str:
         """Where the leading master answers; empty where none does. Raises Unreachable."""
-        found = read_record(self._registry, LEADER())
-        return found.record.http if isinstance(found, Stored) else ""
+        return leader(self._registry)
 
     def take(self, flow: str, tier: str, claim: str, data: bytes) -> None:
         """A worker says how its tier goes; `claim` is what the tier's lease says of its holder.
@@ -147,6 +148,16 @@ class Watch:
             rows.append({"flow": name, **state, "now": None if figures is None else figures.as_json(), "alerts": firing})
         return rows
 
+    def waits(self, flow: str) -> dict[str, Waits]:
+        """Source → what waits there, as the flow's workers said last; sources of which nobody has said anything are not in it."""
+        now, found = self.board.now(), dict[str, Waits]()
+        for seen in self.board.tiers(flow).values():
+            for query in seen.progress.queries:
+                for source, end in query.sources.items():
+                    if not end.channel:
+                        found[source] = _more(found.get(source), end, now - seen.heard)
+        return found
+
     def exposition(self) -> bytes:
         """What Prometheus reads."""
         states = {}
@@ -179,6 +190,16 @@ class Watch:
             raise Refused(f"this is not who holds the lease of {flow}.{tier}", remedy="a worker waits until it has it", code="claim-wrong")
         with self._lock:
             self._claims[key] = (claim, now + _CLAIM_S)
+
+
+def _more(before: Waits | None, end: EndView, silent_s: float) -> Waits:
+    """Of a source that several Queries read: of each measure the most."""
+    seconds = None if end.lag_s is None else end.lag_s + (silent_s if end.lag_s else 0.0)
+    now = Waits(end.lag_rows, end.lag_files, end.lag_bytes, seconds)
+    if before is None:
+        return now
+    pairs = [(getattr(before, name), getattr(now, name)) for name in ("rows", "files", "bytes", "seconds")]
+    return Waits(*(max((each for each in pair if each is not None), default=None) for pair in pairs))
 
 
 def _last_end(tier: TierSeen) -> dict[str, Any] | None:

@@ -93,6 +93,8 @@ class TierSeen:
     """a spare is wanted"""
     spare: Run | None = None
     spare_report: Report | None = None
+    folders: tuple[str, ...] = ()
+    """those that its sinks write into"""
 
 
 class Delay(NamedTuple):
@@ -151,6 +153,13 @@ class Process:
     """exit status; None where it has not ended or nobody knows"""
     reason: str = ""
     """why it is not there, in the launcher's words"""
+
+    @property
+    def how_ended(self) -> str:
+        """In words, with what the launcher says of one that did not end by itself."""
+        how = f"its process ended with status {self.status}" if self.state == "exited" else "its process is gone"
+        by_itself = self.state == "exited" and self.status is not None and self.status >= 0
+        return f"{how}: {self.reason}" if self.reason and not by_itself else how
 
     @property
     def ended(self) -> bool:

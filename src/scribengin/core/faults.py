@@ -56,10 +56,13 @@ MOVE_POINTS = ("move.recovered", "move.planned", "move.left", "move.copied", "mo
 OUTBOX_POINTS = ("outbox.keep.before", "outbox.keep.after", "outbox.drained", "outbox.dropped")
 """Those of an edge that does not hold its feeder, while the channel is away and when it is back."""
 
+UPKEEP_POINTS = ("upkeep.orphan",)
+"""Those of the upkeep of a folder, before it asks whether it still may."""
+
 VARIABLE = "SCRIBENGIN_FAULT"
 
 
-_ALL = POINTS + TRANSACTION_POINTS + MOVE_POINTS + OUTBOX_POINTS
+_ALL = POINTS + TRANSACTION_POINTS + MOVE_POINTS + OUTBOX_POINTS + UPKEEP_POINTS
 _ONCE = "once="
 
 

@@ -126,8 +126,14 @@ class NumberedLog:
             return (newest + 1) // CHUNK - 1 > (self.high_mark() + 1) // CHUNK
         return newest % CHUNK == CHUNK - 1 and newest >= 2 * CHUNK - 1
 
-    def fold(self, summarize: Callable[[Any | None, Iterable[Any]], Any]) -> None:
-        """Fold all whole chunks but the last. `summarize(summary so far, bodies of a chunk)` gives the new summary.
+    def has_leftovers(self) -> bool:
+        """True where records stand unfolded that are folded: who folded them was killed before the end. A look at the folder."""
+        high = self.high_mark()
+        return any(len(name) == 15 and name[:10].isdigit() and int(name[:10]) <= high for name in names_in(self.folder))
+
+    def fold(self, summarize: Callable[[Any | None, Iterable[Any]], Any], check: Callable[[], None] = lambda: None) -> None:
+        """Fold all whole chunks but the last. `summarize(summary so far, bodies of a chunk)` gives the new summary. `check` is called
+        before each step that writes or deletes, and raises where it is not this process's to do any more.
 
         May be killed at any point and done again, by several processes at once.
         """
@@ -139,11 +145,13 @@ class NumberedLog:
             faults.reached("fold.before")
             first, last = chunk * CHUNK, chunk * CHUNK + CHUNK - 1
             records = [(number, body) for number in range(first, last + 1) if (body := self.read(number)) is not None]
+            check()
             put_if_absent(self._folded / f"{first:010d}.json.gz", self._packed("folded", records))
             summary = summarize(summary, (body for _, body in records))
+            check()
             put_if_absent(self._folded / f"{last:010d}.summary", seal(f"{self._kind}-summary", FORMAT, summary))
             faults.reached("fold.written")
-        self._sweep()
+        self._sweep(check)
         faults.reached("fold.after")
 
     def prune(
@@ -203,14 +211,16 @@ class NumberedLog:
             if gone:
                 (self._folded / name).unlink(missing_ok=True)
 
-    def _sweep(self) -> None:
+    def _sweep(self, check: Callable[[], None]) -> None:
         """Delete what the highest summary stands for."""
         high = self.high_mark()
         for name in names_in(self.folder):
             if name.endswith(".json") and name[:10].isdigit() and int(name[:10]) <= high:
+                check()
                 (self.folder / name).unlink(missing_ok=True)
         for name in names_in(self._folded):
             if name.endswith(".summary") and int(name[:10]) < high:
+                check()
                 (self._folded / name).unlink(missing_ok=True)
 
     def _unfolded(self, above: int | None = None) -> list[int]:

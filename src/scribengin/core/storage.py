@@ -138,9 +138,13 @@ def sync_folder(folder: Path) -> None:
 
 def remove_drafts(folder: Path) -> None:
     """Delete the drafts that killed writers have left in the folder. A writer that is still at it fails, and has written nothing."""
-    for name in _listed(folder):
-        if _DRAFT.fullmatch(name):
-            (folder / name).unlink(missing_ok=True)
+    for draft in drafts_in(folder):
+        draft.unlink(missing_ok=True)
+
+
+def drafts_in(folder: Path) -> list[Path]:
+    """The drafts in the folder, of writers that were killed or are at it; [] where there is no such folder."""
+    return [folder / name for name in _listed(folder) if _DRAFT.fullmatch(name)]
 
 
 def _draft(path: Path) -> Path:

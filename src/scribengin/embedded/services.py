@@ -5,11 +5,11 @@ from __future__ import annotations
 import fcntl
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
+from scribengin.core.moments import now_text
 from scribengin.core.storage import explained, make_folder, read_or_none, replace
 from scribengin.embedded.jars import fetch
 from scribengin.embedded.kafka import JARS, KafkaCluster
@@ -132,7 +132,7 @@ def _read(home: Path) -> _Record | None:
 
 
 def _write(home: Path, wanted: Literal["up", "down"]) -> None:
-    record = _Record(wanted, datetime.now(UTC).isoformat(timespec="seconds"))
+    record = _Record(wanted, now_text())
     replace(home / "service.json", msgspec.json.encode(record) + b"\n")
 
 

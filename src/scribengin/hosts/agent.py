@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from scribengin.control.fleet import HOSTS
 from scribengin.control.mirror import Mirror
 from scribengin.core.errors import EnvironmentFault, FencedError, ScribenginError, Unreachable
+from scribengin.core.said import Said
 from scribengin.launch.contract import TellsEnds
 from scribengin.registry.contract import Conflict, Delete, Entry
 from scribengin.registry.host_records import WorkerOrder, WorkerSeen
 from scribengin.registry.lease import Lease
 from scribengin.registry.records import Stored, names, put, read_record
-from scribengin.registry.tree import HOST, HOST_UP, WORKER_ORDER, WORKER_SEEN
+from scribengin.registry.tree import HOST, HOST_UP, HOSTS, WORKER_ORDER, WORKER_SEEN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -76,7 +76,7 @@ class Agent:
         self._asked: dict[str, WorkerOrder] = {}
         """the last stop that was handed on, of each worker"""
         self._stopped = threading.Event()
-        self._said: set[str] = set()
+        self._said = Said()
 
     @property
     def is_up(self) -> bool:
@@ -249,11 +249,7 @@ class Agent:
                     self._told.pop(worker, None)
 
     def _say(self, text: str) -> None:
-        """Once, until a thousand others were said."""
-        if len(self._said) > 1_000:
-            self._said.clear()
-        if text not in self._said:
-            self._said.add(text)
+        if self._said.is_new(text):
             self._log.warning("agent", message=text)
 
 

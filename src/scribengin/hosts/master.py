@@ -6,7 +6,6 @@ import os
 import socket
 import threading
 from contextlib import ExitStack
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -21,6 +20,7 @@ from scribengin.control.master import Master
 from scribengin.control.masters import CERTIFICATES, addresses, token_of
 from scribengin.control.orders import ordering
 from scribengin.control.watch import Watch
+from scribengin.core.moments import now_text
 from scribengin.hosts.package_keeper import PackageKeeper
 from scribengin.hosts.presence import Presence
 from scribengin.local.run_log import open_run_log
@@ -82,7 +82,7 @@ class MasterHost:
                 "id": self.name,
                 "host": socket.gethostname(),
                 "pid": os.getpid(),
-                "since": datetime.now(UTC).isoformat(timespec="seconds"),
+                "since": now_text(),
                 "http": self.url,
             }
             board = Board()

@@ -8,13 +8,14 @@ import sys
 import threading
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Self
 
 from scribengin.control.masters import TOKEN
 from scribengin.control.world import RunId
 from scribengin.core.errors import Refused
+from scribengin.core.moments import now_text
 from scribengin.hosts.agent import Agent
+from scribengin.hosts.folder_keeper import FolderKeeper
 from scribengin.hosts.presence import lives_here
 from scribengin.hosts.worker_environment import not_its_own
 from scribengin.launch.contract import Order
@@ -88,7 +89,7 @@ class Node:
                 host=socket.gethostname(),
                 cores=self._capacity.cores or 0,
                 memory_bytes=self._capacity.memory_bytes or 0,
-                since=datetime.now(UTC).isoformat(timespec="seconds"),
+                since=now_text(),
                 home=str(self.home.folder.absolute()),
             )
             about = {"id": self.name, "host": host.host, "pid": os.getpid(), "http": self._http, "since": host.since, "home": host.home}
@@ -100,6 +101,11 @@ class Node:
             thread = threading.Thread(target=agent.run, name="agent")
             stack.callback(thread.join)
             stack.callback(agent.stop)
+            thread.start()
+            keeper = FolderKeeper(registry, self.name, about, log, may=lambda: agent.is_up)
+            thread = threading.Thread(target=keeper.run, name="upkeep")
+            stack.callback(thread.join)
+            stack.callback(keeper.stop)
             thread.start()
             log.info("node up", node=self.name, registry=str(self._entrance.address))
             self._stack = stack.pop_all()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Self
 from scribengin.control.masters import CERTIFICATES, addresses, token_of
 from scribengin.control.mirror import Mirror
 from scribengin.core.errors import ScribenginError
+from scribengin.core.said import Said
 from scribengin.packages.fetch import FetchedPackages
 from scribengin.registry.records import Stored
 from scribengin.registry.tree import SPEC
@@ -44,7 +45,7 @@ class PackageKeeper:
             certificates=Path(certificates) if certificates else None,
         )
         self._here: set[str] = set()
-        self._said: set[str] = set()
+        self._said = Said()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="packages", daemon=True)
 
@@ -88,9 +89,5 @@ class PackageKeeper:
         return {found.record.package for spec in specs if isinstance(found := self._mirror.stored(spec), Stored)}
 
     def _say(self, text: str) -> None:
-        """Once, until a thousand others were said."""
-        if len(self._said) > 1_000:
-            self._said.clear()
-        if text not in self._said:
-            self._said.add(text)
+        if self._said.is_new(text):
             self._log.warning("packages", message=text)

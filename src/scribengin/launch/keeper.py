@@ -166,6 +166,12 @@ class Keeper:
             return f"ended by signal {-self.ended} ({signal.strsignal(-self.ended)})"
         return f"ended with status {self.ended}" if self.ended else ""
 
+    def tell_end(self, why: str) -> None:
+        """The last line of the worker's log: what was killed could not write one itself."""
+        ended = why or "ended with status 0"
+        with suppress(OSError):  # a full disk: `ended.json` says it as well
+            os.write(2, f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} keeper: process {self.worker} {ended}\n".encode())
+
     def _heed_stop(self) -> None:
         asked = read("stopping.json")
         if not asked:
@@ -279,7 +285,9 @@ def _keep(lock: int, ready: int) -> None:
     os.close(ready)
     fault = keeper.start()
     keeper.watch()
-    _patiently("ended.json", {"status": keeper.ended, "reason": fault or keeper.reason(), "at_s": time.time()})
+    why = fault or keeper.reason()
+    keeper.tell_end(why)
+    _patiently("ended.json", {"status": keeper.ended, "reason": why, "at_s": time.time()})
     keeper.clear()
     with suppress(FileNotFoundError):
         os.unlink("spark.properties")  # there may be secrets in it

@@ -52,6 +52,8 @@ class RunSettings:
     """how fast it may go, asked before each Batch; None: as the flow file says, for as long as it runs"""
     turns: Callable[[str], Turns] | None = None
     """what is said of a group, by its name, asked before each Batch; None: as the flow file says"""
+    kept_elsewhere: frozenset[str] = frozenset()
+    """folders of sinks of which a keeper does the upkeep, and not who writes there"""
 
 
 @dataclass(frozen=True, slots=True)

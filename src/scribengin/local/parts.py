@@ -101,7 +101,7 @@ class QueryBench:
 def build_parts(spark: SparkSession, prepared: Prepared, code: UserCode, settings: RunSettings, lease: Lease) -> list[QueryBench]:
     """Every Query, checked by Spark, recovered, its sinks claimed; nothing has started."""
     plan = prepared.plan
-    sources, sinks = open_sources(plan.flow), open_sinks(plan.flow, plan, prepared.folder)
+    sources, sinks = open_sources(plan.flow), open_sinks(plan.flow, plan, prepared.folder, settings.kept_elsewhere)
     benches = [_bench(spark, prepared, query, lease, code, sources, sinks) for query in plan.queries]
     return [_claimed(bench, prepared, adopt=settings.append_new_lineage) for bench in benches]
 

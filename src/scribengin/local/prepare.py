@@ -164,15 +164,19 @@ def source_place(flow: Flow, id_: str) -> Place:
     )
 
 
-def open_sinks(flow: Flow, plan: Plan | None = None, folder: StateFolder | None = None) -> dict[str, Sink]:
-    """Every sink of the flow, configured; with `plan` and `folder` so that it can write."""
+def open_sinks(
+    flow: Flow, plan: Plan | None = None, folder: StateFolder | None = None, kept_elsewhere: frozenset[str] = frozenset()
+) -> dict[str, Sink]:
+    """Every sink of the flow, configured; with `plan` and `folder` so that it can write. `kept_elsewhere`: see `Place`."""
     types = catalog.sink_types(internal=True)
     of_sink = {sink: query for query in plan.queries for sink in query.sinks} if plan is not None else {}
     sinks = {}
     for node in flow.sinks.values():
         options = types[node.type].filled(node.options, flow.defaults.profile)
         place = Place(node.id, flow.folder.resolve(), options, flow=flow.name, members=placed(flow, node, options))
-        place = replace(place, delivery=node.delivery or flow.defaults.delivery, code=flow.code_folder.resolve())
+        place = replace(
+            place, delivery=node.delivery or flow.defaults.delivery, code=flow.code_folder.resolve(), kept_elsewhere=kept_elsewhere
+        )
         if folder is not None and (query := of_sink.get(node.id)) is not None:
             work = folder.query(query.name).work(node.id)
             place = replace(place, version=query.fingerprint, work=work, earlier=works_of(folder.root, flow.name, node.id))

@@ -19,7 +19,7 @@ from scribengin.local.parts import build_parts
 from scribengin.local.prepare import open_sources, prepare
 from scribengin.local.run_log import open_run_log
 from scribengin.local.session import start
-from scribengin.plan.meetings import circle, meetings
+from scribengin.plan.meetings import circle, meetings, way_text
 from scribengin.spark.user_code import pack
 from scribengin.state.lease import take_lease
 
@@ -99,11 +99,10 @@ def _meetings(flows: Sequence[PreparedFlow]) -> tuple[Meeting, ...]:
             )
         seen[flow.name] = flow
     met = meetings([flow.plan.flow for flow in flows])
-    if way := circle([flow.plan.flow for flow in flows], met):
-        steps = ", ".join(f"{each.feeding}.{each.sink} -> {each.reading}.{each.source}" for each in way)
+    if way := circle(seen, met):
         reading = seen[way[-1].reading]
         tier = next(tier for tier in reading.tiers if way[-1].source in tier.plan.flow.sources)
-        message = f"flows feed each other in a circle: {steps}"
+        message = f"flows feed each other in a circle: {way_text(way)}"
         raise InputError([Problem("flows-circle", tier.place_of(way[-1].source), message, "let one of them write elsewhere")])
     return met
 

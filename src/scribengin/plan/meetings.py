@@ -3,52 +3,238 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors.files.globs import WILDCARD, glob_of
 from scribengin.connectors.kafka.options import topics_pattern
+from scribengin.plan.groups import placed, target
+from scribengin.registry.outside import Outside, Place
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from scribengin.spec.model import Flow, Sink, Source
+
+_WILD = re.compile(r"[^A-Za-z0-9._-]")
+"""what no topic's name has"""
+_REPEATED = re.compile(r"\)[*+{]")
+_MOST_REPEATS = 3
+"""in a pattern that is tried on names: masters do it, and some patterns take for ever"""
 
 
 @dataclass(frozen=True, slots=True)
 class Meeting:
-    """`sink` of flow `feeding` writes where `source` of flow `reading` reads."""
+    """`sink` of flow `feeding` writes where `source` of flow `reading` reads; `place` is where, for people."""
 
     feeding: str
     sink: str
     reading: str
     source: str
+    place: str = ""
 
 
 def meetings(flows: Sequence[Flow]) -> tuple[Meeting, ...]:
     """Every one between two of the flows, in their order: a topic of one cluster, or a folder."""
-    return tuple(
-        Meeting(feeding.name, sink.id, reading.name, source.id)
-        for feeding in flows
-        for sink in feeding.sinks.values()
-        for reading in flows
-        if reading is not feeding
-        for source in reading.sources.values()
-        if _meet(feeding, sink, reading, source)
+    index = MeetingIndex()
+    for flow in flows:
+        index.put(flow.name, outside_of(flow))
+    ends = [(flow.name, sink) for flow in flows for sink in flow.sinks]
+    order = {end: number for number, end in enumerate(ends)}
+    return tuple(sorted(index.meetings(), key=lambda each: order[each.feeding, each.sink]))
+
+
+def circle(flows: Iterable[str], found: Sequence[Meeting]) -> tuple[Meeting, ...]:
+    """The shortest way of meetings, along the stream, by which one of these flows feeds itself; empty where there is none."""
+    behind: dict[str, list[Meeting]] = defaultdict(list)
+    for each in found:
+        behind[each.feeding].append(each)
+    for flow in flows:
+        came: dict[str, tuple[Meeting, ...]] = {}
+        ways: list[tuple[Meeting, ...]] = [(each,) for each in behind[flow]]
+        while ways:
+            way = ways.pop(0)
+            if way[-1].reading == flow:
+                return way
+            if way[-1].reading not in came:
+                came[way[-1].reading] = way
+                ways += [(*way, each) for each in behind[way[-1].reading]]
+    return ()
+
+
+def way_text(way: Sequence[Meeting]) -> str:
+    """`a.sink -> b.source, b.sink -> a.source`."""
+    return ", ".join(f"{each.feeding}.{each.sink} -> {each.reading}.{each.source}" for each in way)
+
+
+def outside_of(flow: Flow) -> Outside:
+    """Where it reads and writes."""
+    reads = {id_: tuple(_read(flow, source)) for id_, source in flow.sources.items()}
+    writes = {id_: tuple(_written(flow, sink)) for id_, sink in flow.sinks.items()}
+    return Outside(
+        reads={id_: places for id_, places in reads.items() if places},
+        writes={id_: places for id_, places in writes.items() if places},
     )
 
 
-def circle(flows: Sequence[Flow], found: Sequence[Meeting]) -> tuple[Meeting, ...]:
-    """Meetings by which flows feed each other in a circle, along the stream; empty where there is none."""
-    ways: list[tuple[Meeting, ...]] = [(each,) for flow in flows for each in found if each.feeding == flow.name]
-    while ways:
-        way = ways.pop(0)
-        if way[-1].reading == way[0].feeding:
-            return way
-        passed = {each.feeding for each in way}
-        ways += [(*way, each) for each in found if each.feeding == way[-1].reading and each.feeding not in passed]
-    return ()
+class MeetingIndex:
+    """Finds where flows meet, by their places: what a flow costs does not depend on how many others there are that it does not meet."""
+
+    def __init__(self) -> None:
+        self._outside: dict[str, Outside] = {}
+        self._of: dict[str, set[Meeting]] = {}
+        """flow → its meetings, on both sides"""
+        self._writers: dict[_Key, set[_End]] = defaultdict(set)
+        self._readers: dict[_Key, set[_End]] = defaultdict(set)
+
+    def put(self, flow: str, outside: Outside) -> None:
+        """This is what the flow reads and writes now."""
+        if self._outside.get(flow) == outside:
+            return
+        self.drop(flow)
+        self._outside[flow] = outside
+        self._of[flow] = set()
+        for source, places in outside.reads.items():
+            for place in places:
+                end = _End(flow, source, place)
+                for key in _keys(place):
+                    self._readers[key].add(end)
+                for key in _sought_by_reader(place):
+                    for other in self._writers.get(key, ()):
+                        self._join(other, end)
+        for sink, places in outside.writes.items():
+            for place in places:
+                end = _End(flow, sink, place)
+                for key in _keys(place):
+                    self._writers[key].add(end)
+                for key in _sought_by_writer(place):
+                    for other in self._readers.get(key, ()):
+                        self._join(end, other)
+
+    def drop(self, flow: str) -> None:
+        """It is gone."""
+        outside = self._outside.pop(flow, None)
+        if outside is None:
+            return
+        for ends, places in ((self._readers, outside.reads), (self._writers, outside.writes)):
+            for id_, each in places.items():
+                for place in each:
+                    for key in _keys(place):
+                        ends[key].discard(_End(flow, id_, place))
+                        if not ends[key]:
+                            del ends[key]
+        for meeting in self._of.pop(flow):
+            for name in {meeting.feeding, meeting.reading} - {flow}:
+                self._of[name].discard(meeting)
+
+    def flows(self) -> tuple[str, ...]:
+        """All that were put, by name."""
+        return tuple(sorted(self._outside))
+
+    def of(self, flow: str) -> tuple[Meeting, ...]:
+        """Where it meets others, by the names of all ends."""
+        return tuple(sorted(self._of.get(flow, ()), key=_by_names))
+
+    def meetings(self) -> tuple[Meeting, ...]:
+        """All, by the names of all ends."""
+        return tuple(sorted({each for found in self._of.values() for each in found}, key=_by_names))
+
+    def _join(self, writer: _End, reader: _End) -> None:
+        if writer.flow == reader.flow or not _meet(writer.place, reader.place):
+            return
+        # a template or a pattern says less of where that is than the name on the other side
+        place = writer.place if reader.place.many and reader.place.kind == "topic" else reader.place
+        if place.kind == "folder":
+            place = max((writer.place, reader.place), key=lambda each: len(each.at))
+        meeting = Meeting(writer.flow, writer.id, reader.flow, reader.id, place.called)
+        same = {each for each in self._of[writer.flow] if _by_names(each) == _by_names(meeting)}
+        if not same:
+            self._of[writer.flow].add(meeting)
+            self._of[reader.flow].add(meeting)
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    flow: str
+    id: str
+    place: Place
+
+
+_Key = tuple[str, str, str]
+"""(what it says of the place, folder or server, topic)"""
+
+
+def _by_names(meeting: Meeting) -> tuple[str, str, str, str]:
+    return meeting.feeding, meeting.sink, meeting.reading, meeting.source
+
+
+def _keys(place: Place) -> Iterator[_Key]:
+    """Under what a place is found."""
+    if place.kind == "topic":
+        for server in place.at.split(","):
+            yield ("pattern", server, "") if place.many else ("topic", server, place.topic)
+            yield "any topic", server, ""
+        return
+    yield "folder", place.at, ""
+    for above in PurePosixPath(place.at).parents:
+        yield "below", str(above), ""
+
+
+def _sought_by_reader(place: Place) -> Iterator[_Key]:
+    if place.kind == "topic":
+        yield from _sought_topics(place)
+        return
+    yield "folder", place.at, ""
+    yield from (("folder", str(above), "") for above in PurePosixPath(place.at).parents)
+    if place.many:
+        yield "below", place.at, ""
+
+
+def _sought_by_writer(place: Place) -> Iterator[_Key]:
+    if place.kind == "topic":
+        yield from _sought_topics(place)
+        return
+    yield "folder", place.at, ""
+    yield "below", place.at, ""
+    yield from (("folder", str(above), "") for above in PurePosixPath(place.at).parents)
+
+
+def _sought_topics(place: Place) -> Iterator[_Key]:
+    for server in place.at.split(","):
+        if place.many:
+            yield "any topic", server, ""
+        else:
+            yield "topic", server, place.topic
+            yield "pattern", server, ""
+
+
+def _meet(written: Place, read: Place) -> bool:
+    """Of two that were found under one key."""
+    if written.kind != read.kind:
+        return False
+    if written.kind == "folder":
+        return _covers(Path(read.at), Path(written.at), deep=read.many)
+    if read.many:  # of two patterns nobody can say it for all names: it is said of one
+        return _fits(_sample(written.topic) if written.many else written.topic, read.topic)
+    return _fits(read.topic, written.topic) if written.many else written.topic == read.topic
+
+
+def _fits(name: str, pattern: str) -> bool:
+    """Whether a topic's name fits a pattern; where trying could take for ever, or it is none of Python's, whether it begins like it."""
+    if not _REPEATED.search(pattern) and sum(map(pattern.count, "*+{")) <= _MOST_REPEATS:
+        try:
+            return bool(re.fullmatch(pattern, name))
+        except re.error:
+            pass
+    begin = _WILD.split(pattern.replace("\\.", "").removeprefix("^"), maxsplit=1)[0]
+    return bool(begin) and name.startswith(begin)
+
+
+def _sample(pattern: str) -> str:
+    """One of the names that the pattern of a template fits."""
+    return _WILD.sub("", pattern.replace(".*", "x").replace("\\", ""))
 
 
 def root_of(flow: Flow, path: Any) -> Path | None:
@@ -61,21 +247,41 @@ def root_of(flow: Flow, path: Any) -> Path | None:
 def is_read(flow: Flow, path: Any, written: Path) -> bool:
     """Whether a source with that `path` reads what is written to the folder, or some of it."""
     read = root_of(flow, path)
-    if read is None:
-        return False
-    deep = not WILDCARD.search(path) or "**" in path
+    return read is not None and _covers(read, written, deep=_is_deep(path))
+
+
+def _is_deep(path: str) -> bool:
+    return not WILDCARD.search(path) or "**" in path
+
+
+def _covers(read: Path, written: Path, *, deep: bool) -> bool:
     return written == read or read.is_relative_to(written) or (deep and written.is_relative_to(read))
 
 
-def _meet(feeding: Flow, sink: Sink, reading: Flow, source: Source) -> bool:
-    if sink.type == source.type == "kafka":
-        return sink.options.get("bootstrap") == source.options.get("bootstrap") and _reads(source, str(sink.options.get("topic", "")))
-    written, text = root_of(feeding, sink.options.get("path")), source.options.get("path")
-    return written is not None and is_read(reading, text, written)
+def _read(flow: Flow, source: Source) -> Iterator[Place]:
+    options = source.options
+    if source.type == "kafka":
+        at = _servers(options)
+        for name in dict.fromkeys([*options.get("topics", ()), *options.get("assign", {})]):
+            yield Place(kind="topic", at=at, topic=str(name))
+        if options.get("pattern"):
+            yield Place(kind="topic", at=at, topic=str(options["pattern"]), many=True)
+    elif (read := root_of(flow, path := options.get("path"))) is not None:
+        yield Place(kind="folder", at=str(read), many=_is_deep(str(path)))
 
 
-def _reads(source: Source, topic: str) -> bool:
-    names = [*source.options.get("topics", ()), *source.options.get("assign", {})]
-    written = topics_pattern(topic)
-    pattern = source.options.get("pattern")
-    return any(re.fullmatch(written, name) for name in names) or bool(pattern and re.fullmatch(str(pattern), topic))
+def _written(flow: Flow, sink: Sink) -> Iterator[Place]:
+    members = [options for _, _, options in placed(flow, sink, sink.options)] if target(sink) is not None else [dict(sink.options)]
+    for options in members:
+        if sink.type == "kafka":
+            template = str(options.get("topic", ""))
+            pattern = topics_pattern(template)
+            many = pattern != re.escape(template)
+            yield Place(kind="topic", at=_servers(options), topic=pattern if many else template, many=many)
+        elif (written := root_of(flow, options.get("path"))) is not None:
+            yield Place(kind="folder", at=str(written))
+
+
+def _servers(options: Mapping[str, Any]) -> str:
+    """Of the cluster: two that name one server in common mean the same one."""
+    return ",".join(sorted(each.strip() for each in str(options.get("bootstrap", "")).split(",")))

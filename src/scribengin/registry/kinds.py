@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping  # noqa: TC003  msgspec looks at the annotations of records
 from typing import Any, Literal
 
+from scribengin.registry.outside import Outside
 from scribengin.registry.records import Record
 from scribengin.registry.watched import Watched
 
@@ -47,10 +48,12 @@ class TierSpec(Record):
     """where the launcher has executors: each of them gets so many cores and so much memory"""
     since: int = 0
     """workers of that version serve it as they are: what they run is the same. 0: only those of its own version"""
-    groups: Mapping[str, Mapping[str, float]] = {}
-    """group to which sinks or channels of the tier go → member → cost, as the flow file says"""
     process: int = 0
     """workers of that version, or of a later one, go on with it between two Batches. 0: others have to be started"""
+    folders: tuple[str, ...] = ()
+    """those that its sinks write into, and of which a host does the upkeep"""
+    groups: Mapping[str, Mapping[str, float]] = {}
+    """group to which sinks or channels of the tier go → member → cost, as the flow file says"""
 
 
 class Spec(Record):
@@ -74,6 +77,8 @@ class Spec(Record):
     scaled: Mapping[str, Mapping[str, int]] = {}
     """tier → what of its TierSpec was said by `scale`, and stays for later versions"""
     watched: Watched = Watched()
+    outside: Outside = Outside()
+    """where it reads and writes; it meets other flows there"""
 
 
 class Desired(Record):

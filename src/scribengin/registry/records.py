@@ -56,6 +56,13 @@ class Spot(Generic[R]):
         """The write that makes it."""
         return Create(self.path, record.dump(), ephemeral=ephemeral, grants=grants)
 
+    def put(self, there: Entry | Damaged | None, record: R) -> Create | Replace:
+        """The write that makes it what is there, in place of what was read, with the keys that others keep there. A commit of it raises
+        Conflict where something else is there by now. Raises Refused where what is there has a newer format."""
+        if there is None:
+            return self.create(record)
+        return Replace(there, record.dump(there.value if isinstance(there, Entry) else None))
+
 
 @dataclass(frozen=True, slots=True)
 class Stored(Generic[R]):
@@ -104,12 +111,8 @@ def stored_as(found: Entry | Damaged, spot: Spot[R]) -> Stored[R] | Newer | Dama
 
 
 def put(registry: Registry, spot: Spot[R], record: R) -> Create | Replace:
-    """The write that makes `record` what is there, in place of what this client reads there now. A commit of it raises Conflict where
-    somebody else was faster; Refused is raised where what is there has a newer format."""
-    there = registry.read(spot.path)
-    if there is None:
-        return spot.create(record)
-    return Replace(there, record.dump(there.value if isinstance(there, Entry) else None))
+    """`Spot.put` in place of what this client reads there now."""
+    return spot.put(registry.read(spot.path), record)
 
 
 def set_aside(registry: Registry, damaged: Damaged, *, term: Term | None = None) -> str:

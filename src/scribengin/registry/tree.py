@@ -38,6 +38,7 @@ from scribengin.registry.kinds import (
     TierWish,
 )
 from scribengin.registry.records import Record, Spot
+from scribengin.registry.upkeep_records import Keeping, Upkept
 from scribengin.registry.watched import Alerts
 
 if TYPE_CHECKING:
@@ -75,6 +76,7 @@ _NAMES = {
     "lock": r"[A-Za-z0-9_][A-Za-z0-9._:-]{0,126}",
     "worker": r"[A-Za-z0-9][A-Za-z0-9_.-]{0,199}",
     "request": r"[0-9a-f]{32}",
+    "folder": r"[0-9a-f]{16}",
 }
 """placeholder → what may stand for it"""
 _PATTERNS = {placeholder: re.compile(pattern) for placeholder, pattern in _NAMES.items()}
@@ -134,6 +136,7 @@ NODE_STATE = Branch("logicalnodes/<node>/state", NodeState, _WORK, "that it runs
 NODE_GROUP = Branch("logicalnodes/<node>/group", GroupName, _LED, "the group it runs on", Owner.WORKER)
 NODE_HTTP = Branch("logicalnodes/<node>/http", Link, _WORK, "its page", Owner.WORKER)
 NODE_JSON = Branch("logicalnodes/<node>/json", Link, _WORK, "the same as JSON", Owner.WORKER)
+HOSTS = "physicalnodes"
 HOST = Branch("physicalnodes/<host>/host", Host, (Writer.HOST,), "a machine that can run tiers", Owner.HOST)
 MAPPED = Branch("physicalnodes/<host>/lns/<node>", Mapped, _BY_HAND, "a tier that is to run there", Owner.HOST)
 HOST_HTTP = Branch("physicalnodes/<host>/http", Link, (Writer.HOST,), "its page", Owner.HOST)
@@ -157,12 +160,16 @@ WORKER_SEEN = Branch("physicalnodes/<host>/seen/<worker>", WorkerSeen, (Writer.H
 GROUP = Branch("groups/<group>", Group, _BY_HAND, "what holds of a group while flows run: costs, and members that are out")
 ACK = Branch("acks/<flow>/<tier>", Ack, _WORK, "how far what the tier put out is acknowledged", Owner.WORKER)
 LIMIT = Branch("limits/<flow>", Limit, _BY_HAND, "how fast a flow, its sources and edges may go")
-LOCK = Branch("locks/<lock>", Holder, (Writer.CANDIDATE,), "a right of one process at a time: upkeep of a folder, a claim", ephemeral=True)
+LOCK = Branch("locks/<lock>", Holder, (Writer.CANDIDATE,), "a right of one process at a time", ephemeral=True)
 LOCK_TERM = Branch("locks/<lock>.term", Holder, (Writer.CANDIDATE,), "who had it last; its version fences all before")
 CHANGES = Branch("flows/<flow>/changes", Changes, _LED, "what became of it: its last fifty changes of state")
 ALERTS = Branch("flows/<flow>/alerts", Alerts, _LED, "which alerts fire, and were told")
 REQUEST = Branch("requests/<request>", Request, (Writer.CANDIDATE,), "the answer to a write that was asked for under an idempotency key")
 ATTEMPTS = Branch("flows/<flow>/attempts", Attempts, _LED, "the last processes that served its tiers, and why each ended")
+KEEPING = Branch("upkeep/<folder>/keeper", Keeping, _LED, "a sink's folder, and which host does its upkeep")
+UPKEPT = Branch("upkeep/<folder>/done", Upkept, (Writer.HOST,), "when it was done last, and what")
+UPKEEP_LEASE = Branch("upkeep/<folder>/lease", Holder, (Writer.HOST,), "who does it: a right, one host a folder", ephemeral=True)
+UPKEEP_LEASE_TERM = Branch("upkeep/<folder>/lease.term", Holder, (Writer.HOST,), "who did it last; its version fences all before")
 
 TREE: tuple[Branch[Any], ...] = (
     *(LEADER, LEADER_TERM, MASTERS),
@@ -176,6 +183,7 @@ TREE: tuple[Branch[Any], ...] = (
     *(HOST_UP, HOST_UP_TERM, DECOMMISSIONED, WORKER_ORDER, WORKER_SEEN),
     REQUEST,
     ATTEMPTS,
+    *(KEEPING, UPKEPT, UPKEEP_LEASE, UPKEEP_LEASE_TERM),
 )
 
 OWN_FOLDERS: Mapping[Owner, tuple[str, ...]] = {

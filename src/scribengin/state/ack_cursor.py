@@ -97,8 +97,11 @@ class DecisionCursor:
         if jump and self.newest == self.acknowledged and (newest := self._decisions.newest()) is not None:
             begin = max(begin, newest.batch.number - 1)
         self.from_first = self.from_first and begin <= self.newest + 1
+        before = None
         for decision in self._since(begin):
-            self.newest = decision.batch.number
+            if before is not None and decision.batch.number != before + 1:
+                break  # a folder that grows while it is listed may show a later file and not an earlier one: met at the next look
+            before = self.newest = decision.batch.number
             self.read = {each.source: each.end for each in decision.sources}
             self.decided_at = decision.decided_at
             self.batches[self.newest] = self._kept(decision)

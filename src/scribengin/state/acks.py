@@ -159,7 +159,7 @@ class Acks:
             while intake.entry < reached:
                 streams = log.read(intake.entry)
                 if level == 0 and any(stream.skipped for stream in streams):
-                    self._tally(link, reading).skip(writer.newest)
+                    self._tally(link, reading).skip(self._visible(link))
                 intake.take(streams)
         return intake
 
@@ -191,8 +191,14 @@ class Acks:
         untouched = reader is not None and reader.newest < 0
         # who began under the watch, or has not begun, is met from the first Batch on, unless another process has noted how it began
         met = (self._looked or untouched) and (reader is None or reader.from_first)
-        begun = -1 if met else self._cursors[link.writer].newest
+        begun = -1 if met else self._visible(link)
         return self._tallies.setdefault((link.channel, reading), Tally(begun))
+
+    def _visible(self, link: Link) -> int:
+        """The newest Batch of the feeder of which something may have been taken by now. Units commit to a topic by themselves, on
+        executors: what they put there is read before their Batch is decided, however long the feeder, cut off, waits with that."""
+        newest = self._cursors[link.writer].newest
+        return newest + 1 if link.kind == "kafka" else newest
 
     def _compared(self, link: Link, reading: Reading, before: int, through: int) -> list[Mismatch]:
         """Count what the reader has decided on since the last look, and compare the feeder's Batches that it has taken whole by now."""
@@ -204,7 +210,7 @@ class Acks:
         for number in range(tally.reached + 1, reader.newest + 1):
             if number not in reader.batches:
                 continue
-            again = tally.count(reader.batches[number].taken.get(reading.source, {}), writer.lineage, writer.newest)
+            again = tally.count(reader.batches[number].taken.get(reading.source, {}), writer.lineage, self._visible(link))
             if not link.drops:  # whether a Batch that was given up has gone over all the same, nobody knows
                 late.update(again)
             tally.reached = number

@@ -58,7 +58,8 @@ class Mismatch:
 
     @property
     def stands(self) -> bool:
-        """False where both ends' decisions, read anew, agree: what was counted while they were written was not all of them."""
+        """False where both ends' decisions, read anew, agree: what was counted on the way was not all of them. A net below the counting:
+        no case is known that it catches."""
         return self.late or self.put != self.taken
 
     def __str__(self) -> str:
@@ -86,7 +87,7 @@ def _differing(put: Sums | None, taken: Sums) -> str:
 
 @dataclass(slots=True)
 class Tally:
-    """One reader of a channel, from when the feeder's newest Batch was `begun`."""
+    """One reader of a channel, from when `begun` was the feeder's newest Batch of which something may have been taken."""
 
     begun: int
     reached: int = -1
@@ -96,13 +97,14 @@ class Tally:
     _found: dict[int, Sums] = field(default_factory=dict)
 
     def skip(self, newest: int) -> None:
-        """Of what the feeder has put in so far, up to Batch `newest`, nothing can be said."""
+        """Of what stands in the channel so far, up to the feeder's Batch `newest`, nothing can be said."""
         self.begun = max(self.begun, newest)
         self._found = {number: sums for number, sums in self._found.items() if number > self.begun}
 
     def count(self, taken: Taken, lineage: str, newest: int) -> list[int]:
-        """What a Batch of the reader has taken of the feeder's `lineage`, whose newest Batch is `newest`. Returns those of the feeder's
-        Batches that were compared before, whole as they were: there was more of them in the channel than was put in."""
+        """What a Batch of the reader has taken of the feeder's `lineage`, of which Batch `newest` is the last that may stand there.
+        Returns those of the feeder's Batches that were compared before, whole as they were: more of them was in the channel than was put
+        in."""
         if NOT_WHOLE.lineage in taken:
             self.skip(newest)
         late = []

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from uuid import uuid4
 
 from scribengin.core.errors import Refused, StateError
+from scribengin.core.moments import now_text
 from scribengin.core.records import seal, unseal
 from scribengin.core.storage import make_folder, names_in, put_if_absent, read_or_none, replace
 
@@ -117,9 +117,7 @@ def read_owner(root: Path) -> str:
     here = {"path": str(root.resolve()), "device": root.stat().st_dev, "inode": root.stat().st_ino}
     data = read_or_none(file)
     if data is None:
-        put_if_absent(
-            file, seal(_KIND, _FORMAT, {"id": uuid4().hex, "created_at": datetime.now(UTC).isoformat(timespec="seconds"), **here})
-        )
+        put_if_absent(file, seal(_KIND, _FORMAT, {"id": uuid4().hex, "created_at": now_text(), **here}))
         data = file.read_bytes()
     body = unseal(data, _KIND, _FORMAT, file)
     known = {name: body[name] for name in here}

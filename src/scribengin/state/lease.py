@@ -11,13 +11,13 @@ import socket
 import time
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
 from scribengin.core import faults
 from scribengin.core.errors import FencedError, Refused
+from scribengin.core.moments import now_text
 from scribengin.core.storage import make_folder, names_in, put_if_absent
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ def _next_term(folder: StateFolder, right: str) -> Holder:
     term = max(term, written.term if written is not None else 0)
     while True:
         term += 1
-        holder = Holder(term, os.getpid(), socket.gethostname(), datetime.now(UTC).isoformat(timespec="seconds"), right)
+        holder = Holder(term, os.getpid(), socket.gethostname(), now_text(), right)
         if put_if_absent(terms / _name(term), msgspec.json.encode(holder)):
             break
     for name in names_in(terms):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field, replace
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from scribengin.core import storage
 from scribengin.core.errors import Refused
+from scribengin.core.moments import now_text
 from scribengin.core.records import seal, unseal
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ def new_id() -> str:
 
 def now() -> str:
     """As lineages say when they began."""
-    return datetime.now(UTC).isoformat(timespec="seconds")
+    return now_text()
 
 
 def _unsealed(data: bytes, where: object) -> Lineage:

@@ -160,7 +160,11 @@ class TierAttempt:
         scratch = {"spark.local.dir": str(Path.cwd() / "spark")} if VARIABLE in os.environ else {}
         master = os.environ.get("SCRIBENGIN_SPARK_MASTER", "")
         spec = self._spec
-        return RunSettings(state=Path(spec.state), base=Path(spec.base), tier=self._tier, master=master, spark_conf=scratch)
+        tier = spec.tiers.get(self._tier)
+        kept = frozenset(tier.folders) if tier is not None else frozenset[str]()
+        return RunSettings(
+            state=Path(spec.state), base=Path(spec.base), tier=self._tier, master=master, spark_conf=scratch, kept_elsewhere=kept
+        )
 
     def _prepared(self) -> PreparedFlow:
         settings = self._settings()

@@ -10,11 +10,13 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import sys
+import time
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scribengin.control.masters import CERTIFICATES, TOKEN, addresses
+from scribengin.control.masters import CERTIFICATES, TOKEN, addresses, leader
 from scribengin.control.world import RunId
 from scribengin.core.errors import Exit, Refused
 from scribengin.core.secret import Secret
@@ -24,7 +26,7 @@ from scribengin.registry.contract import Damaged, shown
 from scribengin.registry.entrance import LOGIN, Entrance
 from scribengin.registry.lease import Lease
 from scribengin.registry.records import Stored, read_record
-from scribengin.registry.tree import LEADER, LEASE, SPEC, WANTED
+from scribengin.registry.tree import LEASE, SPEC, WANTED
 from scribengin.state.folder import StateFolder
 from scribengin.watching.progress import Teller
 from scribengin.worker.attempt import TierAttempt
@@ -60,6 +62,7 @@ def main(worker: str) -> Exit:
         entrance, secrets = Entrance.of_environment(os.environ), take_secrets(os.environ)
         registry = entrance.open()
         stack.callback(registry.close)
+        registry.sync()  # who ordered this worker wrote before; the server here may be behind, and say that nobody wants it
         version, spec = _read_spec(registry, id_)
         packages = _packages(registry, secrets.get(TOKEN))
         timeline.mark("connected")
@@ -68,7 +71,7 @@ def main(worker: str) -> Exit:
         wanted = Wanted(registry, id_)
         stack.callback(wanted.close)
         teller = Teller(id_.flow, id_.tier, id_.number, version)
-        reporter = Reporter(teller, lambda: _leader(registry), lambda: lease.claim, certificates=os.environ.get(CERTIFICATES))
+        reporter = Reporter(teller, lambda: leader(registry), lambda: lease.claim, certificates=os.environ.get(CERTIFICATES))
         stack.callback(reporter.close)
         limits = LiveLimits(registry, id_.flow)
         stack.callback(limits.close)
@@ -101,11 +104,27 @@ def main(worker: str) -> Exit:
 
         http = stack.enter_context(serve_page(glance.look))
         service = Service(
-            registry, id_, lease, wanted, version, attempt, attempt.warm, task=tasks, reload=reload, http=http, on_say=glance.hear
+            registry,
+            id_,
+            lease,
+            wanted,
+            version,
+            attempt,
+            attempt.warm,
+            task=tasks,
+            reload=reload,
+            http=http,
+            on_say=glance.hear,
+            on_end=lambda why: tell_end(worker, why),
         )
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: service.stop())
         return service.serve()
+
+
+def tell_end(worker: str, why: str) -> None:
+    """The last line but the keeper's of a worker's log."""
+    print(f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {worker} ends, {why}", file=sys.stderr, flush=True)
 
 
 def take_secrets(environment: MutableMapping[str, str]) -> dict[str, Secret]:
@@ -126,12 +145,6 @@ def _packages(registry: Registry, token: Secret | None) -> FetchedPackages:
 
 def _about(id_: RunId) -> dict[str, Any]:
     return {"run": id_.number, "pid": os.getpid(), "host": socket.gethostname()}
-
-
-def _leader(registry: Registry) -> str:
-    """Where the leading master answers; empty where none does. Raises Unreachable."""
-    found = read_record(registry, LEADER())
-    return found.record.http if isinstance(found, Stored) else ""
 
 
 def _read_spec(registry: Registry, id_: RunId) -> tuple[int, Spec]:

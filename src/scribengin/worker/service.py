@@ -81,11 +81,12 @@ class Service:
         reload: Callable[[int], bool] | None = None,
         http: str = "",
         on_say: Callable[[Report], None] = lambda _report: None,
+        on_end: Callable[[str], None] = lambda _why: None,
     ) -> None:
         """`version`: that of the flow which this process has loaded. `warm` does what can be done without the lease, for a spare; it
         returns how that has failed, if it has. `task` does the tier's part of the operation of that name, under the lease; what it was
         asked before changes nothing. `reload` takes up another version between two attempts, where it can. `http`: where its page is;
-        `on_say` hears what it says of itself, whoever else does."""
+        `on_say` hears what it says of itself, whoever else does, `on_end` why it ends."""
         self._registry = registry
         self._node = f"{id_.flow}.{id_.tier}"
         self._lease = lease
@@ -99,6 +100,7 @@ class Service:
         self._spare = False
         self._report = Report(run=id_.number, generation=0, version=version, state="starting", http=http)
         self._on_say = on_say
+        self._on_end = on_end
         self._placed = 0
         """the Term under which the place of its page was written"""
         self._told: Report | None = None
@@ -126,15 +128,19 @@ class Service:
                 self._report = msgspec.structs.replace(self._report, version=wish.version)
             open_task = wish is not None and wish.task not in ("", self._report.task)
             idle = wish is None or (wish.goal == "stopped" and not open_task)
-            if self._asked.is_set() or wish is None or idle or wish.version != self._version:
-                return self._end("stopped", wish)
+            if self._asked.is_set():
+                return self._end("stopped", wish, "it was asked to (SIGTERM)", told=True)
+            if wish is None:
+                return self._end("stopped", wish, f"it is not wanted any more: {orders.why}")
+            if idle or wish.version != self._version:
+                what = "its tier stopped" if idle else f"version {wish.version}, and this is {self._version}"
+                return self._end("stopped", wish, f"wanted is {what}")
             if self._spare and not self._lease.held():
                 if wish.goal not in ("running", "paused"):  # it is over soon, and nothing of it is to be done twice
-                    return self._end("stopped", wish)
+                    return self._end("stopped", wish, f"wanted is its tier {wish.goal}, and another worker has it")
                 failed = self._warmed(wish)
                 if failed is not None:
-                    self._say(Standing("failed", 0, failed.cause, failed.remedy), wish.generation, permanent=failed.permanent)
-                    return Exit.FAILED
+                    return self._fail(wish, failed, 0)
                 if not self._taken_over(wish):
                     continue
             elif not self._lease.held() and not self._acquired(wish):
@@ -151,10 +157,9 @@ class Service:
             if outcome.state == "failed" and not self._lease.held():
                 continue  # fenced, or about to be: the lease decides who goes on
             if outcome.state == "failed":
-                self._say(Standing("failed", self._before, outcome.cause, outcome.remedy), wish.generation, permanent=outcome.permanent)
-                return Exit.FAILED
+                return self._fail(wish, outcome, self._before)
             if outcome.state == "finished" and wish.goal == "drained":
-                return self._end("drained", wish)
+                return self._end("drained", wish, "all that was there has gone through")
 
     def _warmed(self, wish: TierWish) -> Outcome | None:
         """Once: what can be done before the lease is had. How it has failed, if it has."""
@@ -196,8 +201,7 @@ class Service:
             self._task(wish.task)
         except (Unreachable, FencedError) as failed:
             if self._lease.held():
-                self._say(Standing("failed", self._before, failed.message, failed.remedy), wish.generation)
-                return Exit.FAILED
+                return self._fail(wish, Outcome("failed", failed.message, failed.remedy), self._before)
             return None
         except ScribenginError as failed:
             error = f"{failed.message}; {failed.remedy}" if failed.remedy else failed.message
@@ -238,11 +242,20 @@ class Service:
         self._before += standing.commits
         return outcomes[0] if outcomes else Outcome("failed", "the attempt has ended without an outcome")
 
-    def _end(self, state: WorkerState, wish: TierWish | None) -> Exit:
+    def _end(self, state: WorkerState, wish: TierWish | None, why: str, *, told: bool = False) -> Exit:
+        """`told`: nobody in the registry has wanted it so, and what is said there names the reason."""
+        self._on_end(f"{state}: {why}")
         if wish is not None:
-            self._say(Standing(state, self._before), wish.generation)
+            self._say(Standing(state, self._before, why if told else ""), wish.generation)
         self._lease.close()
         return Exit.DONE
+
+    def _fail(self, wish: TierWish, outcome: Outcome, commits: int) -> Exit:
+        """Said in the worker's own log too: the registry may not answer, and what it has of this run goes when another one follows."""
+        remedy = f"; {outcome.remedy}" if outcome.remedy else ""
+        self._on_end(f"failed{', for good' if outcome.permanent else ''}: {outcome.cause or 'no cause is known'}{remedy}")
+        self._say(Standing("failed", commits, outcome.cause, outcome.remedy), wish.generation, permanent=outcome.permanent)
+        return Exit.FAILED
 
     def _say(self, standing: Standing, generation: int, *, permanent: bool = False) -> None:
         """Write it where that is news. Progress alone is none, but the first Batch is: it ends a row of failures."""

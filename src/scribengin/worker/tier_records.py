@@ -9,10 +9,10 @@ from __future__ import annotations
 import threading
 import time
 from contextlib import suppress
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from scribengin.core.errors import ScribenginError
+from scribengin.core.moments import now_text
 from scribengin.registry.contract import Delete
 from scribengin.registry.kinds import Ends, NodeState, Task
 from scribengin.registry.records import Stored, put, read_record, read_records
@@ -71,7 +71,7 @@ class TierRecords:
         self._folder = folder
         self._host = host
         self._view: RunView | None = None
-        self._state: tuple[FlowState, str] = ("starting", _now())
+        self._state: tuple[FlowState, str] = ("starting", now_text())
         self._written: dict[str, Any] = {}
         self._session = 0
         self._closed = threading.Event()
@@ -106,7 +106,7 @@ class TierRecords:
                     self._put(branch(self._node), Ends(nodes=nodes))
         state = _state(view)
         if state != self._state[0]:
-            self._state = (state, _now())
+            self._state = (state, now_text())
         self._put_state(NodeState(state=state, host=self._host, since=self._state[1]))
 
     def write_tasks(self) -> None:
@@ -184,7 +184,3 @@ def _state(view: RunView | None) -> FlowState:
     if standing is None:
         return "starting"
     return standing.state if standing.state in ("running", "degraded", "recovering") else "starting"
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -27,6 +27,8 @@ class Orders:
     wish: TierWish | None
     spare: bool = False
     """this worker is the one that waits: it takes the tier over when nobody has its lease"""
+    why: str = ""
+    """where `wish` is None: how the registry says so"""
 
 
 class Wanted:
@@ -71,12 +73,20 @@ class Wanted:
         run, spare, wish = (read_record(self._registry, spot) for spot in (self._run, self._spare, self._wish))
         if self._last is not None and any(isinstance(found, Damaged | Newer) for found in (run, spare, wish)):
             return self._last
-        wanted = wish.record if isinstance(wish, Stored) else None
+        wanted, nothing = (wish.record, "") if isinstance(wish, Stored) else (None, "nothing is wanted of its tier")
         if self._is_mine(run):
-            return Orders(wanted)
+            return Orders(wanted, why=nothing)
         # where the run's number is the higher one the spare is of the past
         newer = isinstance(run, Stored) and isinstance(spare, Stored) and run.record.number > spare.record.number
-        return Orders(wanted, spare=True) if self._is_mine(spare) and not newer else Orders(None)
+        if self._is_mine(spare) and not newer:
+            return Orders(wanted, spare=True, why=nothing)
+        return Orders(None, why=self._said_of(run))
+
+    def _said_of(self, run: Stored[Run] | Damaged | Newer | None) -> str:
+        if not isinstance(run, Stored):
+            return "the registry names no worker of its tier"
+        by = f"its tier's worker is number {run.record.number}"
+        return by if run.record.number != self._number else f"its end was noted{f': {run.record.cause}' if run.record.cause else ''}"
 
     def _is_mine(self, found: Stored[Run] | Damaged | Newer | None) -> bool:
         return isinstance(found, Stored) and found.record.number == self._number and found.record.ended_at is None

@@ -1,8 +1,8 @@
-"""`scribengin graph NAME --steps`."""
+"""`scribengin graph NAME`: the workflow of a flow that was submitted, or the steps of it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import click
 
@@ -14,16 +14,36 @@ if TYPE_CHECKING:
 
 
 @click.command(cls=AnsweringCommand)
-@click.argument("name")
-@click.option("--steps", is_flag=True, required=True, help="The nodes of the flow, the tiers where they run, and how they go now.")
-@click.option("--mermaid", is_flag=True, help="Print a Mermaid flowchart of it.")
+@click.argument("flow", metavar="NAME")
+@click.option("--steps", is_flag=True, help="The nodes of this flow, the tiers where they run, and how they go now.")
+@click.option("--dot", "form", flag_value="dot", help="For Graphviz: scribengin graph NAME --dot | dot -Tsvg. Not with --steps.")
+@click.option("--mermaid", "form", flag_value="mermaid", help="For Mermaid.")
 @masters_option
-def command(*, name: str, steps: bool, mermaid: bool, masters: Masters) -> Answer:  # noqa: ARG001
-    """Show a flow as a graph: sources, steps, sinks, tiers, and the channels between these."""
+def command(*, flow: str, steps: bool, form: Literal["dot", "mermaid"] | None, masters: Masters) -> Answer:
+    """Show the workflow of a flow: the flows that meet, as they stand, with their tiers; where they meet, and what waits there.
+
+    Flows meet where one writes a folder or a topic that another reads; nobody has to declare it. Also where no master is alive, without
+    what waits. With --steps: the sources, steps and sinks of this flow, its tiers, and the channels between these.
+    """
+    if steps:
+        if form == "dot":
+            raise click.UsageError("--steps knows no --dot; say --mermaid")
+        return _of_steps(flow, masters, as_mermaid=form == "mermaid")
+    import msgspec
+
+    from scribengin.cli import workflow_graph
+
+    with masters.reader() as plane:
+        found = plane.workflow(flow)
+    draw = {"dot": workflow_graph.as_dot, "mermaid": workflow_graph.as_mermaid}.get(form or "", workflow_graph.as_text)
+    return Answer(msgspec.to_builtins(found), show=lambda: click.echo(draw(found), nl=False))
+
+
+def _of_steps(flow: str, masters: Masters, *, as_mermaid: bool) -> Answer:
     import msgspec
 
     from scribengin.cli.flow_graph import show_steps
 
     with masters.client() as client:
-        graph = client.graph(name)
-    return Answer(msgspec.to_builtins(graph), show=lambda: click.echo(graph.mermaid, nl=False) if mermaid else show_steps(graph))
+        graph = client.graph(flow)
+    return Answer(msgspec.to_builtins(graph), show=lambda: click.echo(graph.mermaid, nl=False) if as_mermaid else show_steps(graph))

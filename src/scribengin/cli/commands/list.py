@@ -29,7 +29,11 @@ def command(*, labels: dict[str, str], masters: Masters) -> Answer:
         if not found:
             click.echo("no flow has these labels" if labels else "no flow was submitted yet: scribengin apply FILE")
             return
-        print_table(found, {name: name for name in ("flow", "version", "wanted", "state", "since", "reason", "next")})
+        met = {"by": "fed by"} if any(row["workflow"] for row in found) else {}
+        rows = [{**row, "by": ", ".join(row["fed_by"])} for row in found]
+        print_table(
+            rows, {name: name for name in ("flow", "version", "wanted", "state", "since")} | met | {"reason": "reason", "next": "next"}
+        )
         for row in found:
             for path, said in row["refused"].items():
                 click.echo(f"refused: {path} {said['why']}; {said['remedy']}")

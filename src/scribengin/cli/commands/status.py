@@ -16,6 +16,7 @@ from scribengin.core.errors import ScribenginError
 from scribengin.core.units import show_bytes, show_duration
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from scribengin.api.views import RegistryView
@@ -74,6 +75,8 @@ def show_named(found: dict[str, Any]) -> None:
     for key, said in (("reason", "why"), ("next", "next")):
         if now.get(key):
             click.echo(f"  {said}: {now[key]}")
+    if found["workflow"] is not None:
+        _show_workflow(found["workflow"])
     for path, said in now.get("refused", {}).items():
         click.echo(f"  refused: {path} {said['why']}\n    {said['remedy']}")
     for each in found["set_aside"]:
@@ -98,6 +101,36 @@ def show_named(found: dict[str, Any]) -> None:
             click.echo(
                 f"tier {tier['tier']}: its standby, {spare['worker']} on {spare['node']}, is {_SPARE.get(spare['state'], spare['state'])}"
             )
+    show_folders(found["folders"])
+
+
+def show_folders(folders: Sequence[Mapping[str, Any]]) -> None:
+    """Who keeps the folders of sinks, and what came of it, for people."""
+    for folder in folders:
+        if not folder["node"]:
+            said = "nobody keeps it yet"
+        elif folder["keeper"] is None:
+            said = f"{folder['node']} is to keep it, and does not yet"
+        else:
+            said = f"kept by {folder['node']}, looked at {folder['looked_at'] or 'not yet'}"
+        if folder["did_at"]:
+            done = f"{folder['folded']:,} commit records folded, {folder['files']:,} files ({show_bytes(folder['bytes'])}) cleared away"
+            said += f"; {folder['did_at']}: {done}"
+        click.echo(f"folder {folder['path']}: {said}")
+        if folder["error"]:
+            click.echo(f"  upkeep fails: {folder['error']}")
+
+
+def _show_workflow(part: dict[str, Any]) -> None:
+    """Who feeds the flow, whom it feeds, and who of them is ill."""
+    for word, side, met in (("is fed by", "feeding", part["fed_by"]), ("feeds", "reading", part["feeds"])):
+        for flow in dict.fromkeys(each[side] for each in met):
+            places = dict.fromkeys(each["place"] for each in met if each[side] == flow)
+            click.echo(f"  {word} {flow}, at {' and '.join(places)}")
+    for each in part["ill"]:
+        since = f" since {each['since']}" if each["since"] else ""
+        why, then = (f"{sign}{each[key]}" if each[key] else "" for sign, key in ((": ", "reason"), ("; ", "next")))
+        click.echo(f"  {each['flow']}, which {each['relation']}, is {each['state']}{since}{why}{then}")
 
 
 def _going(now: dict[str, Any]) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.commands.status import show_folders
 from scribengin.cli.plane_option import masters_option
 from scribengin.cli.tables import print_table
 from scribengin.core.errors import Refused
@@ -37,11 +38,14 @@ def show(*, worker: str, masters: Masters) -> Answer:
     From the worker's own page; where that does not answer (it has ended, or runs on another host), what the registry knows of it. Without a
     number: of the one that serves the tier.
     """
+    import msgspec
+
     found = _WORKER.fullmatch(worker)
     if found is None:
         raise Refused(f'"{worker}" is no worker', remedy="write FLOW.TIER or FLOW.TIER-N", code="worker-unknown")
     with masters.reader() as plane:
-        tiers = {tier.tier: tier for tier in plane.flow(found[1]).tiers}
+        flow = plane.flow(found[1])
+    tiers = {tier.tier: tier for tier in flow.tiers}
     tier = tiers.get(found[2])
     if tier is None:
         near = did_you_mean(found[2], tiers) or f"it has {', '.join(tiers) or 'none'}"
@@ -53,6 +57,7 @@ def show(*, worker: str, masters: Masters) -> Answer:
         raise Refused(f'nothing is known of a worker "{worker}"', remedy=remedy, code="worker-unknown")
     own = _own(known)
     result = {"source": "worker", **own} if own is not None else {"source": "registry", **known}
+    result["folders"] = msgspec.to_builtins([folder for folder in flow.folders if tier.tier in folder.tiers])
     return Answer(result, show=lambda: _show(result))
 
 
@@ -94,6 +99,7 @@ def _show(found: dict[str, Any]) -> None:
     if process := found.get("process"):
         click.echo(f"  process: {process['pid']} on {process['host']}")
     if found["source"] == "registry":
+        show_folders(found["folders"])
         return
     lease, master = found["lease"], found["master"]
     click.echo(
@@ -111,3 +117,6 @@ def _show(found: dict[str, Any]) -> None:
         if rows:
             click.echo(f"\n{title}")
             print_table(rows, {name: name for name in columns})
+    if found["folders"]:
+        click.echo()
+        show_folders(found["folders"])

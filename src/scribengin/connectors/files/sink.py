@@ -102,6 +102,8 @@ class PublishedFiles(ABC):
         self.node = place.node
         self.path = Path(place.folder, place.options["path"])
         self._gaps = bool(place.member)
+        self._keeps = str(self.path) not in place.kept_elsewhere
+        """whether it folds its records, and clears away what attempts have left, itself; `upkeep` does it elsewhere"""
         self._owner = ""
         self._lineage = ""
 
@@ -140,6 +142,8 @@ class PublishedFiles(ABC):
         """Publish the newest decision, then delete what tasks of decided Batches left behind."""
         if decided is not None:
             self._publish(decided)
+        if not self._keeps:
+            return
         place = self._of(lineage)
         staged = place.staged
         for name in names_in(staged):
@@ -225,8 +229,8 @@ class PublishedFiles(ABC):
         # what is left in it was staged by attempts that failed
         remove_tree(staged)
         place.write_mark(batch.number)
-        if place.commits.wants_folding(batch.number, gaps=self._gaps):
-            place.commits.fold(_summarize)
+        if self._keeps and place.commits.wants_folding(batch.number, gaps=self._gaps):
+            place.commits.fold(summarize_commits)
 
     def _put(self, commits: NumberedLog, batch: BatchId, record: Mapping[str, Any]) -> None:
         last = batch.number - 1
@@ -285,7 +289,8 @@ class FilesSink(PublishedFiles):
         return FilesSinkStream(place, schema, self._encoders, self._partition_by, json=self.format == "json")
 
 
-def _summarize(summary: Any | None, records: Iterable[Any]) -> dict[str, int]:
+def summarize_commits(summary: Any | None, records: Iterable[Any]) -> dict[str, int]:
+    """What folded commit records come to."""
     so_far = summary or {"batches": 0, "rows": 0, "files": 0}
     for record in records:
         so_far = {

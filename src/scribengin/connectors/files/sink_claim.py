@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from scribengin.core.errors import FencedError, Refused, StateError
+from scribengin.core.moments import now_text
 from scribengin.core.records import seal, unseal
 from scribengin.core.storage import names_in, put_if_absent, read_or_none, replace
 
@@ -82,6 +82,12 @@ def foreign_output(sink: str, folder: Path, holds: str) -> Refused:
     )
 
 
+def last_lineage(file: Path) -> str:
+    """Of who may write now; empty where nobody has claimed the folder."""
+    claims = _read(file)
+    return claims[-1]["lineage"] if claims else ""
+
+
 def _read(file: Path) -> list[dict[str, Any]] | None:
     data = read_or_none(file)
     return None if data is None else unseal(data, _KIND, _FORMAT, file)
@@ -98,7 +104,7 @@ def _difference(claim: dict[str, Any], mine: dict[str, Any]) -> str:
 
 
 def _since() -> dict[str, str]:
-    return {"since": datetime.now(UTC).isoformat(timespec="seconds")}
+    return {"since": now_text()}
 
 
 def _first_part(folder: Path) -> str | None:

@@ -1,6 +1,6 @@
 """`make faults ONLY=control [MINUTES=30] [SEED=7]`: lives, one after the other; `ONLY=control-soak`: one life of so many minutes.
 
-`ONLY=control:worker-killed` takes the ways whose names hold that.
+`ONLY=control:worker-killed,network` takes the ways whose names hold one of these.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from scribengin.testing.faults.control.life import Ground, in_order, run_control
 from scribengin.testing.faults.control.report import append_life, line_of_life, read_lives, write_control_report
 from scribengin.testing.faults.control.soak import Sampler, trends
 from scribengin.testing.faults.control.strikes import LifeTold
-from scribengin.testing.faults.control.ways import OF_ENSEMBLE, OF_HOSTS, OF_WIRE, ON_SMALL_DISK, WAYS
+from scribengin.testing.faults.control.ways import OF_ENSEMBLE, OF_HOSTS, OF_MASTERS, OF_WIRE, ON_SMALL_DISK, WAYS
 from scribengin.testing.faults.java import java_settings
 from scribengin.testing.faults.small_disk import SmallDisk, no_small_disk
 
@@ -43,7 +43,7 @@ def run_control_campaign(
     """Returns how many lives failed. Raises UsageError where nothing answers to `only`, Ended where `stop` is set."""
     lives, failed = read_lives(folder), 0
     kind, _, part = only.partition(":")
-    ways = tuple(way for way in WAYS if part in way)
+    ways = tuple(way for way in WAYS if any(each in way for each in part.split(",")))
     if kind not in ("control", "control-soak") or not ways:
         raise click.UsageError(f"ONLY={only}: write control, control-soak, or control:WAY with one of {', '.join(WAYS)}")
     java = java_settings(archive)
@@ -67,6 +67,7 @@ def run_control_campaign(
                 brokers.cluster().bootstrap if kafka else "",
                 SmallDisk(work.absolute(), _DISK) if ON_SMALL_DISK & {*chosen} else None,
                 hosts=2 if OF_HOSTS & {*chosen} else 1,
+                masters=3 if OF_MASTERS & {*chosen} else 1,
                 voting=3 if OF_ENSEMBLE & {*chosen} else 1,
             )
             told = _soak(chosen, number, ground, minutes) if kind == "control-soak" else _life(chosen, number, ground)

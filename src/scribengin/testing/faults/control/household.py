@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import signal
 import subprocess
@@ -9,6 +10,7 @@ import sys
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
+from http.client import HTTPConnection, HTTPException
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -30,9 +32,13 @@ if TYPE_CHECKING:
 
 UP_WITHIN_S = 240.0
 _COMMAND_S = 300.0
+_ANSWER_S = 3.0
 _POLL_S = 0.2
 _WRITING = frozenset({"apply", "pause", "stop", "resume", "drain"})
 _UP = "scribengin.testing.faults.control.up_behind"
+_BESIDE = {"node", "master"}
+"""commands that are processes of the household"""
+_API = re.compile(r" is up: API (http\S+?),")
 _MARK = "FAULTS_HOUSEHOLD"
 """in the environment of all that is started here, and of all that it starts"""
 
@@ -47,8 +53,9 @@ class Refusal(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A process of the household. `role` is `up`, `node` (a further host's agent), `zookeeper`, `keeper`, `python` (a worker's own),
-    `jvm` (its Spark), `task` (what Spark has started), or `other`; `worker` names the worker that it belongs to, `host` a further host."""
+    """A process of the household. `role` is `up`, `node` (a further host's agent), `master` (a further one), `zookeeper`, `keeper`,
+    `python` (a worker's own), `jvm` (its Spark), `task` (what Spark has started), or `other`; `worker` names the worker that it belongs to,
+    `host` a further host or master."""
 
     process: Process
     role: str
@@ -74,6 +81,8 @@ class Household:
     """servers of its ZooKeeper; with several there is no wire before them"""
     nodes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     """further hosts' agents, by the host's name"""
+    masters: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    """further masters, by their names"""
     wire: Wire = field(init=False)
 
     def __post_init__(self) -> None:
@@ -132,15 +141,23 @@ class Household:
 
     def start_node(self, name: str) -> None:
         """A further host, with a folder of its own; what flows read, write and remember is shared. Raises Hung."""
-        folder = self._host_folder(name)
+        self.nodes[name] = self._start_beside("node", name, self.nodes.get(name))
+
+    def start_master(self, name: str) -> None:
+        """A further master, with a folder of its own. Raises Hung."""
+        self.masters[name] = self._start_beside("master", name, self.masters.get(name), "--state", str(self.home / "state"))
+
+    def _start_beside(self, kind: str, name: str, before: subprocess.Popen[bytes] | None, *more: str) -> subprocess.Popen[bytes]:
+        folder = self._folder_of(name)
         self.seen(folder).mkdir(exist_ok=True)
         registry = msgspec.json.decode(self.seen(self.home / "up.json").read_bytes())["registry"]
-        command = ["node", "--name", name, "--home", str(folder), "--registry", registry, "--login-file", str(self.home / "registry.login")]
-        if name in self.nodes:
-            self.nodes[name].wait()  # it was killed
-        path = self.logs / f"node-{name}.log"
+        login = self.home / "registry.login"
+        command = [kind, "--name", name, "--home", str(folder), "--registry", registry, "--login-file", str(login), *more]
+        if before is not None:
+            before.wait()  # it was killed
+        path = self._log_of(kind, name)
         with path.open("ab") as log:
-            node = self.nodes[name] = subprocess.Popen(
+            begun = subprocess.Popen(
                 self.wrapped([sys.executable, "-m", "scribengin.cli", *command]),
                 cwd=self.logs,
                 env=self.environment,
@@ -149,14 +166,33 @@ class Household:
                 stderr=log,
                 start_new_session=True,
             )
-        before = path.stat().st_size
+        said = path.stat().st_size
 
         def is_up() -> bool:
-            if (status := node.poll()) is not None:
-                raise Hung(f"node {name} has ended with {status}: {path.read_text(errors='replace')[-1000:]}")
-            return b" is up: " in path.read_bytes()[before:]
+            if (status := begun.poll()) is not None:
+                raise Hung(f"{kind} {name} has ended with {status}: {path.read_text(errors='replace')[-1000:]}")
+            return b" is up: " in path.read_bytes()[said:]
 
-        self.wait_for(is_up, f"node {name}", UP_WITHIN_S)
+        try:
+            self.wait_for(is_up, f"{kind} {name}", UP_WITHIN_S)
+        except BaseException:
+            begun.kill()
+            begun.wait()
+            raise
+        return begun
+
+    def address_of(self, master: str) -> str:
+        """Where the API of a further master answers."""
+        return str(_API.findall(self._log_of("master", master).read_text(errors="replace"))[-1])
+
+    def leader(self) -> Part | None:
+        """The process that leads, as a further master says that answers; None where none does, or nobody leads."""
+        for name, process in self.masters.items():
+            if process.poll() is None and (said := _masters(self.address_of(name))) is not None:
+                leads = next((master["id"] for master in said if master["leads"]), None)
+                role, host = ("master", leads) if leads in self.masters else ("up", "")
+                return next((part for part in self.parts() if leads and (part.role, part.host) == (role, host)), None)
+        return None
 
     def says(self, *words: str) -> Any:
         """The result of a command. Raises Refusal."""
@@ -216,23 +252,26 @@ class Household:
                 break
             self.strike(signal.SIGKILL, parts)
             time.sleep(_POLL_S)
-        for process in (self.up, *self.nodes.values()):
+        for process in (self.up, *self.nodes.values(), *self.masters.values()):
             if process is not None:
                 process.wait()
         return [f"{role} {worker} ({pid})" for pid, role, worker in left]
 
     def _parts(self) -> Iterator[Part]:
         for found in processes_with(_MARK, str(self.folder)):
-            if "scribengin.cli" not in found.words or "node" in found.words:
+            if "scribengin.cli" not in found.words or _BESIDE & {*found.words}:
                 role, worker = _role(found.words, found.environment.get(VARIABLE, "").partition(":")[2])
                 yield Part(found.process, role, worker, self._host_of(found))
 
-    def _host_folder(self, name: str) -> Path:
+    def _folder_of(self, name: str) -> Path:
         return self.folder / f"host-{name}"
+
+    def _log_of(self, kind: str, name: str) -> Path:
+        return self.logs / f"{kind}-{name}.log"
 
     def _host_of(self, found: Found) -> str:
         homes = (found.environment.get("SCRIBENGIN_HOME"), *found.words)
-        return next((name for name in self.nodes if str(self._host_folder(name)) in homes), "")
+        return next((name for name in (*self.nodes, *self.masters) if str(self._folder_of(name)) in homes), "")
 
     def wrapped(self, command: Sequence[str]) -> list[str]:
         """The command that runs it where the household's disk is seen."""
@@ -253,12 +292,25 @@ class Household:
         self.wire.__exit__(kind, error, trace)
 
 
+def _masters(url: str) -> list[dict[str, Any]] | None:
+    """What a master says of all; None where it does not answer at once."""
+    connection = HTTPConnection(url.removeprefix("http://"), timeout=_ANSWER_S)
+    try:
+        connection.request("GET", "/v1/masters")
+        said: list[dict[str, Any]] = msgspec.json.decode(connection.getresponse().read())
+        return said
+    except (OSError, HTTPException, msgspec.DecodeError):
+        return None
+    finally:
+        connection.close()
+
+
 def _role(words: list[str], worker: str) -> tuple[str, str]:
     """(role, worker)"""
     if _UP in words:
         return "up", ""
     if "scribengin.cli" in words:
-        return "node", ""
+        return "node" if "node" in words else "master", ""
     if any(word.endswith(("ZooKeeperServerMain", "QuorumPeerMain")) for word in words) and words[0].endswith("java"):
         return "zookeeper", ""
     keeper = next((place for place, word in enumerate(words[:-1]) if word.endswith("keeper.py")), None)

@@ -118,7 +118,8 @@ class ControlLife:
 @dataclass(frozen=True, slots=True)
 class Ground:
     """What a life stands on. `bootstrap`: a chain over Kafka lives beside the file flow, on that broker. `disk`: all of it lies there.
-    `hosts`: so many take workers, the first is that of the master. `voting`: servers of its ZooKeeper."""
+    `hosts`: so many take workers, the first is that of the master. `masters`: so many are up, the first that of `up`. `voting`: servers
+    of its ZooKeeper."""
 
     folder: Path
     java: Mapping[str, str]
@@ -126,6 +127,7 @@ class Ground:
     bootstrap: str = ""
     disk: SmallDisk | None = None
     hosts: int = 1
+    masters: int = 1
     voting: int = 1
     limit_s: float = 400.0
     """for each recovery"""
@@ -167,6 +169,8 @@ def _live(house: Household, schedule: Schedule, told: LifeTold, stack: ExitStack
     house.start()
     for nth in range(1, ground.hosts):
         house.start_node(f"host{nth + 1}")
+    for nth in range(1, ground.masters):
+        house.start_master(f"master{nth + 1}")
     for feed in feeds:
         feed.write()
         feed.grow()
@@ -199,7 +203,7 @@ def _end(house: Household, feeds: Sequence[Feed], told: LifeTold) -> None:
         except Refusal as error:
             told.wrong.append(f"{feed.name}: {error}")
         told.wrong += terms_out_of_order(house.seen(state / feed.name))
-    for name, process in (*house.nodes.items(), ("up", house.up)):
+    for name, process in (*house.nodes.items(), *house.masters.items(), ("up", house.up)):
         assert process is not None
         process.send_signal(signal.SIGINT)
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from typing import TYPE_CHECKING
 
+from scribengin.testing.faults.control.masters import leader_killed, leader_stopped, standby_killed
 from scribengin.testing.faults.control.processes import ports_of
 from scribengin.testing.faults.control.wire import HOWS
 
@@ -61,6 +62,8 @@ def all_killed(life: ControlLife, rng: random.Random) -> str:
     house.start()
     for host in house.nodes:
         house.start_node(host)
+    for master in house.masters:
+        house.start_master(master)
     life.mended()
     return f"{len(parts)} processes"
 
@@ -98,8 +101,10 @@ def session_expired(life: ControlLife, rng: random.Random) -> str:
 
 
 def network_cut(life: ControlLife, rng: random.Random) -> str:
-    """Master and workers are cut off from ZooKeeper, all at once, shorter or longer than a session."""
-    return _cut(life, rng, _of(life, "up", "python"), rng.choice((rng.uniform(1.0, 8.0), SESSION_S + rng.uniform(0.0, 15.0))))
+    """Masters, agents and workers are cut off from ZooKeeper, all at once, shorter or longer than a session."""
+    return _cut(
+        life, rng, _of(life, "up", "master", "node", "python"), rng.choice((rng.uniform(1.0, 8.0), SESSION_S + rng.uniform(0.0, 15.0)))
+    )
 
 
 def worker_stopped(life: ControlLife, rng: random.Random) -> str:
@@ -215,6 +220,9 @@ WAYS: dict[str, Way] = {
     "zookeeper-restarted": zookeeper_restarted,
     "zookeeper-lost": zookeeper_lost,
     "session-expired": session_expired,
+    "leader-killed": leader_killed,
+    "leader-stopped": leader_stopped,
+    "standby-killed": standby_killed,
     "worker-stopped": worker_stopped,
     "worker-stopped-a-minute": worker_stopped_a_minute,
     "master-stopped-a-minute": master_stopped_a_minute,
@@ -228,6 +236,8 @@ WAYS: dict[str, Way] = {
 """By the names that reports and `ONLY=control:…` use."""
 OF_HOSTS = frozenset({"host-stopped-a-minute", "host-killed"})
 """those that need a further host"""
+OF_MASTERS = frozenset({"leader-killed", "leader-stopped", "standby-killed"})
+"""those that need three masters"""
 OF_ENSEMBLE = frozenset({"zookeeper-lost"})
 """those that need several ZooKeepers, before which there is no wire to cut"""
 ON_SMALL_DISK = frozenset({"disk-full"})

@@ -1,0 +1,43 @@
+"""`/v1/workflows`: flows that meet, as one graph, and what is wanted of all of them."""
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import RedirectResponse
+from starlette.responses import Response
+
+from scribengin.api.access import Role
+from scribengin.api.plane import Asked
+from scribengin.client.workflow_models import WorkflowRow, WorkflowView
+
+
+def workflow_routes(may: Callable[[Role], Any]) -> APIRouter:
+    """The routes; `may` lets in who has a role."""
+    routes = APIRouter(prefix="/v1/workflows", tags=["workflows"])
+
+    @routes.get("", response_model=list[WorkflowRow])
+    def list_workflows(asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:
+        """Flows that meet at a folder or a topic, by the name of the first of them; a flow that meets no other is in none."""
+        return asked.answer(asked.view.workflows())
+
+    @routes.get("/{flow}", response_model=WorkflowView)
+    def show_workflow(flow: str, request: Request, asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:
+        """The workflow of any of its flows, as a graph: the flows as they stand, where they meet, and what waits there. What waits the
+        leader alone was told: other masters send you there."""
+        asked.check_flow(flow)
+        watch = asked.plane.watch
+        if watch is None or watch.leads():
+            return asked.answer(asked.view.workflow(flow, waits_of(asked)))
+        address = watch.leader()
+        if not address:
+            return asked.answer(asked.view.workflow(flow))
+        return RedirectResponse(f"{address.rstrip('/')}{request.url.path}", status_code=307)
+
+    return routes
+
+
+def waits_of(asked: Asked) -> Callable[[str], Any]:
+    """Flow → source → what waits there, as this master was told."""
+    watch = asked.plane.watch
+    return (lambda _flow: {}) if watch is None else watch.waits

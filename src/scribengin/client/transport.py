@@ -1,0 +1,187 @@
+"""How the client asks masters: any of them, again of another where one falls silent, once for what is written."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+from urllib.parse import quote
+
+import httpx2
+import msgspec
+
+from scribengin.client import problems
+from scribengin.client.models import PackageRow
+from scribengin.core.errors import Refused, ScribenginError, Unreachable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+    from types import TracebackType
+
+    from scribengin.core.secret import Secret
+
+T = TypeVar("T")
+REVISION, KEY, USER = "Scribengin-Revision", "Idempotency-Key", "Scribengin-User"
+_CONNECT_S = 5.0
+_READ_S = 120.0
+"""an answer may take as long as a flow's planning"""
+_AGAIN_S = 0.5
+_BUSY_S = 30.0
+
+
+class Transport:
+    """Any of `masters` (`http://HOST:PORT`) will do: each answers for all of them. Where one does not answer the next one is asked.
+
+    The revision that was seen last goes with each call, so that a call through another master sees what this client has written. A write
+    carries a key of its own: asked again of another master, because the first one fell silent, it is done once.
+
+    Not for several threads at once.
+    """
+
+    def __init__(self, masters: Sequence[str], *, token: Secret | None = None, user: str = "", certificates: Path | None = None) -> None:
+        """`user` is who asks, for masters that ask for no token. `certificates`: a PEM file of those that sign the masters' own."""
+        if not masters:
+            raise Refused("no master is named", remedy="name one: --master http://HOST:PORT", code="master-missing")
+        self.masters = [address_of(master) for master in masters]
+        self.revision = 0
+        headers = {"Accept": f"application/json, {problems.MEDIA_TYPE}"}
+        if token is not None:
+            headers["Authorization"] = f"Bearer {token.reveal()}"
+        if user:
+            headers[USER] = quote(user)
+        timeout = httpx2.Timeout(_READ_S, connect=_CONNECT_S)
+        verify = True if certificates is None else _tls(certificates)
+        self._http = httpx2.Client(headers=headers, timeout=timeout, verify=verify, trust_env=False)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End its connections."""
+        self._http.close()
+
+    def has_package(self, id: str) -> bool:
+        """Whether the master that answers has the package of that SHA-256."""
+        try:
+            self._ask("HEAD", f"/v1/packages/{part(id)}")
+        except ScribenginError as error:
+            if error.code == "package-missing":
+                return False
+            raise
+        return True
+
+    def upload(self, id: str, data: bytes) -> PackageRow:
+        """Bring a package to the master that answers. Raises Refused where `data` is not what its hash says: nothing is kept there."""
+        answer = self._ask("PUT", f"/v1/packages/{part(id)}", content=data, headers={"Content-Type": "application/zip"})
+        return msgspec.json.decode(answer.content, type=PackageRow)
+
+    def _get(self, path: str, kind: type[T]) -> T:
+        return msgspec.json.decode(self._ask("GET", path).content, type=kind)
+
+    def _write(self, method: str, path: str, body: Any, kind: type[T], expected: int | None) -> T:
+        headers = {KEY: uuid.uuid4().hex, "Content-Type": "application/json"}
+        if expected is not None:
+            headers |= {"If-Match": f'"{expected}"'} if expected else {"If-None-Match": "*"}
+        content = b"" if body is None else msgspec.json.encode(body)
+        deadline = time.monotonic() + _BUSY_S
+        while True:
+            try:
+                return msgspec.json.decode(self._ask(method, path, content=content, headers=headers).content, type=kind)
+            except ScribenginError as error:  # the master that fell silent may still be at it; its answer is given, or it is done again
+                if error.code != "key-busy" or time.monotonic() >= deadline:
+                    raise
+                time.sleep(_AGAIN_S)
+
+    def _ask(self, method: str, path: str, **more: Any) -> httpx2.Response:
+        with self._answer(method, path, **more) as answer:
+            answer.read()
+            return answer
+
+    @contextmanager
+    def _answer(
+        self, method: str, path: str, *, headers: dict[str, str] | None = None, content: bytes | None = None, read_s: float = _READ_S
+    ) -> Iterator[httpx2.Response]:
+        """Of the first master that answers; it is asked first the next time. Raises what it tells, Unreachable where none answers."""
+        silent: list[str] = []
+        for master in list(self.masters):
+            sent = {**(headers or {}), **({REVISION: str(self.revision)} if self.revision else {})}
+            try:
+                answer = self._send(method, master + path, sent, content, read_s)
+            except httpx2.TransportError as error:
+                silent.append(f"{master}: {error or type(error).__name__}")
+                continue
+            try:
+                self.revision = max(self.revision, number_in(answer.headers.get(REVISION)))
+                if answer.is_success:
+                    self._prefer(master)
+                    yield answer
+                    return
+                said = problems.decode(answer.read(), answer.status_code, answer.headers.get(problems.CODE, "answer"))
+            finally:
+                answer.close()
+            told = problems.to_error(said)
+            if not isinstance(told, Unreachable) or len(self.masters) == 1:
+                self._prefer(master)
+                raise told
+            silent.append(f"{master}: {told.message}")
+        raise Unreachable(
+            f"no master answers ({'; '.join(silent)})",
+            remedy="is one up? scribengin up, or name others: --master URL,URL",
+            code="master-unreachable",
+        )
+
+    def _send(self, method: str, url: str, headers: dict[str, str], content: bytes | None, read_s: float) -> httpx2.Response:
+        """Of what only the leader knows a standby names it: that one is asked, with the same token."""
+        timeout = httpx2.Timeout(read_s, connect=_CONNECT_S)
+
+        def send(url: str) -> httpx2.Response:
+            request = self._http.build_request(method, url, headers=headers, content=content, timeout=timeout)
+            return self._http.send(request, stream=True)
+
+        answer = send(url)
+        leader = answer.headers.get("location", "")
+        if answer.status_code == 307 and leader.startswith(("http://", "https://")):
+            answer.close()
+            answer = send(leader)
+        return answer
+
+    def _prefer(self, master: str) -> None:
+        self.masters.remove(master)
+        self.masters.insert(0, master)
+
+
+def address_of(text: str) -> str:
+    """`http://HOST:PORT` of what a person writes; `http` where nothing is said. Raises Refused for what is no address.
+
+    >>> address_of("localhost:8080/")
+    'http://localhost:8080'
+    """
+    full = text.strip() if "://" in text else f"http://{text.strip()}"
+    try:
+        url = httpx2.URL(full)
+    except httpx2.InvalidURL:
+        url = httpx2.URL("")
+    if url.scheme not in ("http", "https") or not url.host or url.path not in ("", "/") or url.query or url.userinfo:
+        raise Refused(f'"{text}" is no address of a master', remedy="write http://HOST:PORT or https://HOST:PORT", code="master-address")
+    return full.rstrip("/")
+
+
+def part(name: str) -> str:
+    """As one segment of a path."""
+    return quote(name, safe="")
+
+
+def number_in(text: str | None) -> int:
+    """What a header says; 0 where it says no number."""
+    return int(text) if text and text.isdigit() else 0
+
+
+def _tls(certificates: Path) -> Any:
+    import ssl
+
+    return ssl.create_default_context(cafile=str(certificates))

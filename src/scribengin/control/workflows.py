@@ -1,0 +1,204 @@
+"""Workflows: flows that meet, without being declared so. Found from the versions that are wanted, with no master alive too."""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from dataclasses import dataclass, field
+from graphlib import TopologicalSorter
+from typing import TYPE_CHECKING, Literal
+
+from scribengin.core.errors import InputError
+from scribengin.core.problems import Place, Problem
+from scribengin.plan.meetings import MeetingIndex, circle, way_text
+from scribengin.registry.contract import Entry
+from scribengin.registry.records import Stored, names, read_records
+from scribengin.registry.tree import DESIRED, SPEC
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from scribengin.plan.meetings import Meeting
+    from scribengin.registry.contract import Registry
+    from scribengin.registry.kinds import Spec, Status
+    from scribengin.registry.outside import Outside
+
+ILL = ("failed", "degraded", "stopped", "paused")
+"""states of a flow that the others of its workflow tell of"""
+Relation = Literal["feeds this one", "is fed by this one", "is in the same workflow"]
+
+
+@dataclass(frozen=True, slots=True)
+class Workflow:
+    """Flows that meet, from the sources down, and where. Known by the first one's name; a flow that meets no other is one, too."""
+
+    flows: tuple[str, ...]
+    meetings: tuple[Meeting, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """That of its first flow."""
+        return self.flows[0]
+
+    def feeders(self, flow: str) -> tuple[str, ...]:
+        """Who feeds it, by name."""
+        return tuple(sorted({each.feeding for each in self.meetings if each.reading == flow}))
+
+    def fed(self, flow: str) -> tuple[str, ...]:
+        """Whom it feeds, by name."""
+        return tuple(sorted({each.reading for each in self.meetings if each.feeding == flow}))
+
+    def relation(self, other: str, flow: str) -> Relation:
+        """What `other` is to `flow`, over any number of flows between."""
+        for first, last, word in ((other, flow, "feeds this one"), (flow, other, "is fed by this one")):
+            if last in self.downstream(first):
+                return word  # type: ignore[return-value]
+        return "is in the same workflow"
+
+    def downstream(self, flow: str) -> set[str]:
+        """All that come behind it."""
+        found: set[str] = set()
+        coming = [flow]
+        while coming:
+            new = set(self.fed(coming.pop())) - found
+            found |= new
+            coming += sorted(new)
+        return found
+
+    def only(self, flows: Collection[str]) -> Workflow:
+        """What of it is seen by somebody who sees these flows."""
+        met = tuple(each for each in self.meetings if each.feeding in flows and each.reading in flows)
+        return Workflow(tuple(flow for flow in self.flows if flow in flows), met)
+
+
+@dataclass
+class Workflows:
+    """Finds them again at each question, at the cost of what is wanted of all flows (one request for a thousand): versions never change,
+    and are read once. Thread-safe."""
+
+    registry: Registry
+    _index: MeetingIndex = field(default_factory=MeetingIndex)
+    _known: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """flow → (revision that made it, version): a flow that was deleted and came again begins with version 1"""
+    _specs: dict[str, Spec] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def of(self, flow: str) -> Workflow:
+        """That of a flow; it alone where it meets none, or nobody has submitted it."""
+        with self._lock:
+            self._look()
+            return workflow_of(flow, self._index)
+
+    def all(self) -> tuple[Workflow, ...]:
+        """Those of several flows, by name."""
+        with self._lock:
+            self._look()
+            return workflows_of(self._index)
+
+    def specs(self, flows: Iterable[str]) -> dict[str, Spec]:
+        """The versions of these flows that are wanted."""
+        with self._lock:
+            self._look()
+            return {flow: self._specs[flow] for flow in flows if flow in self._specs}
+
+    def meeting(self, coming: Mapping[str, Outside]) -> tuple[Meeting, ...]:
+        """Where flows would meet if these were as they are to come."""
+        with self._lock:
+            self._look()
+            index = MeetingIndex()
+            for name, spec in self._specs.items():
+                index.put(name, coming.get(name, spec.outside))
+            for name, outside in coming.items():
+                index.put(name, outside)
+            return index.meetings()
+
+    def _look(self) -> None:
+        there = [name for name in names(self.registry, "flows") if DESIRED.fits(name)]
+        found = self.registry.read_many([DESIRED(name).path for name in there])
+        now = {name: _version(entry) for name, entry in zip(there, found, strict=True) if isinstance(entry, Entry)}
+        for gone in self._known.keys() - {name for name, entry in zip(there, found, strict=True) if entry is not None}:
+            self._index.drop(gone)
+            self._known.pop(gone)
+            self._specs.pop(gone, None)
+        new = [name for name, key in now.items() if self._known.get(name) != key and SPEC.fits(name, str(key[1]))]
+        specs = read_records(self.registry, [SPEC(name, str(now[name][1])) for name in new])
+        for name, spec in zip(new, specs, strict=True):
+            if isinstance(spec, Stored):
+                self._specs[name] = spec.record
+                self._known[name] = now[name]
+                self._index.put(name, spec.record.outside)
+
+
+def _version(entry: Entry) -> tuple[int, int]:
+    version = entry.value.get("version")
+    return entry.made, version if isinstance(version, int) else 0
+
+
+def workflow_of(flow: str, index: MeetingIndex) -> Workflow:
+    """That of a flow."""
+    found, coming = {flow}, [flow]
+    met: set[Meeting] = set()
+    while coming:
+        here = index.of(coming.pop())
+        met.update(here)
+        new = {name for each in here for name in (each.feeding, each.reading)} - found
+        found |= new
+        coming += new
+    ordered = tuple(sorted(met, key=lambda each: (each.feeding, each.sink, each.reading, each.source)))
+    return Workflow(from_the_sources(found, ordered), ordered)
+
+
+def workflows_of(index: MeetingIndex) -> tuple[Workflow, ...]:
+    """All of more than one flow, by name."""
+    seen: set[str] = set()
+    found = []
+    for flow in index.flows():
+        if flow not in seen and index.of(flow):
+            found.append(workflow_of(flow, index))
+            seen.update(found[-1].flows)
+    return tuple(sorted(found, key=lambda each: each.name))
+
+
+def feeders_in(flows: Collection[str], met: Sequence[Meeting]) -> dict[str, tuple[str, ...]]:
+    """Flow → those of the flows that feed it, and that it does not feed itself, by whatever way: so that there is an order."""
+    fed: dict[str, set[str]] = defaultdict(set)
+    for each in met:
+        fed[each.feeding].add(each.reading)
+    behind: dict[str, set[str]] = {}
+    for flow in flows:
+        found, coming = set[str](), [flow]
+        while coming:
+            new = fed[coming.pop()] - found
+            found |= new
+            coming += new
+        behind[flow] = found
+    pairs = {(each.feeding, each.reading) for each in met if each.feeding in behind and each.reading in behind}
+    feeders = {flow: {first for first, last in pairs if last == flow and first not in behind[flow]} for flow in flows}
+    return {flow: tuple(sorted(each)) for flow, each in sorted(feeders.items())}
+
+
+def from_the_sources(flows: Collection[str], met: Sequence[Meeting]) -> tuple[str, ...]:
+    """Each behind those that feed it; those that do not depend on each other by name."""
+    return tuple(TopologicalSorter(feeders_in(flows, met)).static_order())
+
+
+def refuse_circle(workflows: Workflows, coming: Mapping[str, tuple[str, Outside]]) -> None:
+    """Raise InputError where flows would feed each other in a circle, those that come and those that are there. `coming`: flow → where it
+    stands, for people, and where it reads and writes."""
+    if not any(outside.reads and outside.writes for _, outside in coming.values()):
+        return
+    met = workflows.meeting({name: outside for name, (_, outside) in coming.items()})
+    way = circle(coming, met)
+    if not way:
+        return
+    there = [each.feeding for each in way if each.feeding not in coming]
+    told = f"; {' and '.join(there)} {'are' if len(there) > 1 else 'is'} there already" if there else ""
+    at = next(coming[each.reading][0] for each in reversed(way) if each.reading in coming)
+    remedy = "let one of them write elsewhere" + (f", or first: scribengin delete {there[0]}" if there else "")
+    message = f"flows feed each other in a circle: {way_text(way)}{told}"
+    raise InputError([Problem("flows-circle", Place(at), message, remedy)])
+
+
+def is_ill(status: Status | None) -> bool:
+    """Whether the others of its workflow tell of it."""
+    return status is not None and status.state in ILL

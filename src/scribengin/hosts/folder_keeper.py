@@ -1,0 +1,163 @@
+"""A host's part in the upkeep of sinks' folders: of those that the leader has given to it, each under a right of its own.
+
+In a thread of the host's agent, and in no worker: so nothing of it stands in the way of data, it is done also while no worker runs, and a
+worker's login needs no right beyond its tier. Before each step that writes or deletes, the right is looked at, by this machine's clock: who
+slept past his session does nothing more when he is woken, and the next host has taken the right under a higher Term.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from scribengin.connectors.files.upkeep import Upkept as Done
+from scribengin.connectors.files.upkeep import keep_folder
+from scribengin.control.mirror import Mirror
+from scribengin.control.upkeep import FOLDERS
+from scribengin.core.errors import FencedError, ScribenginError, Unreachable
+from scribengin.registry.contract import Conflict
+from scribengin.registry.lease import Lease
+from scribengin.registry.records import Stored, put, read_record
+from scribengin.registry.tree import KEEPING, UPKEEP_LEASE, UPKEPT
+from scribengin.registry.upkeep_records import Keeping, Upkept
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from structlog.typing import FilteringBoundLogger
+
+    from scribengin.registry.contract import Registry
+
+EVERY_S = 60.0
+"""between two turns of one folder"""
+TOLD_S = 600.0
+"""what was done is told at least so often, though it was nothing"""
+_LOOK_S = 5.0
+_AGAIN_S = 1.0
+_BUG_S = 5.0
+
+
+@dataclass(slots=True)
+class _Duty:
+    """One folder of this host's. Moments are of the monotonic clock."""
+
+    lease: Lease
+    due_s: float = 0.0
+    told_s: float | None = None
+    last: Upkept | None = None
+
+
+@dataclass(slots=True)
+class FolderKeeper:
+    """Does the upkeep that falls to the host `node`. `run` is for one thread, `stop` for any. `may`: whether this process is the host's
+    agent now; `about`: what others read of it (id, host, pid)."""
+
+    registry: Registry
+    node: str
+    about: Mapping[str, object]
+    log: FilteringBoundLogger
+    may: Callable[[], bool] = lambda: True
+    every_s: float = EVERY_S
+    _mirror: Mirror = field(init=False)
+    _duties: dict[str, _Duty] = field(default_factory=dict, init=False)
+    _stopped: threading.Event = field(default_factory=threading.Event, init=False)
+    _said: dict[str, str] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        self._mirror = Mirror(self.registry, FOLDERS)
+
+    def run(self) -> None:
+        """Until `stop`."""
+        try:
+            while not self._stopped.is_set():
+                try:
+                    wait_s = self.step()
+                except (FencedError, Conflict, Unreachable) as error:
+                    self.log.debug("upkeep", message=error.message)
+                    wait_s = _AGAIN_S
+                except ScribenginError as error:  # rights that were taken: told, and tried again
+                    self._say("", error.message)
+                    wait_s = _LOOK_S
+                except Exception:  # a bug: told with its traceback; the host's agent goes on
+                    self.log.exception("upkeep")
+                    wait_s = _BUG_S
+                self._mirror.changed.wait(wait_s)
+        finally:
+            for id_ in [*self._duties]:
+                self._duties.pop(id_).lease.close()
+            self._mirror.close()
+
+    def stop(self) -> None:
+        """End before the next folder."""
+        self._stopped.set()
+        self._mirror.changed.set()
+
+    def step(self) -> float:
+        """See what falls to this host, and do what is due; gives how long there is nothing to do. Raises Unreachable, Forbidden."""
+        self._mirror.refresh()
+        mine = self._read_mine() if self.may() else {}
+        for id_ in self._duties.keys() - mine.keys():
+            self._duties.pop(id_).lease.close()
+            self._said.pop(id_, None)
+        next_s = _LOOK_S
+        for id_, keeping in mine.items():
+            if self._stopped.is_set():
+                break
+            duty = self._duties.get(id_)
+            if duty is None:
+                duty = self._duties[id_] = _Duty(Lease(self.registry, UPKEEP_LEASE(id_).path, self.about))
+            if time.monotonic() >= duty.due_s and (duty.lease.held() or duty.lease.acquire()):
+                self._turn(id_, keeping, duty)
+                duty.due_s = time.monotonic() + self.every_s
+            next_s = min(next_s, max(duty.due_s - time.monotonic(), _AGAIN_S))
+        return next_s
+
+    def _read_mine(self) -> dict[str, Keeping]:
+        ids = [id_ for id_ in self._mirror.children(FOLDERS) if KEEPING.fits(id_)]
+        self._mirror.fetch([KEEPING(id_).path for id_ in ids])
+        found = {id_: self._mirror.stored(KEEPING(id_)) for id_ in ids}
+        return {id_: each.record for id_, each in found.items() if isinstance(each, Stored) and each.record.node == self.node}
+
+    def _turn(self, id_: str, keeping: Keeping, duty: _Duty) -> None:
+        """Keep it once, and tell."""
+        done, error = Done(), ""
+        try:
+            done = keep_folder(Path(keeping.path), duty.lease.check)
+        except FencedError as fenced:  # another one has it, or will have: he tells
+            self._say(id_, f"{keeping.path}: {fenced.message}")
+            return
+        except ScribenginError as failed:
+            error = failed.message
+        except OSError as failed:
+            error = str(failed)
+        if error:
+            self._say(id_, f"{keeping.path}: {error}")
+        elif done.anything:
+            self.log.info("upkeep", folder=keeping.path, folded=done.folded, files=done.files, bytes=done.bytes)
+        self._tell(id_, keeping, duty, done, error)
+
+    def _tell(self, id_: str, keeping: Keeping, duty: _Duty, done: Done, error: str) -> None:
+        if duty.last is None:
+            there = read_record(self.registry, UPKEPT(id_))
+            duty.last = there.record if isinstance(there, Stored) else Upkept(node="")
+        at, last, term = datetime.now(UTC).isoformat(timespec="seconds"), duty.last, duty.lease.term
+        same = (last.node, last.number, last.term, last.error) == (self.node, keeping.number, term.number, error)
+        if same and not done.anything and duty.told_s is not None and time.monotonic() - duty.told_s < TOLD_S:
+            return
+        now = replace(last, node=self.node, number=keeping.number, term=term.number, at=at, error=error)
+        if done.anything:
+            now = replace(now, did_at=at, folded=done.folded, files=done.files, bytes=done.bytes)
+        self.registry.commit(put(self.registry, UPKEPT(id_), now), term=term)
+        duty.last, duty.told_s = now, time.monotonic()
+
+    def _say(self, id_: str, text: str) -> None:
+        """Once, of each folder what is new."""
+        if self._said.get(id_) != text:
+            self._said[id_] = text
+            self.log.warning("upkeep", message=text)

@@ -1,0 +1,168 @@
+"""Flows that meet, as masters tell it: who feeds whom, who is ill, as a graph; and a circle is refused."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner
+
+from scribengin.api.views import RegistryView
+from scribengin.cli.commands.graph import command as graph
+from scribengin.cli.commands.list import command as list_flows
+from scribengin.cli.commands.status import command as status
+from scribengin.client.client import Client
+from scribengin.client.workflow_models import Waits
+from scribengin.control import admin
+from scribengin.control.workflows import Workflows
+from scribengin.core.errors import InputError, Refused
+from scribengin.registry.kinds import Status, TierSpec
+from scribengin.registry.outside import Outside, Place
+from scribengin.registry.records import put
+from scribengin.registry.tree import STATUS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from .conftest import Bench
+
+
+def submitted(bench: Bench, flow: str, reads: str, writes: str, **labels: str) -> None:
+    ends = Outside(reads={"in": (Place(kind="folder", at=reads),)}, writes={"out": (Place(kind="folder", at=writes),)})
+    tiers = {"edge": TierSpec(), "core": TierSpec(feeders=("edge",))}
+    submission = admin.Submission(flow, f"{bench.person.sync():064}", "flow.yaml", "/base", tiers, labels=labels, outside=ends)
+    admin.apply(bench.person, submission, state=lambda _: "/s", by="ann")
+    stands(bench, flow, "running")
+
+
+def stands(bench: Bench, flow: str, state: str, reason: str = "", next_: str = "") -> None:
+    said = Status(state=state, since="2026-01-31T12:00:00+00:00", reason=reason, next=next_)  # type: ignore[arg-type]
+    bench.person.commit(put(bench.person, STATUS(flow), said))
+
+
+def chain(bench: Bench) -> None:
+    """orders -> bills -> mail; alone meets nobody."""
+    submitted(bench, "orders", "/in", "/orders")
+    submitted(bench, "bills", "/orders", "/bills")
+    submitted(bench, "mail", "/bills", "/mail")
+    submitted(bench, "alone", "/x", "/y")
+
+
+def test_a_failed_member_is_named_on_the_others_and_changes_none_of_them(bench: Bench) -> None:
+    master = bench.master()
+    chain(bench)
+    stands(bench, "orders", "failed", "tier core: disk full", "make room; then: scribengin resume orders")
+    with Client([master.url]) as client:
+        for plane in (client, RegistryView(bench.person)):
+            part = plane.flow("mail").workflow
+            assert part is not None
+            assert (part.name, part.flows) == ("orders", ("orders", "bills", "mail"))
+            assert [(each.feeding, each.place) for each in part.fed_by] == [("bills", "folder /bills")]
+            assert part.feeds == ()
+            (ill,) = part.ill
+            assert (ill.flow, ill.relation, ill.state) == ("orders", "feeds this one", "failed")
+            assert ill.reason == "tier core: disk full"
+            assert plane.flow("orders").workflow.ill == ()  # type: ignore[union-attr]
+            assert plane.flow("mail").status.state == "running"  # type: ignore[union-attr]
+            assert plane.flow("alone").workflow is None
+            rows = {row.flow: (row.workflow, row.fed_by, row.feeds) for row in plane.flows()}
+            assert rows == {
+                "alone": ("", (), ()),
+                "bills": ("orders", ("orders",), ("mail",)),
+                "mail": ("orders", ("bills",), ()),
+                "orders": ("orders", (), ("bills",)),
+            }
+        stands(bench, "mail", "stopped")
+        assert [(each.flow, each.relation) for each in client.flow("bills").workflow.ill] == [  # type: ignore[union-attr]
+            ("orders", "feeds this one"),
+            ("mail", "is fed by this one"),
+        ]
+    said = CliRunner().invoke(status, ["mail", "--master", master.url], standalone_mode=False).output
+    assert "is fed by bills, at folder /bills" in said
+    assert "orders, which feeds this one, is failed since 2026-01-31T12:00:00+00:00: tier core: disk full; make room" in said
+    listed = CliRunner().invoke(list_flows, ["--master", master.url], standalone_mode=False).output
+    assert "fed by" in listed
+
+
+def test_the_graph_has_the_flows_where_they_meet_and_what_waits(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    master = bench.master()
+    chain(bench)
+    assert master.plane.watch is not None
+    monkeypatch.setattr(type(master.plane.watch), "waits", lambda _self, flow: {"in": Waits(1_200, seconds=4.0)} if flow == "mail" else {})
+    with Client([master.url]) as client:
+        assert [(row.workflow, dict(row.states)) for row in client.workflows()] == [
+            ("orders", {"orders": "running", "bills": "running", "mail": "running"})
+        ]
+        found = client.workflow("bills")
+        assert [node.flow for node in found.nodes] == ["orders", "bills", "mail"]
+        assert [(each.feeding, each.sink, each.reading, each.source) for each in found.edges] == [
+            ("bills", "out", "mail", "in"),
+            ("orders", "out", "bills", "in"),
+        ]
+        assert [each.waits for each in found.edges] == [Waits(1_200, seconds=4.0), None]
+        assert [node.flow for node in client.workflow("alone").nodes] == ["alone"]
+        with pytest.raises(Refused) as unknown:
+            client.workflow("nobody")
+        assert unknown.value.code == "flow-unknown"
+    texts = {
+        form: CliRunner().invoke(graph, ["bills", *form, "--master", master.url], standalone_mode=False).output
+        for form in ((), ("--dot",), ("--mermaid",))
+    }
+    assert "out -> mail.in, at folder /bills: 1,200 rows wait, the oldest 4.0s" in texts[()]
+    assert "tiers edge -> core" in texts[()]
+    assert "orders -> bills [label=" in texts["--dot",]
+    assert 'bills_ -->|"folder /bills<br>1,200 rows wait' in texts["--mermaid",]
+
+
+def test_who_may_see_some_flows_only_sees_no_other_in_a_workflow(bench: Bench) -> None:
+    submitted(bench, "orders", "/in", "/orders", team="shop")
+    submitted(bench, "bills", "/orders", "/bills", team="shop")
+    submitted(bench, "mail", "/bills", "/mail", team="post")
+    view = RegistryView(bench.person, {"team": "shop"})
+    assert view.workflow("orders").nodes[-1].flow == "bills"
+    assert view.flow("bills").workflow.feeds == ()  # type: ignore[union-attr]
+    assert [row.feeds for row in view.flows()] == [(), ("bills",)]
+    assert RegistryView(bench.person, {"team": "post"}).flow("mail").workflow is None
+    assert RegistryView(bench.person, {"team": "post"}).workflows() == []
+
+
+def test_a_circle_through_flows_that_are_there_is_refused_with_its_way(bench: Bench) -> None:
+    chain(bench)
+    before = bench.person.sync()
+    with pytest.raises(InputError) as circle:
+        submitted(bench, "back", "/mail", "/in")
+    (problem,) = circle.value.problems
+    assert problem.code == "flows-circle"
+    assert "back.out -> orders.in, orders.out -> bills.in, bills.out -> mail.in, mail.out -> back.in" in problem.message
+    assert "orders and bills and mail are there already" in problem.message
+    assert bench.person.sync() == before, "nothing is written"
+    submitted(bench, "mail", "/bills", "/elsewhere")
+    submitted(bench, "back", "/mail", "/in")
+    with pytest.raises(InputError) as again:
+        admin.rollback(bench.person, "mail", 1, by="ann")
+    assert [problem.code for problem in again.value.problems] == ["flows-circle"]
+
+
+def test_versions_are_read_once_and_a_flow_that_comes_again_is_another(bench: Bench) -> None:
+    chain(bench)
+    read: list[str] = []
+    registry = bench.store.client()
+    read_many = registry.read_many
+
+    def counted(paths: Sequence[str]) -> Any:
+        read.extend(paths)
+        return read_many(paths)
+
+    registry.read_many = counted  # type: ignore[method-assign]
+    workflows = Workflows(registry)
+    assert workflows.of("mail").name == "orders"
+    assert sum("/spec/" in path for path in read) == 4
+    read.clear()
+    assert workflows.of("alone").meetings == ()
+    assert not [path for path in read if "/spec/" in path]
+    stopped = Status(state="stopped", generation=admin.want(bench.person, "orders", "stopped", by="ann"))
+    bench.person.commit(put(bench.person, STATUS("orders"), stopped))
+    admin.delete(bench.person, "orders")
+    assert workflows.of("mail").name == "bills"
+    submitted(bench, "orders", "/in", "/nowhere")
+    assert workflows.of("mail").name == "bills"

@@ -1,0 +1,140 @@
+"""Which host keeps a sink's folder: one a folder, another where that one is gone, nobody where nobody writes there."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scribengin.control import admin
+from scribengin.control.upkeep import Written, place
+from scribengin.control.world import Node
+from scribengin.registry.contract import Entry
+from scribengin.registry.kinds import TierSpec
+from scribengin.registry.lease import Lease
+from scribengin.registry.memory import MemoryStore
+from scribengin.registry.records import Stored, put, read_record
+from scribengin.registry.tree import KEEPING, UPKEEP_LEASE, UPKEEP_LEASE_TERM, UPKEPT
+from scribengin.registry.upkeep_records import Keeping, Upkept, id_of_folder
+from tests.control.hands import Plane
+
+UP = Node()
+EMPTIED = Node(decommissioned=True)
+
+
+def folder(*nodes: str, path: str = "/out", writers: tuple[str, ...] = ("a.main",)) -> Written:
+    return Written(path, writers, frozenset(nodes))
+
+
+def test_a_folder_is_kept_where_its_writers_are_by_who_keeps_the_fewest() -> None:
+    wanted = {name: folder("h1", "h2", path=f"/{name}") for name in "abcd"}
+    found = place(wanted, {}, {"h1": UP, "h2": UP, "h3": UP})
+    assert sorted(each.node for each in found.values()) == ["h1", "h1", "h2", "h2"]
+    assert {each.number for each in found.values()} == {1}
+
+
+@pytest.mark.parametrize(
+    ("nodes", "near", "then"),
+    [
+        ({"h1": UP, "h2": UP}, ("h1",), None),
+        ({"h1": UP, "h2": UP}, (), None),  # nobody writes now: it stays
+        ({"h2": UP}, ("h1",), "h2"),  # lost
+        ({"h1": EMPTIED, "h2": UP}, ("h1",), "h2"),
+        ({"h1": UP, "h2": UP}, ("h2",), "h2"),  # who writes has gone elsewhere
+        ({}, ("h1",), None),  # nobody is there
+        ({"h1": EMPTIED}, ("h1",), None),
+    ],
+)
+def test_it_stays_where_it_is_until_that_host_cannot_or_should_not(nodes: dict[str, Node], near: tuple[str, ...], then: str | None) -> None:
+    kept = Keeping(path="/out", node="h1", number=3, writers=("a.main",))
+    found = place({"x": folder(*near)}, {"x": kept}, nodes)
+    assert found == ({} if then is None else {"x": Keeping(path="/out", node=then, number=4, writers=("a.main",))})
+
+
+_NODES = st.dictionaries(st.sampled_from(["h1", "h2", "h3"]), st.sampled_from([UP, EMPTIED]))
+_WANTED = st.dictionaries(
+    st.sampled_from("abcdef"), st.builds(lambda nodes: folder(*nodes), st.frozensets(st.sampled_from(["h1", "h2", "h3", "h4"])))
+)
+
+
+@given(_WANTED, _NODES, _NODES)
+def test_what_is_placed_once_needs_no_further_word_and_each_folder_has_one_keeper(
+    wanted: dict[str, Written], first: dict[str, Node], then: dict[str, Node]
+) -> None:
+    kept = place(wanted, {}, first)
+    able = {name for name, node in first.items() if not node.decommissioned}
+    assert kept.keys() == (wanted.keys() if able else set())
+    assert {each.node for each in kept.values()} <= able
+    moved = place(wanted, kept, then)
+    now = {**kept, **moved}
+    assert place(wanted, now, then) == {}
+    assert all(now[id_].number > kept[id_].number for id_ in moved.keys() & kept.keys() if moved[id_].node != kept[id_].node)
+
+
+def keeping(plane: Plane, path: str) -> Keeping | None:
+    plane.person.sync()
+    found = read_record(plane.person, KEEPING(id_of_folder(path)))
+    return found.record if isinstance(found, Stored) else None
+
+
+def version_of(plane: Plane, path: str) -> int:
+    there = plane.person.read(path)
+    assert isinstance(there, Entry)
+    return there.version
+
+
+def applied(plane: Plane, flow: str, **folders: tuple[str, ...]) -> None:
+    specs = {tier: TierSpec(folders=paths) for tier, paths in folders.items()}
+    submission = admin.Submission(flow, "0", "flow.yaml", "/base", specs)
+    admin.apply(plane.person, submission, state=lambda _: "/state", by="me")
+
+
+def test_the_leader_places_one_keeper_for_all_who_write_there_and_takes_it_away_with_the_last() -> None:
+    store = MemoryStore()
+    plane = Plane(store.client)
+    applied(plane, "one", edge=("/out", "/channel"), core=("/out",))
+    applied(plane, "two", main=("/out/.",))
+    for _ in range(4):
+        plane.look()
+    shared = keeping(plane, "/out")
+    assert shared is not None
+    assert (shared.number, shared.writers) == (1, ("one.core", "one.edge", "two.main"))
+    assert keeping(plane, "/channel").writers == ("one.edge",)  # type: ignore[union-attr]
+    id_ = id_of_folder("/out")
+    with Lease(plane.hands, UPKEEP_LEASE(id_).path, {"id": shared.node}) as lease:
+        assert lease.acquire()
+        plane.hands.commit(put(plane.hands, UPKEPT(id_), Upkept(node=shared.node, folded=1000)), term=lease.term)
+    for flow in ("one", "two"):
+        plane.want(flow, "stopped")
+        for _ in range(6):
+            plane.look()
+        admin.delete(plane.person, flow)
+        plane.look()
+        assert (keeping(plane, "/out") is not None) == (flow == "one")
+    plane.person.sync()
+    assert plane.person.children(f"upkeep/{id_}") == (UPKEEP_LEASE_TERM(id_).path.rpartition("/")[2],)
+    assert keeping(plane, "/channel") is None
+
+
+def test_a_damaged_or_removed_word_is_written_anew_and_the_next_master_changes_nothing() -> None:
+    store = MemoryStore()
+    plane = Plane(store.client)
+    applied(plane, "one", main=("/out",))
+    for _ in range(3):
+        plane.look()
+    before = keeping(plane, "/out")
+    path = KEEPING(id_of_folder("/out")).path
+    version = version_of(plane, path)
+    after = store.client()
+    store.expire(plane.registry)  # type: ignore[arg-type]
+    plane.registry, plane.master = after, plane.another(after)
+    for _ in range(25):
+        plane.look()
+    assert keeping(plane, "/out") == before
+    assert version_of(plane, path) == version, "nothing was written"
+    store.write_raw(path, b"{oops")
+    for _ in range(12):
+        plane.look()
+    assert (again := keeping(plane, "/out")) is not None
+    assert before is not None
+    assert (again.node, again.writers) == (before.node, before.writers)
