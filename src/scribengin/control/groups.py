@@ -115,8 +115,10 @@ def group_as_json(group: GroupSeen, told: Callable[[str], Mapping[str, Any] | No
 
 
 def _seen_by(flow: str, group: str, told: Mapping[str, Any] | None) -> Iterator[tuple[str, dict[str, Any]]]:
-    """(member, who sees it how) of each sink of the flow that goes to the group."""
+    """(member, who sees it how) of each sink of the flow that goes to the group, and whose worker speaks."""
     for tier in (told or {}).get("tiers", ()):
+        if tier["silent"] or tier["phase"] == "ended":
+            continue
         for query in tier["queries"]:
             for sink, members in query.get("members", {}).items():
                 for each in members:
