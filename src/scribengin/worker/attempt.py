@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from scribengin.connectors.group.health import Turns
     from scribengin.control.world import RunId
     from scribengin.local.contract import QueryView, RunResult, RunView
     from scribengin.local.limits import FlowLimits
@@ -57,6 +58,7 @@ class TierAttempt:
         glance: Glance,
         show: Callable[[RunView], None] = lambda _view: None,
         limits: Callable[[], FlowLimits] | None = None,
+        turns: Callable[[str], Turns] | None = None,
     ) -> None:
         self._spec = spec
         self._id, self._tier = id_, id_.tier
@@ -66,6 +68,7 @@ class TierAttempt:
         self._timeline = timeline
         self._glance = glance
         self._limits = limits
+        self._turns = turns
         self._spark: SparkSession | None = None
         self._archive_at_s = 0.0
 
@@ -117,7 +120,7 @@ class TierAttempt:
 
     def _run(self, *, once: bool, stop: threading.Event, tell: Callable[[Standing], None]) -> RunResult:
         self._timeline.mark("leased")
-        settings = replace(self._settings(), once=once, right=self._right, stop=stop, limits=self._limits)
+        settings = replace(self._settings(), once=once, right=self._right, stop=stop, limits=self._limits, turns=self._turns)
         spark = self._spark
         if spark is None:
             prepared = self._prepared()

@@ -38,6 +38,7 @@ from scribengin.worker.service import Service
 from scribengin.worker.tasks import Tasks
 from scribengin.worker.tier_records import TierRecords
 from scribengin.worker.timeline import Timeline
+from scribengin.worker.turns import LiveTurns
 from scribengin.worker.wanted import Wanted
 
 if TYPE_CHECKING:
@@ -74,6 +75,8 @@ def main(worker: str) -> Exit:
         stack.callback(reporter.close)
         limits = LiveLimits(registry, id_.flow)
         stack.callback(limits.close)
+        turns = LiveTurns(registry)
+        stack.callback(turns.close)
         glance = Glance(registry, id_, lease, version)
         records = TierRecords(registry, id_, lease, StateFolder(Path(spec.state), id_.flow, id_.tier), socket.gethostname())
         stack.callback(records.close)
@@ -83,7 +86,7 @@ def main(worker: str) -> Exit:
             reporter.show(view)
             records.show(view)
 
-        attempt = TierAttempt(spec, id_, packages, lease, timeline, glance, show, limits)
+        attempt = TierAttempt(spec, id_, packages, lease, timeline, glance, show, limits, turns)
         stack.callback(attempt.close)
         tasks = Tasks(registry, id_, spec, packages, lease, attempt.session)
         loaded = [version]
