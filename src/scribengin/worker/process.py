@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scribengin.control.masters import CERTIFICATES, TOKEN, addresses, leader
+from scribengin.control.workflows import Workflows
 from scribengin.control.world import RunId
 from scribengin.core.errors import Exit, Refused
 from scribengin.core.secret import Secret
@@ -83,7 +84,8 @@ def main(worker: str) -> Exit:
             reporter.show(view)
             records.show(view)
 
-        attempt = TierAttempt(spec, id_, packages, lease, timeline, glance, show, limits)
+        workflows = Workflows(registry)
+        attempt = TierAttempt(spec, id_, packages, lease, timeline, glance, show, limits, lambda: workflows.of(id_.flow).feeders(id_.flow))
         stack.callback(attempt.close)
         tasks = Tasks(registry, id_, spec, packages, lease, attempt.session)
         loaded = [version]
