@@ -20,7 +20,11 @@
     standby core                   a spare is wanted for it; `standby core none`
     spare core running             the spare's newest process; also `exited 1`, `gone`
     spare core says standby        also `starting`, `failed permanent CAUSE`, `stopped`
-    of tweets                      from here on it is about this one of several flows
+    of tweets                      what follows is of this flow, where there are several
+    label team=search              one that the flow has
+    cores core 2                   what a worker of the tier gets; `memory core 3`, in GiB
+    quota team=search cores 4      also `memory 8` (GiB), `rows 1000`; `quota team=search closed WHY`; `quota team=search none`
+    idle                           the flow has read nothing for a while; `busy`: it reads
     workflow drained: a -> b       an operation over flows, and who feeds whom
     meet a.out -> b.in rows 100    b reads what a writes, and `high_water` of its source is 100 rows
     waits b.in 150                 rows, as b's worker said last
@@ -41,6 +45,7 @@ from typing import TYPE_CHECKING, Any
 from scribengin.control.actions import (
     Action,
     Advance,
+    Allot,
     Ask,
     Forget,
     FreeLease,
@@ -56,6 +61,7 @@ from scribengin.control.actions import (
 )
 from scribengin.control.decide import decide
 from scribengin.control.world import (
+    Allowance,
     Delay,
     FlowSeen,
     Held,
@@ -131,6 +137,18 @@ class Story:
                 self.world = replace(self.world, waiting={**self.world.waiting, (name, source): Waiting(rows=int(rows))})
             case ["workflow", goal, *rest]:
                 self._workflow(goal.rstrip(":"), rest)
+            case ["label", said]:
+                name, _, value = said.partition("=")
+                flow = self.world.flows[self.flow]
+                self._set_flow(replace(flow, labels={**flow.labels, name: value}))
+            case ["cores", tier, number]:
+                self._set_tier(replace(self._tier(tier), cores=int(number)))
+            case ["memory", tier, number]:
+                self._set_tier(replace(self._tier(tier), memory_bytes=int(number) * 2**30))
+            case ["quota", name, *rest]:
+                self._quota(name, rest)
+            case ["idle" | "busy" as how]:
+                self.world = replace(self.world, idle={**self.world.idle, self.flow: how == "idle"})
             case ["nodes", *names]:
                 nodes = {name: self.world.nodes.get(name, Node()) for name in names}
                 there = {**self.away, **self.world.processes}
@@ -206,12 +224,27 @@ class Story:
             case _:
                 raise ValueError(f"no such happening: {' '.join(words)}")
 
+    def _quota(self, name: str, rest: list[str]) -> None:
+        label, _, value = name.partition("=")
+        quotas = {key: each for key, each in self.world.quotas.items() if key != name}
+        match rest:
+            case ["none"]:
+                pass
+            case ["closed", *why]:
+                quotas[name] = Allowance(label, value, closed=" ".join(why))
+            case _:
+                said = {what: int(number) for what, number in zip(rest[::2], rest[1::2], strict=True)}
+                memory_bytes = said["memory"] * 2**30 if "memory" in said else None
+                quotas[name] = Allowance(label, value, said.get("cores"), memory_bytes, said.get("rows"))
+        self.world = replace(self.world, quotas=quotas)
+
     def _wish(self, goal: str, rest: list[str]) -> None:
         flow = self.world.flows[self.flow]
         version = int(rest[0][1:]) if rest else flow.wish.version
         gone = set(rest[2:])
         wanted = frozenset(flow.tiers) - gone if gone else flow.wanted_tiers
-        wish = Wish(version, goal, flow.wish.generation + 1)  # type: ignore[arg-type]
+        newest = max(each.wish.generation for each in self.world.flows.values())
+        wish = Wish(version, goal, newest + 1)  # type: ignore[arg-type]
         self._set_flow(replace(flow, wish=wish, wanted_tiers=wanted))
 
     def _meet(self, writer: list[str], reader: list[str], most: int) -> None:
@@ -298,6 +331,8 @@ class Story:
                 self._set_flow(replace(self.world.flows[name], status=status))
             case SetAside(name, spot):
                 self._set_aside(name, spot)
+            case Allot(name, share):
+                self._set_flow(replace(self.world.flows[name], share=share))
 
     def _set_aside(self, name: str, spot: Spot[Any]) -> None:
         """It is not there any more."""
@@ -361,6 +396,8 @@ def _said(action: Action) -> str:
             return f"> start {tier}-{run.number} on {run.node}" + (", to wait" if spare else "")
         case Note(_, tier, run) if run.ended_at is not None:
             return f"> note {tier}-{run.number} has ended, failures {run.failures}" + (f": {run.cause}" if run.cause else "")
+        case Note(_, tier, run) if not run.leased and run.unleased_since is not None:
+            return f"> note {tier}-{run.number} is out of sight"
         case Note(_, tier, run) if not run.leased:
             return f"> note {tier}-{run.number} is the worker now, on {run.node}"
         case Note(_, tier, run):
@@ -386,6 +423,10 @@ def _said(action: Action) -> str:
             return f"> operation w{id_} is {reached.step}" + (f": {reached.error}" if reached.error else "")
         case SetAside(_, spot):
             return f"> set aside {spot.path}"
+        case Allot(_, share) if share.rows_per_s is None:
+            return "> may read as fast as it can"
+        case Allot(_, share):
+            return f"> may read {share.rows_per_s:g} rows/s of quota {share.quota}" + (", as it is idle" if share.idle else "")
 
 
 if __name__ == "__main__":

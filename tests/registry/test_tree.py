@@ -52,6 +52,7 @@ NAMES = {
     "worker": "tweets.edge-1",
     "request": "0123456789abcdef" * 2,
     "folder": "0123456789abcdef",
+    "quota": "team=search",
 }
 
 

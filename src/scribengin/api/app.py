@@ -20,6 +20,7 @@ from scribengin.api.limits import BodyLimit
 from scribengin.api.packages import package_routes
 from scribengin.api.plane import Asked, Plane
 from scribengin.api.progress import router
+from scribengin.api.quotas import quota_routes
 from scribengin.api.records import record_routes
 from scribengin.api.verbs import verb_routes
 from scribengin.api.workflows import workflow_routes
@@ -50,6 +51,7 @@ def make_app(plane: Plane) -> FastAPI:
     app.include_router(workflow_routes(may))
     app.include_router(package_routes(may))
     app.include_router(record_routes(may))
+    app.include_router(quota_routes(may))
     app.include_router(event_routes(may, plane.registry))
     app.include_router(health_routes(plane, may))
     if plane.watch is not None:

@@ -6,18 +6,19 @@ from typing import TYPE_CHECKING, Any, assert_never
 
 from scribengin.control.actions import (
     Advance,
+    Allot,
     Ask,
     Forget,
     FreeLease,
     HoldBack,
     Kill,
     Note,
-    Noted,
     SetAside,
     Start,
     Step,
     Tell,
     Want,
+    Writing,
     flow_of,
 )
 from scribengin.control.attempts import noted
@@ -34,6 +35,7 @@ from scribengin.registry.tree import (
     LEASE,
     OPERATION,
     RUN,
+    SHARE,
     SPARE,
     STATUS,
     WANTED,
@@ -76,7 +78,7 @@ class Actor:
         """Raises FencedError where the Term is over, Conflict where somebody else was faster, Unreachable and EnvironmentFault as
         registry and launcher do; the next look decides again."""
         match action:
-            case Want() | Note() | Tell() | Step() | Ask() | Advance() | HoldBack():
+            case Want() | Note() | Tell() | Step() | Ask() | Advance() | Allot() | HoldBack():
                 self._write(*_written(action), term)
             case Start():
                 self._write(*_written(action), term)
@@ -120,13 +122,13 @@ class Actor:
     def _prepared(self, actions: Sequence[Action]) -> _Group:
         writes: dict[str, Write] = {}
         for action in actions:
-            if isinstance(action, Noted | Start):
+            if isinstance(action, Start | Writing):
                 spot, record = _written(action)
                 writes[spot.path] = self._mirror.put(spot, record)
                 if isinstance(action, Tell):
                     writes |= self._remembered(action)
         writes |= self._tried([action for action in actions if isinstance(action, Start | Note) and not action.spare])
-        return list(writes.values()), [action for action in actions if not isinstance(action, Noted)]
+        return list(writes.values()), [action for action in actions if not isinstance(action, Writing)]
 
     def _remembered(self, action: Tell) -> dict[str, Write]:
         """Where the flow comes into another state: that it does, beside the changes before. What says nothing there is begun anew."""
@@ -216,7 +218,7 @@ class Actor:
         self._mirror.forget(path)
 
 
-def _written(action: Noted | Start) -> tuple[Spot[Any], Record]:
+def _written(action: Start | Writing) -> tuple[Spot[Any], Record]:
     match action:
         case Want(flow, tier, wish):
             return WANTED(flow, tier), wish
@@ -230,5 +232,7 @@ def _written(action: Noted | Start) -> tuple[Spot[Any], Record]:
             return DESIRED(flow), wanted
         case Advance(id_, reached):
             return WORKFLOW_OPERATION(id_), reached
+        case Allot(flow, share):
+            return SHARE(flow), share
         case HoldBack(flow, held_back):
             return HELD_BACK(flow), held_back

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from scribengin.control.world import RunId
-    from scribengin.registry.kinds import Desired, Operation, Run, Status, TierWish, WorkflowOperation
+    from scribengin.registry.kinds import Desired, Operation, Run, Share, Status, TierWish, WorkflowOperation
     from scribengin.registry.outside import HeldBack
     from scribengin.registry.records import Spot
 
@@ -116,9 +116,17 @@ class Advance:
     operation: WorkflowOperation
 
 
-Noted = Want | Note | Tell | Step | Ask | Advance | HoldBack
-"""what is done by writing it"""
-Action = Want | Start | Note | FreeLease | Kill | Forget | Tell | SetAside | Step | Ask | Advance | HoldBack
+@dataclass(frozen=True, slots=True)
+class Allot:
+    """Write a flow's part of the rows a second of its quotas."""
+
+    flow: str
+    share: Share
+
+
+Writing = Want | Note | Tell | Step | Ask | Advance | Allot | HoldBack
+"""what a record is all there is to do for"""
+Action = Writing | Start | FreeLease | Kill | Forget | SetAside
 
 
 def flow_of(action: Action) -> str:

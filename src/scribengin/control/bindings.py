@@ -144,6 +144,7 @@ def _node(registry: Registry, name: str) -> dict[str, Any]:
         "pid": up.value.get("pid") if isinstance(up, Entry) and is_up else None,
         "cores": 0 if about is None else about.cores,
         "memory_bytes": 0 if about is None else about.memory_bytes,
+        "spark": "" if about is None else about.spark,
         "home": "" if about is None else about.home,
         "since": "" if about is None else about.since,
         "workers": workers_on(registry, name),

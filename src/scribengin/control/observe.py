@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from scribengin.control.bound import Bindings, read_bindings
+from scribengin.control.quota_records import Quotas, read_quotas
 from scribengin.control.refusals import read_spec, read_wish, refusal, refused_limits, some_of
 from scribengin.control.world import FlowSeen, Held, LeaseHolder, Node, Process, Reader, RunId, TierSeen, UnderWay, World
 from scribengin.core.errors import Unreachable
@@ -25,8 +26,10 @@ from scribengin.registry.tree import (
     LIMIT,
     MAPPED,
     OPERATION,
+    QUOTA,
     REPORT,
     RUN,
+    SHARE,
     SPARE,
     SPARE_REPORT,
     SPEC,
@@ -46,7 +49,7 @@ if TYPE_CHECKING:
 
 R = TypeVar("R", bound=Record)
 _FLOWS = "flows"
-_BINDINGS, _GROUPS, _LAUNCHED, _WORKFLOWS = "/bindings", "/groups", "/launched", "/workflows"
+_BINDINGS, _GROUPS, _LAUNCHED, _WORKFLOWS, _QUOTAS = "/bindings", "/groups", "/launched", "/workflows", "/quotas"
 """who reads what many flows hang on; no flow is called so"""
 
 
@@ -79,6 +82,7 @@ class Observer:
         self._flows: dict[str, FlowSeen | Held | None] = {}
         """as they were seen at the last look at each; None where nobody wants anything of it"""
         self._bindings = Bindings()
+        self._quotas = Quotas()
         self._groups: dict[str, str] = {}
         """the part of `problems` that is of no flow"""
         self._ill: dict[str, dict[str, str]] = {}
@@ -87,7 +91,7 @@ class Observer:
         self._readers: dict[str, tuple[Reader, ...]] | None = None
         """None: to be found again"""
         self._workflows: dict[str, WorkflowOperation] = {}
-        self._dirty: set[str] = {_BINDINGS, _GROUPS, _WORKFLOWS}
+        self._dirty: set[str] = {_BINDINGS, _GROUPS, _WORKFLOWS, _QUOTAS}
         """whom to look at again; kept where a look is broken off"""
         # of the flow that is being looked at
         self._damaged: dict[Spot[Any], str] = {}
@@ -99,7 +103,8 @@ class Observer:
         """Records that say nothing, or what cannot be, by path, and why."""
         of_flows = {path: why for _, problems in sorted(self._ill.items()) for path, why in problems.items()}
         of_bindings = {path: said["why"] for refused in self._bindings.refused.values() for path, said in refused.items()}
-        return {**of_flows, **of_bindings, **self._groups}
+        of_quotas = {QUOTA(name).path: said["why"] for name, said in self._quotas.refused.items()}
+        return {**of_flows, **of_bindings, **of_quotas, **self._groups}
 
     def look(self, now: float) -> World:
         """Only at flows of which something may have changed. Raises Unreachable where the registry does not answer."""
@@ -127,7 +132,7 @@ class Observer:
         flows = {name: seen for name, seen in sorted(self._flows.items()) if isinstance(seen, FlowSeen)}
         held = {name: seen for name, seen in sorted(self._flows.items()) if isinstance(seen, Held)}
         processes, nodes = self._launched(flows)
-        return World(now, flows, processes, nodes, held, self._workflows, self._pressing())
+        return World(now, flows, processes, nodes, held, workflows=self._workflows, readers=self._pressing(), quotas=self._quotas.allowed)
 
     def _place(self, flow: str, outside: Outside) -> None:
         """It reads and writes there now."""
@@ -150,6 +155,12 @@ class Observer:
             with self._mirror.reading(_BINDINGS):
                 before, self._bindings = self._bindings, read_bindings(self._mirror, list(self._launchers))
             self._dirty |= self._bindings.differ(before)
+        if _QUOTAS in self._dirty:
+            with self._mirror.reading(_QUOTAS):
+                was, self._quotas = self._quotas, read_quotas(self._mirror)
+            if was.refused != self._quotas.refused:
+                flows = (flow for flow in self._flows.values() if isinstance(flow, FlowSeen))
+                self._dirty |= {flow.name for flow in flows if was.refused_of(flow.labels) != self._quotas.refused_of(flow.labels)}
         if _GROUPS in self._dirty:
             with self._mirror.reading(_GROUPS):
                 found = {name: self._mirror.stored(GROUP(name)) for name in self._mirror.children("groups") if GROUP.fits(name)}
@@ -165,7 +176,7 @@ class Observer:
     def _fetch(self, names: Sequence[str]) -> None:
         """What `_flow` reads of these, in a few requests for all of them."""
         folders = [f"{_FLOWS}/{name}/{folder}" for name in names for folder in ("wanted", "runs")]
-        self._mirror.fetch([spot(name).path for name in names for spot in (DESIRED, STATUS, LIMIT, HELD_BACK)], folders)
+        self._mirror.fetch([spot(name).path for name in names for spot in (DESIRED, STATUS, LIMIT, SHARE, HELD_BACK)], folders)
         wanted = {name: self._mirror.stored(DESIRED(name)) for name in names}
         versions = {name: str(found.record.version) for name, found in wanted.items() if isinstance(found, Stored)}
         specs = {name: SPEC(name, version) for name, version in versions.items() if SPEC.fits(name, version)}
@@ -193,6 +204,7 @@ class Observer:
         if wish is None or spec is None:
             why, remedy = next(iter((said["why"], said["remedy"]) for said in refused.values()))
             return Held(status, f"{DESIRED(name).path} {why}", remedy, some_of(refused), tuple(self._damaged))
+        refused |= self._quotas.refused_of(spec.labels)
         names = self._tiers(name, spec)
         bound = self._bindings.bound.get(name, {})
         for tier in bound.keys() - {*names}:
@@ -200,12 +212,24 @@ class Observer:
             why = f"binds a tier that flow {name} has not; it has {', '.join(names)}"
             refused[spot.path] = refusal(self._mirror.read(spot.path), why, "remove it, or bind one of these")
         tiers = {tier: self._tier(name, tier, spec, bound.get(tier, "")) for tier in names}
-        under_way, held_back = self._under_way(name, wish.operation), self._made(HELD_BACK(name))
         for path, why in self._newer.items():
             return Held(status, f"{path} {why}", "run the newer version", refused, tuple(self._damaged))
         self._place(name, spec.outside)
-        parts = (frozenset(spec.tiers), some_of(refused), tuple(self._damaged), spec.watched, under_way, held_back, spec.outside.waters)
-        return FlowSeen(name, wish, tiers, status, *parts)
+        return FlowSeen(
+            name,
+            wish,
+            tiers,
+            status,
+            wanted_tiers=frozenset(spec.tiers),
+            refused=some_of(refused),
+            damaged=tuple(self._damaged),
+            watched=spec.watched,
+            under_way=self._under_way(name, wish.operation),
+            labels=spec.labels,
+            share=self._made(SHARE(name)),
+            held_back=self._made(HELD_BACK(name)),
+            waters=spec.outside.waters,
+        )
 
     def _under_way(self, flow: str, id_: str) -> UnderWay | None:
         """The operation that the flow waits for. One that is forgotten, or said nothing, is none."""

@@ -109,15 +109,8 @@ def _told(registry: Registry, number: int, operation: WorkflowOperation) -> Told
     waits = _waits(registry, operation) if operation.step == "ask" else {}
     stuck = tuple(name for name, (_, needs) in waits.items() if needs)
     said = (operation.since, operation.by, operation.at, operation.error)
-    return Told(
-        f"{PREFIX}{number}",
-        operation.goal,
-        operation.step,
-        tuple(_ordered(operation)),
-        *said,
-        tuple(text for text, _ in waits.values()),
-        stuck,
-    )
+    texts = tuple(text for text, _ in waits.values())
+    return Told(f"{PREFIX}{number}", operation.goal, operation.step, tuple(_ordered(operation)), *said, texts, stuck)
 
 
 def _ordered(operation: WorkflowOperation) -> list[str]:

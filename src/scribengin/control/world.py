@@ -15,7 +15,7 @@ from scribengin.registry.watched import Watched
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from scribengin.registry.kinds import Goal, Operation, Report, Run, Status, TierWish, WorkflowOperation
+    from scribengin.registry.kinds import Goal, Operation, Report, Run, Share, Status, TierWish, WorkflowOperation
     from scribengin.registry.outside import HeldBack, Waters
     from scribengin.registry.records import Spot
 
@@ -131,10 +131,31 @@ class FlowSeen:
     """what its wanted version says of delay and alerts"""
     under_way: UnderWay | None = None
     """the operation that the flow waits for"""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """of its wanted version"""
+    share: Share | None = None
+    """what it was allotted last of the rows a second of its quotas"""
     held_back: HeldBack | None = None
     """by flows that read what it writes"""
     waters: Mapping[str, Waters] = field(default_factory=dict)
     """source → how much may wait there"""
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """A quota: what flows with a label may take together; None: as much as there is."""
+
+    label: str
+    value: str
+    cores: int | None = None
+    memory_bytes: int | None = None
+    rows_per_s: float | None = None
+    closed: str = ""
+    """why its record says nothing; then nothing more starts under it, and shares stay as they are"""
+
+    def covers(self, labels: Mapping[str, str]) -> bool:
+        """Whether a flow with these labels is one of them."""
+        return labels.get(self.label) == self.value
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,3 +239,7 @@ class World:
     """(flow, source) → what waits there, of those that say how much may; those of which nobody has said anything are not in it"""
     delays: Mapping[str, Delay] = field(default_factory=dict)
     """flow → what its workers say; those of which nobody has said anything yet are not in it"""
+    quotas: Mapping[str, Allowance] = field(default_factory=dict)
+    """by name, `label=value`"""
+    idle: Mapping[str, bool] = field(default_factory=dict)
+    """flow → whether it has read nothing for a while; those of which nobody can say it are not in it"""

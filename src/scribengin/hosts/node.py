@@ -1,4 +1,4 @@
-"""A host of a control plane: the agent that takes orders for its workers, over a local launcher. What `scribengin node` runs."""
+"""A host of a control plane: the agent that takes orders for its workers, over a launcher. What `scribengin node` runs."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from scribengin.hosts.presence import lives_here
 from scribengin.hosts.worker_environment import not_its_own
 from scribengin.launch.contract import Order
 from scribengin.launch.local import LocalLauncher
+from scribengin.launch.standalone import StandaloneLauncher
 from scribengin.local.run_log import open_run_log
 from scribengin.registry.contract import Conflict, Delete, Entry
 from scribengin.registry.kinds import Host
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from scribengin.control.home import Home
     from scribengin.core.secret import Secret
     from scribengin.hosts.agent import Making
+    from scribengin.launch.standalone import Cluster
     from scribengin.registry.contract import Registry
     from scribengin.registry.entrance import Entrance
     from scribengin.registry.host_records import WorkerOrder
@@ -63,8 +65,11 @@ class Node:
         token: Secret | None = None,
         make: Making | None = None,
         http: str = "",
+        cluster: Cluster | None = None,
     ) -> None:
-        """`token`: what masters ask of workers that fetch packages. `make` says what is started for a worker; the program
+        """`cluster`: the Spark cluster on which its workers' executors run; None: Spark runs in the workers.
+
+        `token`: what masters ask of workers that fetch packages. `make` says what is started for a worker; the program
         `scribengin.worker` by default. `http`: where the host has a page."""
         self.name = name
         self.home = home
@@ -72,6 +77,7 @@ class Node:
         self._capacity = capacity if capacity is not None else Capacity()
         self._make = make if make is not None else worker_order(home, name, entrance, token)
         self._http = http
+        self._cluster = cluster
         self._stack = ExitStack()
         check_name(name)
 
@@ -83,7 +89,7 @@ class Node:
             log = stack.enter_context(open_run_log(self.home.folder / "node.log"))
             registry = self._entrance.open()
             stack.callback(registry.close)
-            launcher = LocalLauncher(self.home.workers, cores=self._capacity.cores, memory_bytes=self._capacity.memory_bytes)
+            launcher = self._launcher()
             stack.callback(launcher.close)
             host = Host(
                 host=socket.gethostname(),
@@ -91,6 +97,7 @@ class Node:
                 memory_bytes=self._capacity.memory_bytes or 0,
                 since=now_text(),
                 home=str(self.home.folder.absolute()),
+                spark="" if self._cluster is None else self._cluster.master,
             )
             about = {"id": self.name, "host": host.host, "pid": os.getpid(), "http": self._http, "since": host.since, "home": host.home}
             _remove_left_over(registry, self.name, about)
@@ -113,6 +120,12 @@ class Node:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._stack.close()
+
+    def _launcher(self) -> LocalLauncher | StandaloneLauncher:
+        """Over the same folder: what one has started the other sees, and ends."""
+        if self._cluster is not None:
+            return StandaloneLauncher(self.home.workers, self._cluster)
+        return LocalLauncher(self.home.workers, cores=self._capacity.cores, memory_bytes=self._capacity.memory_bytes)
 
 
 def worker_order(home: Home, name: str, entrance: Entrance, token: Secret | None = None) -> Making:

@@ -55,11 +55,13 @@ class Held:
 @dataclass(frozen=True, slots=True)
 class FlowLimits:
     """`flow`: of all that the flow reads from outside; its Queries that do so get equal parts. `sources`: of each Query that reads the
-    source. `edges`: by channel, or by the name of an arrow that it carries."""
+    source. `edges`: by channel, or by the name of an arrow that it carries. `share`: as `flow`, what a `quota` leaves it."""
 
     flow: Pace = field(default_factory=Pace)
     sources: Mapping[str, Pace] = field(default_factory=dict)
     edges: Mapping[str, Pace] = field(default_factory=dict)
+    share: Pace = field(default_factory=Pace)
+    quota: str = ""
     held: Mapping[str, Held] = field(default_factory=dict)
     """sink → what its readers leave, where that is not all"""
 
@@ -145,10 +147,11 @@ class Paced:
     def _held(self) -> Iterator[tuple[str, Pace, list[str]]]:
         """(what is limited, how, the names of what counts for it) of all limits that hold for this Query."""
         now = self.limits()
-        if now.flow and self._outside:
-            rows, size = now.flow.rows_per_s, now.flow.bytes_per_s
-            part = Pace(rows * self._part if rows else None, size * self._part if size else None)
-            yield "the flow", part, self._outside
+        for what, whole in (("the flow", now.flow), (f"by quota {now.quota} the flow", now.share)):
+            if whole and self._outside:
+                rows, size = whole.rows_per_s, whole.bytes_per_s
+                part = Pace(rows * self._part if rows else None, size * self._part if size else None)
+                yield what, part, self._outside
         for source in self._outside:
             if now.sources.get(source):
                 yield f"source {source}", now.sources[source], [source]

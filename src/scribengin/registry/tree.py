@@ -29,9 +29,11 @@ from scribengin.registry.kinds import (
     Mapped,
     NodeState,
     Operation,
+    Quota,
     Report,
     Request,
     Run,
+    Share,
     Spec,
     Status,
     Task,
@@ -79,6 +81,7 @@ _NAMES = {
     "worker": r"[A-Za-z0-9][A-Za-z0-9_.-]{0,199}",
     "request": r"[0-9a-f]{32}",
     "folder": r"[0-9a-f]{16}",
+    "quota": r"[a-z][a-z0-9_]{0,62}=[A-Za-z0-9_][A-Za-z0-9._:-]{0,62}",
 }
 """placeholder → what may stand for it"""
 _PATTERNS = {placeholder: re.compile(pattern) for placeholder, pattern in _NAMES.items()}
@@ -174,6 +177,8 @@ KEEPING = Branch("upkeep/<folder>/keeper", Keeping, _LED, "a sink's folder, and 
 UPKEPT = Branch("upkeep/<folder>/done", Upkept, (Writer.HOST,), "when it was done last, and what")
 UPKEEP_LEASE = Branch("upkeep/<folder>/lease", Holder, (Writer.HOST,), "who does it: a right, one host a folder", ephemeral=True)
 UPKEEP_LEASE_TERM = Branch("upkeep/<folder>/lease.term", Holder, (Writer.HOST,), "who did it last; its version fences all before")
+QUOTA = Branch("quotas/<quota>", Quota, _BY_HAND, "what flows with a label may take together; its name is `label=value`")
+SHARE = Branch("flows/<flow>/share", Share, _LED, "its part of the rows a second of a quota")
 
 TREE: tuple[Branch[Any], ...] = (
     *(LEADER, LEADER_TERM, MASTERS),
@@ -185,7 +190,7 @@ TREE: tuple[Branch[Any], ...] = (
     *(GROUP, ACK, LIMIT, LOCK, LOCK_TERM),
     *(ALERTS, CHANGES),
     *(HOST_UP, HOST_UP_TERM, DECOMMISSIONED, WORKER_ORDER, WORKER_SEEN),
-    REQUEST,
+    *(REQUEST, QUOTA, SHARE),
     ATTEMPTS,
     *(KEEPING, UPKEPT, UPKEEP_LEASE, UPKEEP_LEASE_TERM),
     *(WORKFLOW_OPERATION, HELD_BACK),

@@ -1,4 +1,5 @@
-"""The limits of a flow as its worker knows them, with what those leave to it that read its sinks: looked at again when they are changed."""
+"""The limits of a flow as its worker knows them, with its part of quotas and what those leave to it that read its sinks: read again when
+they have changed, remembered while nobody answers."""
 
 from __future__ import annotations
 
@@ -9,13 +10,13 @@ from typing import TYPE_CHECKING
 from scribengin.core.errors import Unreachable
 from scribengin.local.limits import FlowLimits, Held, Pace
 from scribengin.registry.records import Stored, read_record
-from scribengin.registry.tree import HELD_BACK, LIMIT
+from scribengin.registry.tree import HELD_BACK, LIMIT, SHARE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from scribengin.registry.contract import Registry
-    from scribengin.registry.kinds import Limit
+    from scribengin.registry.kinds import Limit, Share
     from scribengin.registry.outside import HeldBack
 
 _LOOK_S = 5.0
@@ -27,12 +28,12 @@ class LiveLimits:
 
     def __init__(self, registry: Registry, flow: str) -> None:
         self._registry = registry
-        self._limit, self._held = LIMIT(flow), HELD_BACK(flow)
+        self._limit, self._share, self._held = LIMIT(flow), SHARE(flow), HELD_BACK(flow)
         self._now = FlowLimits()
         self._changed = threading.Event()
         self._closed = False
         self._look()
-        self._watches = [registry.watch(spot.path, self._changed.set) for spot in (self._limit, self._held)]
+        self._watches = [registry.watch(spot.path, self._changed.set) for spot in (self._limit, self._share, self._held)]
         self._thread = threading.Thread(target=self._follow, name="limits", daemon=True)
         self._thread.start()
 
@@ -56,13 +57,16 @@ class LiveLimits:
 
     def _look(self) -> None:
         try:
-            found, held = read_record(self._registry, self._limit), read_record(self._registry, self._held)
+            found, share, held = (read_record(self._registry, spot) for spot in (self._limit, self._share, self._held))
         except Unreachable:
             return
         now = self._now
         if found is None or isinstance(found, Stored):
             said = FlowLimits() if found is None else limits_of(found.record)
-            now = replace(said, held=now.held)
+            now = replace(said, share=now.share, quota=now.quota, held=now.held)
+        if share is None or isinstance(share, Stored):
+            part, quota = (Pace(), "") if share is None else (share_of(share.record), share.record.quota)
+            now = replace(now, share=part, quota=quota)
         if held is None or isinstance(held, Stored):
             now = replace(now, held={} if held is None else held_of(held.record))
         self._now = now
@@ -71,6 +75,11 @@ class LiveLimits:
 def limits_of(record: Limit) -> FlowLimits:
     """What a record says. Numbers that are no pace, and keys that are none, are no limit."""
     return FlowLimits(Pace(record.rows_per_s, record.bytes_per_s), _paces(record.sources), _paces(record.edges))
+
+
+def share_of(record: Share) -> Pace:
+    """What a flow's part of a quota is."""
+    return Pace(record.rows_per_s)
 
 
 def held_of(record: HeldBack) -> dict[str, Held]:

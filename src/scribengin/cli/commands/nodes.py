@@ -34,11 +34,12 @@ def command(*, home: Home) -> Answer:
                 "state": each["state"] if each["up"] or each["state"] == "away" else f"{each['state']}, away",
                 "cores": each["cores"] or "no limit",
                 "memory": show_bytes(each["memory_bytes"]) if each["memory_bytes"] else "no limit",
+                "spark": each["spark"] or "in the workers",
                 "workers": ", ".join(each["workers"]) or "–",
                 "mapped": ", ".join(each["mapped"]) or "–",
             }
             for each in found
         ]
-        print_table(rows, {name: name for name in ("node", "state", "host", "cores", "memory", "workers", "mapped")})
+        print_table(rows, {name: name for name in ("node", "state", "host", "cores", "memory", "spark", "workers", "mapped")})
 
     return Answer(found, show=show)

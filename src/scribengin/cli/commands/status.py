@@ -114,7 +114,8 @@ def show_folders(folders: Sequence[Mapping[str, Any]]) -> None:
         else:
             said = f"kept by {folder['node']}, looked at {folder['looked_at'] or 'not yet'}"
         if folder["did_at"]:
-            done = f"{folder['folded']:,} commit records folded, {folder['files']:,} files ({show_bytes(folder['bytes'])}) cleared away"
+            cleared = f"{folder['files']:,} file{'' if folder['files'] == 1 else 's'} ({show_bytes(folder['bytes'])}) cleared away"
+            done = f"{folder['folded']:,} commit records folded, {cleared}"
             said += f"; {folder['did_at']}: {done}"
         click.echo(f"folder {folder['path']}: {said}")
         if folder["error"]:

@@ -10,6 +10,7 @@ from scribengin.cli.answer import Answer, AnsweringCommand
 from scribengin.cli.home_option import folder_option
 from scribengin.cli.listen_options import listen_options
 from scribengin.cli.serving import until_asked
+from scribengin.cli.size_option import bytes_of
 
 if TYPE_CHECKING:
     from scribengin.api.serving import Listen
@@ -18,8 +19,12 @@ if TYPE_CHECKING:
 
 @click.command(cls=AnsweringCommand)
 @listen_options
+@click.option("--spark-standalone", is_flag=True, help="Start a Spark cluster, too: executors are processes of their own there.")
+@click.option("--spark-workers", type=click.IntRange(min=1), default=1, show_default=True, help="Workers of that cluster.")
+@click.option("--spark-cores", type=click.IntRange(min=1), default=2, show_default=True, help="Cores that each offers.")
+@click.option("--spark-memory", metavar="SIZE", callback=bytes_of, default="2GiB", show_default=True, help="Memory that each offers.")
 @folder_option
-def command(*, listen: Listen, home: Home) -> Answer:
+def command(*, listen: Listen, spark_standalone: bool, spark_workers: int, spark_cores: int, spark_memory: int, home: Home) -> Answer:
     """Start a ZooKeeper and a master on this machine, all of it in one folder, and manage flows until Ctrl-C.
 
     Ctrl-C ends the workers after the Batches under way. Started again, it goes on with every flow. Flows are submitted with
@@ -27,7 +32,8 @@ def command(*, listen: Listen, home: Home) -> Answer:
     """
     from scribengin.hosts.up import House
 
-    with until_asked() as asked, House(home, listen=listen, tell=lambda line: click.echo(line, err=True)) as house:
+    spark = {"workers": spark_workers, "cores": spark_cores, "memory_mib": spark_memory // 2**20} if spark_standalone else None
+    with until_asked() as asked, House(home, listen=listen, tell=lambda line: click.echo(line, err=True), spark=spark) as house:
         click.echo(f"up: API {house.url}, registry {house.address}, all of it in {home.folder}", err=True)
         click.echo("submit a flow: scribengin apply FILE; Ctrl-C ends it", err=True)
         asked.wait()
