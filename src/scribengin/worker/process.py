@@ -13,10 +13,12 @@ import socket
 import sys
 import time
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scribengin.control.masters import CERTIFICATES, TOKEN, addresses, leader
+from scribengin.control.workflows import Workflows
 from scribengin.control.world import RunId
 from scribengin.core.errors import Exit, Refused
 from scribengin.core.secret import Secret
@@ -42,7 +44,7 @@ from scribengin.worker.turns import LiveTurns
 from scribengin.worker.wanted import Wanted
 
 if TYPE_CHECKING:
-    from collections.abc import MutableMapping
+    from collections.abc import MutableMapping, Sequence
 
     from scribengin.local.contract import RunView
     from scribengin.registry.contract import Registry
@@ -86,7 +88,8 @@ def main(worker: str) -> Exit:
             reporter.show(view)
             records.show(view)
 
-        attempt = TierAttempt(spec, id_, packages, lease, timeline, glance, show, limits, turns)
+        feeders = partial(_feeders, Workflows(registry), id_.flow)
+        attempt = TierAttempt(spec, id_, packages, lease, timeline, glance, show, limits, turns, feeders)
         stack.callback(attempt.close)
         tasks = Tasks(registry, id_, spec, packages, lease, attempt.session)
         loaded = [version]
@@ -145,6 +148,11 @@ def _packages(registry: Registry, token: Secret | None) -> FetchedPackages:
 
 def _about(id_: RunId) -> dict[str, Any]:
     return {"run": id_.number, "pid": os.getpid(), "host": socket.gethostname()}
+
+
+def _feeders(workflows: Workflows, flow: str) -> Sequence[str]:
+    """The flows that write what this one reads, as the registry knows them now."""
+    return workflows.of(flow).feeders(flow)
 
 
 def _read_spec(registry: Registry, id_: RunId) -> tuple[int, Spec]:
