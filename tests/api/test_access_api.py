@@ -14,6 +14,7 @@ from scribengin.api.serving import Listen
 from scribengin.api.token_file import TokenFile
 from scribengin.client.client import Client
 from scribengin.client.models import NewToken, Submit
+from scribengin.client.verb_models import SetQuota
 from scribengin.control import admin, reading
 from scribengin.core.errors import EnvironmentFault, Refused, ScribenginError, StateError
 from scribengin.core.secret import Secret
@@ -42,6 +43,8 @@ VERBS = {
     "pause": ("operator", lambda client: client.want("numbers", "paused")),
     "go back": ("editor", lambda client: client.rollback("numbers", 2)),
     "bring": ("editor", lambda client: client.upload("0" * 64, b"")),
+    "quotas": ("viewer", lambda client: client.quotas()),
+    "quota": ("admin", lambda client: client.set_quota("team=web", SetQuota(cores=2))),
     "write": ("admin", lambda client: client.write_record("limits/numbers", {"rows_per_s": 5}, version=None)),
 }
 ROLES: tuple[RoleName, ...] = ("viewer", "operator", "editor", "admin")
@@ -110,7 +113,11 @@ def test_a_token_with_labels_has_only_the_flows_with_all_of_them(bench: Bench) -
             act()
         assert told.value.code == "flow-unknown"
         assert "theirs" not in told.value.remedy
-    for act in (lambda: client.record("flows"), lambda: client.write_record("limits/mine", {}, version=None)):
+    for team in ("web", "ads"):
+        bench.client(token=bench.tokens.add(team, "admin", {})).set_quota(f"team={team}", SetQuota(cores=2))
+    assert [row.quota for row in client.quotas()] == ["team=web"]
+    said = lambda: client.set_quota("team=web", SetQuota(cores=3))  # noqa: E731
+    for act in (lambda: client.record("flows"), lambda: client.write_record("limits/mine", {}, version=None), said):
         with pytest.raises(Refused) as told:
             act()
         assert told.value.code == "role-lacking"

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scribengin.control import admin
-from scribengin.control.upkeep import Written, place
+from scribengin.control.upkeep import ROUNDS, Written, place
 from scribengin.control.world import Node
 from scribengin.registry.contract import Entry
 from scribengin.registry.kinds import TierSpec
@@ -128,12 +128,12 @@ def test_a_damaged_or_removed_word_is_written_anew_and_the_next_master_changes_n
     after = store.client()
     store.expire(plane.registry)  # type: ignore[arg-type]
     plane.registry, plane.master = after, plane.another(after)
-    for _ in range(25):
+    for _ in range(ROUNDS + 2):
         plane.look()
     assert keeping(plane, "/out") == before
     assert version_of(plane, path) == version, "nothing was written"
     store.write_raw(path, b"{oops")
-    for _ in range(12):
+    for _ in range(ROUNDS + 2):
         plane.look()
     assert (again := keeping(plane, "/out")) is not None
     assert before is not None

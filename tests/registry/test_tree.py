@@ -53,6 +53,7 @@ NAMES = {
     "request": "0123456789abcdef" * 2,
     "token": "0123456789ab",
     "folder": "0123456789abcdef",
+    "quota": "team=search",
 }
 
 

@@ -29,7 +29,7 @@ from scribengin.client.verb_models import (
     Topology,
     TopologyPlan,
 )
-from scribengin.control import admin, operate, reading, topology
+from scribengin.control import admin, operate, reading, topology, workflow_operate
 from scribengin.control.happened import read_happened
 from scribengin.control.limits import read_limits, set_limit
 from scribengin.control.scale import scale
@@ -92,7 +92,7 @@ def verb_routes(may: Callable[[Role], Any]) -> APIRouter:
     def all_operations(asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:
         """The operations of all flows, the newest of each first."""
         asked.check_all()
-        return asked.answer(operate.list_operations(asked.registry))
+        return asked.answer([*workflow_operate.rows_of(asked.registry), *operate.list_operations(asked.registry)])
 
     @routes.get("/flows/{flow}/happened", response_model=list[Happened])
     def happened(flow: str, asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:
@@ -104,7 +104,8 @@ def verb_routes(may: Callable[[Role], Any]) -> APIRouter:
     def operations(flow: str, asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:
         """The operations of a flow, the newest first."""
         asked.check_flow(flow)
-        return asked.answer(operate.list_operations(asked.registry, flow))
+        own = operate.list_operations(asked.registry, flow)
+        return asked.answer([*workflow_operate.rows_of(asked.registry, flow, asked.view.seen), *own])
 
     @routes.delete("/flows/{flow}/operations/{id_}", response_model=Written)
     def cancel(flow: str, id_: str, asked: Annotated[Asked, may(Role.OPERATOR)]) -> Response:
@@ -112,6 +113,11 @@ def verb_routes(may: Callable[[Role], Any]) -> APIRouter:
 
         def act(registry: Registry) -> Written:
             asked.check_flow(flow)
+            if flow in (members := workflow_operate.members_of(registry, id_)):
+                for each in members:
+                    asked.check_flow(each)
+                workflow_operate.cancel(registry, id_)
+                return Written(asked.plane.revision())
             operate.cancel(registry, flow, id_, by=asked.who.name)
             return Written(asked.plane.revision())
 

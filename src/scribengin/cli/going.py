@@ -40,6 +40,11 @@ def done(client: Client, going: Going, *, wait_s: float | None, again: str) -> A
     return Answer({**said, "operation": going.operation, "step": None if row is None else row.step}, show=show)
 
 
+def _waits(row: OperationRow) -> list[str]:
+    """What one over a workflow waits for."""
+    return [str(each) for each in row.arguments.get("waits_for", ())]
+
+
 def wait_for_operation(client: Client, flow: str, id_: str, wait_s: float | None) -> OperationRow | None:
     """The operation once it is over; None where it is not to be waited for. Raises OperationFailed, NotReached."""
     if wait_s is None:
@@ -57,7 +62,7 @@ def wait_for_operation(client: Client, flow: str, id_: str, wait_s: float | None
             )
         if time.monotonic() >= deadline:
             raise NotReached(
-                f"operation {id_} of flow {flow} ({row.kind}) is at step {row.step} after {wait_s:.0f} s",
+                "; ".join([f"operation {id_} of flow {flow} ({row.kind}) is at step {row.step} after {wait_s:.0f} s", *_waits(row)]),
                 remedy=f"wait longer; see: scribengin ops {flow}",
             )
         time.sleep(_POLL_S)

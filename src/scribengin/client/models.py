@@ -334,7 +334,8 @@ class MadeToken:
 
 @dataclass(frozen=True, slots=True)
 class NodeRow:
-    """A host that has registered. `state` is `up`, `away` or `decommissioned`; `cores`, `memory_bytes` 0: no limit. `http` is its page."""
+    """A host that has registered. `state` is `up`, `away` or `decommissioned`; `cores`, `memory_bytes` 0: no limit. `http` is its
+    page; `spark` the cluster of its workers' executors, empty where Spark runs in the workers."""
 
     node: str
     state: str
@@ -346,6 +347,7 @@ class NodeRow:
     memory_bytes: int = 0
     home: str = ""
     since: str = ""
+    spark: str = ""
     workers: tuple[str, ...] = ()
     mapped: tuple[str, ...] = ()
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, assert_never
 
 if TYPE_CHECKING:
     from scribengin.control.world import RunId
-    from scribengin.registry.kinds import Operation, Run, Status, TierWish
+    from scribengin.registry.kinds import Desired, Operation, Run, Share, Status, TierWish, WorkflowOperation
+    from scribengin.registry.outside import HeldBack
     from scribengin.registry.records import Spot
 
 
@@ -90,11 +91,48 @@ class Step:
     operation: Operation
 
 
-Action = Want | Start | Note | FreeLease | Kill | Forget | Tell | SetAside | Step
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Write what is wanted of a flow: its turn in an operation over its workflow has come."""
+
+    flow: str
+    operation: str
+    wanted: Desired
+
+
+@dataclass(frozen=True, slots=True)
+class HoldBack:
+    """Write which sinks of a flow are held back."""
+
+    flow: str
+    held_back: HeldBack
+
+
+@dataclass(frozen=True, slots=True)
+class Advance:
+    """Write how far an operation over a workflow is."""
+
+    id: str
+    operation: WorkflowOperation
+
+
+@dataclass(frozen=True, slots=True)
+class Allot:
+    """Write a flow's part of the rows a second of its quotas."""
+
+    flow: str
+    share: Share
+
+
+Writing = Want | Note | Tell | Step | Ask | Advance | Allot | HoldBack
+"""what a record is all there is to do for"""
+Action = Writing | Start | FreeLease | Kill | Forget | SetAside
 
 
 def flow_of(action: Action) -> str:
-    """Which flow it is about."""
+    """Which flow it is about; empty where it is about several."""
+    if isinstance(action, Advance):
+        return ""
     return action.run.flow if isinstance(action, FreeLease | Kill | Forget) else action.flow
 
 
@@ -120,5 +158,13 @@ def said_of(action: Action) -> str:
             return f"{spot.path} is set aside"
         case Step(_, id_, operation):
             return f"operation {id_} ({operation.kind}) comes to {operation.step}"
+        case Ask(_, operation, wanted):
+            return f"it is wanted {wanted.state}, version {wanted.version}, by operation {operation} of its workflow"
+        case Advance(id_, operation):
+            return f"operation {id_} of a workflow comes to {operation.step}"
+        case Allot():
+            return "its part of a quota is another"
+        case HoldBack():
+            return "which of its sinks are held back is another"
         case _:
             assert_never(action)

@@ -164,6 +164,7 @@ def node_as_json(registry: Registry, name: str) -> dict[str, Any]:
         "http": str(up.value.get("http") or "") if isinstance(up, Entry) and is_up else "",
         "cores": 0 if about is None else about.cores,
         "memory_bytes": 0 if about is None else about.memory_bytes,
+        "spark": "" if about is None else about.spark,
         "home": "" if about is None else about.home,
         "since": "" if about is None else about.since,
         "workers": workers_on(registry, name),

@@ -4,6 +4,7 @@ up.json            where the registry and the API are, and which process leads; 
 registry.login     user:password of the registry, for this user alone
 zookeeper/         the embedded registry: its data, port, log
 packages/          the packages of all versions
+spark/             the Spark cluster of `up --spark-standalone`
 workers/           the launcher's: records and logs of workers
 tokens.json        tokens that were made while nothing was up; the next start takes them into the registry
 audit.log          who has changed what by the API

@@ -160,7 +160,7 @@ class Master:
         self._say(f"{shown(path)} {why}" for path, why in self.problems.items())
         if self._watch is not None:
             self._watch.seen(world, self._election.term)
-            world = replace(world, delays=self._watch.delays())
+            world = replace(world, delays=self._watch.delays(), idle=self._watch.idle(), waiting=self._watch.waiting())
         selected = self._attention.select(world)
         actions = decide(world, selected)
         self._attention.note(world, selected, actions)

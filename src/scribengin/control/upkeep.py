@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from scribengin.registry.contract import Registry, Term, Write
 
 FOLDERS = "upkeep"
-ROUNDS = 10
+ROUNDS = 60
 """in so many looks all folders have their turn, though nothing says that one needs it"""
 _WRITES = 200
 """in one commit"""

@@ -51,7 +51,9 @@ class StandaloneCluster:
         self._memory_mib = memory_mib
         self._names = (MASTER, *(_worker(number) for number in range(1, workers + 1)))
         self._servers: dict[str, Server] = {}
-        for name in self._names:
+        # those too of a larger one that was started in this folder before
+        before = [_worker(int(path.name.split("-")[2].partition(".")[0])) for path in (self.folder / "run").glob("spark-worker-*.pid.json")]
+        for name in dict.fromkeys([*self._names, *before]):
             found = find_server(name, pid_file=self._pid_file(name), log=self._log(name))
             if found is not None:
                 self._servers[name] = found
@@ -71,6 +73,11 @@ class StandaloneCluster:
         """The master's process, where it is there."""
         server = self._servers.get(MASTER)
         return server.process.pid if server is not None and server.alive() else None
+
+    @property
+    def whole(self) -> bool:
+        """Whether all its processes are there."""
+        return all(self._alive(name) for name in self._names)
 
     @property
     def log(self) -> Path:
@@ -99,10 +106,8 @@ class StandaloneCluster:
 
     def stop(self) -> None:
         """End workers (with them their executors) and master in order; what does not end in time is killed. No error where none is up."""
-        for name in reversed(self._names):
-            server = self._servers.pop(name, None)
-            if server is not None:
-                server.stop(_STOPPED_WITHIN_S)
+        for name in sorted(self._servers, key=lambda name: (name == MASTER, name)):
+            self._servers.pop(name).stop(_STOPPED_WITHIN_S)
 
     def kill(self, worker: int) -> None:
         """End a worker as a crash does, and return when it is gone; its executors then leave. No error where it is not up."""
@@ -165,13 +170,17 @@ class StandaloneCluster:
         self._servers[name] = start_server(name, command, pid_file=self._pid_file(name), log=self._log(name), environment=environment)
 
     def _write_settings(self) -> Path:
-        make_folder(self.folder / "work")
+        for part in ("work", "run/recovery"):
+            make_folder(self.folder / part)
         settings = {
             # Spark's own door for submissions ran Python drivers on local[*], and left them behind when they were killed
             "spark.master.rest.enabled": "false",
             "spark.worker.cleanup.enabled": "true",
             "spark.worker.cleanup.appDataTtl": _KEPT_APPLICATION_S,
             "spark.local.dir": self.folder / "run" / "tmp",
+            # a master that is started again knows its applications and workers: these go on
+            "spark.deploy.recoveryMode": "FILESYSTEM",
+            "spark.deploy.recoveryDirectory": self.folder / "run" / "recovery",
         }
         path = self.folder / "run" / "spark.properties"
         replace(path, "".join(f"{name}={value}\n" for name, value in settings.items()).encode())

@@ -20,7 +20,7 @@ from scribengin.connectors.files.upkeep import Upkept as Done
 from scribengin.connectors.files.upkeep import keep_folder
 from scribengin.control.mirror import Mirror
 from scribengin.control.upkeep import FOLDERS
-from scribengin.core.errors import FencedError, ScribenginError, Unreachable
+from scribengin.core.errors import FencedError, Refused, ScribenginError, Unreachable
 from scribengin.registry.contract import Conflict
 from scribengin.registry.lease import Lease
 from scribengin.registry.records import Stored, put, read_record
@@ -113,8 +113,12 @@ class FolderKeeper:
             if duty is None:
                 duty = self._duties[id_] = _Duty(Lease(self.registry, UPKEEP_LEASE(id_).path, self.about))
             if time.monotonic() >= duty.due_s and (duty.lease.held() or duty.lease.acquire()):
-                self._turn(id_, keeping, duty)
                 duty.due_s = time.monotonic() + self.every_s
+                try:
+                    self._turn(id_, keeping, duty)
+                except (FencedError, Conflict, Refused) as error:  # of this folder alone: the others have their turn
+                    duty.last = None
+                    self._say(id_, f"{keeping.path}: {error.message}")
             next_s = min(next_s, max(duty.due_s - time.monotonic(), _AGAIN_S))
         return next_s
 

@@ -1,4 +1,4 @@
-"""A host of a control plane: the agent that takes orders for its workers, over a local launcher. What `scribengin node` runs."""
+"""A host of a control plane: the agent that takes orders for its workers, over a launcher. What `scribengin node` runs."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from scribengin.hosts.presence import lives_here
 from scribengin.hosts.worker_environment import not_its_own
 from scribengin.launch.contract import Order
 from scribengin.launch.local import LocalLauncher
+from scribengin.launch.standalone import StandaloneLauncher
 from scribengin.local.run_log import open_run_log
 from scribengin.registry.contract import Conflict, Delete, Entry
 from scribengin.registry.kinds import Host
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from scribengin.control.home import Home
     from scribengin.core.secret import Secret
     from scribengin.hosts.agent import Making
+    from scribengin.launch.standalone import Cluster
     from scribengin.registry.contract import Registry
     from scribengin.registry.entrance import Entrance
     from scribengin.registry.host_records import WorkerOrder
@@ -67,8 +69,11 @@ class Node:
         token: Secret | None = None,
         make: Making | None = None,
         listen: Listen | None = None,
+        cluster: Cluster | None = None,
     ) -> None:
-        """`token`: what masters ask of workers that fetch packages. `make` says what is started for a worker; the program
+        """`cluster`: the Spark cluster on which its workers' executors run; None: Spark runs in the workers.
+
+        `token`: what masters ask of workers that fetch packages. `make` says what is started for a worker; the program
         `scribengin.worker` by default. `listen`: where its page answers, and its workers' logs: a free port of the loopback by default."""
         self.name = name
         self.home = home
@@ -77,6 +82,7 @@ class Node:
         self._make = make if make is not None else worker_order(home, name, entrance, token)
         self._listen = listen or Listen()
         self._token = token
+        self._cluster = cluster
         self._stack = ExitStack()
         check_name(name)
 
@@ -93,7 +99,7 @@ class Node:
             check_door(self._listen, has_key=key is not None or bool(tokens.rows()))
             door = stack.enter_context(open_door(self._listen))
             self.url = door.url
-            launcher = LocalLauncher(self.home.workers, cores=self._capacity.cores, memory_bytes=self._capacity.memory_bytes)
+            launcher = self._launcher()
             stack.callback(launcher.close)
             host = Host(
                 host=socket.gethostname(),
@@ -101,6 +107,7 @@ class Node:
                 memory_bytes=self._capacity.memory_bytes or 0,
                 since=now_text(),
                 home=str(self.home.folder.absolute()),
+                spark="" if self._cluster is None else self._cluster.master,
             )
             about = {"id": self.name, "host": host.host, "pid": os.getpid(), "http": self.url, "since": host.since, "home": host.home}
             _remove_left_over(registry, self.name, about)
@@ -128,6 +135,12 @@ class Node:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._stack.close()
+
+    def _launcher(self) -> LocalLauncher | StandaloneLauncher:
+        """Over the same folder: what one has started the other sees, and ends."""
+        if self._cluster is not None:
+            return StandaloneLauncher(self.home.workers, self._cluster)
+        return LocalLauncher(self.home.workers, cores=self._capacity.cores, memory_bytes=self._capacity.memory_bytes)
 
 
 def worker_order(home: Home, name: str, entrance: Entrance, token: Secret | None = None) -> Making:

@@ -9,16 +9,19 @@ from typing import TYPE_CHECKING, Self
 from scribengin.api.serving import Listen
 from scribengin.control.home import LOCAL
 from scribengin.control.versions import KEPT_VERSIONS
+from scribengin.embedded.standalone import StandaloneCluster
 from scribengin.embedded.zookeeper import ZooKeeper
 from scribengin.hosts.kept_up import kept_up
 from scribengin.hosts.master import MasterHost
 from scribengin.hosts.node import Node
+from scribengin.hosts.spark_beside import SparkBeside
 from scribengin.launch.local import LocalLauncher
+from scribengin.launch.standalone import Cluster
 from scribengin.registry.access import DEFAULT_ROOT, Address
 from scribengin.registry.entrance import Entrance
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from types import TracebackType
 
     from scribengin.control.home import Home
@@ -37,15 +40,20 @@ class House:
         listen: Listen | None = None,
         grace_s: float = 300.0,
         tell: Callable[[str], None] = lambda _line: None,
+        spark: Cluster | Mapping[str, int] | None = None,
         keep_versions: int = KEPT_VERSIONS,
     ) -> None:
-        """`listen`: where the API answers, a free port of the loopback by default. `grace_s`: how long workers may take to end. `tell`
+        """`spark`: the Spark cluster on which executors run, or how large one of its own is (see `SparkBeside`); None: Spark runs in the
+        workers.
+
+        `listen`: where the API answers, a free port of the loopback by default. `grace_s`: how long workers may take to end. `tell`
         hears what takes a while. `keep_versions`: as `MasterHost` says."""
         self.home = home
         self._listen = listen or Listen()
         self._grace_s = grace_s
         self._tell = tell
         self._keep_versions = keep_versions
+        self._spark = spark
         self._stack = ExitStack()
         self._is_up = False
 
@@ -57,8 +65,9 @@ class House:
             stack.enter_context(kept_up(server, "ZooKeeper", self._tell))
             self.address = Address((server.address,), DEFAULT_ROOT)
             entrance = Entrance(self.address, self.home.login())
+            cluster = self._open_cluster(stack)
             stack.callback(self._end_workers)
-            stack.enter_context(Node(self.home, LOCAL, entrance))
+            stack.enter_context(Node(self.home, LOCAL, entrance, cluster=cluster))
             logs = LocalLauncher(self.home.workers).logs
             master = stack.enter_context(
                 MasterHost(self.home, LOCAL, entrance, listen=self._listen, logs=logs, keep_versions=self._keep_versions)
@@ -72,6 +81,17 @@ class House:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._stack.close()
+
+    def _open_cluster(self, stack: ExitStack) -> Cluster | None:
+        if isinstance(self._spark, Cluster):
+            return self._spark
+        folder = self.home.folder / "spark"
+        if self._spark is None:
+            if folder.exists():  # one that was up with it before, and was killed: its workers' executors may be there
+                stack.callback(StandaloneCluster(folder).stop)
+            return None
+        self._tell("starting a Spark cluster")
+        return stack.enter_context(SparkBeside(folder, self._tell, **self._spark)).cluster
 
     def _end_workers(self) -> None:
         """All at once: what one has handed over and another has not taken waits in the channel between them. Where this process never

@@ -5,24 +5,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from scribengin.core.errors import EnvironmentFault
-from scribengin.launch.children import LOG_BYTES, ORPHAN_GRACE_S, Children
+from scribengin.launch.children import LOG_BYTES, ORPHAN_GRACE_S
+from scribengin.launch.here import LauncherHere
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from scribengin.core.secret import Secret
-    from scribengin.launch.contract import Order, Seen
+    from scribengin.launch.contract import Order
     from scribengin.launch.records import Ordered
 
 _TASK_TRIES = 3
 _MIB = 2**20
 
 
-class LocalLauncher:
+class LocalLauncher(LauncherHere):
     """Each worker is a process, and Spark runs in it on `local[cores,3]`; there are no executors.
 
-    `cores` and `memory_bytes` are what all workers together may have; None: as many as are ordered. How it lives: `Children`.
+    `cores` and `memory_bytes` are what all workers together may have; None: as many as are ordered.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class LocalLauncher:
         log_bytes: int = LOG_BYTES,
         orphan_grace_s: float = ORPHAN_GRACE_S,
     ) -> None:
-        self._children = Children(folder, log_bytes=log_bytes, orphan_grace_s=orphan_grace_s)
+        super().__init__(folder, log_bytes=log_bytes, orphan_grace_s=orphan_grace_s)
         self._cores = cores
         self._memory_bytes = memory_bytes
 
@@ -50,34 +50,6 @@ class LocalLauncher:
         if order.memory_bytes:
             settings["spark.driver.memory"] = f"{max(1, order.memory_bytes // _MIB)}m"
         self._children.start(order, master=f"local[{order.cores},{_TASK_TRIES}]", settings=settings, environment={}, fits=fits)
-
-    def stop(self, worker: str, grace_s: float) -> None:
-        """As the contract says."""
-        self._children.stop(worker, grace_s)
-
-    def kill(self, worker: str) -> None:
-        """As the contract says."""
-        self._children.kill(worker)
-
-    def look(self) -> list[Seen]:
-        """As the contract says."""
-        return self._children.look()
-
-    def logs(self, worker: str) -> tuple[str, ...]:
-        """Paths on this machine."""
-        return self._children.logs(worker)
-
-    def forget(self, worker: str) -> None:
-        """As the contract says."""
-        self._children.forget(worker)
-
-    def on_end(self, wake: Callable[[], None]) -> None:
-        """As `TellsEnds` says."""
-        self._children.on_end(wake)
-
-    def close(self) -> None:
-        """As the contract says."""
-        self._children.close()
 
 
 def _check(worker: str, what: str, asked: int, limit: int | None, used: int) -> None:

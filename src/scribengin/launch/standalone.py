@@ -11,7 +11,7 @@ The cost: the workers of a machine end with it, and the driver takes its cores a
 
 from __future__ import annotations
 
-import ipaddress
+import os
 import urllib.request
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -20,18 +20,20 @@ from urllib.parse import urlsplit
 import msgspec
 
 from scribengin.core.errors import EnvironmentFault, Unreachable
-from scribengin.launch.children import LOG_BYTES, ORPHAN_GRACE_S, Children
+from scribengin.core.spark_master import is_loopback
+from scribengin.launch.children import LOG_BYTES, ORPHAN_GRACE_S
+from scribengin.launch.here import LauncherHere
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from scribengin.core.secret import Secret
-    from scribengin.launch.contract import Order, Seen
+    from scribengin.launch.contract import Order
 
 _ANSWER_S = 5.0
 _ANSWER_BYTES = 2**24
 _MIB = 2**20
+_WEB_PORT = 8080
 _EXECUTOR_MIB = 1024
 """Spark's own default."""
 
@@ -42,6 +44,14 @@ class Cluster:
 
     master: str
     web: str
+
+    @classmethod
+    def of(cls, master: str, web: str = "") -> Cluster:
+        """With the page where Spark's master has it by default. Raises ValueError for what is no standalone master."""
+        places = [urlsplit(f"//{place}") for place in master.removeprefix("spark://").split(",")]
+        if not master.startswith("spark://") or any(place.hostname is None or place.port is None or place.path for place in places):
+            raise ValueError(f"{master!r} is no standalone master: spark://HOST:PORT, with commas between several")
+        return cls(master, web.rstrip("/") or f"http://{places[0].netloc.rpartition(':')[0]}:{_WEB_PORT}")
 
 
 class _Worker(msgspec.Struct, frozen=True):
@@ -57,14 +67,14 @@ class _State(msgspec.Struct, frozen=True):
     workers: tuple[_Worker, ...]
 
 
-class StandaloneLauncher:
-    """Each worker is a process of this machine, its executors are the cluster's. How it lives: `Children`.
+class StandaloneLauncher(LauncherHere):
+    """Each worker is a process of this machine, its executors are the cluster's. What these say lies with the cluster's workers.
 
     A worker is refused where not one of its executors could be had now; the others come when there is room.
     """
 
     def __init__(self, folder: Path, cluster: Cluster, *, log_bytes: int = LOG_BYTES, orphan_grace_s: float = ORPHAN_GRACE_S) -> None:
-        self._children = Children(folder, log_bytes=log_bytes, orphan_grace_s=orphan_grace_s)
+        super().__init__(folder, log_bytes=log_bytes, orphan_grace_s=orphan_grace_s)
         self._cluster = cluster
 
     def start(self, order: Order) -> None:
@@ -75,8 +85,10 @@ class StandaloneLauncher:
             "spark.cores.max": str(order.cores * order.executors),
             "spark.executor.memory": f"{memory_mib}m",
         }
+        if path := os.environ.get("PYTHONPATH"):
+            settings["spark.executorEnv.PYTHONPATH"] = path  # what the worker can import its executors can, too
         environment = {}
-        if _is_loopback(self._cluster.master):
+        if is_loopback(self._cluster.master):
             # a cluster that only this machine reaches: else the executors are told an address of it that may not answer
             settings |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
             environment["SPARK_LOCAL_IP"] = "127.0.0.1"
@@ -87,34 +99,6 @@ class StandaloneLauncher:
             environment=environment,
             fits=lambda _others: self._check(order, memory_mib),
         )
-
-    def stop(self, worker: str, grace_s: float) -> None:
-        """As the contract says."""
-        self._children.stop(worker, grace_s)
-
-    def kill(self, worker: str) -> None:
-        """As the contract says."""
-        self._children.kill(worker)
-
-    def look(self) -> list[Seen]:
-        """As the contract says; also while the cluster does not answer."""
-        return self._children.look()
-
-    def logs(self, worker: str) -> tuple[str, ...]:
-        """Paths on this machine. What executors say lies with the cluster's workers."""
-        return self._children.logs(worker)
-
-    def forget(self, worker: str) -> None:
-        """As the contract says."""
-        self._children.forget(worker)
-
-    def on_end(self, wake: Callable[[], None]) -> None:
-        """As `TellsEnds` says."""
-        self._children.on_end(wake)
-
-    def close(self) -> None:
-        """As the contract says."""
-        self._children.close()
 
     def _check(self, order: Order, memory_mib: int) -> None:
         alive = [worker for worker in self._read_state().workers if worker.state == "ALIVE"]
@@ -144,15 +128,3 @@ class StandaloneLauncher:
                 f"the Spark master at {url} is {state.status}, not ALIVE", remedy="name the one that leads", code="cluster-silent"
             )
         return state
-
-
-def _is_loopback(master: str) -> bool:
-    for place in master.removeprefix("spark://").split(","):
-        host = urlsplit(f"//{place}").hostname or ""
-        try:
-            if not ipaddress.ip_address(host).is_loopback:
-                return False
-        except ValueError:
-            if host != "localhost":
-                return False
-    return True

@@ -38,7 +38,8 @@ def _given(flows: Sequence[PreparedFlow], settings: RunSettings) -> tuple[str, s
     declared = flows[0].plan.flow.tiers.get(tiers[0].plan.tier) if len(tiers) == 1 else None
     resources = Resources() if declared is None else declared.resources
     master = settings.master or (f"local[{resources.cores},3]" if resources.cores else "")
-    memory = settings.memory or (f"{max(1, resources.memory // 2**20)}m" if resources.memory else "")
+    here = not master.startswith("spark://")  # else it is the executors' memory, which the launcher has asked for
+    memory = settings.memory or (f"{max(1, resources.memory // 2**20)}m" if resources.memory and here else "")
     return master, memory
 
 

@@ -134,7 +134,7 @@ class Run(Record):
     leased: bool = False
     """it was seen to hold the lease"""
     unleased_since: float | None = None
-    """since when it holds the lease no more"""
+    """since when it holds the lease no more; before it ever held it: since when its node does not answer"""
     ended_at: float | None = None
     """it is over: its process has ended, or was given up"""
     failures: int = 0
@@ -177,6 +177,23 @@ class Operation(Record):
     tiers: tuple[str, ...] = ()
     """those that have a part in it"""
     arguments: Mapping[str, Any] = {}
+    by: str = ""
+    at: str = ""
+    since: str = ""
+    """when it came to its step"""
+    error: str = ""
+
+
+class WorkflowOperation(Record):
+    """What is asked of all flows of a workflow, one after the other, that the next master takes up."""
+
+    goal: Goal
+    step: Literal["ask", "done", "failed", "cancelled"] = "ask"
+    """`ask`: each flow is asked when those before it have come to the goal: of `running` those that it feeds, else those that feed it"""
+    feeders: Mapping[str, tuple[str, ...]] = {}
+    """flow → those of the flows that feed it"""
+    begun: Mapping[str, int] = {}
+    """flow → the revision that had written what was wanted of it when this began: with another one it has been asked"""
     by: str = ""
     at: str = ""
     since: str = ""
@@ -257,6 +274,8 @@ class Host(Record):
     since: str = ""
     home: str = ""
     """its folder there: workers' logs, packages"""
+    spark: str = ""
+    """the Spark cluster on which its workers' executors run; empty: Spark runs in the workers"""
 
 
 class Mapped(Record):
@@ -290,6 +309,30 @@ class Limit(Record):
     """source → `rows_per_s`, `bytes_per_s`"""
     edges: Mapping[str, Mapping[str, float]] = {}
     """edge → `rows_per_s`, `bytes_per_s`"""
+
+
+class Quota(Record):
+    """What flows with a label may take together. Absent: as much as there is."""
+
+    cores: int | None = None
+    """of their workers, by what these were given"""
+    memory_bytes: int | None = None
+    """the same"""
+    rows_per_s: float | None = None
+    """of all that they read from outside"""
+    by: str = ""
+    at: str = ""
+
+
+class Share(Record):
+    """A flow's part of the rows a second of a quota."""
+
+    rows_per_s: float | None = None
+    """absent: none of its quotas says"""
+    quota: str = ""
+    """of which; of several, the one that leaves it least"""
+    idle: bool = False
+    """it reads nothing, and others have most of its part"""
 
 
 class Request(Record):

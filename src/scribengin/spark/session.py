@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from scribengin.core.errors import EnvironmentFault
 from scribengin.core.java import find_java
+from scribengin.core.spark_master import is_loopback
 from scribengin.spark.class_archive import archive_options
 
 if TYPE_CHECKING:
@@ -69,6 +70,10 @@ def start_session(name: str, *, master: str, memory: str, conf: Mapping[str, str
         "spark.sql.shuffle.partitions": str(cores),
         "spark.local.dir": str(folder / "spark"),
     }
+    if wanted.startswith("spark://") and not is_loopback(
+        wanted
+    ):  # whoever starts it on a cluster says where executors find it; else Spark does
+        del settings["spark.driver.host"], settings["spark.driver.bindAddress"]
     settings |= dict(conf)
     if memory:
         settings["spark.driver.memory"] = memory

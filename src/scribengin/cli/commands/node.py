@@ -13,29 +13,66 @@ from scribengin.cli.home_option import folder_option
 from scribengin.cli.listen_options import listen_options
 from scribengin.cli.registry_option import registry_options
 from scribengin.cli.serving import until_asked
-from scribengin.core.units import parse_bytes
+from scribengin.cli.size_option import bytes_of
 
 if TYPE_CHECKING:
     from scribengin.api.serving import Listen
     from scribengin.control.home import Home
+    from scribengin.launch.standalone import Cluster
     from scribengin.registry.entrance import Entrance
 
 
-def _bytes(_context: click.Context, _parameter: click.Parameter, value: str | None) -> int | None:
+def _spark_master(_context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
+    from scribengin.launch.standalone import Cluster
+
     try:
-        return None if value is None else parse_bytes(value)
+        if value is not None:
+            Cluster.of(value)
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
+    return value
+
+
+def _cluster(launcher: str, master: str | None, web: str | None) -> Cluster | None:
+    from scribengin.launch.standalone import Cluster
+
+    if launcher == "local":
+        if master or web:
+            raise click.UsageError("--spark-master and --spark-web need --launcher standalone")
+        return None
+    if master is None:
+        raise click.UsageError("--launcher standalone needs --spark-master spark://HOST:PORT")
+    return Cluster.of(master, web or "")
 
 
 @click.command(cls=AnsweringCommand)
 @registry_options(required=True)
 @click.option("--name", metavar="NAME", help="What it is called; the machine's name by default.")
 @click.option("--cores", type=click.IntRange(min=1), help="What all its workers together may have; no limit by default.")
-@click.option("--memory", metavar="SIZE", callback=_bytes, help="The same, as in 16GiB.")
+@click.option("--memory", metavar="SIZE", callback=bytes_of, help="The same, as in 16GiB.")
+@click.option(
+    "--launcher",
+    type=click.Choice(["local", "standalone"]),
+    default="local",
+    show_default=True,
+    help="Where Spark runs: in the workers, or their executors on a Spark standalone cluster.",
+)
+@click.option("--spark-master", metavar="URL", callback=_spark_master, help="Of that cluster: spark://HOST:PORT.")
+@click.option("--spark-web", metavar="URL", help="The page of its master; port 8080 of the same host by default.")
 @listen_options
 @folder_option
-def command(*, entrance: Entrance, name: str | None, cores: int | None, memory: int | None, listen: Listen, home: Home) -> Answer:
+def command(
+    *,
+    entrance: Entrance,
+    name: str | None,
+    cores: int | None,
+    memory: int | None,
+    launcher: str,
+    spark_master: str | None,
+    spark_web: str | None,
+    listen: Listen,
+    home: Home,
+) -> Answer:
     """Make this machine a host of workers, until Ctrl-C or SIGTERM. It registers itself; masters start workers here.
 
     Its workers outlive it: they go on, and the next one with the same folder and name adopts them. To have them go elsewhere first:
@@ -45,9 +82,15 @@ def command(*, entrance: Entrance, name: str | None, cores: int | None, memory: 
     from scribengin.control.masters import token_of
     from scribengin.hosts.node import Capacity, Node
 
+    cluster = _cluster(launcher, spark_master, spark_web)
+    if cluster is not None and (cores or memory):
+        raise click.UsageError("--cores and --memory are of a node on which Spark runs in the workers; of a cluster its master knows them")
     called = name or socket.gethostname()
     capacity, token = Capacity(cores, memory), token_of(os.environ)
-    with until_asked() as asked, Node(home, called, entrance, capacity=capacity, token=token, listen=listen) as node:
+    with (
+        until_asked() as asked,
+        Node(home, called, entrance, capacity=capacity, token=token, cluster=cluster, listen=listen) as node,
+    ):
         click.echo(f"node {called} is up: page {node.url}, registry {entrance.address}, all of it in {home.folder}", err=True)
         asked.wait()
         click.echo("stopping; its workers go on", err=True)

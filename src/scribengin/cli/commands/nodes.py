@@ -36,9 +36,8 @@ def command(*, node: str | None, masters: Masters) -> Answer:
         if not found:
             click.echo("no node has registered yet: scribengin node")
             return
-        print_table(
-            [_row(each) for each in found], {name: name for name in ("node", "state", "host", "cores", "memory", "workers", "mapped")}
-        )
+        columns = ("node", "state", "host", "cores", "memory", "spark", "workers", "mapped")
+        print_table([_row(each) for each in found], {name: name for name in columns})
 
     return Answer(found, show=show)
 
@@ -49,6 +48,7 @@ def _row(node: dict[str, Any]) -> dict[str, Any]:
         "state": node["state"] if node["up"] or node["state"] == "away" else f"{node['state']}, away",
         "cores": node["cores"] or "no limit",
         "memory": show_bytes(node["memory_bytes"]) if node["memory_bytes"] else "no limit",
+        "spark": node["spark"] or "in the workers",
         "workers": ", ".join(node["workers"]) or "–",
         "mapped": ", ".join(node["mapped"]) or "–",
     }
@@ -58,7 +58,7 @@ def _show(view: dict[str, Any]) -> None:
     row, now = _row(view["node"]), view["now"]
     click.echo(f"node {row['node']} is {row['state']}" + (f", {row['http']}" if row["up"] else ""))
     click.echo(f"  on {row['host']} in {row['home']}, registered {row['since']}")
-    click.echo(f"  cores: {row['cores']}, memory: {row['memory']}; mapped to it: {row['mapped']}")
+    click.echo(f"  cores: {row['cores']}, memory: {row['memory']}, Spark: {row['spark']}; mapped to it: {row['mapped']}")
     if now is None:
         click.echo(f"  {view['silent']}; its workers, as far as it has told: {row['workers']}")
         return

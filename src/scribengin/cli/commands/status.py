@@ -116,7 +116,8 @@ def show_folders(folders: Sequence[Mapping[str, Any]]) -> None:
         else:
             said = f"kept by {folder['node']}, looked at {folder['looked_at'] or 'not yet'}"
         if folder["did_at"]:
-            done = f"{folder['folded']:,} commit records folded, {folder['files']:,} files ({show_bytes(folder['bytes'])}) cleared away"
+            cleared = f"{folder['files']:,} file{'' if folder['files'] == 1 else 's'} ({show_bytes(folder['bytes'])}) cleared away"
+            done = f"{folder['folded']:,} commit records folded, {cleared}"
             said += f"; {folder['did_at']}: {done}"
         click.echo(f"folder {folder['path']}: {said}")
         if folder["error"]:
@@ -129,6 +130,10 @@ def _show_workflow(part: dict[str, Any]) -> None:
         for flow in dict.fromkeys(each[side] for each in met):
             places = dict.fromkeys(each["place"] for each in met if each[side] == flow)
             click.echo(f"  {word} {flow}, at {' and '.join(places)}")
+    if part["operation"] is not None:
+        asked = part["operation"]
+        waits = f": {'; '.join(asked['waits_for'])}" if asked["waits_for"] else ""
+        click.echo(f"  operation {asked['id']} wants its workflow {asked['goal']}{waits}")
     for each in part["ill"]:
         since = f" since {each['since']}" if each["since"] else ""
         why, then = (f"{sign}{each[key]}" if each[key] else "" for sign, key in ((": ", "reason"), ("; ", "next")))
