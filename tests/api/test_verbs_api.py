@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from scribengin.client.models import Submit
-from scribengin.client.verb_models import Rewind, Scale, SetLimit, SetOffset, Topology
+from scribengin.client.verb_models import Rewind, Scale, SetLimit, SetOffset, SetQuota, Topology
 from scribengin.control import operate
 from scribengin.core.errors import InputError, Refused
 from scribengin.registry.kinds import Operation, Status
@@ -139,3 +139,25 @@ def test_flows_are_chosen_by_labels(bench: Bench) -> None:
     plan = client.apply_topology(Topology((Submit(moved.id, "flow.yaml", str(bench.folder)),)), {moved.id: moved.data}).plan
     assert [(change.what, change.effect) for change in plan.flows[0].changes] == [("labels", "in place")]
     assert [row.flow for row in client.flows({"stage": "live"})] == ["numbers"]
+
+
+def test_quotas_are_said_shown_to_whom_they_concern_and_removed_by_an_admin(bench: Bench) -> None:
+    bench.master()
+    client = bench.client()
+    package = bench.package(FLOW + "labels: {team: search}\n")
+    client.apply_topology(Topology((Submit(package.id, "flow.yaml", str(bench.folder)),)), {package.id: package.data})
+    row = client.set_quota("team=search", SetQuota(cores=4, rows_per_s=900))
+    assert (row.cores, row.memory_bytes, row.rows_per_s, row.over, row.taken.cores) == (4, None, 900.0, False, 0)
+    assert [(flow.flow, flow.waits) for flow in row.flows] == [("numbers", True)]
+    assert client.set_quota("team=search", SetQuota(memory_bytes=2**30, off=("cores",))).cores is None
+    assert [(each.quota, each.memory_bytes, each.rows_per_s) for each in client.quotas()] == [("team=search", 2**30, 900.0)]
+    for ask, code in (
+        (lambda: client.set_quota("team", SetQuota(cores=1)), "quota-name"),
+        (lambda: client.set_quota("team=search", SetQuota(cores=0)), "quota-value"),
+        (lambda: client.remove_quota("team=web"), "quota-unknown"),
+    ):
+        with pytest.raises(Refused) as refused:
+            ask()
+        assert refused.value.code == code
+    client.remove_quota("team=search")
+    assert client.quotas() == []

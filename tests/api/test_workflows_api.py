@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner
 
+from scribengin.api.serving import Listen
 from scribengin.api.views import RegistryView
+from scribengin.cli.commands.drain import command as drain
 from scribengin.cli.commands.graph import command as graph
 from scribengin.cli.commands.list import command as list_flows
 from scribengin.cli.commands.status import command as status
@@ -166,3 +168,51 @@ def test_versions_are_read_once_and_a_flow_that_comes_again_is_another(bench: Be
     assert workflows.of("mail").name == "bills"
     submitted(bench, "orders", "/in", "/nowhere")
     assert workflows.of("mail").name == "bills"
+
+
+def test_a_verb_over_a_workflow_is_one_operation_that_is_listed_and_cancelled(bench: Bench) -> None:
+    master = bench.master()
+    chain(bench)
+    runner = CliRunner()
+    said = runner.invoke(drain, ["bills", "mail", "--workflow", "--master", master.url], standalone_mode=False)
+    assert said.output == "workflow orders: orders, bills, mail wanted drained: operation w1 has begun\n"
+    with Client([master.url]) as client:
+        assert {flow: client.flow(flow).wanted.state for flow in ("orders", "bills", "mail")} == dict.fromkeys(
+            ("orders", "bills", "mail"), "running"
+        ), "the masters ask them"
+        part = client.flow("mail").workflow
+        assert part is not None
+        assert part.operation is not None
+        assert (part.operation.id, part.operation.goal, part.operation.flows) == ("w1", "drained", ("orders", "bills", "mail"))
+        assert [(row.flow, row.id, row.kind, row.under_way) for row in client.operations()] == [("orders", "w1", "workflow drained", True)]
+        assert [row.id for row in client.operations("mail")] == ["w1"]
+        assert client.operations("alone") == []
+        with pytest.raises(Refused) as other:
+            client.cancel("alone", "w1")
+        assert other.value.code == "operation-unknown"
+        client.cancel("mail", "w1")
+        assert client.workflow("mail").operations[0].step == "cancelled"
+        begun = client.want_workflow("alone", "paused")
+        assert (begun.workflow, begun.flows) == ("alone", ("alone",))
+        with pytest.raises(Refused) as unknown:
+            client.want_workflow("nobody", "paused")
+        assert unknown.value.code == "flow-unknown"
+
+
+def test_who_may_see_some_of_its_flows_only_cannot_move_it(bench: Bench) -> None:
+    submitted(bench, "orders", "/in", "/orders", team="shop")
+    submitted(bench, "bills", "/orders", "/bills", team="shop")
+    submitted(bench, "mail", "/bills", "/mail", team="post")
+    shop, all_ = bench.tokens.add("shop", "operator", {"team": "shop"}), bench.tokens.add("all", "operator", {})
+    bench.master(listen=Listen(asks=True))
+    theirs = bench.client(token=shop)
+    with pytest.raises(Refused) as lacking:
+        theirs.want_workflow("orders", "drained")
+    assert lacking.value.code == "role-lacking"
+    begun = bench.client(token=all_).want_workflow("orders", "drained")
+    assert begun.flows == ("orders", "bills", "mail")
+    assert [row.arguments["flows"] for row in theirs.operations("orders")] == [["orders", "bills"]]
+    assert "mail" not in repr(theirs.workflow("orders")) + repr(theirs.flow("orders"))
+    with pytest.raises(Refused) as hidden:
+        theirs.cancel("orders", begun.operation)
+    assert hidden.value.code == "flow-unknown"

@@ -15,6 +15,7 @@ from scribengin.launch.memory import MemoryCluster, MemoryLauncher
 from scribengin.registry.kinds import Report, TierSpec
 from scribengin.registry.lease import Lease
 from scribengin.registry.memory import MemoryStore
+from scribengin.registry.outside import Outside, Place
 from scribengin.registry.records import Stored, put, read_record
 from scribengin.registry.tree import LEASE, OPERATION, REPORT, RUN, WANTED
 
@@ -196,6 +197,14 @@ class Plane:
         registry.close()
         launcher = MemoryLauncher(lambda: self.now, self.cluster)
         launcher.end(str(id_), 0)
+
+
+def met(plane: Plane, flow: str, reads: str, writes: str, **tiers: tuple[str, ...]) -> None:
+    """Submit a flow that reads and writes those folders."""
+    ends = Outside(reads={"in": (Place(kind="folder", at=reads),)}, writes={"out": (Place(kind="folder", at=writes),)})
+    specs = {tier: TierSpec(feeders=feeders) for tier, feeders in tiers.items()}
+    submission = admin.Submission(flow, "0", "flow.yaml", "/base", specs, outside=ends)
+    admin.apply(plane.person, submission, state=lambda _: "/state", by="me")
 
 
 def applied(plane: Plane, flow: str, package: str = "0", **tiers: tuple[str, ...]) -> admin.Submission:

@@ -20,6 +20,14 @@
     standby core                   a spare is wanted for it; `standby core none`
     spare core running             the spare's newest process; also `exited 1`, `gone`
     spare core says standby        also `starting`, `failed permanent CAUSE`, `stopped`
+    of tweets                      what follows is of this flow, where there are several
+    label team=search              one that the flow has
+    cores core 2                   what a worker of the tier gets; `memory core 3`, in GiB
+    quota team=search cores 4      also `memory 8` (GiB), `rows 1000`; `quota team=search closed WHY`; `quota team=search none`
+    idle                           the flow has read nothing for a while; `busy`: it reads
+    workflow drained: a -> b       an operation over flows, and who feeds whom
+    meet a.out -> b.in rows 100    b reads what a writes, and `high_water` of its source is 100 rows
+    waits b.in 150                 rows, as b's worker said last
     the launcher loses what is asked next
     wait 15                        seconds
     look                           the master looks, and does what follows: `>` what it does, `=` how the flow stands where that has changed
@@ -34,10 +42,42 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scribengin.control.actions import Action, Forget, FreeLease, Kill, Note, SetAside, Start, Step, Tell, Want
+from scribengin.control.actions import (
+    Action,
+    Advance,
+    Allot,
+    Ask,
+    Forget,
+    FreeLease,
+    HoldBack,
+    Kill,
+    Note,
+    SetAside,
+    Start,
+    Step,
+    Tell,
+    Want,
+    flow_of,
+)
 from scribengin.control.decide import decide
-from scribengin.control.world import Delay, FlowSeen, Held, LeaseHolder, Node, Process, RunId, TierSeen, UnderWay, Wish, World
-from scribengin.registry.kinds import UNDER_WAY, Operation, Report, Run, TierWish
+from scribengin.control.world import (
+    Allowance,
+    Delay,
+    FlowSeen,
+    Held,
+    LeaseHolder,
+    Node,
+    Process,
+    Reader,
+    RunId,
+    TierSeen,
+    UnderWay,
+    Waiting,
+    Wish,
+    World,
+)
+from scribengin.registry.kinds import UNDER_WAY, Operation, Report, Run, TierWish, WorkflowOperation
+from scribengin.registry.outside import Level, Waters
 from scribengin.registry.tree import REPORT, RUN, STATUS, WANTED
 from scribengin.registry.watched import Watched
 
@@ -73,9 +113,13 @@ class Story:
 
     def _look(self) -> list[str]:
         told = []
+        here = self.flow
         for action in decide(self.world):
+            self.flow = flow_of(action) or here
             self._act(action)
-            told.append(_said(action))
+            said = _said(action)
+            told.append(said.replace("> ", f"> {self.flow}: ", 1) if len(self.world.flows) > 1 and flow_of(action) else said)
+        self.flow = here
         self.loses = False
         return told
 
@@ -84,6 +128,27 @@ class Story:
             case ["flow", name, *rest]:
                 self.flow = name.rstrip(":")
                 self._set_flow(FlowSeen(self.flow, Wish(1, "stopped", 0), _tiers(" ".join(rest))))
+            case ["of", name]:
+                self.flow = name
+            case ["meet", writer, "->", reader, "rows", most]:
+                self._meet(writer.split("."), reader.split("."), int(most))
+            case ["waits", reader, rows]:
+                name, source = reader.split(".")
+                self.world = replace(self.world, waiting={**self.world.waiting, (name, source): Waiting(rows=int(rows))})
+            case ["workflow", goal, *rest]:
+                self._workflow(goal.rstrip(":"), rest)
+            case ["label", said]:
+                name, _, value = said.partition("=")
+                flow = self.world.flows[self.flow]
+                self._set_flow(replace(flow, labels={**flow.labels, name: value}))
+            case ["cores", tier, number]:
+                self._set_tier(replace(self._tier(tier), cores=int(number)))
+            case ["memory", tier, number]:
+                self._set_tier(replace(self._tier(tier), memory_bytes=int(number) * 2**30))
+            case ["quota", name, *rest]:
+                self._quota(name, rest)
+            case ["idle" | "busy" as how]:
+                self.world = replace(self.world, idle={**self.world.idle, self.flow: how == "idle"})
             case ["nodes", *names]:
                 nodes = {name: self.world.nodes.get(name, Node()) for name in names}
                 there = {**self.away, **self.world.processes}
@@ -159,13 +224,43 @@ class Story:
             case _:
                 raise ValueError(f"no such happening: {' '.join(words)}")
 
+    def _quota(self, name: str, rest: list[str]) -> None:
+        label, _, value = name.partition("=")
+        quotas = {key: each for key, each in self.world.quotas.items() if key != name}
+        match rest:
+            case ["none"]:
+                pass
+            case ["closed", *why]:
+                quotas[name] = Allowance(label, value, closed=" ".join(why))
+            case _:
+                said = {what: int(number) for what, number in zip(rest[::2], rest[1::2], strict=True)}
+                memory_bytes = said["memory"] * 2**30 if "memory" in said else None
+                quotas[name] = Allowance(label, value, said.get("cores"), memory_bytes, said.get("rows"))
+        self.world = replace(self.world, quotas=quotas)
+
     def _wish(self, goal: str, rest: list[str]) -> None:
         flow = self.world.flows[self.flow]
         version = int(rest[0][1:]) if rest else flow.wish.version
         gone = set(rest[2:])
         wanted = frozenset(flow.tiers) - gone if gone else flow.wanted_tiers
-        wish = Wish(version, goal, flow.wish.generation + 1)  # type: ignore[arg-type]
+        newest = max(each.wish.generation for each in self.world.flows.values())
+        wish = Wish(version, goal, newest + 1)  # type: ignore[arg-type]
         self._set_flow(replace(flow, wish=wish, wanted_tiers=wanted))
+
+    def _meet(self, writer: list[str], reader: list[str], most: int) -> None:
+        (flow, sink), (other, source) = writer, reader
+        readers = (*self.world.readers.get(flow, ()), Reader(sink, other, source))
+        self.world = replace(self.world, readers={**self.world.readers, flow: readers})
+        waters = Waters(high=Level(rows=most), low=Level(rows=most // 2), capacity=Level(rows=2 * most))
+        seen = self.world.flows[other]
+        self._set_flow(replace(seen, waters={**seen.waters, source: waters}))
+
+    def _workflow(self, goal: str, rest: list[str]) -> None:
+        feeders = {name: tuple(sorted(seen.feeders)) for name, seen in _tiers(" ".join(rest)).items()}
+        begun = {name: self.world.flows[name].wish.generation for name in feeders}
+        self.operations += 1
+        operation = WorkflowOperation(goal=goal, step="ask", feeders=feeders, begun=begun, by="ann")  # type: ignore[arg-type]
+        self.world = replace(self.world, workflows={**self.world.workflows, str(self.operations): operation})
 
     def _report(self, tier: str, rest: list[str], *, spare: bool = False) -> None:
         seen = self._tier(tier)
@@ -223,12 +318,21 @@ class Story:
             case Step(name, id_, operation):
                 under_way = UnderWay(id_, operation) if operation.step in UNDER_WAY else None
                 self._set_flow(replace(self.world.flows[name], under_way=under_way))
+            case HoldBack(name, held_back):
+                self._set_flow(replace(self.world.flows[name], held_back=held_back))
+            case Ask(name, _, wanted):
+                flow = self.world.flows[name]
+                self._set_flow(replace(flow, wish=Wish(wanted.version, wanted.state, flow.wish.generation + 1)))
+            case Advance(id_, operation):
+                self.world = replace(self.world, workflows={key: each for key, each in self.world.workflows.items() if key != id_})
             case Tell(name, status) if name in self.world.held:
                 self.world = replace(self.world, held={name: replace(self.world.held[name], status=status)})
             case Tell(name, status):
                 self._set_flow(replace(self.world.flows[name], status=status))
             case SetAside(name, spot):
                 self._set_aside(name, spot)
+            case Allot(name, share):
+                self._set_flow(replace(self.world.flows[name], share=share))
 
     def _set_aside(self, name: str, spot: Spot[Any]) -> None:
         """It is not there any more."""
@@ -292,6 +396,8 @@ def _said(action: Action) -> str:
             return f"> start {tier}-{run.number} on {run.node}" + (", to wait" if spare else "")
         case Note(_, tier, run) if run.ended_at is not None:
             return f"> note {tier}-{run.number} has ended, failures {run.failures}" + (f": {run.cause}" if run.cause else "")
+        case Note(_, tier, run) if not run.leased and run.unleased_since is not None:
+            return f"> note {tier}-{run.number} is out of sight"
         case Note(_, tier, run) if not run.leased:
             return f"> note {tier}-{run.number} is the worker now, on {run.node}"
         case Note(_, tier, run):
@@ -308,8 +414,19 @@ def _said(action: Action) -> str:
             return f"= {name} is {status.state}" + "".join(f"; {text}" for text in (status.reason, status.next, *refused) if text)
         case Step(_, id_, operation):
             return f"> operation {id_} comes to {operation.step}" + (f": {operation.error}" if operation.error else "")
+        case HoldBack(_, held_back):
+            shares = [f"{sink} by {hold.flow} to {hold.share:.0%}" for sink, hold in held_back.sinks.items()]
+            return f"> hold back {', '.join(shares) or 'nothing'}"
+        case Ask(_, id_, wanted):
+            return f"> operation w{id_} wants it {wanted.state}, for {wanted.by}"
+        case Advance(id_, reached):
+            return f"> operation w{id_} is {reached.step}" + (f": {reached.error}" if reached.error else "")
         case SetAside(_, spot):
             return f"> set aside {spot.path}"
+        case Allot(_, share) if share.rows_per_s is None:
+            return "> may read as fast as it can"
+        case Allot(_, share):
+            return f"> may read {share.rows_per_s:g} rows/s of quota {share.quota}" + (", as it is idle" if share.idle else "")
 
 
 if __name__ == "__main__":

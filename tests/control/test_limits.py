@@ -11,11 +11,12 @@ import pytest
 from scribengin.connectors.contract import Limits
 from scribengin.control.limits import Limited, find_limited, read_limits, set_limit
 from scribengin.core.errors import Refused
-from scribengin.local.limits import FlowLimits, Pace, Paced
+from scribengin.local.limits import FlowLimits, Held, Pace, Paced
 from scribengin.registry.contract import Create, Entry
 from scribengin.registry.kinds import Limit
+from scribengin.registry.outside import HeldBack, Hold
 from scribengin.registry.records import Stored, read_record
-from scribengin.registry.tree import LIMIT
+from scribengin.registry.tree import HELD_BACK, LIMIT
 from scribengin.worker.limits import LiveLimits
 from tests.control.test_topology import Person
 
@@ -131,3 +132,44 @@ def test_an_edge_is_held_by_what_goes_over_it_and_a_flow_by_equal_parts(person: 
     assert front.admit().wait_s == pytest.approx(0.5)
     limits[0] = FlowLimits()
     assert front.admit().wait_s == 0.0
+
+
+def test_a_query_works_for_the_share_of_its_time_that_readers_of_its_sinks_leave_and_no_other_does(person: Person) -> None:
+    from scribengin.control.offsets import prepared_flow
+
+    plan = prepared_flow(person.registry, person.packages, "tiered")[0].plan
+    (channel,) = plan.channels
+    feeder, reader = plan.feeder(channel), plan.readers(channel)[0]
+    clock, limits = [100.0], [FlowLimits()]
+
+    def paced(query: Any, tier: str) -> Paced:
+        return Paced(query, plan, tier, {}, lambda: limits[0], now=lambda: clock[0])
+
+    front, back = paced(feeder, "edge"), paced(reader, "core")
+    for held in (front, back):
+        held.begun()
+        clock[0] += 3.0
+        held.committed(SimpleNamespace(decision=SimpleNamespace(counts={}, receipts=[]), streams={}))  # type: ignore[arg-type]
+    limits[0] = FlowLimits(held={"kept": Held(0.25, "slowed to 25%: much waits")})
+    assert (back.admit().wait_s, back.admit().why) == (pytest.approx(9.0), "slowed to 25%: much waits")
+    assert (front.admit().wait_s, front.admit().why) == (0.0, ""), "it feeds a channel, which has its own levels"
+    clock[0] += 9.0
+    assert back.admit().wait_s == 0.0
+    limits[0] = FlowLimits(held={"kept": Held(0.0, "paused: too much waits")})
+    assert back.admit().paused
+    limits[0] = FlowLimits()
+    assert not back.admit().paused
+
+
+def test_a_worker_hears_that_a_reader_holds_it_back_beside_its_limits(person: Person) -> None:
+    live = LiveLimits(person.store.client(), "tiered")
+    try:
+        hold = Hold(flow="other", source="in", share=0.5, why="much waits")
+        person.registry.commit(LIMIT("tiered").create(Limit(rows_per_s=5)), HELD_BACK("tiered").create(HeldBack(sinks={"kept": hold})))
+        live._look()
+        assert live() == FlowLimits(Pace(rows_per_s=5), held={"kept": Held(0.5, "much waits")})
+        person.store.write_raw(HELD_BACK("tiered").path, b"{")
+        live._look()
+        assert live().held == {"kept": Held(0.5, "much waits")}, "what says nothing changes nothing"
+    finally:
+        live.close()

@@ -10,6 +10,7 @@ import pytest
 
 from scribengin.connectors.contract import BatchId, Receipt
 from scribengin.control import admin, reading
+from scribengin.control.reading import wanted
 from scribengin.control.submit import submissions
 from scribengin.control.topology import TopologyPlan, apply_topology, check_agreed, plan_rollback, plan_topology
 from scribengin.core.errors import InputError, Refused
@@ -18,6 +19,7 @@ from scribengin.local.prepare import prepare
 from scribengin.packages.make import make_package
 from scribengin.packages.store import PackageStore
 from scribengin.registry.memory import MemoryStore
+from scribengin.registry.outside import Level, Waters
 from scribengin.registry.records import Stored, read_record
 from scribengin.registry.tree import DESIRED, OPERATION, SPEC
 from scribengin.state.contract import Counts, Decision, SourceRange
@@ -269,6 +271,28 @@ def test_a_folders_flows_come_together_or_not_at_all(person: Person) -> None:
         person.applies(person.folder)
     assert {Path(problem.place.file).name for problem in wrong.value.problems} >= {"first.yaml", "second.yaml"}, "all at once"
     assert person.store.revision == before
+
+
+def test_how_much_may_wait_at_a_source_changes_while_it_runs_and_is_known_to_masters(person: Person) -> None:
+    path = person.flow("first")
+    person.applies(path)
+    assert wanted(person.registry, "first")[1].outside.waters == {}  # type: ignore[union-attr]
+    path.write_text(path.read_text().replace("type: files,", "type: files, high_water: {rows: 100, age: 10s}, low_water: {age: 1s},", 1))
+    (compared,) = person.plans(path).flows
+    assert compared.effect == "next Batch"
+    person.applies(path)
+    (waters,) = wanted(person.registry, "first")[1].outside.waters.values()  # type: ignore[union-attr]
+    assert waters == Waters(high=Level(rows=100, age_s=10.0), low=Level(rows=50, age_s=1.0), capacity=Level(rows=200, age_s=20.0))
+
+
+def test_levels_of_a_source_rise(person: Person) -> None:
+    path = person.flow("first")
+    path.write_text(path.read_text().replace("type: files,", "type: files, high_water: {rows: 100}, capacity: {rows: 10},", 1))
+    with pytest.raises(InputError) as wrong:
+        person.plans(path)
+    (problem,) = wrong.value.problems
+    assert problem.code == "water-levels"
+    assert '`high_water.rows` of source "rows"' in problem.message
 
 
 def test_flows_in_several_folders_are_one_topology_and_a_name_is_claimed_once(person: Person, tmp_path: Path) -> None:

@@ -184,12 +184,7 @@ def test_a_flow_is_submitted_and_outlives_its_worker_and_its_master(person: Pers
         until(lambda: len(person.finds()) == 250, "the fifth file's records")
         assert person.finds() == sorted([*range(1, 400, 2), *range(400, 500, 2)])
 
-        # and back: code and flow together
         assert [each["version"] for each in person.says("history", "numbers")] == [2, 1]
-        person.says("rollback", "numbers", "1", "--wait", "4m")
-        person.adds()
-        until(lambda: len(person.finds()) == 300, "the sixth file's records")
-        assert person.finds()[-1] == 599
         assert any(each["file"].endswith("run.log") for each in person.says("logs", "numbers"))
 
         # Ctrl-C ends all of it in order
@@ -199,7 +194,8 @@ def test_a_flow_is_submitted_and_outlives_its_worker_and_its_master(person: Pers
         assert not worker.is_running()
     with person.up() as up:
         person.adds()
-        until(lambda: len(person.finds()) == 350, "the seventh file's records, after a start as if nothing had been")
+        until(lambda: len(person.finds()) == 300, "the sixth file's records, after a start as if nothing had been")
+        assert person.finds()[-50:] == list(range(500, 600, 2))
         assert person.says("delete", "numbers", status=2)[0]["code"] == "flow-not-stopped"
         assert person.says("stop", "numbers", "--wait", "4m")[0]["status"]["state"] == "stopped"
         person.says("delete", "numbers")

@@ -31,6 +31,14 @@ if TYPE_CHECKING:
 WITHIN_S = 120.0
 SLEEPER_PROGRAM = Path(__file__).with_name("master_program.py")
 NODE_PROGRAM = Path(__file__).with_name("node_program.py")
+HASTY = """
+import sys
+from scribengin.cli.main import main
+from scribengin.control import runs
+runs.REGAIN_S = float(sys.argv[1])
+main(sys.argv[2:])
+"""
+"""a master with a patience of its own"""
 
 
 def until(what: Callable[[], Any], said: str, within_s: float = WITHIN_S) -> Any:
@@ -59,11 +67,12 @@ class Plane:
 
     # --- who is there ---
 
-    def master(self, name: str) -> subprocess.Popen[str]:
-        """`scribengin master`, until it is there."""
+    def master(self, name: str, *, regain_s: float | None = None) -> subprocess.Popen[str]:
+        """`scribengin master`, until it is there; `regain_s`: how long a worker may be without its lease."""
         words = ["master", *self.entrance, "--name", name, "--home", str(self.folder / name)]
         words += ["--state", str(self.folder / "state")]
-        return self._begin(name, [sys.executable, "-m", "scribengin.cli", *words], f"masters/{name}")
+        program = ["-m", "scribengin.cli"] if regain_s is None else ["-c", HASTY, str(regain_s)]
+        return self._begin(name, [sys.executable, *program, *words], f"masters/{name}")
 
     def sleeper(self, name: str) -> subprocess.Popen[str]:
         """A master that stops itself in the middle of its first start of a worker."""

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Consumer, TopicPartition
 
+from scribengin.core import faults
+from scribengin.local.acks import topology_of
 from scribengin.local.prepare import prepare
 from scribengin.local.standing import read_standing
+from scribengin.state.acks import Acks
+from scribengin.state.mismatches import mismatch_of
 from tests.kafka.processes import within
 
 if TYPE_CHECKING:
+    import pytest
+
     from scribengin.embedded.kafka import KafkaCluster
 
 FLOW = """\
@@ -66,3 +73,39 @@ def test_a_flow_that_is_not_cut_tells_at_each_batch(folder: Any, cluster: KafkaC
         assert within(60, lambda: consumer.committed([TopicPartition(topic, 0)], timeout=20)[0].offset == 10)
     finally:
         consumer.close()
+
+
+def test_a_batch_that_was_read_before_its_feeder_had_decided_it_is_no_mismatch_for_who_begins_to_watch_then(
+    folder: Any, cluster: KafkaCluster, topics: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a feeder leaves that is cut off from its lease: units that have committed on the executors, and no decision."""
+    topic = topics.make(1)
+    topics.write(topic, range(10))
+    text = FLOW.replace("BOOTSTRAP", f'"{cluster.bootstrap}"').replace("TOPIC", topic).replace("name: acked", "name: early")
+    folder.flow(f'{text}defaults: {{edge: {{channel: {{type: kafka, bootstrap: "{cluster.bootstrap}", partitions: 2}}}}}}\n')
+    assert folder.run().state == "finished"
+    topics.write(topic, range(10, 20))
+    gate = folder.path / "gate"
+    faults.arm(f"decide.before:wait={gate}")
+    feeding = threading.Thread(target=folder.run, kwargs={"tier": "edge"})
+    feeding.start()
+    try:
+        assert within(120, (folder.path / "gate.waiting").exists)
+        faults.arm("")
+        assert folder.run(tier="store").state == "finished"
+        assert sorted(row["id"] for row in folder.read("out")) == [*range(0, 20, 2)], "read before it is decided"
+        prepared = prepare(folder.path / "flow.yaml", state=None)
+        acks = Acks(topology_of(prepared.plan, prepared.root))
+        acks.look()
+    finally:
+        faults.arm("")
+        gate.touch()
+        feeding.join(120)
+    read_anew: list[int] = []
+    monkeypatch.setattr(
+        "scribengin.state.acks.mismatch_of", lambda *given, **more: read_anew.append(given[5]) or mismatch_of(*given, **more)
+    )
+    found = acks.look()
+    assert (found.mismatches, read_anew) == ((), [])
+    assert {at.decided for at in found.queries.values()} == {1}
+    assert folder.run().state == "finished"

@@ -21,14 +21,16 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.timeout(1200)
-FLOWS = 12
 FIRST_SEED = 1000
 
 
-def test_a_cut_flow_gives_what_the_whole_one_gives(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> None:
+@pytest.mark.parametrize(("first", "last"), [(0, 8), pytest.param(8, 20, marks=pytest.mark.long)])
+def test_a_cut_flow_gives_what_the_whole_one_gives(
+    first: int, last: int, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     wrong = []
     admitted = ((seed, folder) for seed in count(FIRST_SEED) if not refusals(folder := _written(seed, tmp_path_factory)))
-    for seed, folder in islice(admitted, FLOWS):
+    for seed, folder in islice(admitted, first, last):
         found = compare(make_case(random.Random(seed)), folder, spark)
         wrong += [f"python -m scribengin.testing.cuts --examples 1 --seed {seed}: {each}" for each in found.wrong]
     assert wrong == []

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 WORKER = "numbers.main-1"
 SESSION_S = 10.0
 """of a worker"""
+QUIET_S = 2.5
+"""a worker that goes on commits what was added within one"""
 
 
 @pytest.mark.timeout(900)
@@ -39,9 +41,9 @@ def test_a_worker_outlives_its_registry_and_goes_on_by_itself_when_it_is_back(fa
     # for longer: nothing is committed that nobody may know of
     until(lambda: farm.report() is not None, "the registry's answer")
     server.send(signal.SIGSTOP)
-    time.sleep(SESSION_S + 2)
+    time.sleep(SESSION_S + 1)
     farm.adds()
-    time.sleep(5)  # that nothing happens can only be waited for
+    time.sleep(QUIET_S)  # that nothing happens can only be waited for
     assert len(farm.finds()) == 100
     server.send(signal.SIGCONT)
     until(lambda: len(farm.finds()) == 150, "the third file's records")
@@ -49,9 +51,9 @@ def test_a_worker_outlives_its_registry_and_goes_on_by_itself_when_it_is_back(fa
 
     # gone, and started again
     farm.zookeeper.kill()
-    time.sleep(SESSION_S + 2)
+    time.sleep(SESSION_S + 1)
     farm.adds()
-    time.sleep(5)
+    time.sleep(QUIET_S)
     assert len(farm.finds()) == 150
     farm.zookeeper.start()
     until(lambda: len(farm.finds()) == 200, "the fourth file's records")

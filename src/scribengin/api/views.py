@@ -7,11 +7,23 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from scribengin.client.models import FLOW_NAME, FlowRow, FlowView, MasterRow, TaskRow, VersionRow
-from scribengin.client.workflow_models import Edge, FlowNode, IllRow, MeetingRow, TierNode, Waits, WorkflowPart, WorkflowRow, WorkflowView
-from scribengin.control import reading
+from scribengin.client.models import FLOW_NAME, FlowRow, FlowView, MasterRow, NodeRow, TaskRow, VersionRow
+from scribengin.client.workflow_models import (
+    Edge,
+    FlowNode,
+    IllRow,
+    MeetingRow,
+    TierNode,
+    Waits,
+    WorkflowOperation,
+    WorkflowPart,
+    WorkflowRow,
+    WorkflowView,
+)
+from scribengin.control import bindings, reading
 from scribengin.control.attempts import read_attempts
 from scribengin.control.happened import read_happened
+from scribengin.control.workflow_operate import read_operations
 from scribengin.control.workflows import Workflow, Workflows, is_ill
 from scribengin.registry.contract import Entry
 from scribengin.registry.records import Stored, names, read_record
@@ -30,6 +42,10 @@ if TYPE_CHECKING:
             """What is there; None where nothing is."""
 
 
+_OPERATIONS = 5
+"""over a workflow that are shown with it"""
+
+
 class RegistryView:
     """Reads of `client.Client`, made of the registry itself; of flows with all these labels only."""
 
@@ -46,10 +62,10 @@ class RegistryView:
             wanted = {**self._labels, **(labels or {})}.items()
             rows = tuple(row for row in rows if wanted <= labels_of(self._registry, row.flow).items())
         met = {name: workflow for workflow in self._workflows.all() for name in workflow.flows}
-        there = self._seen({name for workflow in met.values() for name in workflow.flows})
+        there = self.seen({name for workflow in met.values() for name in workflow.flows})
         return [_met(row_of(row), met[row.flow].only(there)) if row.flow in met else row_of(row) for row in rows]
 
-    def _seen(self, flows: Collection[str]) -> set[str]:
+    def seen(self, flows: Collection[str]) -> set[str]:
         """Those of them that may be seen."""
         if not self._labels:
             return set(flows)
@@ -58,11 +74,11 @@ class RegistryView:
     def workflow_of(self, name: str) -> Workflow:
         """The part that may be seen of a flow's workflow."""
         found = self._workflows.of(name)
-        return found.only(self._seen(found.flows))
+        return found.only(self.seen(found.flows))
 
     def workflows(self) -> list[WorkflowRow]:
         """As `Client.workflows`."""
-        found = [workflow.only(self._seen(workflow.flows)) for workflow in self._workflows.all()]
+        found = [workflow.only(self.seen(workflow.flows)) for workflow in self._workflows.all()]
         states = {row.flow: row_of(row).state for row in reading.read_flows(self._registry)} if found else {}
         return [
             WorkflowRow(each.name, {flow: states.get(flow, "created") for flow in each.flows}, len(each.meetings))
@@ -85,7 +101,8 @@ class RegistryView:
             Edge(each.feeding, each.sink, each.reading, each.source, each.place, waiting[each.reading].get(each.source))
             for each in found.meetings
         ]
-        return WorkflowView(found.name, tuple(nodes), tuple(edges))
+        operations = (self._shown(each) for each in read_operations(self._registry, name)[:_OPERATIONS])
+        return WorkflowView(found.name, tuple(nodes), tuple(edges), tuple(each for each in operations if each is not None))
 
     def _part(self, name: str) -> WorkflowPart | None:
         found = self.workflow_of(name)
@@ -98,7 +115,14 @@ class RegistryView:
             if status is not None and is_ill(status):
                 ill.append(IllRow(other, found.relation(other, name), status.state, status.since, status.reason, status.next))
         feeders, fed = (tuple(row for row in rows if getattr(row, side) == name) for side in ("reading", "feeding"))
-        return WorkflowPart(found.name, found.flows, feeders, fed, tuple(ill))
+        under_way = next((each for each in read_operations(self._registry, name) if each.step == "ask"), None)
+        return WorkflowPart(found.name, found.flows, feeders, fed, tuple(ill), self._shown(under_way))
+
+    def _shown(self, operation: WorkflowOperation | None) -> WorkflowOperation | None:
+        """What of it may be seen."""
+        if operation is None or not self._labels or self.seen(operation.flows) == set(operation.flows):
+            return operation
+        return replace(operation, flows=tuple(flow for flow in operation.flows if flow in self.seen(operation.flows)), waits_for=())
 
     def flow(self, name: str) -> FlowView:
         """As `Client.flow`."""
@@ -128,6 +152,18 @@ class RegistryView:
         """As `Client.versions`."""
         check_flow(self._registry, name)
         return msgspec.convert(reading.history(self._registry, name), list[VersionRow])
+
+    def nodes(self) -> list[NodeRow]:
+        """As `Client.nodes`."""
+        return msgspec.convert(bindings.nodes(self._registry), list[NodeRow])
+
+    def node(self, name: str) -> NodeRow:
+        """One of them. Raises Refused where there is none of that name."""
+        found = self.nodes()
+        for row in found:
+            if row.node == name:
+                return row
+        raise bindings.unknown_node(name, [row.node for row in found])
 
 
 def check_flow(registry: Registry, name: str) -> None:

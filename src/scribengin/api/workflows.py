@@ -9,7 +9,10 @@ from starlette.responses import Response
 
 from scribengin.api.access import Role
 from scribengin.api.plane import Asked
-from scribengin.client.workflow_models import WorkflowRow, WorkflowView
+from scribengin.client.workflow_models import WantWorkflow, WorkflowBegun, WorkflowRow, WorkflowView
+from scribengin.control import reading
+from scribengin.control.workflow_operate import begin
+from scribengin.registry.contract import Registry
 
 
 def workflow_routes(may: Callable[[Role], Any]) -> APIRouter:
@@ -33,6 +36,21 @@ def workflow_routes(may: Callable[[Role], Any]) -> APIRouter:
         if not address:
             return asked.answer(asked.view.workflow(flow))
         return RedirectResponse(f"{address.rstrip('/')}{request.url.path}", status_code=307)
+
+    @routes.put("/{flow}/wanted", response_model=WorkflowBegun)
+    def want_workflow(flow: str, want: WantWorkflow, asked: Annotated[Asked, may(Role.OPERATOR)]) -> Response:
+        """Say what is wanted of all flows of the workflow that a flow is in: they are asked one after the other, from the sources down, to
+        resume from the sinks up; the answer names the operation that does it."""
+
+        def act(registry: Registry) -> WorkflowBegun:
+            asked.check_flow(flow)
+            reading.read_flow(registry, flow)
+            found = asked.plane.workflows.of(flow)
+            if set(asked.view.workflow_of(flow).flows) != set(found.flows):
+                asked.check_all()
+            return WorkflowBegun(found.name, begin(registry, found, want.state, by=asked.who.name), found.flows)
+
+        return asked.write(f"{want.state} workflow", flow, act, want)
 
     return routes
 

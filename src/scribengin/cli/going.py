@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from scribengin.client.verb_models import Going, OperationRow
 
 _POLL_S = 0.2
+_AGAIN = "see to it, and ask that flow for the same again: the operation goes on"
 
 
 class OperationFailed(ScribenginError):
@@ -40,6 +41,11 @@ def done(client: Client, going: Going, *, wait_s: float | None, again: str) -> A
     return Answer({**said, "operation": going.operation, "step": None if row is None else row.step}, show=show)
 
 
+def _waits(row: OperationRow) -> list[str]:
+    """What one over a workflow waits for."""
+    return [str(each) for each in row.arguments.get("waits_for", ())]
+
+
 def wait_for_operation(client: Client, flow: str, id_: str, wait_s: float | None) -> OperationRow | None:
     """The operation once it is over; None where it is not to be waited for. Raises OperationFailed, NotReached."""
     if wait_s is None:
@@ -55,9 +61,11 @@ def wait_for_operation(client: Client, flow: str, id_: str, wait_s: float | None
                 f"operation {id_} of flow {flow} ({row.kind}) is {row.step}{said}",
                 remedy=f"mend the cause and ask again; see: scribengin ops {flow}",
             )
+        if row.arguments.get("stuck"):
+            raise NotReached("; ".join([f"operation {id_} of flow {flow} ({row.kind}) waits for a person", *_waits(row)]), remedy=_AGAIN)
         if time.monotonic() >= deadline:
             raise NotReached(
-                f"operation {id_} of flow {flow} ({row.kind}) is at step {row.step} after {wait_s:.0f} s",
+                "; ".join([f"operation {id_} of flow {flow} ({row.kind}) is at step {row.step} after {wait_s:.0f} s", *_waits(row)]),
                 remedy=f"wait longer; see: scribengin ops {flow}",
             )
         time.sleep(_POLL_S)

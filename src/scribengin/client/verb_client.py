@@ -13,18 +13,22 @@ from scribengin.client.verb_models import (
     Limits,
     OperationRow,
     Position,
+    QuotaRow,
     Rewind,
     Scale,
     Scaled,
     SetLimit,
     SetOffset,
+    SetQuota,
     Topology,
 )
-from scribengin.client.workflow_models import WorkflowRow, WorkflowView
+from scribengin.client.workflow_models import WantWorkflow, WorkflowBegun, WorkflowRow, WorkflowView
 from scribengin.core.errors import ScribenginError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from scribengin.registry.kinds import Goal
 
 
 class VerbClient(Transport):
@@ -94,3 +98,19 @@ class VerbClient(Transport):
     def workflow(self, name: str) -> WorkflowView:
         """The workflow of a flow as a graph."""
         return self._get(f"/v1/workflows/{part(name)}", WorkflowView)
+
+    def want_workflow(self, name: str, goal: Goal) -> WorkflowBegun:
+        """Say what is wanted of all flows of a flow's workflow: they are asked one after the other."""
+        return self._write("PUT", f"/v1/workflows/{part(name)}/wanted", WantWorkflow(goal), WorkflowBegun, None)
+
+    def quotas(self) -> list[QuotaRow]:
+        """What flows with a label may take together, and what they take."""
+        return self._get("/v1/quotas", list[QuotaRow])
+
+    def set_quota(self, quota: str, to: SetQuota) -> QuotaRow:
+        """Make one, or change it; `quota` is `label=value`. Raises Refused: `quota-name`, `quota-value`."""
+        return self._write("PUT", f"/v1/quotas/{part(quota)}", to, QuotaRow, None)
+
+    def remove_quota(self, quota: str) -> Written:
+        """Bound these flows no more. Raises Refused `quota-unknown`."""
+        return self._write("DELETE", f"/v1/quotas/{part(quota)}", None, Written, None)

@@ -181,3 +181,51 @@ class Limits:
 
     flow: str
     limits: Mapping[str, Mapping[str, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class SetQuota:
+    """What flows with a label may take together. What is null stays; what is named in `off` is bounded no more."""
+
+    cores: int | None = None
+    memory_bytes: int | None = None
+    rows_per_s: float | None = None
+    off: tuple[Literal["cores", "memory_bytes", "rows_per_s"], ...] = ()
+    __pydantic_config__ = _CLOSED
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaTaken:
+    """What workers were given."""
+
+    cores: int
+    memory_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaFlow:
+    """A flow under a quota: what its workers have of it; `rows_per_s` is its part, smaller while it is `idle`. `waits`: it is wanted to run
+    and has not begun, `reason` says why."""
+
+    flow: str
+    cores: int
+    memory_bytes: int
+    rows_per_s: float | None
+    idle: bool
+    waits: bool
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaRow:
+    """A quota, `label=value`; null: not bounded. `refused`: why its record says nothing. `over`: its flows have more than it allows, from
+    before."""
+
+    quota: str
+    cores: int | None
+    memory_bytes: int | None
+    rows_per_s: float | None
+    refused: str
+    over: bool
+    taken: QuotaTaken
+    flows: tuple[QuotaFlow, ...]

@@ -34,6 +34,23 @@ class IllRow:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkflowOperation:
+    """What was asked of all flows of a workflow: `waits_for` says in words of which it waits now, `stuck` of which of them a person must
+    see to."""
+
+    id: str
+    goal: Goal
+    step: Literal["ask", "done", "failed", "cancelled"]
+    flows: tuple[str, ...]
+    since: str = ""
+    by: str = ""
+    at: str = ""
+    error: str = ""
+    waits_for: tuple[str, ...] = ()
+    stuck: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class WorkflowPart:
     """The workflow of a flow: all its flows from the sources down, who feeds this one, whom it feeds, and which of the others are ill."""
 
@@ -42,6 +59,8 @@ class WorkflowPart:
     fed_by: tuple[MeetingRow, ...] = ()
     feeds: tuple[MeetingRow, ...] = ()
     ill: tuple[IllRow, ...] = ()
+    operation: WorkflowOperation | None = None
+    """over the workflow, and under way"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,21 +115,6 @@ class Edge:
     source: str
     place: str
     waits: Waits | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class WorkflowOperation:
-    """What was asked of all flows of a workflow: `waits_for` says in words of which it waits now."""
-
-    id: str
-    goal: Goal
-    step: Literal["ask", "done", "failed", "cancelled"]
-    flows: tuple[str, ...]
-    since: str = ""
-    by: str = ""
-    at: str = ""
-    error: str = ""
-    waits_for: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

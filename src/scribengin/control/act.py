@@ -4,14 +4,44 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, assert_never
 
-from scribengin.control.actions import Forget, FreeLease, Kill, Note, SetAside, Start, Step, Tell, Want, flow_of
+from scribengin.control.actions import (
+    Advance,
+    Allot,
+    Ask,
+    Forget,
+    FreeLease,
+    HoldBack,
+    Kill,
+    Note,
+    SetAside,
+    Start,
+    Step,
+    Tell,
+    Want,
+    Writing,
+    flow_of,
+)
 from scribengin.control.attempts import noted
 from scribengin.control.world import RunId
 from scribengin.core.errors import FencedError, Refused, ScribenginError
 from scribengin.registry.contract import Conflict, Damaged, Delete, Entry
 from scribengin.registry.kinds import Attempts, Change, Changes
 from scribengin.registry.records import Newer, Stored, read_record, set_aside
-from scribengin.registry.tree import ATTEMPTS, CHANGES, LEASE, OPERATION, RUN, SPARE, STATUS, WANTED, own_folders_of_worker
+from scribengin.registry.tree import (
+    ATTEMPTS,
+    CHANGES,
+    DESIRED,
+    HELD_BACK,
+    LEASE,
+    OPERATION,
+    RUN,
+    SHARE,
+    SPARE,
+    STATUS,
+    WANTED,
+    WORKFLOW_OPERATION,
+    own_folders_of_worker,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -48,7 +78,7 @@ class Actor:
         """Raises FencedError where the Term is over, Conflict where somebody else was faster, Unreachable and EnvironmentFault as
         registry and launcher do; the next look decides again."""
         match action:
-            case Want() | Note() | Tell() | Step():
+            case Want() | Note() | Tell() | Step() | Ask() | Advance() | Allot() | HoldBack():
                 self._write(*_written(action), term)
             case Start():
                 self._write(*_written(action), term)
@@ -92,13 +122,13 @@ class Actor:
     def _prepared(self, actions: Sequence[Action]) -> _Group:
         writes: dict[str, Write] = {}
         for action in actions:
-            if isinstance(action, Want | Start | Note | Tell | Step):
+            if isinstance(action, Start | Writing):
                 spot, record = _written(action)
                 writes[spot.path] = self._mirror.put(spot, record)
                 if isinstance(action, Tell):
                     writes |= self._remembered(action)
         writes |= self._tried([action for action in actions if isinstance(action, Start | Note) and not action.spare])
-        return list(writes.values()), [action for action in actions if not isinstance(action, Want | Note | Tell | Step)]
+        return list(writes.values()), [action for action in actions if not isinstance(action, Writing)]
 
     def _remembered(self, action: Tell) -> dict[str, Write]:
         """Where the flow comes into another state: that it does, beside the changes before. What says nothing there is begun anew."""
@@ -188,7 +218,7 @@ class Actor:
         self._mirror.forget(path)
 
 
-def _written(action: Want | Start | Note | Tell | Step) -> tuple[Spot[Any], Record]:
+def _written(action: Start | Writing) -> tuple[Spot[Any], Record]:
     match action:
         case Want(flow, tier, wish):
             return WANTED(flow, tier), wish
@@ -198,3 +228,11 @@ def _written(action: Want | Start | Note | Tell | Step) -> tuple[Spot[Any], Reco
             return STATUS(flow), status
         case Step(flow, id_, operation):
             return OPERATION(flow, id_), operation
+        case Ask(flow, _, wanted):
+            return DESIRED(flow), wanted
+        case Advance(id_, reached):
+            return WORKFLOW_OPERATION(id_), reached
+        case Allot(flow, share):
+            return SHARE(flow), share
+        case HoldBack(flow, held_back):
+            return HELD_BACK(flow), held_back

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, assert_never
 
 if TYPE_CHECKING:
     from scribengin.control.world import RunId
-    from scribengin.registry.kinds import Operation, Run, Status, TierWish
+    from scribengin.registry.kinds import Desired, Operation, Run, Share, Status, TierWish, WorkflowOperation
+    from scribengin.registry.outside import HeldBack
     from scribengin.registry.records import Spot
 
 
@@ -90,9 +91,84 @@ class Step:
     operation: Operation
 
 
-Action = Want | Start | Note | FreeLease | Kill | Forget | Tell | SetAside | Step
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Write what is wanted of a flow: its turn in an operation over its workflow has come."""
+
+    flow: str
+    operation: str
+    wanted: Desired
+
+
+@dataclass(frozen=True, slots=True)
+class HoldBack:
+    """Write which sinks of a flow are held back."""
+
+    flow: str
+    held_back: HeldBack
+
+
+@dataclass(frozen=True, slots=True)
+class Advance:
+    """Write how far an operation over a workflow is."""
+
+    id: str
+    operation: WorkflowOperation
+
+
+@dataclass(frozen=True, slots=True)
+class Allot:
+    """Write a flow's part of the rows a second of its quotas."""
+
+    flow: str
+    share: Share
+
+
+Writing = Want | Note | Tell | Step | Ask | Advance | Allot | HoldBack
+"""what a record is all there is to do for"""
+Action = Writing | Start | FreeLease | Kill | Forget | SetAside
 
 
 def flow_of(action: Action) -> str:
-    """Which flow it is about."""
+    """Which flow it is about; empty where it is about several."""
+    if isinstance(action, Advance):
+        return ""
     return action.run.flow if isinstance(action, FreeLease | Kill | Forget) else action.flow
+
+
+def said_of(action: Action) -> str:
+    """The action in a few words, for people."""
+    match action:
+        case Want(_, tier, wish):
+            return f"tier {tier} is wanted {wish.goal}, version {wish.version}"
+        case Start(_, tier, run, spare):
+            return f"{'standby' if spare else 'worker'} {run.number} of tier {tier} is started on {run.node}"
+        case Note(_, tier, run, spare):
+            ended = f" has ended: {run.cause}" if run.ended_at is not None else " is noted"
+            return f"{'standby' if spare else 'worker'} {run.number} of tier {tier}{ended}"
+        case FreeLease(run):
+            return f"the lease of {run}, which has ended, is taken away"
+        case Kill(run, node, why):
+            return f"{run} on {node} is killed: {why}"
+        case Forget(run, node):
+            return f"{run} on {node} is forgotten"
+        case Tell(_, status):
+            return f"it is {status.state}" + (f": {status.reason}" if status.reason else "")
+        case SetAside(_, spot):
+            return f"{spot.path} is set aside"
+        case Step(_, id_, operation):
+            return f"operation {id_} ({operation.kind}) comes to {operation.step}"
+        case Ask(_, id_, wanted):
+            return f"it is wanted {wanted.state}, by operation {id_} over its workflow"
+        case Advance(id_, reached):
+            return f"operation {id_} over a workflow comes to {reached.step}"
+        case Allot(_, share):
+            return (
+                f"it may read {share.rows_per_s:g} rows/s of quota {share.quota}"
+                if share.rows_per_s is not None
+                else "it reads under no quota"
+            )
+        case HoldBack(_, held_back):
+            return f"{', '.join(sorted(held_back.sinks)) or 'none of its sinks'} held back by flows that read there"
+        case _:
+            assert_never(action)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from scribengin.control.actions import flow_of
+from scribengin.control.pressure import held_back, is_news
 from scribengin.control.runs import waits
 from scribengin.control.standing import CAUGHT_UP_SHARE
 
@@ -39,8 +40,9 @@ class Attention:
         if self._rounds:
             self._round = (self._round + 1) % self._rounds
             turn = {name for at, name in enumerate(world.flows) if at % self._rounds == self._round}
+        pressed = {name for name in world.readers.keys() & world.flows.keys() if _is_pressed(world, world.flows[name])}
         late = {name for name, _ in _bands(last).items() ^ _bands(world).items()}
-        return (changed | turn | late | self._busy | _flows_of(last.processes, world.processes)) & world.flows.keys()
+        return (changed | turn | late | pressed | self._busy | _flows_of(last.processes, world.processes)) & world.flows.keys()
 
     def note(self, world: World, selected: Iterable[str], actions: Iterable[Action]) -> None:
         """What was decided of the selected flows."""
@@ -67,6 +69,11 @@ def _bands(world: World) -> dict[str, int]:
         if most_s is not None:
             bands[name] = (delay.seconds > CAUGHT_UP_SHARE * most_s) + (delay.seconds > most_s)
     return bands
+
+
+def _is_pressed(world: World, flow: FlowSeen) -> bool:
+    """Whether what holds it back is another than is written."""
+    return is_news(flow.held_back, held_back(world, flow))
 
 
 def _flows_of(before: Mapping[RunId, Process], now: Mapping[RunId, Process]) -> set[str]:

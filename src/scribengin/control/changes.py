@@ -254,7 +254,8 @@ def _paced(before: Any, after: Any) -> bool:
 
     def bare(node: Source | Sink) -> Source | Sink:
         kept = replace(node, options={name: value for name, value in node.options.items() if name not in pace})
-        return replace(kept, trigger_s=None) if isinstance(kept, Sink) else kept
+        dry = {"trigger_s"} if isinstance(kept, Sink) else _PACE - {"limit"}
+        return replace(kept, **dict.fromkeys(dry))  # type: ignore[arg-type]
 
     return bare(before) == bare(after)
 

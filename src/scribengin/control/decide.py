@@ -6,19 +6,23 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from scribengin.control.actions import Kill, Note, SetAside, Start, Step, Tell, Want
+from scribengin.control.actions import Allot, HoldBack, Kill, Note, SetAside, Start, Step, Tell, Want
 from scribengin.control.operations import held_wishes, next_step
+from scribengin.control.pressure import held_back, is_news
+from scribengin.control.quotas import admit, divide
 from scribengin.control.runs import back_off_s, orphans, serves, tend
 from scribengin.control.spares import tend_spare
 from scribengin.control.standing import held_standing, standing
 from scribengin.control.wishes import tier_wishes
+from scribengin.control.workflow_operations import next_of
 from scribengin.control.world import UnderWay
-from scribengin.registry.kinds import UNDER_WAY
+from scribengin.registry.kinds import UNDER_WAY, Share
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
     from scribengin.control.actions import Action
+    from scribengin.control.quotas import Admission
     from scribengin.control.world import FlowSeen, Held, World
 
 
@@ -28,13 +32,21 @@ def decide(world: World, only: Collection[str] | None = None) -> list[Action]:
     load = Counter(process.node for process in world.processes.values() if not process.ended)
     actions: list[Action] = list(orphans(world))
     left = {(action.run.flow, action.run.tier) for action in actions if isinstance(action, Kill)}
+    admission = admit(world)
+    shares = divide(world, admission.waits)
+    for name, flow in sorted(world.flows.items()):
+        share = shares.get(name, Share())
+        if share != (flow.share or Share()) and not flow.damaged:
+            actions.append(Allot(name, share))
     for name in sorted(world.flows if only is None else only):
-        for action in _for_flow(world, world.flows[name], load, left):
+        for action in _for_flow(world, world.flows[name], load, left, admission):
             actions.append(action)
             if isinstance(action, Start):
                 load[action.run.node] += 1
     for name, held in sorted(world.held.items()):
         actions += _for_held(world, name, held)
+    for id_, operation in sorted(world.workflows.items()):
+        actions += next_of(world, id_, operation)
     return actions
 
 
@@ -45,7 +57,9 @@ def _for_held(world: World, name: str, held: Held) -> Iterator[Action]:
         yield Tell(name, status)
 
 
-def _for_flow(world: World, flow: FlowSeen, load: Counter[str], left: Collection[tuple[str, str]]) -> Iterator[Action]:
+def _for_flow(
+    world: World, flow: FlowSeen, load: Counter[str], left: Collection[tuple[str, str]], admission: Admission
+) -> Iterator[Action]:
     if flow.damaged:  # what it said is found out again when it is out of the way
         yield from (SetAside(flow.name, spot) for spot in flow.damaged)
         return
@@ -65,13 +79,21 @@ def _for_flow(world: World, flow: FlowSeen, load: Counter[str], left: Collection
             # who is being removed is gone first: the next look shows it
             if isinstance(action, Start) and (flow.name, name) in left:
                 continue
+            if isinstance(action, Start) and action.run is not tiers[name].run and flow.name in admission.waits:
+                continue
             yield action
             if isinstance(action, Note | Start):
                 tiers[name] = replace(tiers[name], run=action.run)
         for action in tend_spare(world, flow.name, tiers[name], load, back_off_s, serves=serves(tiers[name])):
-            if not isinstance(action, Start) or (flow.name, name) not in left:
-                yield action
+            if isinstance(action, Start) and (flow.name, name) in left:
+                continue
+            if isinstance(action, Start) and action.run is not tiers[name].spare and not admission.takes_spare(flow, tiers[name]):
+                continue
+            yield action
+    if is_news(flow.held_back, now := held_back(world, flow)):
+        flow = replace(flow, held_back=now)
+        yield HoldBack(flow.name, now)
     # as it will stand when this cycle's actions are done: people need not wait for the next look
-    status = standing(world, replace(flow, tiers=tiers))
+    status = standing(world, replace(flow, tiers=tiers), admission.waits.get(flow.name))
     if status != flow.status:
         yield Tell(flow.name, status)

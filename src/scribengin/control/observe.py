@@ -7,9 +7,11 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from scribengin.control.bound import Bindings, read_bindings
+from scribengin.control.quota_records import Quotas, read_quotas
 from scribengin.control.refusals import read_spec, read_wish, refusal, refused_limits, some_of
-from scribengin.control.world import FlowSeen, Held, LeaseHolder, Node, Process, RunId, TierSeen, UnderWay, World
+from scribengin.control.world import FlowSeen, Held, LeaseHolder, Node, Process, Reader, RunId, TierSeen, UnderWay, World
 from scribengin.core.errors import Unreachable
+from scribengin.plan.meetings import MeetingIndex
 from scribengin.registry.contract import Damaged, Entry
 from scribengin.registry.kinds import UNDER_WAY, TierSpec
 from scribengin.registry.records import Newer, Record, Stored
@@ -17,19 +19,23 @@ from scribengin.registry.tree import (
     DECOMMISSIONED,
     DESIRED,
     GROUP,
+    HELD_BACK,
     HOST,
     LEASE,
     LEASE_TERM,
     LIMIT,
     MAPPED,
     OPERATION,
+    QUOTA,
     REPORT,
     RUN,
+    SHARE,
     SPARE,
     SPARE_REPORT,
     SPEC,
     STATUS,
     WANTED,
+    WORKFLOW_OPERATION,
 )
 
 if TYPE_CHECKING:
@@ -37,12 +43,13 @@ if TYPE_CHECKING:
 
     from scribengin.control.mirror import Mirror
     from scribengin.launch.contract import Launcher
-    from scribengin.registry.kinds import Holder, Report, Run, Spec, TierWish
+    from scribengin.registry.kinds import Holder, Report, Run, Spec, TierWish, WorkflowOperation
+    from scribengin.registry.outside import Outside
     from scribengin.registry.records import Spot
 
 R = TypeVar("R", bound=Record)
 _FLOWS = "flows"
-_BINDINGS, _GROUPS, _LAUNCHED = "/bindings", "/groups", "/launched"
+_BINDINGS, _GROUPS, _LAUNCHED, _WORKFLOWS, _QUOTAS = "/bindings", "/groups", "/launched", "/workflows", "/quotas"
 """who reads what many flows hang on; no flow is called so"""
 
 
@@ -75,11 +82,16 @@ class Observer:
         self._flows: dict[str, FlowSeen | Held | None] = {}
         """as they were seen at the last look at each; None where nobody wants anything of it"""
         self._bindings = Bindings()
+        self._quotas = Quotas()
         self._groups: dict[str, str] = {}
         """the part of `problems` that is of no flow"""
         self._ill: dict[str, dict[str, str]] = {}
         """flow → its part of `problems`"""
-        self._dirty: set[str] = {_BINDINGS, _GROUPS}
+        self._meetings = MeetingIndex()
+        self._readers: dict[str, tuple[Reader, ...]] | None = None
+        """None: to be found again"""
+        self._workflows: dict[str, WorkflowOperation] = {}
+        self._dirty: set[str] = {_BINDINGS, _GROUPS, _WORKFLOWS, _QUOTAS}
         """whom to look at again; kept where a look is broken off"""
         # of the flow that is being looked at
         self._damaged: dict[Spot[Any], str] = {}
@@ -91,7 +103,8 @@ class Observer:
         """Records that say nothing, or what cannot be, by path, and why."""
         of_flows = {path: why for _, problems in sorted(self._ill.items()) for path, why in problems.items()}
         of_bindings = {path: said["why"] for refused in self._bindings.refused.values() for path, said in refused.items()}
-        return {**of_flows, **of_bindings, **self._groups}
+        of_quotas = {QUOTA(name).path: said["why"] for name, said in self._quotas.refused.items()}
+        return {**of_flows, **of_bindings, **of_quotas, **self._groups}
 
     def look(self, now: float) -> World:
         """Only at flows of which something may have changed. Raises Unreachable where the registry does not answer."""
@@ -101,6 +114,8 @@ class Observer:
             self._mirror.drop(f"{_FLOWS}/{gone}")
             del self._flows[gone]
             self._ill.pop(gone, None)
+            self._meetings.drop(gone)
+            self._readers = None
         self._look_at_shared()
         again = sorted(names & self._dirty | names - self._flows.keys())
         self._fetch(again)
@@ -117,7 +132,22 @@ class Observer:
         flows = {name: seen for name, seen in sorted(self._flows.items()) if isinstance(seen, FlowSeen)}
         held = {name: seen for name, seen in sorted(self._flows.items()) if isinstance(seen, Held)}
         processes, nodes = self._launched(flows)
-        return World(now, flows, processes, nodes, held)
+        return World(now, flows, processes, nodes, held, workflows=self._workflows, readers=self._pressing(), quotas=self._quotas.allowed)
+
+    def _place(self, flow: str, outside: Outside) -> None:
+        """It reads and writes there now."""
+        if self._meetings.put(flow, outside):
+            self._readers = None
+
+    def _pressing(self) -> dict[str, tuple[Reader, ...]]:
+        """Flow → the sources of others that may hold it back; found again where a flow reads or writes elsewhere."""
+        if self._readers is None:
+            found: dict[str, list[Reader]] = {}
+            for each in self._meetings.meetings():
+                if each.source in self._meetings.outside(each.reading).waters:
+                    found.setdefault(each.feeding, []).append(Reader(each.sink, each.reading, each.source))
+            self._readers = {name: tuple(readers) for name, readers in found.items()}
+        return self._readers
 
     def _look_at_shared(self) -> None:
         """What many flows hang on."""
@@ -125,15 +155,28 @@ class Observer:
             with self._mirror.reading(_BINDINGS):
                 before, self._bindings = self._bindings, read_bindings(self._mirror, list(self._launchers))
             self._dirty |= self._bindings.differ(before)
+        if _QUOTAS in self._dirty:
+            with self._mirror.reading(_QUOTAS):
+                was, self._quotas = self._quotas, read_quotas(self._mirror)
+            if was.refused != self._quotas.refused:
+                flows = (flow for flow in self._flows.values() if isinstance(flow, FlowSeen))
+                self._dirty |= {flow.name for flow in flows if was.refused_of(flow.labels) != self._quotas.refused_of(flow.labels)}
         if _GROUPS in self._dirty:
             with self._mirror.reading(_GROUPS):
                 found = {name: self._mirror.stored(GROUP(name)) for name in self._mirror.children("groups") if GROUP.fits(name)}
             self._groups = {GROUP(name).path: said.why for name, said in found.items() if isinstance(said, Damaged)}
+        if _WORKFLOWS in self._dirty:
+            with self._mirror.reading(_WORKFLOWS):
+                ids = [id_ for id_ in self._mirror.children("workflows") if WORKFLOW_OPERATION.fits(id_)]
+                operations = {id_: self._mirror.stored(WORKFLOW_OPERATION(id_)) for id_ in ids}
+            self._workflows = {
+                id_: said.record for id_, said in operations.items() if isinstance(said, Stored) and said.record.step == "ask"
+            }
 
     def _fetch(self, names: Sequence[str]) -> None:
         """What `_flow` reads of these, in a few requests for all of them."""
         folders = [f"{_FLOWS}/{name}/{folder}" for name in names for folder in ("wanted", "runs")]
-        self._mirror.fetch([spot(name).path for name in names for spot in (DESIRED, STATUS, LIMIT)], folders)
+        self._mirror.fetch([spot(name).path for name in names for spot in (DESIRED, STATUS, LIMIT, SHARE, HELD_BACK)], folders)
         wanted = {name: self._mirror.stored(DESIRED(name)) for name in names}
         versions = {name: str(found.record.version) for name, found in wanted.items() if isinstance(found, Stored)}
         specs = {name: SPEC(name, version) for name, version in versions.items() if SPEC.fits(name, version)}
@@ -161,6 +204,7 @@ class Observer:
         if wish is None or spec is None:
             why, remedy = next(iter((said["why"], said["remedy"]) for said in refused.values()))
             return Held(status, f"{DESIRED(name).path} {why}", remedy, some_of(refused), tuple(self._damaged))
+        refused |= self._quotas.refused_of(spec.labels)
         names = self._tiers(name, spec)
         bound = self._bindings.bound.get(name, {})
         for tier in bound.keys() - {*names}:
@@ -168,10 +212,24 @@ class Observer:
             why = f"binds a tier that flow {name} has not; it has {', '.join(names)}"
             refused[spot.path] = refusal(self._mirror.read(spot.path), why, "remove it, or bind one of these")
         tiers = {tier: self._tier(name, tier, spec, bound.get(tier, "")) for tier in names}
-        under_way = self._under_way(name, wish.operation)
         for path, why in self._newer.items():
             return Held(status, f"{path} {why}", "run the newer version", refused, tuple(self._damaged))
-        return FlowSeen(name, wish, tiers, status, frozenset(spec.tiers), some_of(refused), tuple(self._damaged), spec.watched, under_way)
+        self._place(name, spec.outside)
+        return FlowSeen(
+            name,
+            wish,
+            tiers,
+            status,
+            wanted_tiers=frozenset(spec.tiers),
+            refused=some_of(refused),
+            damaged=tuple(self._damaged),
+            watched=spec.watched,
+            under_way=self._under_way(name, wish.operation),
+            labels=spec.labels,
+            share=self._made(SHARE(name)),
+            held_back=self._made(HELD_BACK(name)),
+            waters=spec.outside.waters,
+        )
 
     def _under_way(self, flow: str, id_: str) -> UnderWay | None:
         """The operation that the flow waits for. One that is forgotten, or said nothing, is none."""

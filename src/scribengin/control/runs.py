@@ -29,7 +29,8 @@ FIRST_SIGN_S = 300.0
 """How long after its start a worker may say nothing at all; then it is taken for stuck."""
 
 REACHED_S = 30.0
-"""How long a start waits for a node that has gone away before its worker had the lease; then another node is asked."""
+"""How long a start waits for a node that has gone away before its worker had the lease; then another node is asked. Counted from when it
+was found away: a node that is busy may be so for a moment, long after it was asked, and its worker has only just come up."""
 
 
 def back_off_s(failures: int) -> float:
@@ -65,10 +66,15 @@ def tend(world: World, flow: str, tier: TierSeen, load: Mapping[str, int]) -> It
     elif _lost_its_lease(world, run):
         yield from _give_up(world, id_, run, process, f"it has not held its lease for {REGAIN_S:.0f} s")
     elif process is None and node is not None:
-        # its record was written and the launcher never heard of it: the master that wrote it is gone
-        yield Start(flow, tier.tier, run)
-    elif node is None and process is None and not run.leased and world.now - run.asked_at >= REACHED_S:
-        yield from _give_up(world, id_, run, process, "it never held its lease")
+        # its record was written and the launcher never heard of it: the master that wrote it is gone, or the node was not there then
+        yield Start(flow, tier.tier, replace(run, unleased_since=None))
+    elif not run.leased and process is None and run.unleased_since is None:
+        yield Note(flow, tier.tier, replace(run, unleased_since=world.now))
+    elif not run.leased and process is None and run.unleased_since is not None:
+        if world.now - run.unleased_since >= REACHED_S:
+            yield from _give_up(world, id_, run, process, "it never held its lease")
+    elif not run.leased and run.unleased_since is not None:
+        yield Note(flow, tier.tier, replace(run, unleased_since=None))
     elif not run.leased and world.now - run.asked_at >= FIRST_SIGN_S and not _heard(tier, run):
         yield from _give_up(world, id_, run, process, f"it has said nothing for {FIRST_SIGN_S:.0f} s after its start")
 

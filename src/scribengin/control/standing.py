@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from scribengin.control.operations import standing_of
 from scribengin.control.places import choose_node
+from scribengin.control.pressure import held_text
 from scribengin.control.runs import back_off_s, needs_worker
 from scribengin.control.wishes import at_rest, is_old
 from scribengin.core.moments import moment_text
@@ -16,6 +17,7 @@ from scribengin.registry.kinds import Status
 from scribengin.watching.intake import BEHIND
 
 if TYPE_CHECKING:
+    from scribengin.control.quotas import Wait
     from scribengin.control.world import FlowSeen, Held, TierSeen, World
     from scribengin.registry.kinds import FlowState
 
@@ -24,9 +26,9 @@ CAUGHT_UP_SHARE = 0.9
 _UNDER_WAY: dict[str, FlowState] = {"paused": "pausing", "drained": "draining", "stopped": "stopping"}
 
 
-def standing(world: World, flow: FlowSeen) -> Status:
-    """How the flow stands now. `since` is now where its state is new, else as it was."""
-    state, reason, next_action = _state(world, flow)
+def standing(world: World, flow: FlowSeen, wait: Wait | None = None) -> Status:
+    """How the flow stands now. `since` is now where its state is new, else as it was. `wait`: why quotas do not let it start."""
+    state, reason, next_action = _state(world, flow, wait)
     before = flow.status
     since = before.since if before is not None and before.state == state else moment_text(world.now)
     return Status(
@@ -50,15 +52,18 @@ def held_standing(world: World, held: Held) -> Status:
     return replace(before, state="degraded", since=since, reason=reason, next=held.next, refused=held.refused)
 
 
-def _state(world: World, flow: FlowSeen) -> tuple[FlowState, str, str]:
+def _state(world: World, flow: FlowSeen, wait: Wait | None) -> tuple[FlowState, str, str]:
     if flow.under_way is not None:
-        return standing_of(flow, flow.under_way)
+        state, how, then = standing_of(flow, flow.under_way)
+        return (state, how, then) if wait is None else (state, f"{how}; {wait.reason}", wait.next)
     tiers = [flow.tiers[name] for name in sorted(flow.tiers) if flow.wanted_tiers is None or name in flow.wanted_tiers]
     failed = [tier for tier in tiers if _waits_for_a_person(tier)]
     if failed:
         what, remedy = _failure(failed[0]), _remedy(flow, failed[0])
         return ("failed" if len(failed) == len(tiers) else "degraded"), what, remedy
     if flow.wish.goal == "running":
+        if wait is not None:
+            return "starting", wait.reason, wait.next
         return _running(world, flow, tiers)
     if all(_reached(tier, flow) for tier in flow.tiers.values()):
         done: FlowState = "paused" if flow.wish.goal == "paused" else "stopped"
@@ -93,6 +98,8 @@ def _running(world: World, flow: FlowSeen, tiers: list[TierSeen]) -> tuple[FlowS
             return "recovering", f"tier {tier.tier}: {tier.report.cause}", "it goes on by itself"
     if (reason := _behind(world, flow)) is not None:
         return "degraded", reason, f"it goes on; producers are told to wait (intake); see: scribengin top {flow.name}"
+    if flow.held_back is not None and (why := held_text(flow.held_back)):
+        return "running", why, f"it goes on by itself; see: scribengin graph {flow.name}"
     return "running", "", ""
 
 
@@ -129,7 +136,7 @@ def _lost(world: World, tiers: list[TierSeen]) -> tuple[str, str] | None:
             wait_s = back_off_s(run.failures)
             at = f"starts again at {moment_text(run.ended_at + wait_s)}, {wait_s:.0f} s after its end"
             return f"tier {tier.tier}: {run.cause}{again}", at if wait_s else "starts again at once"
-        if run.ended_at is None and run.unleased_since is not None:
+        if run.ended_at is None and run.leased and run.unleased_since is not None:
             return f"tier {tier.tier}: its worker does not hold its lease", "it takes it again, or is replaced"
     return None
 

@@ -16,7 +16,7 @@ from scribengin.client.workflow_models import Waits
 from scribengin.control.attempts import remembered
 from scribengin.control.masters import leader
 from scribengin.control.reading import unknown_flow
-from scribengin.control.world import Delay, RunId
+from scribengin.control.world import Delay, RunId, Waiting
 from scribengin.core.errors import Refused
 from scribengin.registry.contract import Entry
 from scribengin.registry.tree import LEASE
@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 _CLAIM_S = 5.0
 """how long a claim that was right is believed without another look at the lease"""
 _MOST_SAMPLES = 5_000
+IDLE_S = 60.0
+"""a flow that has read nothing for so long is idle: others have most of its part of a quota"""
 
 
 class Watch:
@@ -77,6 +79,31 @@ class Watch:
             if flow.watched.max_delay_s is not None and (figures := figures_of(name, self.board.tiers(name), now)) is not None:
                 found[name] = Delay(figures.delay_s or 0.0, figures.bottleneck)
         return found
+
+    def idle(self) -> dict[str, bool]:
+        """Flow → whether it has read nothing for IDLE_S, of those that have a part of a quota and whose workers all have been heard for so
+        long; and of those that read, however short they have been heard."""
+        now = self.board.now()
+        shared = [name for name, flow in self._flows.items() if flow.share is not None and flow.share.quota]
+        found = {}
+        for name in shared:
+            tiers = self.board.tiers(name)
+            with self.board.reading:
+                reads = any(tier.series.total("rows_in", now - IDLE_S, now) > 0 for tier in tiers.values())
+                began = [tier.series.began for tier in tiers.values()]
+            if reads or (began and all(at is not None and now - at >= IDLE_S for at in began)):
+                found[name] = not reads
+        return found
+
+    def waiting(self) -> dict[tuple[str, str], Waiting]:
+        """(flow, source) → what waits there, of sources that say how much may."""
+        return {
+            (name, source): Waiting(there.rows, there.bytes, there.seconds)
+            for name, flow in self._flows.items()
+            if flow.waters
+            for source, there in self.waits(name).items()
+            if source in flow.waters
+        }
 
     # --- for its pages ---
 

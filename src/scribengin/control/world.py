@@ -15,7 +15,8 @@ from scribengin.registry.watched import Watched
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from scribengin.registry.kinds import Goal, Operation, Report, Run, Status, TierWish
+    from scribengin.registry.kinds import Goal, Operation, Report, Run, Share, Status, TierWish, WorkflowOperation
+    from scribengin.registry.outside import HeldBack, Waters
     from scribengin.registry.records import Spot
 
 NOT_WATCHED = Watched()
@@ -130,6 +131,31 @@ class FlowSeen:
     """what its wanted version says of delay and alerts"""
     under_way: UnderWay | None = None
     """the operation that the flow waits for"""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """of its wanted version"""
+    share: Share | None = None
+    """what it was allotted last of the rows a second of its quotas"""
+    held_back: HeldBack | None = None
+    """by flows that read what it writes"""
+    waters: Mapping[str, Waters] = field(default_factory=dict)
+    """source → how much may wait there"""
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """A quota: what flows with a label may take together; None: as much as there is."""
+
+    label: str
+    value: str
+    cores: int | None = None
+    memory_bytes: int | None = None
+    rows_per_s: float | None = None
+    closed: str = ""
+    """why its record says nothing; then nothing more starts under it, and shares stay as they are"""
+
+    def covers(self, labels: Mapping[str, str]) -> bool:
+        """Whether a flow with these labels is one of them."""
+        return labels.get(self.label) == self.value
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +204,22 @@ class Node:
     free_memory_bytes: int | None = None
 
 
+class Reader(NamedTuple):
+    """A source of another flow that reads what a sink writes, and says how much may wait there."""
+
+    sink: str
+    flow: str
+    source: str
+
+
+class Waiting(NamedTuple):
+    """What waits at a source, as its worker said last."""
+
+    rows: int | None = None
+    bytes: int | None = None
+    age_s: float | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class World:
     """One look. `now` is in seconds since 1970, by the clock of the master that looks."""
@@ -189,5 +231,15 @@ class World:
     """those that answer now"""
     held: Mapping[str, Held] = field(default_factory=dict)
     """flows that are in none of `flows`, because their records say nothing"""
+    workflows: Mapping[str, WorkflowOperation] = field(default_factory=dict)
+    """operations over workflows that are under way, by the names of their records"""
+    readers: Mapping[str, tuple[Reader, ...]] = field(default_factory=dict)
+    """flow → those that may hold it back"""
+    waiting: Mapping[tuple[str, str], Waiting] = field(default_factory=dict)
+    """(flow, source) → what waits there, of those that say how much may; those of which nobody has said anything are not in it"""
     delays: Mapping[str, Delay] = field(default_factory=dict)
     """flow → what its workers say; those of which nobody has said anything yet are not in it"""
+    quotas: Mapping[str, Allowance] = field(default_factory=dict)
+    """by name, `label=value`"""
+    idle: Mapping[str, bool] = field(default_factory=dict)
+    """flow → whether it has read nothing for a while; those of which nobody can say it are not in it"""

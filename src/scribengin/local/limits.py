@@ -10,6 +10,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from scribengin.local.levels import LOOK_S
 from scribengin.plan.split import CHANNEL
 from scribengin.spark.hold import Admission
 
@@ -44,13 +45,25 @@ class Pace:
 
 
 @dataclass(frozen=True, slots=True)
+class Held:
+    """What flows that read a sink leave to who feeds it: a share of its time, 0 to 1; 0: it waits. `why` is for people."""
+
+    share: float
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class FlowLimits:
     """`flow`: of all that the flow reads from outside; its Queries that do so get equal parts. `sources`: of each Query that reads the
-    source. `edges`: by channel, or by the name of an arrow that it carries."""
+    source. `edges`: by channel, or by the name of an arrow that it carries. `share`: as `flow`, what a `quota` leaves it."""
 
     flow: Pace = field(default_factory=Pace)
     sources: Mapping[str, Pace] = field(default_factory=dict)
     edges: Mapping[str, Pace] = field(default_factory=dict)
+    share: Pace = field(default_factory=Pace)
+    quota: str = ""
+    held: Mapping[str, Held] = field(default_factory=dict)
+    """sink → what its readers leave, where that is not all"""
 
 
 @dataclass
@@ -66,6 +79,7 @@ class Paced:
     inner: Pressure | None = None
     now: Callable[[], float] = time.monotonic
     _begun_s: float = float("-inf")
+    _batch_s: float = 0.0
     _given: float = 1.0
     _last: dict[str, tuple[int, int]] = field(default_factory=dict)
     """source or sink → rows and bytes of the Batch before"""
@@ -95,6 +109,7 @@ class Paced:
         if self.inner is not None:
             self.inner.committed(batch)
         counts = batch.decision.counts
+        self._batch_s = self.now() - self._begun_s
         self._last = {}
         for source in self.query.sources:
             rows = counts[source].rows_in if source in counts else 0
@@ -118,6 +133,12 @@ class Paced:
             second = pace.due_s(sum(rows for rows, _ in full), sum(size for _, size in full))
             share = min(share, 1.0 / second if second > 1.0 else 1.0)
             why = why or f"{what} is limited to {shown(pace)}"
+        held = min((each for sink, each in self.limits().held.items() if sink in self.query.sinks), key=_share_of, default=None)
+        if held is not None and held.share <= 0.0:
+            return Admission(LOOK_S, why=held.why, paused=True)
+        if held is not None:  # between two Batches it rests so long that it works for its share of the time
+            wait_s = max(wait_s, self._begun_s + self._batch_s / held.share - self.now())
+            why = held.why
         wait_s = max(0.0, wait_s)
         inner = Admission() if self.inner is None else self.inner.admit()
         said = "; ".join(filter(None, (inner.why, why if wait_s else "")))
@@ -126,10 +147,11 @@ class Paced:
     def _held(self) -> Iterator[tuple[str, Pace, list[str]]]:
         """(what is limited, how, the names of what counts for it) of all limits that hold for this Query."""
         now = self.limits()
-        if now.flow and self._outside:
-            rows, size = now.flow.rows_per_s, now.flow.bytes_per_s
-            part = Pace(rows * self._part if rows else None, size * self._part if size else None)
-            yield "the flow", part, self._outside
+        for what, whole in (("the flow", now.flow), (f"by quota {now.quota} the flow", now.share)):
+            if whole and self._outside:
+                rows, size = whole.rows_per_s, whole.bytes_per_s
+                part = Pace(rows * self._part if rows else None, size * self._part if size else None)
+                yield what, part, self._outside
         for source in self._outside:
             if now.sources.get(source):
                 yield f"source {source}", now.sources[source], [source]
@@ -154,6 +176,10 @@ class Paced:
             return 0.0, 0.0
         rows = most.max_rows or (most.max_bytes or 0) / _BYTES_A_ROW
         return rows, most.max_bytes or rows * _BYTES_A_ROW
+
+
+def _share_of(held: Held) -> float:
+    return held.share
 
 
 def shown(pace: Pace) -> str:

@@ -6,7 +6,7 @@ import ast
 import hashlib
 import inspect
 import json
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from scribengin.plan.resolve import Resolved
     from scribengin.spec.model import Flow
 
-_LATER = ("origin", "to")
+_WATERS = ("high_water", "low_water", "capacity")
+"""of a source: they hold back others"""
+_LATER = ("origin", "to", *_WATERS)
 """Fields that came after states were written: where they say nothing they are left out, so that nothing looks changed"""
 
 
@@ -39,7 +41,8 @@ def node_fingerprints(
         node = graph.nodes[id_]
         match node:
             case Source():
-                parts[id_] = [_plain(node) | {"options": _plain(_without_pace(node, source_types))}, flow.on_error(node)]
+                dry = replace(node, high_water=None, low_water=None, capacity=None)
+                parts[id_] = [_plain(dry) | {"options": _plain(_without_pace(node, source_types))}, flow.on_error(node)]
             case Step():
                 parts[id_] = [_plain(node), flow.on_error(node), *_python_texts(flow, node)]
             case Sink():

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from scribengin.connectors.files.globs import WILDCARD, glob_of
 from scribengin.connectors.kafka.options import topics_pattern
 from scribengin.plan.groups import placed, target
-from scribengin.registry.outside import Outside, Place
+from scribengin.registry.outside import Level, Outside, Place, Waters
+from scribengin.spec.model import Depth
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -76,6 +77,7 @@ def outside_of(flow: Flow) -> Outside:
     return Outside(
         reads={id_: places for id_, places in reads.items() if places},
         writes={id_: places for id_, places in writes.items() if places},
+        waters={id_: waters for id_, source in flow.sources.items() if (waters := _waters(source)) is not None},
     )
 
 
@@ -89,10 +91,10 @@ class MeetingIndex:
         self._writers: dict[_Key, set[_End]] = defaultdict(set)
         self._readers: dict[_Key, set[_End]] = defaultdict(set)
 
-    def put(self, flow: str, outside: Outside) -> None:
-        """This is what the flow reads and writes now."""
+    def put(self, flow: str, outside: Outside) -> bool:
+        """This is what the flow reads and writes now; whether that is news."""
         if self._outside.get(flow) == outside:
-            return
+            return False
         self.drop(flow)
         self._outside[flow] = outside
         self._of[flow] = set()
@@ -112,6 +114,7 @@ class MeetingIndex:
                 for key in _sought_by_writer(place):
                     for other in self._readers.get(key, ()):
                         self._join(end, other)
+        return True
 
     def drop(self, flow: str) -> None:
         """It is gone."""
@@ -132,6 +135,10 @@ class MeetingIndex:
     def flows(self) -> tuple[str, ...]:
         """All that were put, by name."""
         return tuple(sorted(self._outside))
+
+    def outside(self, flow: str) -> Outside:
+        """What was put for it; nothing where it is gone."""
+        return self._outside.get(flow, Outside())
 
     def of(self, flow: str) -> tuple[Meeting, ...]:
         """Where it meets others, by the names of all ends."""
@@ -268,6 +275,23 @@ def _read(flow: Flow, source: Source) -> Iterator[Place]:
             yield Place(kind="topic", at=at, topic=str(options["pattern"]), many=True)
     elif (read := root_of(flow, path := options.get("path"))) is not None:
         yield Place(kind="folder", at=str(read), many=_is_deep(str(path)))
+
+
+def _waters(source: Source) -> Waters | None:
+    """With the levels that are not said: low is half of high, capacity twice."""
+    if source.high_water is None and source.capacity is None:
+        return None
+    high, low, full = (level or Depth() for level in (source.high_water, source.low_water, source.capacity))
+    levels: dict[str, dict[str, Any]] = {"high": {}, "low": {}, "capacity": {}}
+    for name in ("rows", "bytes", "age_s"):
+        begin, end, most = (getattr(level, name) for level in (high, low, full))
+        if begin is None and most is None:
+            continue
+        begin = most if begin is None else begin
+        half = begin / 2 if name == "age_s" else begin // 2
+        for level, value in (("high", begin), ("low", half if end is None else end), ("capacity", 2 * begin if most is None else most)):
+            levels[level][name] = value
+    return Waters(**{level: Level(**values) for level, values in levels.items()})
 
 
 def _written(flow: Flow, sink: Sink) -> Iterator[Place]:

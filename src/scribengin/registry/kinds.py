@@ -52,6 +52,8 @@ class TierSpec(Record):
     """workers of that version, or of a later one, go on with it between two Batches. 0: others have to be started"""
     folders: tuple[str, ...] = ()
     """those that its sinks write into, and of which a host does the upkeep"""
+    groups: Mapping[str, Mapping[str, float]] = {}
+    """group to which sinks or channels of the tier go → member → cost, as the flow file says"""
 
 
 class Spec(Record):
@@ -134,7 +136,7 @@ class Run(Record):
     leased: bool = False
     """it was seen to hold the lease"""
     unleased_since: float | None = None
-    """since when it holds the lease no more"""
+    """since when it holds the lease no more; before it ever held it: since when its node does not answer"""
     ended_at: float | None = None
     """it is over: its process has ended, or was given up"""
     failures: int = 0
@@ -177,6 +179,23 @@ class Operation(Record):
     tiers: tuple[str, ...] = ()
     """those that have a part in it"""
     arguments: Mapping[str, Any] = {}
+    by: str = ""
+    at: str = ""
+    since: str = ""
+    """when it came to its step"""
+    error: str = ""
+
+
+class WorkflowOperation(Record):
+    """What is asked of all flows of a workflow, one after the other, that the next master takes up."""
+
+    goal: Goal
+    step: Literal["ask", "done", "failed", "cancelled"] = "ask"
+    """`ask`: each flow is asked when those before it have come to the goal: of `running` those that it feeds, else those that feed it"""
+    feeders: Mapping[str, tuple[str, ...]] = {}
+    """flow → those of the flows that feed it"""
+    begun: Mapping[str, int] = {}
+    """flow → the revision that had written what was wanted of it when this began: with another one it has been asked"""
     by: str = ""
     at: str = ""
     since: str = ""
@@ -272,7 +291,9 @@ class Group(Record):
     """A named set of equivalent members, each with its cost."""
 
     members: Mapping[str, float]
-    """name → cost; the lowest healthy one first"""
+    """name → cost, in place of that of flow files; the lowest healthy one first"""
+    out: Mapping[str, str] = {}
+    """members that get no Batch while they stand here → why"""
 
 
 class Ack(Record):
@@ -294,6 +315,30 @@ class Limit(Record):
     """edge → `rows_per_s`, `bytes_per_s`"""
 
 
+class Quota(Record):
+    """What flows with a label may take together. Absent: as much as there is."""
+
+    cores: int | None = None
+    """of their workers, by what these were given"""
+    memory_bytes: int | None = None
+    """the same"""
+    rows_per_s: float | None = None
+    """of all that they read from outside"""
+    by: str = ""
+    at: str = ""
+
+
+class Share(Record):
+    """A flow's part of the rows a second of a quota."""
+
+    rows_per_s: float | None = None
+    """absent: none of its quotas says"""
+    quota: str = ""
+    """of which; of several, the one that leaves it least"""
+    idle: bool = False
+    """it reads nothing, and others have most of its part"""
+
+
 class Request(Record):
     """A write that was asked of the API under an idempotency key, and its answer."""
 
@@ -305,6 +350,23 @@ class Request(Record):
     """of the answer; 0 while the write is under way"""
     body: str = ""
     """of the answer"""
+
+
+class Token(Record):
+    """Who may use the API, and for what. No token stands here: only what scrypt makes of it."""
+
+    name: str
+    role: Literal["viewer", "operator", "editor", "admin"]
+    salt: str
+    hash: str
+    at: str = ""
+    by: str = ""
+    labels: Mapping[str, str] = {}
+    """flows with all of these only; empty: all"""
+    until: str = ""
+    """ISO 8601; from then on it opens nothing. Empty: it has no end"""
+    removed: str = ""
+    """when it was removed: it opens nothing any more, and a file of another master does not bring it back"""
 
 
 class Attempt(Record):

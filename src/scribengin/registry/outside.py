@@ -24,6 +24,22 @@ class Place(Record):
         return f"folder {self.at}" if self.kind == "folder" else f"topic {self.topic}"
 
 
+class Level(Record):
+    """How much waits at a source; what is None is not looked at."""
+
+    rows: int | None = None
+    bytes: int | None = None
+    age_s: float | None = None
+
+
+class Waters(Record):
+    """From where on flows that feed a source are slowed, below which they go on as before, and where they are paused."""
+
+    high: Level
+    low: Level
+    capacity: Level
+
+
 class Outside(Record):
     """The places of a flow's sources and sinks; those of other kinds are left out."""
 
@@ -31,3 +47,22 @@ class Outside(Record):
     """source → places"""
     writes: Mapping[str, tuple[Place, ...]] = {}
     """sink → places"""
+    waters: Mapping[str, Waters] = {}
+    """source → how much may wait there"""
+
+
+class Hold(Record):
+    """What holds a sink back: a flow that reads what it writes."""
+
+    flow: str
+    source: str
+    share: float
+    """of its time that the feeder may still work, 0 to 1; 0: it waits"""
+    why: str = ""
+    """in words, as of the moment when it came to this share"""
+
+
+class HeldBack(Record):
+    """Which sinks of a flow are held back, each by the reader that holds it back most."""
+
+    sinks: Mapping[str, Hold] = {}

@@ -30,9 +30,9 @@ bounds is tested on a real server.
   bytes at all.
 - `format` is a record's number, 1 where it is absent. A program reads what it can of a newer one, and does not replace it.
 - Who replaces a record keeps the keys that he does not know. Children that are not in the table are left alone.
-- What is no JSON, or does not fit, is never fatal, and no other flow knows of it. Of a record of people (`desired`, `limits`, `groups`,
-  a binding) it is refused, and stays where it is; [by hand](#by-hand) says what goes on meanwhile. A record of masters or workers is set
-  aside: moved to `{DAMAGED}/NAME@REVISION` beside it, with `why` and its first 64 KiB, and made anew from what is seen. A version
+- What is no JSON, or does not fit, is never fatal, and no other flow knows of it. Of a record of people (`desired`, `limits`, `quotas`,
+  `groups`, a binding) it is refused, and stays where it is; [by hand](#by-hand) says what goes on meanwhile. A record of masters or workers
+  is set aside: moved to `{DAMAGED}/NAME@REVISION` beside it, with `why` and its first 64 KiB, and made anew from what is seen. A version
   (`spec/N`) nobody can make anew: the flow is left as it is, `degraded`, and its workers go on. `status NAME` shows all of it.
 - A name that begins with a dot is none of a record.
 
@@ -50,6 +50,9 @@ a worker's own login has all rights below the tier's folders, and a host's below
 """
 
 _TAIL = """\
+`tokens` are written by masters, asked by an admin, and by `scribengin token` with the masters' login. What stands there opens nothing: it
+is what scrypt makes of 256 random bits; names, roles and labels are for everybody to read who can read the tree.
+
 What a worker or a host makes in its folders is the masters' to write, too. A worker sees the hash of the masters' password in the rights of
 its own folders: take a long random one. A root that everybody can write to is refused, unless that is said to be meant.
 
@@ -81,7 +84,10 @@ which `version`, `why`, and the `remedy`, and is gone when it is mended; `list`,
   registers has what is bound to it.
 - `limits` say nothing: a worker that runs goes on with those before. A number in them that is not above 0, or a key that is none, limits
   nothing.
-- `groups/…` say nothing: the master's log says so.
+- A quota says nothing, or a number in it is not above 0: flows with its label that have been started go on, and start again where they were
+  lost; no other one starts. Their parts of its rows a second stay as they were.
+- `groups/…` say nothing: a worker that runs goes on with what they said before, and the master's log says so. Members that a flow does not
+  have, and costs that are not above 0, say nothing; where all that a flow may use are `out`, there none is (`groups show` tells it).
 
 ## Keys
 

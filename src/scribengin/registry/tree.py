@@ -29,14 +29,19 @@ from scribengin.registry.kinds import (
     Mapped,
     NodeState,
     Operation,
+    Quota,
     Report,
     Request,
     Run,
+    Share,
     Spec,
     Status,
     Task,
     TierWish,
+    Token,
+    WorkflowOperation,
 )
+from scribengin.registry.outside import HeldBack
 from scribengin.registry.records import Record, Spot
 from scribengin.registry.upkeep_records import Keeping, Upkept
 from scribengin.registry.watched import Alerts
@@ -76,7 +81,9 @@ _NAMES = {
     "lock": r"[A-Za-z0-9_][A-Za-z0-9._:-]{0,126}",
     "worker": r"[A-Za-z0-9][A-Za-z0-9_.-]{0,199}",
     "request": r"[0-9a-f]{32}",
+    "token": r"[0-9a-f]{12}",
     "folder": r"[0-9a-f]{16}",
+    "quota": r"[a-z][a-z0-9_]{0,62}=[A-Za-z0-9_][A-Za-z0-9._:-]{0,62}",
 }
 """placeholder → what may stand for it"""
 _PATTERNS = {placeholder: re.compile(pattern) for placeholder, pattern in _NAMES.items()}
@@ -157,19 +164,24 @@ DECOMMISSIONED = Branch(
 )
 WORKER_ORDER = Branch("physicalnodes/<host>/orders/<worker>", WorkerOrder, _LED, "what is asked of it about a worker", Owner.HOST)
 WORKER_SEEN = Branch("physicalnodes/<host>/seen/<worker>", WorkerSeen, (Writer.HOST,), "a worker there, as it is", Owner.HOST)
-GROUP = Branch("groups/<group>", Group, _BY_HAND, "a group's members and their costs")
+GROUP = Branch("groups/<group>", Group, _BY_HAND, "what holds of a group while flows run: costs, and members that are out")
 ACK = Branch("acks/<flow>/<tier>", Ack, _WORK, "how far what the tier put out is acknowledged", Owner.WORKER)
 LIMIT = Branch("limits/<flow>", Limit, _BY_HAND, "how fast a flow, its sources and edges may go")
 LOCK = Branch("locks/<lock>", Holder, (Writer.CANDIDATE,), "a right of one process at a time", ephemeral=True)
 LOCK_TERM = Branch("locks/<lock>.term", Holder, (Writer.CANDIDATE,), "who had it last; its version fences all before")
 CHANGES = Branch("flows/<flow>/changes", Changes, _LED, "what became of it: its last fifty changes of state")
+WORKFLOW_OPERATION = Branch("workflows/<n>", WorkflowOperation, _BY_HAND, "an operation over a workflow that is under way, or was")
+HELD_BACK = Branch("flows/<flow>/held_back", HeldBack, _LED, "which of its sinks are slowed or paused, by which reading flow")
 ALERTS = Branch("flows/<flow>/alerts", Alerts, _LED, "which alerts fire, and were told")
 REQUEST = Branch("requests/<request>", Request, (Writer.CANDIDATE,), "the answer to a write that was asked for under an idempotency key")
+TOKEN = Branch("tokens/<token>", Token, (Writer.CANDIDATE,), "who may use the API, and for what; only admins have it written")
 ATTEMPTS = Branch("flows/<flow>/attempts", Attempts, _LED, "the last processes that served its tiers, and why each ended")
 KEEPING = Branch("upkeep/<folder>/keeper", Keeping, _LED, "a sink's folder, and which host does its upkeep")
 UPKEPT = Branch("upkeep/<folder>/done", Upkept, (Writer.HOST,), "when it was done last, and what")
 UPKEEP_LEASE = Branch("upkeep/<folder>/lease", Holder, (Writer.HOST,), "who does it: a right, one host a folder", ephemeral=True)
 UPKEEP_LEASE_TERM = Branch("upkeep/<folder>/lease.term", Holder, (Writer.HOST,), "who did it last; its version fences all before")
+QUOTA = Branch("quotas/<quota>", Quota, _BY_HAND, "what flows with a label may take together; its name is `label=value`")
+SHARE = Branch("flows/<flow>/share", Share, _LED, "its part of the rows a second of a quota")
 
 TREE: tuple[Branch[Any], ...] = (
     *(LEADER, LEADER_TERM, MASTERS),
@@ -181,9 +193,10 @@ TREE: tuple[Branch[Any], ...] = (
     *(GROUP, ACK, LIMIT, LOCK, LOCK_TERM),
     *(ALERTS, CHANGES),
     *(HOST_UP, HOST_UP_TERM, DECOMMISSIONED, WORKER_ORDER, WORKER_SEEN),
-    REQUEST,
+    *(REQUEST, QUOTA, SHARE, TOKEN),
     ATTEMPTS,
     *(KEEPING, UPKEPT, UPKEEP_LEASE, UPKEEP_LEASE_TERM),
+    *(WORKFLOW_OPERATION, HELD_BACK),
 )
 
 OWN_FOLDERS: Mapping[Owner, tuple[str, ...]] = {

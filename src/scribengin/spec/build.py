@@ -235,7 +235,7 @@ class Output:
 
 
 def make_source(type: str, *, id: str | None = None, **keys: Any) -> Stream:
-    """A source of that type: its options, and `schema`, `watermark`, `static`, `on_error`."""
+    """A source of that type: its options, and `schema`, `watermark`, `static`, `on_error`, `high_water`, `low_water`, `capacity`."""
     name = id or type
     return Stream(_Node("sources", name, {"type": type, **keys}, (), _Names(name), caller()))
 

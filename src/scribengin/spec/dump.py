@@ -8,7 +8,7 @@ from scribengin.core.secret import Secret
 from scribengin.core.zones import UTC
 from scribengin.spec.alerts import show_condition
 from scribengin.spec.model import PROFILE_TRIGGER_S, Aggregate, Dedupe, Filter, Join, Merge, Parse, Python, Route, Select, Sql
-from scribengin.spec.tier_data import edge_data, parts_data
+from scribengin.spec.tier_data import edge_data, parts_data, waters_data
 from scribengin.spec.units_text import show_bytes_exactly, show_duration_exactly
 from scribengin.spec.yaml_text import escaped, names_data, write_yaml
 
@@ -98,7 +98,7 @@ def _source(source: Source, declared: NodeType | None, filled_from: Flow | None)
     on_error = filled_from.on_error(source) if filled_from else source.on_error
     if on_error:
         data["on_error"] = on_error
-    return data
+    return data | waters_data(source)
 
 
 def _sink(sink: Sink, declared: NodeType | None, filled_from: Flow | None) -> dict[str, Any]:

@@ -174,6 +174,7 @@ SOURCE = Section(
         _WATERMARK,
         Key("static", "bool", "read as a table at each Batch, not as a stream", "true", default="false"),
         _ON_ERROR,
+        *tier_keys.WATERS,
     ),
 )
 

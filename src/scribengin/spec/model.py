@@ -198,6 +198,10 @@ class Source:
     watermark: Watermark | None = None
     static: bool = False
     on_error: OnError | None = None
+    high_water: Depth | None = None
+    low_water: Depth | None = None
+    capacity: Depth | None = None
+    """how much may wait at it before flows that feed it slow down, go on as before, and pause; where flows are managed"""
 
 
 @dataclass(frozen=True, slots=True)

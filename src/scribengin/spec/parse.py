@@ -13,7 +13,7 @@ from scribengin.spec.model import PROFILE_TRIGGER_S, Defaults, Edge, Flow, Sink,
 from scribengin.spec.nodes import Mapping, Node, kind_of
 from scribengin.spec.reader import Reader
 from scribengin.spec.sections import Owner, Read, Sections
-from scribengin.spec.tiers import read_default_edge, read_parts
+from scribengin.spec.tiers import read_default_edge, read_parts, read_waters
 
 if TYPE_CHECKING:
     from collections.abc import Mapping as Mapping_
@@ -176,6 +176,7 @@ class _FlowReader:
             values.get("watermark"),
             values.get("static", False),
             values.get("on_error"),
+            **read_waters(self._reader, read, owner),
         )
 
     def _sink(self, id_: str, node: Node, owner: Owner) -> Sink | None:

@@ -11,7 +11,7 @@ from scribengin.spec.yaml_text import escaped, names_data
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from scribengin.spec.model import Channel, Depth, Edge, Encryption, Flow, Group, Member, Pack, Rate, Tier
+    from scribengin.spec.model import Channel, Depth, Edge, Encryption, Flow, Group, Member, Pack, Rate, Source, Tier
 
 
 def parts_data(flow: Flow, *, resolved: bool) -> dict[str, Any]:
@@ -42,6 +42,12 @@ def edge_data(edge: Edge) -> dict[str, Any]:
         spill=_size(edge.spill),
         to=edge.to,
     )
+
+
+def waters_data(source: Source) -> dict[str, Any]:
+    """`high_water`, `low_water` and `capacity` of a source."""
+    levels = {name: getattr(source, name) for name in ("high_water", "low_water", "capacity")}
+    return {name: _depth(level) for name, level in levels.items() if level}
 
 
 def _channel(channel: Channel) -> Any:

@@ -81,6 +81,28 @@ DEPTH = Section(
     ),
     filled=True,
 )
+SOURCE_DEPTH = Section(
+    "source depth",
+    "How much waits at the source. What is not named is not looked at.",
+    (
+        Key("rows", "int", "rows that are not read yet; of a source that can count them", "100000", low=1),
+        Key("bytes", "bytes", "their bytes", "1GiB", low=1),
+        Key("age", "duration", "how old the oldest of them is", "5m", low=0.001),
+    ),
+    filled=True,
+)
+WATERS = (
+    Key(
+        "high_water",
+        "section",
+        "how much may wait here before flows that write what this source reads are slowed, where flows are managed",
+        "{bytes: 1GiB, age: 5m}",
+        section=SOURCE_DEPTH,
+    ),
+    Key("low_water", "section", "below which they go on as before", "{age: 1m}", default="half of high_water", section=SOURCE_DEPTH),
+    Key("capacity", "section", "where they pause", "{age: 1h}", default="twice high_water", section=SOURCE_DEPTH),
+)
+"""of a source"""
 EDGE = Section(
     "edge",
     "Properties of an arrow that is cut: `NODE -> READER`, or `route.branch -> READER`.",

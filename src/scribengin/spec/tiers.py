@@ -133,6 +133,13 @@ class _Parts:
                 seen.add(value or "")
 
 
+def read_waters(reader: Reader, read: Read, owner: Owner) -> dict[str, Depth | None]:
+    """`high_water`, `low_water` and `capacity` of a source; they rise in each measure."""
+    levels = {level: _filled(Depth, read.values.get(level), age="age_s") for level in ("high_water", "low_water", "capacity")}
+    _EdgeReader(reader, read, owner, Edge()).check_levels(Edge(**levels))
+    return levels
+
+
 class _EdgeReader:
     """One section of properties. `default` holds where it says nothing: an edge must be right together with it."""
 
@@ -162,7 +169,7 @@ class _EdgeReader:
         )
         self._check_ordering(edge)
         self._check_spill(edge)
-        self._check_levels(edge)
+        self.check_levels(edge)
         return edge
 
     def _error(self, code: str, name: str, message: str, remedy: str) -> None:
@@ -212,7 +219,7 @@ class _EdgeReader:
             message = f"{self._owner.key('spill')} means nothing without `durability: store_on_failure`"
             self._reader.error("key-misplaced", given["spill"][0], message, "add it, or take spill out")
 
-    def _check_levels(self, edge: Edge) -> None:
+    def check_levels(self, edge: Edge) -> None:
         """For each measure the levels rise: low_water, high_water, capacity."""
         for name, attribute, kind in _MEASURES:
             levels = [

@@ -1,20 +1,23 @@
-"""The limits of a flow as its worker knows them: read again when somebody has changed them, remembered while nobody answers."""
+"""The limits of a flow as its worker knows them, with its part of quotas and what those leave to it that read its sinks: read again when
+they have changed, remembered while nobody answers."""
 
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from scribengin.core.errors import Unreachable
-from scribengin.local.limits import FlowLimits, Pace
+from scribengin.local.limits import FlowLimits, Held, Pace
 from scribengin.registry.records import Stored, read_record
-from scribengin.registry.tree import LIMIT
+from scribengin.registry.tree import HELD_BACK, LIMIT, SHARE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from scribengin.registry.contract import Registry
-    from scribengin.registry.kinds import Limit
+    from scribengin.registry.kinds import Limit, Share
+    from scribengin.registry.outside import HeldBack
 
 _LOOK_S = 5.0
 """a watch is a hint: how long to wait for one before looking anyhow"""
@@ -25,12 +28,12 @@ class LiveLimits:
 
     def __init__(self, registry: Registry, flow: str) -> None:
         self._registry = registry
-        self._spot = LIMIT(flow)
+        self._limit, self._share, self._held = LIMIT(flow), SHARE(flow), HELD_BACK(flow)
         self._now = FlowLimits()
         self._changed = threading.Event()
         self._closed = False
         self._look()
-        self._watch = registry.watch(self._spot.path, self._changed.set)
+        self._watches = [registry.watch(spot.path, self._changed.set) for spot in (self._limit, self._share, self._held)]
         self._thread = threading.Thread(target=self._follow, name="limits", daemon=True)
         self._thread.start()
 
@@ -41,7 +44,8 @@ class LiveLimits:
     def close(self) -> None:
         """Follow no more."""
         self._closed = True
-        self._watch.close()
+        for watch in self._watches:
+            watch.close()
         self._changed.set()
         self._thread.join()
 
@@ -53,18 +57,34 @@ class LiveLimits:
 
     def _look(self) -> None:
         try:
-            found = read_record(self._registry, self._spot)
+            found, share, held = (read_record(self._registry, spot) for spot in (self._limit, self._share, self._held))
         except Unreachable:
             return
-        if found is None:
-            self._now = FlowLimits()
-        elif isinstance(found, Stored):
-            self._now = limits_of(found.record)
+        now = self._now
+        if found is None or isinstance(found, Stored):
+            said = FlowLimits() if found is None else limits_of(found.record)
+            now = replace(said, share=now.share, quota=now.quota, held=now.held)
+        if share is None or isinstance(share, Stored):
+            part, quota = (Pace(), "") if share is None else (share_of(share.record), share.record.quota)
+            now = replace(now, share=part, quota=quota)
+        if held is None or isinstance(held, Stored):
+            now = replace(now, held={} if held is None else held_of(held.record))
+        self._now = now
 
 
 def limits_of(record: Limit) -> FlowLimits:
     """What a record says. Numbers that are no pace, and keys that are none, are no limit."""
     return FlowLimits(Pace(record.rows_per_s, record.bytes_per_s), _paces(record.sources), _paces(record.edges))
+
+
+def share_of(record: Share) -> Pace:
+    """What a flow's part of a quota is."""
+    return Pace(record.rows_per_s)
+
+
+def held_of(record: HeldBack) -> dict[str, Held]:
+    """Sink → what its readers leave."""
+    return {sink: Held(hold.share, hold.why) for sink, hold in record.sinks.items()}
 
 
 def _paces(given: Mapping[str, Mapping[str, float]]) -> dict[str, Pace]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.labels_option import chosen, labels_option
 from scribengin.cli.plane_option import masters_option
 from scribengin.cli.tables import print_table
 
@@ -24,27 +25,34 @@ class _ListOrCancel(click.Group):
 
 @click.group(cls=_ListOrCancel, subcommand_metavar="[list] [NAME] | cancel NAME ID")
 def command() -> None:
-    """Show operations of several steps (going back, setting positions, a new checkpoint); cancel one.
+    """Show operations of several steps (going back, setting positions, a new checkpoint; over workflows); cancel one.
 
     A flow has one at a time, and waits for its end. The next master takes up what the one before has begun.
     """
 
 
+def _waits(row: dict[str, Any]) -> str:
+    """What an operation over a workflow waits for."""
+    return "; ".join(row["arguments"].get("waits_for", ()))
+
+
 @command.command("list", cls=AnsweringCommand)
 @click.argument("flow", metavar="[NAME]", required=False)
+@labels_option
 @masters_option
-def list_(*, flow: str | None, masters: Masters) -> Answer:
+def list_(*, flow: str | None, labels: dict[str, str], masters: Masters) -> Answer:
     """Show the operations of a flow, or of all, the newest first: step, since when, error. `scribengin ops NAME` is short for it."""
     import msgspec
 
     with masters.client() as client:
-        rows = msgspec.to_builtins(client.operations(flow))
+        flows = chosen(client, [flow] if flow else [], labels) if labels else [flow]
+        rows = [row for each in flows for row in msgspec.to_builtins(client.operations(each))]
 
     def show() -> None:
         if not rows:
             click.echo("no operation was begun yet")
             return
-        shown = [{**row, "tiers": ", ".join(row["tiers"])} for row in rows]
+        shown = [{**row, "tiers": ", ".join(row["tiers"]), "error": row["error"] or _waits(row)} for row in rows]
         print_table(shown, {name: name for name in ("flow", "id", "kind", "step", "since", "tiers", "by", "error")})
 
     return Answer(rows, show=show)
@@ -55,7 +63,8 @@ def list_(*, flow: str | None, masters: Masters) -> Answer:
 @click.argument("id_", metavar="ID")
 @masters_option
 def cancel(*, flow: str, id_: str, masters: Masters) -> Answer:
-    """Give an operation up, while nothing of it is done: the flow goes on as it was."""
+    """Give an operation up, while nothing of it is done: the flow goes on as it was. One over a workflow (w1, w2, …) asks no further flow
+    then; those that were asked stay so."""
     with masters.client() as client:
         client.cancel(flow, id_)
     return Answer({"flow": flow, "id": id_}, show=lambda: click.echo(f"flow {flow}: operation {id_} is cancelled"))

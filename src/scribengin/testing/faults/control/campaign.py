@@ -55,7 +55,8 @@ def run_control_campaign(
         work = folder / "work" / f"control-{number}"
         kafka, chosen = (again.kafka, again.ways) if again is not None else choose(rng, ways, lives)
         if kind == "control-soak":
-            kafka, chosen = True, tuple(way for way in ways if way not in ON_SMALL_DISK | OF_ENSEMBLE)
+            # one master, which is looked at for all of the time
+            kafka, chosen = True, tuple(way for way in ways if way not in ON_SMALL_DISK | OF_ENSEMBLE | OF_MASTERS)
         click.echo(f"  seed {number}  {LifeTold(chosen, number, kafka)} …", err=True)
         if ON_SMALL_DISK & {*chosen} and (reason := no_small_disk()):
             told = LifeTold(chosen, number, skipped=reason)

@@ -34,7 +34,6 @@ UP_WITHIN_S = 240.0
 _COMMAND_S = 300.0
 _ANSWER_S = 3.0
 _POLL_S = 0.2
-_WRITING = frozenset({"apply", "pause", "stop", "resume", "drain"})
 _UP = "scribengin.testing.faults.control.up_behind"
 _BESIDE = {"node", "master"}
 """commands that are processes of the household"""
@@ -75,8 +74,6 @@ class Household:
     """what `folder` lies on, as the processes see it"""
     up: subprocess.Popen[bytes] | None = None
     starts: int = 0
-    writes: int = 0
-    """commands that have asked for a change"""
     voting: int = 1
     """servers of its ZooKeeper; with several there is no wire before them"""
     nodes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
@@ -196,7 +193,6 @@ class Household:
 
     def says(self, *words: str) -> Any:
         """The result of a command. Raises Refusal."""
-        self.writes += words[0] in _WRITING
         command = self.wrapped([sys.executable, "-m", "scribengin.cli", *words, "--json"])
         try:
             ended = subprocess.run(command, env=self.environment, cwd=self.logs, capture_output=True, timeout=_COMMAND_S, check=False)

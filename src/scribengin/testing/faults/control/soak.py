@@ -11,6 +11,12 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING
 
+import msgspec
+
+from scribengin.control.home import Home
+from scribengin.core.errors import ScribenginError
+from scribengin.registry.contract import Entry
+from scribengin.registry.tree import ATTEMPTS, CHANGES
 from scribengin.testing.faults.control.processes import figures_of
 from scribengin.testing.faults.control.wire import HOST
 
@@ -18,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    from scribengin.registry.contract import Registry
     from scribengin.testing.faults.control.household import Household
 
 EVERY_S = 30.0
@@ -125,15 +132,25 @@ class Sampler:
         ]
         port = self._house.zookeeper_port()
         if port is not None:
-            with suppress(OSError, KeyError, ValueError):
+            with suppress(OSError, KeyError, ValueError, ScribenginError):
                 said = _monitored(port)
-                # the answers to writes that were asked for are kept for a day, at most so many: those are no growth
-                records = float(said["zk_znode_count"]) - self._house.writes
-                new.append(Sample(at_s, "registry", "records", records))
-                new.append(Sample(at_s, "registry", "record bytes", float(said["zk_approximate_data_size"])))
+                with Home(self._house.home).registry() as registry:
+                    kept = _histories(registry)
+                new.append(Sample(at_s, "registry", "records", float(said["zk_znode_count"]) - len(kept)))
+                new.append(Sample(at_s, "registry", "record bytes", float(said["zk_approximate_data_size"]) - sum(kept)))
         self.samples += new
         with self._file.open("a") as file:
             file.writelines(f"{sample.at_s}\t{sample.of}\t{sample.what}\t{sample.value:g}\n" for sample in new)
+
+
+def _histories(registry: Registry) -> list[int]:
+    """The bytes of each record of which there are at most so many, or that holds at most so much: answers to writes that were asked for
+    (kept for a day), what became of flows, their operations and versions. They fill up in the first hours; that is no growth."""
+    found = [f"requests/{name}" for name in registry.children("requests")]
+    for flow in registry.children("flows"):
+        found += [CHANGES(flow).path, ATTEMPTS(flow).path]
+        found += [f"flows/{flow}/{folder}/{name}" for folder in ("ops", "spec") for name in registry.children(f"flows/{flow}/{folder}")]
+    return [len(msgspec.json.encode(each.value)) for each in registry.read_many(found) if isinstance(each, Entry)]
 
 
 def _monitored(port: int) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from scribengin.testing.faults.control.masters import leader_killed, leader_stopped, standby_killed
@@ -193,13 +194,10 @@ def disk_full(life: ControlLife, rng: random.Random) -> str:
     life.forgives = True
     ballast = house.seen(house.folder / "ballast")
     before = {part.process for part in _of(life, "zookeeper")}
-    with ballast.open("wb") as file:
-        try:
-            while True:
-                file.write(b"\0" * 2**16)
-                file.flush()
-        except OSError:
-            pass
+    # unbuffered: what is left in a buffer is written when the file is closed, and there is no room
+    with ballast.open("wb", buffering=0) as file, suppress(OSError):
+        while True:
+            file.write(b"\0" * 2**16)
     life.struck()
     full_s = rng.uniform(5.0, 30.0)
     house.pause(full_s)

@@ -1,0 +1,56 @@
+"""`/v1/quotas`: what flows with a label may take together."""
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import msgspec
+from fastapi import APIRouter
+from starlette.responses import Response
+
+from scribengin.api.access import Role
+from scribengin.api.plane import Asked
+from scribengin.client.models import Written
+from scribengin.client.verb_models import QuotaRow, SetQuota
+from scribengin.control.quota_records import list_quotas, remove_quota, set_quota
+from scribengin.registry.contract import Registry
+
+_LONGEST = 200
+
+
+def quota_routes(may: Callable[[Role], Any]) -> APIRouter:
+    """The routes; `may` lets in who has a role."""
+    routes = APIRouter(prefix="/v1/quotas", tags=["quotas"])
+
+    @routes.get("", response_model=list[QuotaRow])
+    def quotas(asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:
+        """All quotas, each with what the flows under it take now; for whom some flows are only, those of their labels."""
+        return asked.answer([row for row in _rows(asked.registry) if asked.who.may_see(dict([row.quota.split("=", 1)]))])
+
+    @routes.put("/{quota}", response_model=QuotaRow)
+    def write_quota(quota: str, to: SetQuota, asked: Annotated[Asked, may(Role.ADMIN)]) -> Response:
+        """Say what flows with a label (`label=value`) may take together. What runs goes on; what does not fit waits from now on."""
+
+        def act(registry: Registry) -> QuotaRow:
+            asked.check_all()
+            by, off = asked.who.name, to.off
+            set_quota(registry, quota, cores=to.cores, memory_bytes=to.memory_bytes, rows_per_s=to.rows_per_s, off=off, by=by)
+            return next(row for row in _rows(registry) if row.quota == quota)
+
+        return asked.write("set quota", quota[:_LONGEST], act, to)
+
+    @routes.delete("/{quota}", response_model=Written)
+    def delete_quota(quota: str, asked: Annotated[Asked, may(Role.ADMIN)]) -> Response:
+        """Bound the flows with that label no more."""
+
+        def act(registry: Registry) -> Written:
+            asked.check_all()
+            remove_quota(registry, quota)
+            return Written(asked.plane.revision())
+
+        return asked.write("remove quota", quota[:_LONGEST], act)
+
+    return routes
+
+
+def _rows(registry: Registry) -> list[QuotaRow]:
+    return msgspec.convert(list_quotas(registry), list[QuotaRow])

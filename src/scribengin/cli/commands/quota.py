@@ -1,0 +1,130 @@
+"""`scribengin quota set|list|remove`: what flows with a label may take together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+import click
+
+from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.plane_option import masters_option
+from scribengin.cli.tables import print_table
+from scribengin.core.units import parse_bytes, show_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from scribengin.cli.plane_option import Masters
+
+_BOUNDS: dict[str, Literal["cores", "memory_bytes", "rows_per_s"]] = {"cores": "cores", "memory": "memory_bytes", "rate": "rows_per_s"}
+
+
+def _size(_context: click.Context, _parameter: click.Parameter, value: str | None) -> int | None:
+    if value is None:
+        return None
+    try:
+        return parse_bytes(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+@click.group()
+def command() -> None:
+    """Say what flows with a label may take together: cores, memory, rows a second.
+
+    Who does not fit waits, and its status says for what. What runs goes on, whatever a quota says.
+    """
+
+
+@command.command("set", cls=AnsweringCommand)
+@click.argument("quota", metavar="LABEL=VALUE")
+@click.option("--cores", type=int, metavar="N", help="Of all workers of these flows together.")
+@click.option("--memory", callback=_size, metavar="SIZE", help="The same, as in 8GiB.")
+@click.option("--rate", type=float, metavar="N", help="Rows a second that they read together, divided among those that run.")
+@click.option("--off", multiple=True, type=click.Choice(list(_BOUNDS)), help="Bound that no more; several times for several.")
+@masters_option
+def set_(*, quota: str, cores: int | None, memory: int | None, rate: float | None, off: tuple[str, ...], masters: Masters) -> Answer:
+    """Make a quota, or change one: what is not said stays."""
+    import msgspec
+
+    from scribengin.client.verb_models import SetQuota
+
+    with masters.client() as client:
+        row = msgspec.to_builtins(client.set_quota(quota, SetQuota(cores, memory, rate, tuple(_BOUNDS[name] for name in off))))
+
+    def show() -> None:
+        click.echo(f"quota {quota}: {_bounds(row)}")
+        if row["over"]:
+            click.echo(f"its flows have more already ({_taken(row['taken'])}): they go on, and no other one starts until they have less")
+
+    return Answer(row, show=show)
+
+
+@command.command("list", cls=AnsweringCommand)
+@click.argument("quota", metavar="[LABEL=VALUE]", required=False)
+@masters_option
+def list_(*, quota: str | None, masters: Masters) -> Answer:
+    """Show all quotas, or one: what is allowed, and which flow has how much of it, or waits."""
+    import msgspec
+
+    from scribengin.core.errors import Refused
+
+    with masters.client() as client:
+        rows = msgspec.to_builtins(client.quotas())
+    if quota is not None:
+        known = ", ".join(row["quota"] for row in rows) or "none"
+        rows = [row for row in rows if row["quota"] == quota]
+        if not rows:
+            raise Refused(f'there is no quota "{quota}"', remedy=f"there are: {known}", code="quota-unknown")
+
+    def show() -> None:
+        if not rows:
+            click.echo("there is no quota: scribengin quota set LABEL=VALUE --cores N")
+        for number, row in enumerate(rows):
+            if number:
+                click.echo()
+            _show(row)
+
+    return Answer(rows, show=show)
+
+
+@command.command(cls=AnsweringCommand)
+@click.argument("quota", metavar="LABEL=VALUE")
+@masters_option
+def remove(*, quota: str, masters: Masters) -> Answer:
+    """Bound the flows with that label no more; who waits for it starts."""
+    with masters.client() as client:
+        client.remove_quota(quota)
+    return Answer({"quota": quota}, show=lambda: click.echo(f"quota {quota} is removed"))
+
+
+def _show(row: Mapping[str, Any]) -> None:
+    if row["refused"]:
+        click.echo(f"quota {row['quota']}: its record {row['refused']}; nothing more starts under it")
+    else:
+        click.echo(f"quota {row['quota']}: {_bounds(row)}; taken: {_taken(row['taken'])}")
+    flows = [
+        {
+            "flow": flow["flow"],
+            "cores": flow["cores"] or "–",
+            "memory": show_bytes(flow["memory_bytes"]) if flow["memory_bytes"] else "–",
+            "rows/s": "–" if flow["rows_per_s"] is None else f"{flow['rows_per_s']:,.0f}" + (" (idle)" if flow["idle"] else ""),
+            "waits": flow["reason"] or ("yes" if flow["waits"] else ""),
+        }
+        for flow in row["flows"]
+    ]
+    if flows:
+        print_table(flows, {name: name for name in ("flow", "cores", "memory", "rows/s", "waits")})
+    else:
+        click.echo("no flow has this label")
+
+
+def _bounds(row: Mapping[str, Any]) -> str:
+    said = [f"{row['cores']} cores"] if row["cores"] is not None else []
+    said += [f"{show_bytes(row['memory_bytes'])} of memory"] if row["memory_bytes"] is not None else []
+    said += [f"{row['rows_per_s']:,g} rows/s"] if row["rows_per_s"] is not None else []
+    return ", ".join(said)
+
+
+def _taken(taken: Mapping[str, int]) -> str:
+    return f"{taken['cores']} cores, {show_bytes(taken['memory_bytes'])} of memory"

@@ -1,0 +1,114 @@
+"""How much of its time a flow may still work whose readers have too much before them. Pure; as `local.gates` does for channels.
+
+Above `high_water` a feeder is slowed, the more the nearer `capacity` is; there it is paused, and goes on once less waits than `low_water`.
+A reader that somebody has stopped holds nobody back; one that says nothing, or has failed, does as it did.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scribengin.core.units import show_bytes, show_duration
+from scribengin.registry.outside import HeldBack, Hold
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from scribengin.control.world import FlowSeen, Reader, Waiting, World
+    from scribengin.registry.outside import Level, Waters
+
+_STEP = 0.25
+"""of the way from high water to capacity: less than that is no news, so that a record is not written each second"""
+_LEAST = 0.05
+"""the share below which a feeder is paused, not slowed"""
+
+
+def held_back(world: World, flow: FlowSeen) -> HeldBack:
+    """What holds back each of its sinks now: of several readers the one that leaves least."""
+    sinks: dict[str, Hold] = {}
+    for reader in world.readers.get(flow.name, ()):
+        hold = _hold(world, flow, reader)
+        if hold is not None and (reader.sink not in sinks or hold.share < sinks[reader.sink].share):
+            sinks[reader.sink] = hold
+    return HeldBack(sinks=sinks)
+
+
+def is_news(before: HeldBack | None, now: HeldBack) -> bool:
+    """Whether it is to be written: another share, another reader; what waits is always another."""
+    return _shares(before) != _shares(now)
+
+
+def held_text(now: HeldBack) -> str:
+    """The first reason, for people; empty where nothing is held back."""
+    return next((hold.why for _, hold in sorted(now.sinks.items(), key=lambda each: each[1].share)), "")
+
+
+def _shares(held: HeldBack | None) -> dict[str, tuple[str, str, float]]:
+    return {} if held is None else {sink: (hold.flow, hold.source, hold.share) for sink, hold in held.sinks.items()}
+
+
+def _hold(world: World, flow: FlowSeen, reader: Reader) -> Hold | None:
+    other = world.flows.get(reader.flow)
+    before = None if flow.held_back is None else flow.held_back.sinks.get(reader.sink)
+    if before is not None and (before.flow, before.source) != (reader.flow, reader.source):
+        before = None
+    if other is None or reader.source not in other.waters:
+        return before if reader.flow in world.held else None
+    if other.wish.goal in ("stopped", "drained"):
+        return None
+    there = world.waiting.get((reader.flow, reader.source))
+    if there is None:
+        return before
+    waters = other.waters[reader.source]
+    share = _share(there, waters, 1.0 if before is None else before.share)
+    if share >= 1.0:
+        return None
+    if before is not None and before.share == share:
+        return before
+    return Hold(flow=reader.flow, source=reader.source, share=share, why=_why(reader, there, waters, share))
+
+
+def _share(there: Waiting, waters: Waters, before: float) -> float:
+    """1: as fast as it can."""
+    over = -1.0
+    for now, high, low, full in _measures(there, waters):
+        if before == 0.0 and now > low:
+            return 0.0
+        over = max(over, 1.0 if now >= full else (now - high) / max(full - high, 1e-9))
+    if over >= 1.0:
+        return 0.0
+    if over <= 0.0:
+        return 1.0
+    if before > 0.0 and abs((1.0 - before) - over) < _STEP:
+        return before
+    return max(_LEAST, round((1.0 - over) / _STEP) * _STEP)
+
+
+def _measures(there: Waiting, waters: Waters) -> Iterator[tuple[float, float, float, float]]:
+    """(what waits, high, low, capacity) of each measure that is looked at and known."""
+    for name in ("rows", "bytes", "age_s"):
+        now = getattr(there, name)
+        high, low, full = (getattr(level, name) for level in (waters.high, waters.low, waters.capacity))
+        if now is not None and high is not None and full is not None:
+            yield now, high, 0.0 if low is None else low, full
+
+
+def _why(reader: Reader, there: Waiting, waters: Waters, share: float) -> str:
+    what = f"{_shown(there.rows, there.bytes, there.age_s)} at {reader.flow}.{reader.source}, which reads {reader.sink}"
+    if share == 0.0:
+        return f"paused: {what}; goes on below {_level(waters.low)}"
+    return f"slowed to {share:.0%}: {what} (slows from {_level(waters.high)}, stops at {_level(waters.capacity)})"
+
+
+def _level(level: Level) -> str:
+    parts = [f"{level.rows:,} rows"] if level.rows is not None else []
+    parts += [show_bytes(level.bytes)] if level.bytes is not None else []
+    parts += [show_duration(level.age_s)] if level.age_s is not None else []
+    return " or ".join(parts)
+
+
+def _shown(rows: int | None, size: int | None, age_s: float | None) -> str:
+    parts = [f"{rows:,} rows wait"] if rows is not None else []
+    parts += [show_bytes(size) + ("" if parts else " wait")] if size is not None else []
+    parts += [f"the oldest for {show_duration(age_s)}"] if age_s else []
+    return ", ".join(parts) or "nothing waits"

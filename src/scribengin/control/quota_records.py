@@ -1,0 +1,200 @@
+"""The records of quotas: as a master reads them, as people write them by a verb, and who takes what of them now."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
+
+from scribengin.control.known import again
+from scribengin.control.quotas import Taken, fits, is_at_work, taken_by
+from scribengin.control.refusals import refusal
+from scribengin.control.world import Allowance, FlowSeen, TierSeen, Wish
+from scribengin.core.errors import Refused
+from scribengin.core.moments import now_text
+from scribengin.registry.contract import Damaged, Delete
+from scribengin.registry.kinds import Quota, TierSpec
+from scribengin.registry.records import Stored, put, read_record, read_records
+from scribengin.registry.tree import DESIRED, QUOTA, RUN, SHARE, SPARE, SPEC, STATUS, WANTED
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+    from scribengin.control.mirror import Mirror
+    from scribengin.registry.contract import Registry
+    from scribengin.registry.kinds import Spec
+    from scribengin.registry.records import Newer
+
+_FOLDER = "quotas"
+_MOST = {"cores": 10**6, "memory_bytes": 10**18, "rows_per_s": 1e15}
+
+
+@dataclass(frozen=True, slots=True)
+class Quotas:
+    """Those that there are, and of those that cannot be what is refused of them: name → as in a status."""
+
+    allowed: Mapping[str, Allowance] = field(default_factory=dict)
+    refused: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def refused_of(self, labels: Mapping[str, str]) -> dict[str, Mapping[str, Any]]:
+        """What of it concerns a flow with these labels: path → as in a status."""
+        return {QUOTA(name).path: said for name, said in self.refused.items() if self.allowed[name].covers(labels)}
+
+
+def read_quotas(mirror: Mirror) -> Quotas:
+    """As they are. Names that are no quota's are left alone."""
+    there = [name for name in mirror.children(_FOLDER) if QUOTA.fits(name)]
+    mirror.fetch([QUOTA(name).path for name in there])
+    allowed: dict[str, Allowance] = {}
+    refused: dict[str, Mapping[str, Any]] = {}
+    for name in there:
+        found = mirror.stored(QUOTA(name))
+        if found is None:
+            continue  # it was removed between two questions about it
+        allowed[name] = _allowance(name, found)
+        if allowed[name].closed:
+            remedy = f"mend it, or say it anew: scribengin quota set {name} …; it is no more: scribengin quota remove {name}"
+            why = f"{allowed[name].closed}; nothing more starts under it"
+            refused[name] = refusal(mirror.read(QUOTA(name).path), why, remedy)
+    return Quotas(allowed, refused)
+
+
+def set_quota(
+    registry: Registry,
+    name: str,
+    *,
+    cores: int | None = None,
+    memory_bytes: int | None = None,
+    rows_per_s: float | None = None,
+    off: Collection[str] = (),
+    by: str,
+) -> None:
+    """Say what flows with a label (`name` is `label=value`) may take together. What is None stays; what is `off`, by the names of the
+    record, is bounded no more. Raises Refused where that is no quota."""
+    given = {"cores": cores, "memory_bytes": memory_bytes, "rows_per_s": rows_per_s}
+    if not QUOTA.fits(name):
+        raise Refused(
+            f'"{name}" is no label of a quota',
+            remedy="write LABEL=VALUE, such as team=search; the value has letters, digits and . _ : - only",
+            code="quota-name",
+        )
+    said = {key: value for key, value in given.items() if value is not None}
+    if unknown := [key for key in off if key not in given or key in said]:
+        raise Refused(f"{', '.join(unknown)} cannot be off", remedy=f"name one of {', '.join(given)} that is not set", code="quota-value")
+    for key, value in said.items():
+        if not 0 < value <= _MOST[key]:
+            raise Refused(
+                f"{key} {value:g} is no bound",
+                remedy="say a number above 0; to let nothing through: scribengin pause -l LABEL=VALUE",
+                code="quota-value",
+            )
+
+    def attempt() -> None:
+        there = read_record(registry, QUOTA(name))
+        before = there.record if isinstance(there, Stored) and not _allowance(name, there).closed else Quota()
+        quota = replace(before, **said, **dict.fromkeys(off), by=by, at=now_text())
+        if quota.cores is None and quota.memory_bytes is None and quota.rows_per_s is None:
+            remedy = f"say --cores, --memory or --rate; to have none: scribengin quota remove {name}"
+            raise Refused(f"quota {name} would bound nothing", remedy=remedy, code="quota-value")
+        registry.commit(put(registry, QUOTA(name), quota))
+
+    again(attempt)
+
+
+def remove_quota(registry: Registry, name: str) -> None:
+    """Bound flows with that label no more. Raises Refused where there is no such quota."""
+
+    def attempt() -> None:
+        there = registry.read(QUOTA(name).path) if QUOTA.fits(name) else None
+        if there is None:
+            known = ", ".join(each for each in registry.children(_FOLDER) if QUOTA.fits(each)) or "none"
+            raise Refused(f'there is no quota "{name}"', remedy=f"there are: {known}", code="quota-unknown")
+        registry.commit(Delete(there.path, there.version))
+
+    again(attempt)
+
+
+def list_quotas(registry: Registry) -> list[dict[str, Any]]:
+    """All quotas as JSON, each with what the flows under it take now. Works with no master alive."""
+    there = [name for name in registry.children(_FOLDER) if QUOTA.fits(name)]
+    found = dict(zip(there, read_records(registry, [QUOTA(name) for name in there]), strict=True))
+    allowed = {name: _allowance(name, record) for name, record in found.items() if record is not None}
+    flows = _flows(registry) if allowed else []
+    rows = []
+    for name, each in sorted(allowed.items()):
+        under = {flow.name: flow for flow in flows if each.covers(flow.labels)}
+        taken = {flow: taken_by(seen) for flow, seen in under.items()}
+        total = Taken(sum(one.cores for one in taken.values()), sum(one.memory_bytes for one in taken.values()))
+        rows.append(
+            {
+                "quota": name,
+                "cores": each.cores,
+                "memory_bytes": each.memory_bytes,
+                "rows_per_s": each.rows_per_s,
+                "refused": each.closed,
+                "over": not fits(each, total),
+                "taken": {"cores": total.cores, "memory_bytes": total.memory_bytes},
+                "flows": [_row(under[flow], taken[flow], name) for flow in sorted(under)],
+            }
+        )
+    return rows
+
+
+def _row(flow: FlowSeen, taken: Taken, quota: str) -> dict[str, Any]:
+    mine = flow.share if flow.share is not None and flow.share.quota == quota else None
+    waits = flow.wish.goal == "running" and not is_at_work(flow)
+    return {
+        "flow": flow.name,
+        "cores": taken.cores,
+        "memory_bytes": taken.memory_bytes,
+        "rows_per_s": None if mine is None else mine.rows_per_s,
+        "idle": mine is not None and mine.idle,
+        "waits": waits,
+        "reason": flow.status.reason if waits and flow.status is not None else "",
+    }
+
+
+def _flows(registry: Registry) -> list[FlowSeen]:
+    """All flows with labels, as far as quotas look at them."""
+    names = [name for name in registry.children("flows") if DESIRED.fits(name)]
+    found = []
+    for name, desired in zip(names, read_records(registry, [DESIRED(name) for name in names]), strict=True):
+        version = str(desired.record.version) if isinstance(desired, Stored) else ""
+        if not isinstance(desired, Stored) or not SPEC.fits(name, version):
+            continue
+        spec = _value(read_record(registry, SPEC(name, version)))
+        if spec is None or not spec.labels:
+            continue
+        wish = Wish(desired.record.version, desired.record.state, desired.entry.changed)
+        tiers = {tier: _tier(registry, name, tier, spec) for tier in _tiers(registry, name, spec)}
+        status, share = _value(read_record(registry, STATUS(name))), _value(read_record(registry, SHARE(name)))
+        found.append(FlowSeen(name, wish, tiers, status, frozenset(spec.tiers), labels=spec.labels, share=share))
+    return found
+
+
+def _tiers(registry: Registry, flow: str, spec: Spec) -> list[str]:
+    return sorted({*spec.tiers, *(tier for tier in registry.children(f"flows/{flow}/runs") if RUN.fits(flow, tier))})
+
+
+def _tier(registry: Registry, flow: str, tier: str, spec: Spec) -> TierSeen:
+    said = spec.tiers.get(tier, TierSpec())
+    wish, run, spare = (_value(read_record(registry, spot(flow, tier))) for spot in (WANTED, RUN, SPARE))
+    return TierSeen(tier, cores=said.cores, memory_bytes=said.memory_bytes, wish=wish, run=run, spare=spare)
+
+
+def _value(found: Stored[Any] | Newer | Damaged | None) -> Any:
+    return found.record if isinstance(found, Stored) else None
+
+
+def _allowance(name: str, found: Stored[Quota] | Newer | Damaged) -> Allowance:
+    label, _, value = name.partition("=")
+    if isinstance(found, Damaged):
+        return Allowance(label, value, closed=found.why)
+    if not isinstance(found, Stored):
+        return Allowance(label, value, closed="was written by a newer Scribengin")
+    quota = found.record
+    said = {"cores": quota.cores, "memory_bytes": quota.memory_bytes, "rows_per_s": quota.rows_per_s}
+    if bad := [key for key, number in said.items() if number is not None and number <= 0]:
+        return Allowance(label, value, closed=f"says {' and '.join(bad)} not above 0")
+    return Allowance(label, value, quota.cores, quota.memory_bytes, quota.rows_per_s)

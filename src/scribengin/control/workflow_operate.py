@@ -1,0 +1,148 @@
+"""Operations over workflows as people ask for them: begin one, list them, give one up; `workflow_operations` says how they go on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from scribengin.client.verb_models import OperationRow
+from scribengin.client.workflow_models import WorkflowOperation as Told
+from scribengin.control.known import again
+from scribengin.control.reading import known_flow, read_status
+from scribengin.control.workflow_operations import before_of, has_come_to
+from scribengin.control.workflows import feeders_in
+from scribengin.core.errors import Refused
+from scribengin.core.moments import now_text
+from scribengin.registry.contract import Delete, Entry, Require
+from scribengin.registry.kinds import WorkflowOperation
+from scribengin.registry.records import Stored, names, read_records
+from scribengin.registry.tree import DESIRED, WORKFLOW_OPERATION
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from scribengin.control.workflows import Workflow
+    from scribengin.registry.contract import Registry, Write
+    from scribengin.registry.kinds import Goal
+
+KEPT = 20
+"""those that are over"""
+PREFIX = "w"
+"""before the number of the record, in the id that people see: operations of single flows have numbers, too"""
+
+
+def begin(registry: Registry, workflow: Workflow, goal: Goal, *, by: str) -> str:
+    """Write it down for the masters; returns its id. One that is under way and has a flow in common is over then: the last word counts.
+
+    Raises Refused where a flow is gone.
+    """
+    feeders = feeders_in(workflow.flows, workflow.meetings)
+
+    def attempt() -> str:
+        wanted = {flow: known_flow(registry, flow).entry for flow in feeders}
+        there = _read(registry)
+        number = max(there, default=0) + 1
+        now = now_text()
+        begun = {flow: entry.changed for flow, entry in wanted.items()}
+        operation = WorkflowOperation(goal=goal, step="ask", feeders=feeders, begun=begun, by=by, at=now, since=now)
+        writes: list[Write] = [WORKFLOW_OPERATION(str(number)).create(operation)]
+        for stored in there.values():
+            if stored.record.step == "ask" and not feeders.keys().isdisjoint(stored.record.feeders):
+                error = f"{PREFIX}{number} came behind it"
+                writes.append(stored.replace(replace(stored.record, step="cancelled", since=now, error=error)))
+        over = [stored for stored in there.values() if stored.record.step != "ask"]
+        writes += [Delete(stored.entry.path) for stored in over[:-KEPT]]
+        registry.commit(*writes, *(Require(entry.path, entry.version) for entry in wanted.values()))
+        return f"{PREFIX}{number}"
+
+    return again(attempt)
+
+
+def cancel(registry: Registry, id_: str) -> None:
+    """Ask no further flow; those that were asked go on as they were asked to. Raises Refused where there is none such, or it is over."""
+
+    def attempt() -> None:
+        found = _read(registry)
+        stored = found.get(int(id_.removeprefix(PREFIX))) if is_id(id_) else None
+        if stored is None:
+            raise Refused(f"there is no operation {id_}", remedy="see: scribengin ops", code="operation-unknown")
+        if stored.record.step != "ask":
+            raise Refused(f"operation {id_} is over: {stored.record.step}", remedy="nothing is to be done", code="operation-over")
+        registry.commit(stored.replace(replace(stored.record, step="cancelled", since=now_text())))
+
+    again(attempt)
+
+
+def is_id(id_: str) -> bool:
+    """Whether it is the id of an operation over a workflow."""
+    return id_.startswith(PREFIX) and WORKFLOW_OPERATION.fits(id_.removeprefix(PREFIX))
+
+
+def members_of(registry: Registry, id_: str) -> tuple[str, ...]:
+    """Its flows; none where there is none such."""
+    found = _read(registry).get(int(id_.removeprefix(PREFIX))) if is_id(id_) else None
+    return () if found is None else tuple(found.record.feeders)
+
+
+def read_operations(registry: Registry, flow: str | None = None) -> tuple[Told, ...]:
+    """All, or those with a flow, the newest first."""
+    found = sorted(_read(registry).items(), reverse=True)
+    return tuple(_told(registry, number, each.record) for number, each in found if flow is None or flow in each.record.feeders)
+
+
+def rows_of(registry: Registry, flow: str | None = None, seen: Callable[[Collection[str]], set[str]] = set) -> tuple[OperationRow, ...]:
+    """The same, as rows beside the operations of single flows: under the name of the workflow's first flow, or the one asked for. `seen`:
+    which of some flows may be seen; of an operation with another one nothing is told but that it is there."""
+    rows = []
+    for each in read_operations(registry, flow):
+        flows = tuple(name for name in each.flows if name in seen(each.flows))
+        told = each if flows == each.flows else Told(each.id, each.goal, each.step, flows, each.since, each.by, each.at)
+        said = {"flows": list(told.flows), "waits_for": list(told.waits_for), "stuck": list(told.stuck)}
+        kind, under_way = f"workflow {told.goal}", told.step == "ask"
+        parts = (kind, told.step, told.since, told.by, told.at, told.error)
+        rows.append(OperationRow(flow or told.flows[0], told.id, *parts, (), under_way, said))
+    return tuple(rows)
+
+
+def _told(registry: Registry, number: int, operation: WorkflowOperation) -> Told:
+    waits = _waits(registry, operation) if operation.step == "ask" else {}
+    stuck = tuple(name for name, (_, needs) in waits.items() if needs)
+    said = (operation.since, operation.by, operation.at, operation.error)
+    texts = tuple(text for text, _ in waits.values())
+    return Told(f"{PREFIX}{number}", operation.goal, operation.step, tuple(_ordered(operation)), *said, texts, stuck)
+
+
+def _ordered(operation: WorkflowOperation) -> list[str]:
+    """Its flows in the order in which they are asked."""
+    left, order = dict(before_of(operation)), list[str]()
+    while left:
+        ready = sorted(name for name, before in left.items() if not left.keys() & set(before)) or sorted(left)
+        order += ready
+        for name in ready:
+            del left[name]
+    return order
+
+
+def _waits(registry: Registry, operation: WorkflowOperation) -> dict[str, tuple[str, bool]]:
+    """The flows that were asked and have not come to the goal: why, and whether a person must see to it."""
+    found = {}
+    for name in _ordered(operation):
+        wanted = registry.read(DESIRED(name).path)
+        if not isinstance(wanted, Entry) or wanted.changed == operation.begun.get(name):
+            continue
+        status = read_status(registry, name)
+        if not has_come_to(operation.goal, status, wanted.changed):
+            state = "not looked at yet" if status is None else status.state
+            why = f": {status.reason}" if status is not None and status.reason else ""
+            then = f"; {status.next}" if status is not None and status.next else ""
+            knows = status is not None and status.generation == wanted.changed
+            found[name] = (f"flow {name} is {state}{why}{then}", knows and state in ("failed", "degraded"))
+    return found
+
+
+def _read(registry: Registry) -> dict[int, Stored[WorkflowOperation]]:
+    """By number, the oldest first; what says nothing is left out."""
+    numbers = sorted(int(name) for name in names(registry, "workflows") if WORKFLOW_OPERATION.fits(name))
+    found = read_records(registry, [WORKFLOW_OPERATION(str(number)) for number in numbers])
+    return {number: stored for number, stored in zip(numbers, found, strict=True) if isinstance(stored, Stored)}

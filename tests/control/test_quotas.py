@@ -1,0 +1,229 @@
+"""Quotas on the registry's twin: what people write holds for all flows with the label, what cannot be is refused beside it."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from scribengin.control import admin
+from scribengin.control.quota_records import list_quotas, remove_quota, set_quota
+from scribengin.control.watch import IDLE_S, Watch
+from scribengin.core.errors import Refused
+from scribengin.local.limits import Pace
+from scribengin.registry.contract import Entry
+from scribengin.registry.kinds import Share, TierSpec
+from scribengin.registry.memory import MemoryStore
+from scribengin.registry.records import Stored, put, read_record
+from scribengin.registry.tree import QUOTA, SHARE
+from scribengin.watching.board import Board
+from scribengin.watching.progress import TierProgress
+from scribengin.worker.limits import LiveLimits
+from tests.control.hands import Plane
+
+SEARCH = "team=search"
+
+
+@pytest.fixture
+def store() -> MemoryStore:
+    return MemoryStore()
+
+
+@pytest.fixture
+def plane(store: MemoryStore) -> Plane:
+    return Plane(store.client)
+
+
+def applied(plane: Plane, flow: str, cores: int = 1, memory_bytes: int = 0, **labels: str) -> None:
+    specs = {"main": TierSpec(cores=cores, memory_bytes=memory_bytes)}
+    given = labels or {"team": "search"}
+    admin.apply(plane.person, admin.Submission(flow, "0", "flow.yaml", "/base", specs, labels=given), state=lambda _: "/state", by="me")
+
+
+def share(plane: Plane, flow: str) -> Share | None:
+    found = read_record(plane.person, SHARE(flow))
+    return found.record if isinstance(found, Stored) else None
+
+
+def test_what_does_not_fit_waits_says_for_what_and_starts_when_it_fits(plane: Plane, store: MemoryStore) -> None:
+    set_quota(plane.person, SEARCH, cores=2, by="ann")
+    for flow, labels in (("orders", {"team": "search"}), ("clicks", {"team": "search"}), ("other", {"team": "web"})):
+        applied(plane, flow, cores=2, **labels)
+    plane.comes_to("orders", "running")
+    plane.comes_to("other", "running")
+    waiting = plane.comes_to("clicks", "starting", lambda status: "waits" in status.reason)
+    assert waiting.reason == "waits for quota team=search: it needs 2 cores; taken: 2 of 2 (orders has 2)"
+    assert waiting.next.endswith("scribengin quota set team=search --cores 4")
+    (row,) = list_quotas(plane.person)
+    assert (row["taken"]["cores"], row["over"]) == (2, False)
+    assert [(flow["flow"], flow["cores"], flow["waits"]) for flow in row["flows"]] == [("clicks", 0, True), ("orders", 2, False)]
+    # what is lost is started again, and its place is kept meanwhile: also for the next master
+    plane.lose("orders", "main")
+    plane.registry.close()
+    plane.registry = store.client()
+    plane.master = plane.another(plane.registry)
+    plane.comes_to("orders", "running", lambda _: "orders.main-2" in plane.workers())
+    plane.rests()
+    assert plane.run("clicks", "main") == 0
+    plane.want("orders", "stopped")
+    plane.comes_to("clicks", "running")
+    assert plane.node("orders", "main") == ""
+
+
+def test_more_is_allowed_and_who_waits_starts_and_less_ends_nobody(plane: Plane) -> None:
+    set_quota(plane.person, SEARCH, memory_bytes=3 * 2**30, by="ann")
+    for flow in ("orders", "clicks"):
+        applied(plane, flow, memory_bytes=2 * 2**30)
+    plane.comes_to("clicks", "starting", lambda status: "2.0 GiB of 3.0 GiB (orders has 2.0 GiB)" in status.reason)
+    set_quota(plane.person, SEARCH, memory_bytes=4 * 2**30, cores=8, by="ann")
+    plane.comes_to("clicks", "running")
+    before = plane.workers()
+    set_quota(plane.person, SEARCH, memory_bytes=2**30, by="ann")
+    plane.rests()
+    assert plane.status("orders").state == plane.status("clicks").state == "running"
+    assert plane.workers() == before
+    (row,) = list_quotas(plane.person)
+    assert (row["over"], row["cores"]) == (True, 8), "what is not said stays"
+    remove_quota(plane.person, SEARCH)
+    assert list_quotas(plane.person) == []
+
+
+def test_rows_are_divided_among_those_that_run_and_a_worker_hears_of_it(plane: Plane, store: MemoryStore) -> None:
+    set_quota(plane.person, SEARCH, rows_per_s=900, by="ann")
+    for flow in ("orders", "clicks", "visits"):
+        applied(plane, flow)
+        plane.comes_to(flow, "running")
+    assert [share(plane, flow) for flow in ("orders", "clicks", "visits")] == [Share(rows_per_s=300.0, quota=SEARCH)] * 3
+    live = LiveLimits(store.client(), "orders")
+    try:
+        assert (live().share, live().quota, live().flow) == (Pace(rows_per_s=300.0), SEARCH, Pace())
+        plane.want("visits", "stopped")
+        plane.comes_to("visits", "stopped")
+        plane.rests()
+        deadline = time.monotonic() + 4
+        while live().share != Pace(rows_per_s=450.0) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert live().share == Pace(rows_per_s=450.0)
+        store.write_raw(SHARE("orders").path, b"{")
+        live._look()
+        assert live().share == Pace(rows_per_s=450.0)
+    finally:
+        live.close()
+    plane.rests()
+    assert share(plane, "orders") == Share(rows_per_s=450.0, quota=SEARCH), "it was set aside, and is told again"
+    remove_quota(plane.person, SEARCH)
+    plane.rests()
+    assert share(plane, "clicks") == Share()
+    before = plane.hands.sync()
+    plane.rests()
+    assert plane.hands.sync() == before, "nothing is written again and again"
+
+
+@pytest.mark.parametrize(
+    ("raw", "why"),
+    [
+        (b"{", "is no JSON"),
+        (b'{"cores": 0}', "says cores not above 0"),
+        (b'{"cores": "two"}', "does not fit"),
+        (b'{"rows_per_s": -5}', "rows"),
+    ],
+)
+def test_a_quota_that_cannot_be_is_refused_beside_it_and_nothing_more_starts_under_it(
+    store: MemoryStore, plane: Plane, raw: bytes, why: str
+) -> None:
+    applied(plane, "orders")
+    applied(plane, "other", team="web")
+    plane.comes_to("orders", "running")
+    set_quota(plane.person, "team=none", cores=1, by="ann")
+    store.write_raw(QUOTA(SEARCH).path, raw)
+    refused = plane.comes_to("orders", "running", lambda status: bool(status.refused)).refused
+    there = plane.person.read(QUOTA(SEARCH).path)
+    assert why in refused[QUOTA(SEARCH).path]["why"]
+    assert refused[QUOTA(SEARCH).path]["version"] == (there.version if there is not None else None)
+    assert QUOTA(SEARCH).path in plane.master.problems
+    assert plane.status("other").refused == {}
+    applied(plane, "clicks")
+    assert why in plane.comes_to("clicks", "starting", lambda status: "nothing more starts" in status.reason).reason
+    plane.lose("orders", "main")
+    plane.comes_to("orders", "running", lambda _: "orders.main-2" in plane.workers())
+    assert why in next(row["refused"] for row in list_quotas(plane.person) if row["quota"] == SEARCH)
+    set_quota(plane.person, SEARCH, cores=4, by="ann")
+    assert plane.comes_to("clicks", "running").refused == {}
+    assert plane.comes_to("orders", "running", lambda status: not status.refused).refused == {}
+    assert QUOTA(SEARCH).path not in plane.master.problems
+
+
+def test_what_is_no_quota_is_refused_and_what_others_keep_there_stays(store: MemoryStore, plane: Plane) -> None:
+    for name, bounds, code in (
+        ("search", {"cores": 1}, "quota-name"),
+        ("team=a/b", {"cores": 1}, "quota-name"),
+        ("team=", {"cores": 1}, "quota-name"),
+        (SEARCH, {}, "quota-value"),
+        (SEARCH, {"cores": 0}, "quota-value"),
+        (SEARCH, {"memory_bytes": -1}, "quota-value"),
+        (SEARCH, {"rows_per_s": float("nan")}, "quota-value"),
+        (SEARCH, {"cores": 3, "off": ("cores",)}, "quota-value"),
+    ):
+        with pytest.raises(Refused) as refused:
+            set_quota(plane.person, name, **bounds, by="ann")  # type: ignore[arg-type]
+        assert refused.value.code == code, (name, bounds)
+    with pytest.raises(Refused) as unknown:
+        remove_quota(plane.person, SEARCH)
+    assert unknown.value.code == "quota-unknown"
+    set_quota(plane.person, "team=none", cores=1, by="ann")
+    store.write_raw(QUOTA(SEARCH).path, b'{"format": 1, "cores": 3, "note": "by hand"}')
+    set_quota(plane.person, SEARCH, rows_per_s=5, off=("cores",), by="ann")
+    there = plane.person.read(QUOTA(SEARCH).path)
+    assert isinstance(there, Entry)
+    assert (there.value["note"], there.value["rows_per_s"], "cores" in there.value) == ("by hand", 5, False)
+    with pytest.raises(Refused):
+        set_quota(plane.person, SEARCH, off=("rows_per_s",), by="ann")
+
+
+def test_who_reads_nothing_for_a_minute_is_idle_and_who_reads_is_not_and_of_others_nobody_knows(plane: Plane) -> None:
+    from scribengin.local.contract import QueryView
+
+    clock = [1000.0]
+    board = Board(lambda: clock[0])
+    bell = type("Bell", (), {"look": lambda *_: None})()
+    watch = Watch(plane.person, board, bell)
+    set_quota(plane.person, SEARCH, rows_per_s=900, by="ann")
+    for flow in ("orders", "clicks", "visits"):
+        applied(plane, flow)
+        plane.comes_to(flow, "running")
+    plane.rests()
+
+    def tells(flow: str, rows: int) -> None:
+        query = QueryView("kept", "running", rows_in=rows)
+        board.take(TierProgress(flow=flow, tier="main", run=1, version=1, at=clock[0], phase="running", queries=(query,)))
+
+    def idle() -> dict[str, bool]:
+        watch.seen(plane.master.cycle(), plane.master._election.term)
+        return watch.idle()
+
+    tells("orders", 5)
+    tells("clicks", 5)
+    clock[0] += 10
+    tells("orders", 50)
+    tells("clicks", 5)
+    assert idle() == {"orders": False}
+    clock[0] += IDLE_S - 5
+    tells("orders", 50)
+    tells("clicks", 5)
+    assert idle() == {"orders": False, "clicks": True}
+    clock[0] += 20
+    tells("orders", 50)
+    tells("clicks", 6)
+    assert idle() == {"orders": True, "clicks": False}
+
+
+def test_a_share_goes_with_its_flow(plane: Plane) -> None:
+    set_quota(plane.person, SEARCH, rows_per_s=900, by="ann")
+    applied(plane, "orders")
+    plane.comes_to("orders", "running")
+    assert share(plane, "orders") is not None
+    plane.want("orders", "stopped")
+    plane.comes_to("orders", "stopped")
+    admin.delete(plane.person, "orders")
+    assert plane.person.read(SHARE("orders").path) is None
+    plane.person.commit(put(plane.person, SHARE("orders"), Share()))
