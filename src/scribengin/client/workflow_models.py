@@ -35,7 +35,8 @@ class IllRow:
 
 @dataclass(frozen=True, slots=True)
 class WorkflowOperation:
-    """What was asked of all flows of a workflow: `waits_for` says in words of which it waits now."""
+    """What was asked of all flows of a workflow: `waits_for` says in words of which it waits now, `stuck` of which of them a person must
+    see to."""
 
     id: str
     goal: Goal
@@ -46,6 +47,7 @@ class WorkflowOperation:
     at: str = ""
     error: str = ""
     waits_for: tuple[str, ...] = ()
+    stuck: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
