@@ -16,7 +16,7 @@ from scribengin.api.audit import AuditLog
 from scribengin.api.plane import Plane
 from scribengin.api.planning import Planner, from_others
 from scribengin.api.serving import Listen, open_door
-from scribengin.api.tokens import TokenFile
+from scribengin.api.tokens import Tokens
 from scribengin.client.client import Client
 from scribengin.control.bell import Bell
 from scribengin.control.watch import Watch
@@ -70,7 +70,7 @@ class Bench:
 
     def __post_init__(self) -> None:
         self.person = self.store.client()
-        self.tokens = TokenFile(self.folder / "tokens.json")
+        self.tokens = Tokens(self.person)
         self.audit = self.folder / "audit.log"
         self.dice = random.Random(1)
 
@@ -91,7 +91,9 @@ class Bench:
     def _master(self, listen: Listen | None, limit_s: int) -> Served:
         home = self.folder / f"home{len(self.masters)}"
         listen = listen or Listen()
-        listen.check(self.tokens)
+        listen.check_transport()
+        there = bool(self.tokens.rows())
+        listen.check_tokens(there=there)
         door = self.stack.enter_context(open_door(listen))
         registry, packages = self.store.client(), PackageStore(home / "packages")
         fetch = from_others(packages, lambda: [master.url for master in self.masters if master.url != door.url])
@@ -103,7 +105,7 @@ class Bench:
             packages,
             Planner(packages.folder, home / "state", limit_s=limit_s, fetch=fetch),
             str(home / "state"),
-            listen.gate(self.tokens),
+            listen.gate(Tokens(registry), there=there),
             leads=lambda: not self.masters,
             audit=AuditLog(self.audit),
             watch=Watch(registry, board, bell),

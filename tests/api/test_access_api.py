@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import ssl
 import subprocess
 from typing import TYPE_CHECKING
@@ -10,12 +11,12 @@ import httpx2
 import pytest
 
 from scribengin.api.serving import Listen
-from scribengin.api.tokens import TokenFile
+from scribengin.api.token_file import TokenFile
 from scribengin.client.client import Client
-from scribengin.client.models import Submit
+from scribengin.client.models import NewToken, Submit
 from scribengin.client.verb_models import SetQuota
 from scribengin.control import admin, reading
-from scribengin.core.errors import EnvironmentFault, Refused, ScribenginError
+from scribengin.core.errors import EnvironmentFault, Refused, ScribenginError, StateError
 from scribengin.core.secret import Secret
 from scribengin.registry.contract import Replace
 from scribengin.registry.kinds import TierSpec
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from conftest import Bench
 
-    from scribengin.api.tokens import RoleName
+    from scribengin.client.models import RoleName
 
 
 def submitted(bench: Bench, flow: str, **labels: str) -> None:
@@ -92,7 +93,7 @@ def test_a_token_that_is_removed_opens_nothing_at_once(bench: Bench) -> None:
     bench.master(listen=Listen(asks=True))
     client = bench.client(token=token)
     client.flows()
-    TokenFile(bench.tokens.path).remove("ann")
+    bench.tokens.remove("ann")
     with pytest.raises(Refused) as told:
         client.flows()
     assert told.value.code == "token-unknown"
@@ -122,47 +123,121 @@ def test_a_token_with_labels_has_only_the_flows_with_all_of_them(bench: Bench) -
         assert told.value.code == "role-lacking"
 
 
+class TestTheRecords:
+    def test_no_token_stands_in_them_and_what_is_kept_is_not_shown(self, bench: Bench) -> None:
+        token = bench.tokens.add("ann", "viewer", {"team": "web"})
+        [name] = bench.person.children("tokens")
+        kept = bench.person.read(f"tokens/{name}")
+        assert token[17:] not in str(kept.value)
+        assert [(row.name, row.role, row.labels) for row in bench.tokens.rows()] == [("ann", "viewer", {"team": "web"})]
+        bench.master()
+        shown = bench.client().record(f"tokens/{name}").value
+        assert shown is not None
+        assert (shown["name"], "hash" in shown, "salt" in shown) == ("ann", False, False)
+        with pytest.raises(Refused) as told:
+            bench.client().write_record(f"tokens/{name}", {"name": "ann"}, version=0)
+        assert told.value.code == "registry-kept"
+
+    def test_a_name_is_given_once_and_again_when_it_was_removed(self, bench: Bench) -> None:
+        first = bench.tokens.add("ann", "viewer", {})
+        with pytest.raises(Refused, match="already"):
+            bench.tokens.add("ann", "admin", {})
+        with pytest.raises(Refused, match="no token"):
+            bench.tokens.remove("bob")
+        bench.tokens.remove("ann")
+        assert bench.tokens.rows() == []
+        second = bench.tokens.add("ann", "admin", {})
+        assert bench.tokens.prove(first) is None
+        assert bench.tokens.prove(second) is not None
+
+    def test_one_whose_time_is_over_opens_nothing(self, bench: Bench) -> None:
+        old = bench.tokens.add("ann", "viewer", {}, until="2020-01-31T12:00:00+00:00")
+        new = bench.tokens.add("bob", "viewer", {}, until="2999-01-31T12:00:00+00:00")
+        assert (bench.tokens.prove(old), getattr(bench.tokens.prove(new), "name", None)) == (None, "bob")
+        with pytest.raises(Refused, match="no time"):
+            bench.tokens.add("cid", "viewer", {}, until="tomorrow")
+
+    def test_a_damaged_one_lets_nobody_in_and_harms_no_other(self, bench: Bench) -> None:
+        token, other = bench.tokens.add("ann", "admin", {}), bench.tokens.add("bob", "admin", {})
+        master = bench.master(listen=Listen(asks=True))
+        there = bench.person.read(f"tokens/{token[4:16]}")
+        for damage in ({"format": 1}, {**there.value, "salt": "no hex"}, {**there.value, "until": "some day"}):
+            bench.person.commit(Replace(bench.person.read(there.path), damage))
+            answer = master.ask("GET", "/v1/flows", headers={"Authorization": f"Bearer {token}"})
+            assert (answer.status_code, answer.json()["code"]) == (401, "token-unknown"), damage
+        assert bench.client(token=other).flows() == []
+
+    def test_admins_make_and_remove_them_through_any_master_and_no_answer_is_kept(self, bench: Bench) -> None:
+        root = bench.tokens.add("root", "admin", {})
+        first, second = bench.master(listen=Listen(asks=True)), bench.master(listen=Listen(asks=True))
+        made = bench.client(first, token=root).add_token(NewToken("ann", "operator", {"team": "web"}))
+        ann = bench.client(second, token=made.token)
+        assert ann.flows() == []
+        with pytest.raises(Refused) as told:
+            ann.tokens()
+        assert told.value.code == "role-lacking"
+        kept = [bench.person.read(f"requests/{name}") for name in bench.person.children("requests")]
+        assert made.token not in str(kept)
+        second.registry.lag()  # it is behind, and must not know her any more all the same
+        bench.client(first, token=root).remove_token("ann")
+        with pytest.raises(Refused) as told:
+            ann.flows()
+        assert told.value.code == "token-unknown"
+        said = [line for line in bench.audit.read_text().splitlines() if "token" in line]
+        assert [json.loads(line)["what"] for line in said if '"done"' in line] == ["make token", "remove token"]
+        assert made.token not in bench.audit.read_text()
+
+
 class TestTheFile:
     def test_no_token_stands_in_it_and_nobody_else_reads_it(self, tmp_path: Path) -> None:
         file = TokenFile(tmp_path / "tokens.json")
         token = file.add("ann", "viewer", {"team": "web"})
         text = file.path.read_text()
         assert token not in text
-        assert token.rpartition("_")[2] not in text
+        assert token[17:] not in text
         assert file.path.stat().st_mode & 0o777 == 0o600
-        assert [(row.name, row.role, row.labels) for row in file.rows()] == [("ann", "viewer", {"team": "web"})]
-
-    def test_a_name_is_given_once(self, tmp_path: Path) -> None:
-        file = TokenFile(tmp_path / "tokens.json")
-        file.add("ann", "viewer", {})
         with pytest.raises(Refused, match="already"):
             file.add("ann", "admin", {})
-        with pytest.raises(Refused, match="no token"):
-            file.remove("bob")
 
-    def test_a_damaged_one_lets_nobody_in(self, bench: Bench) -> None:
-        token = bench.tokens.add("ann", "admin", {})
-        master = bench.master(listen=Listen(asks=True))
-        bench.tokens.path.write_text("{")
-        answer = master.ask("GET", "/v1/flows", headers={"Authorization": f"Bearer {token}"})
-        assert (answer.status_code, answer.json()["code"]) == (409, "tokens")
+    def test_its_tokens_go_over_to_the_registry_once(self, bench: Bench, tmp_path: Path) -> None:
+        file = TokenFile(tmp_path / "tokens.json")
+        token = file.add("ann", "viewer", {"team": "web"})
+        copy = TokenFile(tmp_path / "copy.json")
+        copy.path.write_bytes(file.path.read_bytes())
+        assert file.move_to(bench.person) == ["ann"]
+        assert (file.path.exists(), file.move_to(bench.person)) == (False, [])
+        who = bench.tokens.prove(token)
+        assert who is not None
+        assert (who.name, who.labels) == ("ann", {"team": "web"})
+        bench.tokens.remove("ann")
+        assert copy.move_to(bench.person) == [], "who was removed does not come back with the copy of another master"
+        assert bench.tokens.prove(token) is None
+
+    def test_a_damaged_one_is_told(self, bench: Bench, tmp_path: Path) -> None:
+        file = TokenFile(tmp_path / "tokens.json")
+        file.path.write_text("{")
+        with pytest.raises(StateError, match="no file of tokens"):
+            file.move_to(bench.person)
+        assert file.path.exists()
 
 
 class TestTheDoor:
-    def test_others_are_let_near_with_tokens_and_tls_only(self, bench: Bench, certificate: tuple[Path, Path]) -> None:
+    def test_others_are_let_near_with_tokens_and_tls_only(self, certificate: tuple[Path, Path]) -> None:
         pem, key = certificate
         with pytest.raises(Refused, match="plain text"):
-            Listen("0.0.0.0").check(bench.tokens)
+            Listen("0.0.0.0").check_transport()
+        far = Listen("0.0.0.0", certificate=pem, key=key)
+        far.check_transport()
         with pytest.raises(Refused, match="no token"):
-            Listen("0.0.0.0", certificate=pem, key=key).check(bench.tokens)
-        Listen("0.0.0.0", insecure=True).check(bench.tokens)
-        bench.tokens.add("ann", "viewer", {})
-        Listen("0.0.0.0", certificate=pem, key=key).check(bench.tokens)
-        with pytest.raises(Refused, match="plain text"):
-            Listen("0.0.0.0").check(bench.tokens)
+            far.check_tokens(there=False)
+        far.check_tokens(there=True)
+        Listen("0.0.0.0", insecure=True).check_transport()
+        Listen("0.0.0.0", insecure=True).check_tokens(there=False)
+        with pytest.raises(Refused, match="there is none"):
+            Listen(asks=True).check_tokens(there=False)
         with pytest.raises(EnvironmentFault, match="TLS cannot begin"):
-            Listen(certificate=pem, key=pem).check(bench.tokens)
-        Listen("127.0.0.1").check(TokenFile(bench.folder / "none"))
+            Listen(certificate=pem, key=pem).check_transport()
+        Listen("127.0.0.1").check_tokens(there=False)
 
     def test_tokens_are_asked_for_elsewhere_also_where_it_is_insecure(self, bench: Bench) -> None:
         bench.tokens.add("ann", "viewer", {})

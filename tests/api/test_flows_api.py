@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from scribengin.client.models import Submit
+from scribengin.client.verb_models import Topology
 from scribengin.control import admin
 from scribengin.core.errors import Refused, ScribenginError
 from scribengin.registry.kinds import Status, TierSpec
@@ -46,6 +47,34 @@ def test_a_flow_is_brought_planned_and_wanted_to_run(bench: Bench) -> None:
     assert (view.wanted.by, view.status, [tier.tier for tier in view.tiers]) == ("ann", None, ["main"])
     (version,) = client.versions("numbers")
     assert (version.package, version.wanted, version.tiers) == (package.id, True, ("main",))
+
+
+def test_a_flow_that_is_there_is_replaced_only_by_who_knows_what_he_replaces(bench: Bench) -> None:
+    bench.master()
+    client = bench.client()
+
+    def submit(filter_: str) -> tuple[Submit, bytes]:
+        package = bench.package(bench.flow.replace("id % 2 = 1", filter_))
+        return Submit(package.id, "flow.yaml", str(bench.folder)), package.data
+
+    client.apply("numbers", *submit("id % 2 = 1"))
+    before = client.flow("numbers").wanted
+    for blind in (submit("id % 2 = 0"), submit("id % 3 = 1")):
+        with pytest.raises(Refused) as told:
+            client.apply("numbers", *blind)
+        assert told.value.code == "plan-needed"
+    assert client.flow("numbers").wanted == before, "nothing was done"
+    assert client.apply("numbers", *submit("id % 2 = 1")).changed is False, "the same again replaces nothing"
+
+    # by what was looked at; by a plan that is stale; by the ETag
+    flow, data = submit("id % 3 = 1")
+    plan = client.plan_topology(Topology((flow,)), {flow.package: data}).plan
+    assert client.submit("numbers", flow, plan=plan.hash).version == 2
+    with pytest.raises(Refused) as told:
+        client.submit("numbers", submit("id % 2 = 1")[0], plan=plan.hash)
+    assert told.value.code == "plan-stale"
+    assert client.apply("numbers", *submit("id % 5 = 1"), expected=client.flow("numbers").wanted.revision).version == 3
+    assert client.submit("numbers", flow, accept="again").version == 4
 
 
 def test_what_is_wanted_of_a_flow_is_said_and_taken_back(bench: Bench) -> None:

@@ -156,7 +156,7 @@ class TestTheFlow:
     def test_its_code_runs_in_no_master(self, bench: Bench) -> None:
         bench.master()
         pid = bench.folder / "pid"
-        code = f"import os\nfrom pathlib import Path\nPath({str(pid)!r}).write_text(str(os.getpid()))\nprint('hello')\nos.close(0)"
+        code = f"import os\nfrom pathlib import Path\nPath({str(pid)!r}).write_text(str(os.getpid()))\nprint('hello')\nos.closerange(0, 1)"
         package = packed(flow_py=PYTHON.format(code=code))
         assert bench.client().apply("numbers", Submit(package.id, "flow.py", "/base"), package.data).version == 1
         assert int(pid.read_text()) != os.getpid()

@@ -43,8 +43,9 @@ def test_the_commands_of_the_page_work_beside_one_that_is_up(tmp_path: Path) -> 
             run_commands([line if "wanted" not in line else f"{line} > wanted" for line in once], tmp_path, HOME=str(tmp_path))
             assert (tmp_path / "events").read_text().startswith("event: flows\nid: 0\ndata: []")
             assert json.loads((tmp_path / "wanted").read_text())["code"] == "flow-unknown"
-            run_commands(tokens, tmp_path, HOME=str(tmp_path))
-            assert [each["name"] for each in json.loads((home / "tokens.json").read_text())["tokens"]] == ["build"]
+            run_commands([line if " list" not in line else f"{line} --json > tokens" for line in tokens], tmp_path, HOME=str(tmp_path))
+            listed = json.loads((tmp_path / "tokens").read_text())["result"]
+            assert [each["name"] for each in listed] == ["ann", "build", "ci"]
             up.send_signal(signal.SIGINT)
             assert up.wait(120) == 0
         finally:

@@ -11,6 +11,7 @@ from scribengin.control.world import RunId
 from scribengin.registry.entrance import Entrance
 from scribengin.registry.lease import Lease
 from scribengin.registry.tree import LEASE
+from scribengin.worker.page import serve_page
 from scribengin.worker.process import _read_spec
 from scribengin.worker.service import Outcome, Service, Standing
 from scribengin.worker.wanted import Wanted
@@ -35,9 +36,10 @@ def main(worker: str) -> int:
     version, _ = _read_spec(registry, id_)
     about = {"run": id_.number, "pid": os.getpid(), "host": os.environ["SCRIBENGIN_NODE"]}
     lease = Lease(registry, LEASE(id_.flow, id_.tier).path, about)
-    service = Service(registry, id_, lease, Wanted(registry, id_), version, attempt)
-    signal.signal(signal.SIGTERM, lambda *_: service.stop())
-    status = service.serve()
+    with serve_page(lambda: {"worker": worker, "rows": 17}) as http:
+        service = Service(registry, id_, lease, Wanted(registry, id_), version, attempt, http=http)
+        signal.signal(signal.SIGTERM, lambda *_: service.stop())
+        status = service.serve()
     lease.close()
     registry.close()
     return int(status)

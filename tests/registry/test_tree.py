@@ -51,6 +51,7 @@ NAMES = {
     "lock": "l",
     "worker": "tweets.edge-1",
     "request": "0123456789abcdef" * 2,
+    "token": "0123456789ab",
     "folder": "0123456789abcdef",
     "quota": "team=search",
 }
@@ -62,7 +63,7 @@ def spot_of(branch: Branch[Any]) -> Any:
 
 def some(kind: type[Record]) -> Record:
     """A record with what must be in it."""
-    texts = {name: name for name in ("url", "group", "host", "package", "path", "base", "node")}
+    texts = {name: name for name in ("url", "group", "host", "package", "path", "base", "node", "name", "salt", "hash")}
     numbers = dict.fromkeys(("version", "generation", "number", "run"), 3)
     fields = {
         **texts,
@@ -75,6 +76,7 @@ def some(kind: type[Record]) -> Record:
         "tiers": {},
         "asked_at": 1.0,
         "ask": "run",
+        "role": "viewer",
         "asked": "asked",
         "at": 1.0,
     }

@@ -6,12 +6,13 @@ import http.client
 import json
 from urllib.parse import urlsplit
 
+from scribengin.control.html_page import page
 from scribengin.control.world import RunId
 from scribengin.registry.lease import Election, Lease
 from scribengin.registry.memory import MemoryStore
 from scribengin.registry.tree import LEASE
 from scribengin.worker.glance import Glance
-from scribengin.worker.page import page, serve_page
+from scribengin.worker.page import serve_page
 
 
 def asks(url: str, path: str, host: str | None = None) -> tuple[int, bytes]:

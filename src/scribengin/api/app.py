@@ -15,13 +15,17 @@ from scribengin.api.answers import answer_routes
 from scribengin.api.described import described
 from scribengin.api.events import event_routes
 from scribengin.api.flows import flow_routes
+from scribengin.api.groups import group_routes
 from scribengin.api.health import health_routes
 from scribengin.api.limits import BodyLimit
+from scribengin.api.master_page import master_routes
+from scribengin.api.nodes import node_routes
 from scribengin.api.packages import package_routes
 from scribengin.api.plane import Asked, Plane
 from scribengin.api.progress import router
 from scribengin.api.quotas import quota_routes
 from scribengin.api.records import record_routes
+from scribengin.api.token_routes import token_routes
 from scribengin.api.verbs import verb_routes
 from scribengin.api.workflows import workflow_routes
 from scribengin.client.problems import CODE, MEDIA_TYPE, Fault, PointedError, ProblemDetails, encode, to_problem
@@ -48,12 +52,16 @@ def make_app(plane: Plane) -> FastAPI:
     app.include_router(flow_routes(may))
     app.include_router(verb_routes(may))
     app.include_router(answer_routes(may))
+    app.include_router(group_routes(may))
     app.include_router(workflow_routes(may))
     app.include_router(package_routes(may))
     app.include_router(record_routes(may))
     app.include_router(quota_routes(may))
     app.include_router(event_routes(may, plane.registry))
     app.include_router(health_routes(plane, may))
+    app.include_router(node_routes(may))
+    app.include_router(token_routes(may))
+    app.include_router(master_routes(may))
     if plane.watch is not None:
         app.include_router(router(plane.watch, [may(Role.VIEWER, by_labels=True)], [may(Role.OPERATOR, by_labels=True)]))
     app.add_middleware(BodyLimit)
@@ -72,6 +80,8 @@ def _gate(plane: Plane) -> Callable[..., Any]:
         def asked(request: Request) -> Asked:
             name, address = "", request.client.host if request.client is not None else ""
             try:
+                if "Authorization" in request.headers:
+                    plane.registry.sync()  # a token that was removed opens nothing any more, whoever has removed it
                 who = plane.gate.who(request)
                 name = who.name
                 who.check(role)

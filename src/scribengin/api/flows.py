@@ -9,21 +9,24 @@ from starlette.responses import Response
 from scribengin.api.access import Role
 from scribengin.api.logs import MOST_LINES, read_logs
 from scribengin.api.plane import Asked
+from scribengin.api.planned import check_submit, planned
 from scribengin.client.models import (
     FLOW_NAME,
-    PACKAGE_ID,
     AppliedFlow,
     FlowRow,
     FlowView,
     LogLines,
     Submit,
+    SubmitFlow,
     TaskRow,
     VersionRow,
     Want,
     Written,
 )
 from scribengin.client.problems import Fault, PointedError
-from scribengin.control import admin, reading
+from scribengin.client.verb_models import Topology
+from scribengin.control import admin, reading, topology
+from scribengin.core.errors import Refused
 from scribengin.registry.contract import Registry
 
 
@@ -47,23 +50,35 @@ def flow_routes(may: Callable[[Role], Any]) -> APIRouter:
         return asked.answer(view, headers={"ETag": f'"{view.wanted.revision}"'})
 
     @routes.put("/{flow}", response_model=AppliedFlow)
-    def submit_flow(flow: str, wanted: Submit, asked: Annotated[Asked, may(Role.EDITOR)]) -> Response:
-        """Make a flow of a package the next version of this flow, and want it to run; the same again changes nothing."""
+    def submit_flow(flow: str, wanted: SubmitFlow, asked: Annotated[Asked, may(Role.EDITOR)]) -> Response:
+        """Make a flow of a package the next version of this flow, and want it to run; the same again changes nothing.
+
+        Of a flow that is there it takes a word that what is replaced is known: `plan`, the hash of the plan that was looked at, or
+        `accept`, or If-Match with the flow's ETag. Where rows would be read again or lost, `plan` or `accept`.
+        """
+        submit = Submit(wanted.package, wanted.path, wanted.base)
+        headers = asked.request.headers
 
         def act(registry: Registry) -> AppliedFlow:
             if not FLOW_NAME.fullmatch(flow):
                 fault = Fault("flow-name", f'"{flow}" can be no flow\'s name', f"a name matches {FLOW_NAME.pattern}")
                 raise PointedError((fault,))
-            check_submit(wanted)
-            planned, _ = asked.plane.planner.plan(wanted)
-            if planned.flow != flow:
-                fault = Fault(
-                    "flow-name", f'{wanted.path} is flow "{planned.flow}", not "{flow}"', f"PUT /v1/flows/{planned.flow}", pointer="/path"
-                )
+            check_submit(submit)
+            plan, submissions = planned(asked, Topology((submit,), wanted.plan, wanted.accept))
+            if (name := submissions[0].flow) != flow:
+                fault = Fault("flow-name", f'{wanted.path} is flow "{name}", not "{flow}"', f"PUT /v1/flows/{name}", pointer="/path")
                 raise PointedError((fault,))
-            asked.check_new(flow, planned.labels)
-            applied = admin.apply(registry, planned, state=lambda _: asked.plane.state, by=asked.who.name)
-            return AppliedFlow(applied.flow, applied.version, applied.changed)
+            known = wanted.plan or wanted.accept or "If-Match" in headers or "If-None-Match" in headers
+            if plan.flows[0].version and plan.flows[0].effect is not None and not known:
+                raise Refused(
+                    f"flow {flow} is there, in version {plan.flows[0].version}, and this changes it; nobody has said that this is known",
+                    remedy=f'say "plan": "{plan.hash}" (POST /v1/topology/plan shows it), "accept", or If-Match with the ETag of the flow',
+                    code="plan-needed",
+                )
+            topology.check_agreed(plan, expected=wanted.plan, accept=wanted.accept)
+            state, by = asked.plane.state, asked.who.name
+            [done] = topology.write_topology(registry, submissions, plan, state=lambda _: state, by=by, accept=wanted.accept)
+            return AppliedFlow(done.flow, done.version, done.changed)
 
         return asked.write("apply", flow, act, wanted, slow=True)
 
@@ -107,25 +122,14 @@ def flow_routes(may: Callable[[Role], Any]) -> APIRouter:
         tier: str | None = None,
         lines: Annotated[int, Query(ge=1, le=MOST_LINES)] = 50,
     ) -> Response:
-        """What the newest worker of each tier has printed, and the tiers' run logs, as far as they lie on this master's host."""
+        """What the newest worker of each tier has printed, and the tiers' run logs; the nodes are asked for what lies with them, and where
+        one does not answer, `problem` says why."""
         asked.check_flow(flow)
-        workers = {row.tier: row.worker for row in asked.view.flow(flow).tiers if tier in (None, row.tier)}
-        return asked.answer(read_logs(reading.state_of(asked.registry, flow), flow, workers, asked.plane.logs, lines))
+        tiers = [row for row in asked.view.flow(flow).tiers if tier in (None, row.tier)]
+        plane = asked.plane
+        return asked.answer(read_logs(reading.state_of(asked.registry, flow), flow, tiers, plane.logs, plane.nodes, lines))
 
     return routes
-
-
-def check_submit(wanted: Submit, pointer: str = "") -> None:
-    """Raise InputError for what cannot be planned; `pointer` is where it stands in the body."""
-    faults = []
-    if not PACKAGE_ID.fullmatch(wanted.package):
-        said = f"{pointer}/package is no SHA-256"
-        faults.append(Fault("body", said, "write 64 hexadecimal digits, as `scribengin package` shows them", pointer=f"{pointer}/package"))
-    if not wanted.base.startswith("/") or "\0" in wanted.base:
-        said = f"{pointer}/base is no absolute path"
-        faults.append(Fault("body", said, "name the folder where relative paths start", pointer=f"{pointer}/base"))
-    if faults:
-        raise PointedError(tuple(faults))
 
 
 def _label(text: str) -> tuple[str, str]:

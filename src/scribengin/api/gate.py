@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 from urllib.parse import unquote, urlsplit
 
 from scribengin.api.access import Role, Who
@@ -13,9 +13,14 @@ from scribengin.core.errors import Refused
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-    from scribengin.api.tokens import TokenFile
-
 _LONGEST_NAME = 100
+
+
+class Proves(Protocol):
+    """What knows tokens."""
+
+    def prove(self, token: str) -> Who | None:
+        """Whose it is; None where it is nobody's."""
 
 
 class Gate:
@@ -25,7 +30,7 @@ class Gate:
     made: any page that is open in a browser can send requests to this machine.
     """
 
-    def __init__(self, tokens: TokenFile | None, *, asks: bool, local: bool) -> None:
+    def __init__(self, tokens: Proves | None, *, asks: bool, local: bool) -> None:
         self._tokens = tokens
         self._asks = asks
         self._local = local

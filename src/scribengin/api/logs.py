@@ -7,9 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scribengin.client.models import LogLines
+from scribengin.core.errors import ScribenginError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
+
+    from scribengin.api.node_pages import NodePages
+    from scribengin.client.models import TierRow
 
 MOST_LINES = 10_000
 _LINE_BYTES = 200
@@ -17,12 +21,23 @@ _LINE_BYTES = 200
 _MOST_BYTES = 4 * 2**20
 
 
-def read_logs(state: str, flow: str, workers: Mapping[str, str | None], logs: Callable[[str], Sequence[str]], lines: int) -> list[LogLines]:
-    """Of each tier, by `workers`, the files that lie on this host. `state` is the root folder of the flow's state."""
+def read_logs(
+    state: str, flow: str, tiers: Sequence[TierRow], logs: Callable[[str], Sequence[str]], nodes: NodePages, lines: int
+) -> list[LogLines]:
+    """Of each tier: files of this host, or those that its worker's node has. `state` is the root folder of the flow's state."""
     found = []
-    for tier, worker in workers.items():
-        files = [*(Path(path) for path in (logs(worker) if worker else ())), Path(state) / flow / tier / "tmp/run.log"]
-        found += [LogLines(tier, str(path), last_lines(path, lines)) for path in files if path.is_file()]
+    for row in tiers:
+        tier, worker = row.tier, row.worker
+        run_log = Path(state) / flow / tier / "tmp/run.log"
+        here = [Path(path) for path in (logs(worker) if worker else ())]
+        there: list[LogLines] = []
+        if worker and row.node and not any(path.is_file() for path in here):
+            try:
+                there = [LogLines(tier, each["file"], tuple(each["lines"]), row.node) for each in nodes.logs(row.node, worker, lines)]
+            except ScribenginError as error:
+                there = [LogLines(tier, "", (), row.node, error.message)]
+        files = [*here, *([] if str(run_log) in {each.file for each in there} else [run_log])]
+        found += [*there, *(LogLines(tier, str(path), last_lines(path, lines)) for path in files if path.is_file())]
     return found
 
 

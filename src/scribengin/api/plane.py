@@ -11,7 +11,9 @@ from starlette.responses import Response
 
 from scribengin.api.audit import AuditLog
 from scribengin.api.expecting import ExpectingRegistry
+from scribengin.api.node_pages import NodePages
 from scribengin.api.once import ABANDONED_S, SLOW_ABANDONED_S, Answered, Claim, Once
+from scribengin.api.tokens import Tokens
 from scribengin.api.views import RegistryView, check_flow, labels_of
 from scribengin.client.problems import CODE, MEDIA_TYPE, Fault, PointedError, encode, to_problem
 from scribengin.client.transport import KEY, REVISION
@@ -55,11 +57,20 @@ class Plane:
     logs: Callable[[str], Sequence[str]] = field(default=lambda _worker: ())
     watch: Watch | None = None
     """what it was told of how flows go; None: nothing is asked of it"""
+    glance: Callable[[], Mapping[str, Any]] = field(default=lambda: {"id": ""})
+    """what this master says of itself, as `MasterView` has it"""
+    nodes: NodePages = field(init=False)
+    tokens: Tokens = field(init=False)
     once: Once = field(init=False)
     workflows: Workflows = field(init=False)
 
+    asks_nodes: NodePages | None = None
+    """how it asks nodes; None: as one that has no key for any"""
+
     def __post_init__(self) -> None:
         object.__setattr__(self, "once", Once(self.registry))
+        object.__setattr__(self, "nodes", self.asks_nodes or NodePages(self.registry))
+        object.__setattr__(self, "tokens", Tokens(self.registry))
         object.__setattr__(self, "workflows", Workflows(self.registry))
 
     def revision(self) -> int:
@@ -128,13 +139,15 @@ class Asked:
         """As JSON, with the registry's revision."""
         return self._response(Answered(status, msgspec.json.encode(value)), dict(headers or {}))
 
-    def write(self, what: str, target: str, act: Callable[[Registry], object], body: object = None, *, slow: bool = False) -> Response:
+    def write(
+        self, what: str, target: str, act: Callable[[Registry], object], body: object = None, *, slow: bool = False, secret: bool = False
+    ) -> Response:
         """Do `act`, and answer with what it returns: once where the request has an idempotency key, and noted in the audit log.
 
         `target` is a flow: where the request has If-Match, the registry that `act` is given holds it to that.
-        `slow`: it plans a flow, and so may take minutes.
+        `slow`: it plans a flow, and so may take minutes. `secret`: its answer is written down nowhere, so that a key does not repeat it.
         """
-        key = self.request.headers.get(KEY)
+        key = None if secret else self.request.headers.get(KEY)
         try:
             registry = self._expecting(target)
             begun = None

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from scribengin.api.answer_process import Question
-from scribengin.api.plan_process import Planned, Task
 from scribengin.api.verb_process import Look, Seen
 from scribengin.client.problems import Fault, ProblemDetails, to_error
 from scribengin.core.errors import EnvironmentFault, Refused, ScribenginError
@@ -25,8 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from scribengin.client.models import Submit
-    from scribengin.control.submission import Submission
     from scribengin.packages.store import PackageStore
 
 T = TypeVar("T")
@@ -73,25 +70,9 @@ class Planner:
         self._turns = threading.BoundedSemaphore(_AT_ONCE)
         self._questions = threading.BoundedSemaphore(_AT_ONCE)
 
-    def plan(self, wanted: Submit) -> tuple[Submission, tuple[Fault, ...]]:
-        """What a version of the flow will be; with the warnings. Takes a second or two, and waits while others are planned.
-
-        Raises InputError with every problem, whose files are those in the package; Refused: `package-missing`, `flow-path`, `plan-late`;
-        EnvironmentFault where the process ended without an answer.
-        """
-        self.fetch(wanted.package)
-        folder = str(self._packages.absolute())
-        task = Task(folder, wanted.package, wanted.path, wanted.base, str(self._state.absolute()), self._limit_s + 5)
-        with self._turns:
-            planned = self._ask(task)
-        inside = os.path.join(folder, wanted.package, "")  # noqa: PTH118  with its slash
-        if planned.problem is not None:
-            raise to_error(_from_package(planned.problem, inside))
-        assert planned.submission is not None
-        return planned.submission, tuple(_fault_from_package(fault, inside) for fault in planned.warnings)
-
     def look(self, what: str, records: Mapping[str, Mapping[str, Any]], **more: Any) -> Any:
-        """What `api.verb_process` finds: it has the records, the packages and the states. Raises as `plan`."""
+        """What `api.verb_process` finds: it has the records, the packages and the states. Raises as the process does; Refused: `plan-late`;
+        EnvironmentFault where it ended without an answer."""
         self._fetch_all(records)
         folder = str(self._packages.absolute())
         task = Look(what, folder, str(self._state.absolute()), records, self._limit_s + 5, **more)
@@ -103,7 +84,7 @@ class Planner:
 
     def answer(self, what: str, records: Mapping[str, Mapping[str, Any]], flow: str, arguments: Mapping[str, Any]) -> Any:
         """What `api.answer_process` finds in the state of a flow. Raises Refused: `too-many` where others ask already, `answer-late`; else
-        as `plan`."""
+        as `look`."""
         self._fetch_all(records)
         folder = str(self._packages.absolute())
         question = Question(what, folder, records, flow, self._answer_s + 5, arguments)
@@ -126,9 +107,6 @@ class Planner:
             if isinstance(package := record.get("package"), str):
                 with suppress(ScribenginError):
                     self.fetch(package)
-
-    def _ask(self, task: Task) -> Planned:
-        return self._run("scribengin.api.plan_process", task, Planned)
 
     def _run(self, module: str, task: Any, kind: type[T], answer_s: int | None = None) -> T:
         """`answer_s`: it answers a question, and has so long for it."""

@@ -9,11 +9,12 @@ from starlette.responses import Response
 
 from scribengin.api.access import Role
 from scribengin.api.plane import Asked
+from scribengin.api.tokens import shown_record
 from scribengin.client.models import RecordView, RecordWrite, Written
 from scribengin.client.problems import Fault, PointedError
 from scribengin.core.errors import Refused
 from scribengin.registry.contract import Create, Damaged, Delete, Registry, Replace, check_path
-from scribengin.registry.tree import DESIRED, OPERATION, Branch, Writer, branch_of
+from scribengin.registry.tree import DESIRED, OPERATION, TOKEN, Branch, Writer, branch_of
 
 _LONGEST_PATH = 1_000
 _MOST_NAMES = 10_000
@@ -89,7 +90,8 @@ def _view(registry: Registry, path: str) -> RecordView:
         return RecordView(path, None, -1, 0, children, writable)
     if isinstance(found, Damaged):
         return RecordView(path, None, found.version, found.changed, children, writable, found.why)
-    return RecordView(path, found.value or None, found.version, found.changed, children, writable)
+    value = shown_record(found.value) if branch is TOKEN else found.value
+    return RecordView(path, value or None, found.version, found.changed, children, writable)
 
 
 def _checked(path: str) -> str:

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from fastapi import FastAPI
+    from starlette.applications import Starlette
 
-    from scribengin.api.tokens import TokenFile
+    from scribengin.api.gate import Proves
 
 _MAKE_ONE = "make one: scribengin token add NAME --role ROLE"
 _BACKLOG = 256
@@ -50,27 +50,18 @@ class Listen:
         """Only this machine can reach it."""
         return is_loopback(self.host)
 
-    def check(self, tokens: TokenFile) -> None:
-        """Raise Refused where others could reach it without a token, or read what goes by; EnvironmentFault where TLS cannot begin."""
+    def check_transport(self) -> None:
+        """Raise Refused where others could read what goes by; EnvironmentFault where TLS cannot begin."""
         if (self.certificate is None) != (self.key is None):
             raise Refused(
                 "TLS takes a certificate and its key", remedy="name both: --tls-certificate FILE --tls-key FILE", code="listen-open"
             )
-        if self.asks and not tokens.rows():
-            raise Refused(f"a token is asked for, and there is none in {tokens.path}", remedy=_MAKE_ONE, code="listen-open")
-        if not self.local and not self.insecure:
-            if self.certificate is None:
-                raise Refused(
-                    f"others can reach {self.host}, and tokens would go by in plain text",
-                    remedy="name a certificate: --tls-certificate FILE --tls-key FILE; or say that it is meant: --insecure",
-                    code="listen-open",
-                )
-            if not tokens.rows():
-                raise Refused(
-                    f"others can reach {self.host}, and there is no token in {tokens.path}",
-                    remedy=f"{_MAKE_ONE}; or say that it is meant: --insecure",
-                    code="listen-open",
-                )
+        if not self.local and not self.insecure and self.certificate is None:
+            raise Refused(
+                f"others can reach {self.host}, and tokens would go by in plain text",
+                remedy="name a certificate: --tls-certificate FILE --tls-key FILE; or say that it is meant: --insecure-api",
+                code="listen-open",
+            )
         if self.certificate is not None and self.key is not None:
             try:
                 ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(self.certificate, self.key)
@@ -81,9 +72,22 @@ class Listen:
                     code="listen-tls",
                 ) from error
 
-    def gate(self, tokens: TokenFile) -> Gate:
-        """Who comes in here."""
-        return Gate(tokens, asks=self.asks or (not self.local and bool(tokens.rows())), local=self.local)
+    def check_tokens(self, *, there: bool) -> None:
+        """Raise Refused where others could reach it without a token, as there is none."""
+        if there:
+            return
+        if self.asks:
+            raise Refused("a token is asked for, and there is none", remedy=_MAKE_ONE, code="listen-open")
+        if not self.local and not self.insecure:
+            raise Refused(
+                f"others can reach {self.host}, and there is no token",
+                remedy=f"{_MAKE_ONE}; or say that it is meant: --insecure-api",
+                code="listen-open",
+            )
+
+    def gate(self, tokens: Proves, *, there: bool) -> Gate:
+        """Who comes in here; `there`: whether there are tokens."""
+        return Gate(tokens, asks=self.asks or (not self.local and there), local=self.local)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +99,7 @@ class Door:
     listen: Listen
 
     @contextmanager
-    def serve(self, app: FastAPI) -> Iterator[None]:
+    def serve(self, app: Starlette) -> Iterator[None]:
         """Answer inside the `with` block."""
         certificate, key = (None if path is None else str(path) for path in (self.listen.certificate, self.listen.key))
         config = uvicorn.Config(

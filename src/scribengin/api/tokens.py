@@ -1,173 +1,173 @@
-"""Tokens: who may come in, as a file that holds no token. A token is shown once, when it is made; kept is what scrypt makes of it."""
+"""Tokens: who may come in, as records of the registry that hold no token. A token is shown once, when it is made; kept is what scrypt makes
+of it. All masters read the same ones, and each request reads them anew: one that is removed opens nothing any more, wherever it is shown.
+"""
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import hmac
-import os
 import re
 import secrets
 import threading
-from collections.abc import Mapping  # noqa: TC003  msgspec looks at it
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from pathlib import Path  # noqa: TC003
-from typing import TYPE_CHECKING, Literal
-from uuid import uuid4
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
-import msgspec
+from msgspec.structs import replace
 
 from scribengin.api.access import Role, Who
-from scribengin.core.errors import Refused, StateError
+from scribengin.client.models import TokenRow
+from scribengin.control.known import again
+from scribengin.core.errors import Refused
 from scribengin.core.moments import now_text
 from scribengin.core.problems import did_you_mean
-from scribengin.core.storage import explained, make_folder, read_or_none
+from scribengin.registry.contract import Replace
+from scribengin.registry.kinds import Token
+from scribengin.registry.records import Stored, names, read_record, read_records
+from scribengin.registry.tree import TOKEN
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Mapping
 
-RoleName = Literal["viewer", "operator", "editor", "admin"]
+    from scribengin.client.models import RoleName
+    from scribengin.registry.contract import Registry
+
 _TOKEN = re.compile(r"sgt_([0-9a-f]{12})_([A-Za-z0-9_-]{43})")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@-]{0,62}")
 _COST = 2**12
 """of scrypt, with blocks of 1 KiB: 4 MiB and some 10 ms. A token has 256 random bits, so that nobody can guess it at any cost"""
 _REMEMBERED = 1_000
-
-
-class _Entry(msgspec.Struct, frozen=True):
-    id: str
-    name: str
-    role: RoleName
-    salt: str
-    hash: str
-    at: str
-    labels: Mapping[str, str] = {}
-
-
-class _Tokens(msgspec.Struct, frozen=True):
-    tokens: tuple[_Entry, ...] = ()
-    format: int = 1
+_FOLDER = "tokens"
 
 
 @dataclass(frozen=True, slots=True)
-class TokenRow:
-    """A token, without what opens a door."""
+class Made:
+    """A new token, and what is kept of it under `id`, which is made of the name: there is one of a name at a time."""
 
     id: str
-    name: str
-    role: RoleName
-    at: str
-    labels: Mapping[str, str] = field(default_factory=dict)
+    token: str
+    record: Token
 
 
-class TokenFile:
-    """The file of one or several masters. It is read again when it has changed: a token that is removed opens nothing any more, at once."""
+class Tokens:
+    """Those of a registry. For any thread."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
         self._lock = threading.Lock()
-        self._seen: tuple[int, int, int] | None = None
-        self._tokens: dict[str, _Entry] = {}
         self._proven: dict[bytes, str] = {}
-        """SHA-256 of a token that was proven → its id: scrypt runs once for each"""
+        """SHA-256 of a token that was proven → the hash that is kept of it: scrypt runs once for each"""
 
-    def add(self, name: str, role: RoleName, labels: Mapping[str, str]) -> str:
-        """Make a token, and give it: it can be had only now. Raises Refused for a name that is taken or that breaks the rule."""
-        if not _NAME.fullmatch(name):
-            raise Refused(f'"{name}" can be nobody\'s name', remedy=f"a name matches {_NAME.pattern}", code="token-name")
-        with self._writing() as before:
-            if any(entry.name == name for entry in before.tokens):
-                raise Refused(
-                    f'there is a token "{name}" already', remedy=f"remove it first: scribengin token remove {name}", code="token-name"
-                )
-            id_, secret, salt = secrets.token_hex(6), secrets.token_urlsafe(32), secrets.token_bytes(16)
-            now = now_text()
-            entry = _Entry(id_, name, role, salt.hex(), _stretched(secret, salt).hex(), now, dict(labels))
-            self._write(_Tokens((*before.tokens, entry)))
-        return f"sgt_{id_}_{secret}"
+    def add(self, name: str, role: RoleName, labels: Mapping[str, str], *, until: str = "", by: str = "") -> str:
+        """Make a token, and give it: it can be had only now. Raises Refused for a name that is taken or that breaks the rule, and for
+        an end that is no time."""
+        made = make_token(name, role, labels, until=until, by=by)
+
+        def attempt() -> None:
+            if any(row.name == name for row in self.rows()):
+                raise taken(name)
+            there = self._registry.read(TOKEN(made.id).path)
+            spot = TOKEN(made.id)
+            self._registry.commit(spot.create(made.record) if there is None else Replace(there, made.record.dump()))
+
+        again(attempt)
+        return made.token
 
     def remove(self, name: str) -> None:
         """From now on it opens nothing. Raises Refused where there is none of that name."""
-        with self._writing() as before:
-            kept = tuple(entry for entry in before.tokens if entry.name != name)
-            if len(kept) == len(before.tokens):
-                near = did_you_mean(name, [entry.name for entry in kept]) or "see: scribengin token list"
-                raise Refused(f'there is no token "{name}"', remedy=near, code="token-name")
-            self._write(_Tokens(kept))
+
+        def attempt() -> None:
+            found = [each for each in self._stored() if each.record.name == name]
+            if not found:
+                raise unknown(name, [row.name for row in self.rows()])
+            self._registry.commit(*(each.replace(replace(each.record, hash="", salt="", removed=now_text())) for each in found))
+
+        again(attempt)
 
     def rows(self) -> list[TokenRow]:
-        """Those that there are, by name. Raises StateError where the file cannot be read as one of tokens."""
-        entries = sorted(self._read().tokens, key=lambda entry: entry.name)
-        return [TokenRow(entry.id, entry.name, entry.role, entry.at, entry.labels) for entry in entries]
+        """Those that there are, by name; those whose time is over, too."""
+        found = [
+            TokenRow(each.entry.path.rpartition("/")[2], record.name, record.role, record.at, dict(record.labels), record.until)
+            for each in self._stored()
+            for record in [each.record]
+        ]
+        return sorted(found, key=lambda row: row.name)
 
     def prove(self, token: str) -> Who | None:
-        """Whose it is; None where it is nobody's. Raises as `rows`."""
+        """Whose it is; None where it is nobody's, or its time is over. What the registry's client has seen counts: `sync` it before."""
         found = _TOKEN.fullmatch(token)
         if found is None:
             return None
-        digest = hashlib.sha256(token.encode()).digest()
-        with self._lock:
-            self._refresh()
-            entry = self._tokens.get(found[1])
-            proven = self._proven.get(digest)
-        if entry is None:
+        there = read_record(self._registry, TOKEN(found[1]))
+        if not isinstance(there, Stored) or not there.record.hash or _is_over(there.record.until):
             return None
-        if proven != entry.id:
-            stretched = _stretched(found[2], bytes.fromhex(entry.salt))
-            if not hmac.compare_digest(stretched, bytes.fromhex(entry.hash)):
+        kept, digest = there.record, hashlib.sha256(token.encode()).digest()
+        with self._lock:
+            proven = self._proven.get(digest)
+        if proven != kept.hash:
+            try:
+                stretched = _stretched(found[2], bytes.fromhex(kept.salt))
+                same = hmac.compare_digest(stretched, bytes.fromhex(kept.hash))
+            except ValueError:  # what stands there was written by hand
+                return None
+            if not same:
                 return None
             with self._lock:
                 if len(self._proven) >= _REMEMBERED:
                     self._proven.clear()
-                self._proven[digest] = entry.id
-        return Who(entry.name, Role[entry.role.upper()], entry.labels)
+                self._proven[digest] = kept.hash
+        return Who(kept.name, Role[kept.role.upper()], kept.labels)
 
-    def _refresh(self) -> None:
-        try:
-            stat = self.path.stat()
-        except FileNotFoundError:
-            self._tokens, self._seen = {}, None
-            return
-        seen = (stat.st_mtime_ns, stat.st_ino, stat.st_size)
-        if seen != self._seen:
-            self._tokens, self._seen = {entry.id: entry for entry in self._read().tokens}, seen
-            self._proven.clear()
+    def _stored(self) -> list[Stored[Token]]:
+        ids = [name for name in names(self._registry, _FOLDER) if TOKEN.fits(name)]
+        found = read_records(self._registry, [TOKEN(id_) for id_ in ids])
+        return [each for each in found if isinstance(each, Stored) and each.record.hash]
 
-    def _read(self) -> _Tokens:
-        data = read_or_none(self.path)
-        if data is None:
-            return _Tokens()
-        try:
-            return msgspec.json.decode(data, type=_Tokens)
-        except msgspec.DecodeError as error:
-            raise StateError(
-                f"{self.path} is no file of tokens: {error}",
-                remedy="restore it, or delete it and make new ones: scribengin token add",
-                code="tokens",
-            ) from error
 
-    @contextmanager
-    def _writing(self) -> Iterator[_Tokens]:
-        """One writer at a time."""
-        make_folder(self.path.parent)
-        lock = self.path.with_name(f"{self.path.name}.lock")
-        with explained(f"{lock} cannot be written"), lock.open("a") as held:
-            fcntl.flock(held, fcntl.LOCK_EX)
-            yield self._read()
+def make_token(name: str, role: RoleName, labels: Mapping[str, str], *, until: str = "", by: str = "") -> Made:
+    """A new one, which stands nowhere yet. Raises Refused."""
+    if not _NAME.fullmatch(name):
+        raise Refused(f'"{name}" can be nobody\'s name', remedy=f"a name matches {_NAME.pattern}", code="token-name")
+    if until and _time(until) is None:
+        raise Refused(f'"{until}" is no time', remedy="write ISO 8601 with a zone, such as 2027-01-31T12:00:00+00:00", code="token-until")
+    id_ = hashlib.sha256(name.encode()).hexdigest()[:12]
+    secret, salt = secrets.token_urlsafe(32), secrets.token_bytes(16)
+    record = Token(
+        name=name, role=role, salt=salt.hex(), hash=_stretched(secret, salt).hex(), at=now_text(), by=by, labels=dict(labels), until=until
+    )
+    return Made(id_, f"sgt_{id_}_{secret}", record)
 
-    def _write(self, tokens: _Tokens) -> None:
-        """For this user alone, in one step."""
-        draft = self.path.with_name(f".{self.path.name}.{uuid4().hex}")
-        with explained(f"{self.path} cannot be written"):
-            try:
-                with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-                    file.write(msgspec.json.format(msgspec.json.encode(tokens)) + b"\n")
-                    file.flush()
-                    os.fsync(file.fileno())
-                draft.replace(self.path)
-            finally:
-                draft.unlink(missing_ok=True)
+
+def taken(name: str) -> Refused:
+    """The error for a name that somebody has."""
+    return Refused(f'there is a token "{name}" already', remedy=f"remove it first: scribengin token remove {name}", code="token-name")
+
+
+def unknown(name: str, known: Iterable[str]) -> Refused:
+    """The error for a name that nobody has."""
+    near = did_you_mean(name, list(known)) or "see: scribengin token list"
+    return Refused(f'there is no token "{name}"', remedy=near, code="token-unknown-name")
+
+
+def shown_record(value: Mapping[str, object]) -> dict[str, object]:
+    """A token's record for others to look at: what could be tried against it is left out."""
+    return {key: each for key, each in value.items() if key not in ("salt", "hash")}
+
+
+def _is_over(until: str) -> bool:
+    """Also where it is no time: somebody wrote it by hand, and meant that there is an end."""
+    if not until:
+        return False
+    end = _time(until)
+    return end is None or datetime.now(UTC) >= end
+
+
+def _time(text: str) -> datetime | None:
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return found if found.tzinfo is not None else None
 
 
 def _stretched(secret: str, salt: bytes) -> bytes:

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from scribengin.api.child import serve_one
-from scribengin.api.plan_process import to_faults
 from scribengin.client.models import Submit  # noqa: TC001  msgspec looks at it
 from scribengin.client.problems import ProblemDetails, to_problem
 from scribengin.core.errors import Refused, ScribenginError
@@ -96,7 +95,7 @@ def _topology(task: Look, registry: Registry, packages: PackageStore) -> Any:
     from scribengin.core.errors import InputError
     from scribengin.local.prepare import prepare
 
-    submissions, problems, warnings = [], list[Any](), list[Any]()
+    submissions, problems = [], list[Any]()
     for submit in task.submits:
         have = [flow.path for flow in packages.read(submit.package).manifest.flows]
         if submit.path not in have:
@@ -106,7 +105,6 @@ def _topology(task: Look, registry: Registry, packages: PackageStore) -> Any:
         except InputError as error:
             problems += error.problems
             continue
-        warnings += prepared.warnings
         submissions.append(submission_of(prepared.plan, submit.package, submit.path, submit.base))
     if problems:
         raise InputError(problems)
@@ -114,7 +112,6 @@ def _topology(task: Look, registry: Registry, packages: PackageStore) -> Any:
     return {
         "plan": msgspec.to_builtins(plan),
         "submissions": msgspec.to_builtins(submissions),
-        "warnings": msgspec.to_builtins(to_faults(tuple(warnings))),
     }
 
 

@@ -1,6 +1,6 @@
 """Routes of the verbs that look before they act: submit as one, go back, set positions, scale, limit; and operations."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -9,9 +9,10 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from scribengin.api.access import Role
-from scribengin.api.flows import check_submit
+from scribengin.api.looked import look
 from scribengin.api.plane import Asked
-from scribengin.client.models import FLOW_NAME, AppliedFlow, Rollback, WentBack, Written
+from scribengin.api.planned import planned
+from scribengin.client.models import AppliedFlow, Rollback, WentBack, Written
 from scribengin.client.problems import Fault, PointedError
 from scribengin.client.verb_models import (
     AppliedTopology,
@@ -32,14 +33,10 @@ from scribengin.control import admin, operate, reading, topology, workflow_opera
 from scribengin.control.happened import read_happened
 from scribengin.control.limits import read_limits, set_limit
 from scribengin.control.scale import scale
-from scribengin.control.submission import Applied, Submission
-from scribengin.control.workflows import refuse_circle
+from scribengin.control.submission import Applied
 from scribengin.core.errors import Refused
-from scribengin.registry.contract import Entry, Registry
+from scribengin.registry.contract import Registry
 from scribengin.registry.kinds import Operation
-from scribengin.registry.tree import DESIRED, SPEC, STATUS
-
-_MOST_FLOWS = 200
 
 
 def verb_routes(may: Callable[[Role], Any]) -> APIRouter:
@@ -49,7 +46,7 @@ def verb_routes(may: Callable[[Role], Any]) -> APIRouter:
     @routes.post("/topology/plan", response_model=AppliedTopology)
     def plan_topology(wanted: Topology, asked: Annotated[Asked, may(Role.EDITOR)]) -> Response:
         """What submitting these flows would change, how each change takes effect, and the plan's hash. Changes nothing."""
-        plan, _ = _planned(asked, wanted)
+        plan, _ = planned(asked, wanted)
         return asked.answer(AppliedTopology(msgspec.convert(msgspec.to_builtins(plan), TopologyPlan)))
 
     @routes.post("/topology", response_model=AppliedTopology)
@@ -57,7 +54,7 @@ def verb_routes(may: Callable[[Role], Any]) -> APIRouter:
         """Make each the next version of its flow, and want it to run: all of them, or none. The same again changes nothing."""
 
         def act(registry: Registry) -> AppliedTopology:
-            plan, submissions = _planned(asked, wanted)
+            plan, submissions = planned(asked, wanted)
             topology.check_agreed(plan, expected=wanted.plan, accept=wanted.accept)
             done = topology.write_topology(
                 registry, submissions, plan, state=lambda _: asked.plane.state, by=asked.who.name, accept=wanted.accept
@@ -76,10 +73,9 @@ def verb_routes(may: Callable[[Role], Any]) -> APIRouter:
             back = admin.going_back(registry, flow, to.version, only=to.only)
             for name in back:
                 asked.check_flow(name)
-            records = _records(registry, list(back), back)
             said = {"version": to.version, "only": to.only}
             try:
-                found = asked.plane.planner.look("rollback", records, flow=flow, arguments=said)
+                found = look(asked.plane, "rollback", flow, list(back), arguments=said, versions=back)
             except Refused as error:
                 if error.code != "package-missing":
                     raise
@@ -205,43 +201,7 @@ def _go(asked: Asked, flow: str, what: str, said: Mapping[str, Any], body: objec
 def _look(asked: Asked, what: str, flow: str, arguments: Mapping[str, Any] | None = None) -> Any:
     """Raises Refused where there is no such flow, and as `Planner.look`."""
     reading.read_flow(asked.registry, flow)
-    return asked.plane.planner.look(what, _records(asked.registry, [flow]), flow=flow, arguments=arguments or {})
-
-
-def _planned(asked: Asked, wanted: Topology) -> tuple[topology.TopologyPlan, list[Submission]]:
-    if not 0 < len(wanted.flows) <= _MOST_FLOWS:
-        raise PointedError(
-            (Fault("body", f"/flows has {len(wanted.flows)} flows", f"submit 1 to {_MOST_FLOWS} at once", pointer="/flows"),)
-        )
-    for number, submit in enumerate(wanted.flows):
-        check_submit(submit, f"/flows/{number}")
-    for package in {submit.package for submit in wanted.flows}:
-        asked.plane.planner.fetch(package)
-    store = asked.plane.packages
-    inside = {submit.package: {each.path: each.name for each in store.read(submit.package).manifest.flows} for submit in wanted.flows}
-    names = [name for submit in wanted.flows if (name := inside[submit.package].get(submit.path)) is not None]
-    records = _records(asked.registry, [name for name in names if FLOW_NAME.fullmatch(name)])
-    found = asked.plane.planner.look("topology", records, submits=tuple(wanted.flows))
-    submissions = msgspec.convert(found["submissions"], list[Submission])
-    for submission in submissions:
-        asked.check_new(submission.flow, submission.labels)
-    refuse_circle(asked.plane.workflows, {submission.flow: submission.ends for submission in submissions})
-    return msgspec.convert(found["plan"], topology.TopologyPlan), submissions
-
-
-def _records(registry: Registry, flows: Sequence[str], versions: Mapping[str, int] | None = None) -> dict[str, Mapping[str, Any]]:
-    """What is wanted of flows, in which version, and how they stand; with `versions` of theirs. Records that say nothing are left out."""
-    found: dict[str, Mapping[str, Any]] = {}
-    for flow in dict.fromkeys(flows):
-        desired = registry.read(DESIRED(flow).path)
-        version = str(desired.value.get("version", "")) if isinstance(desired, Entry) else ""
-        paths = [DESIRED(flow).path, STATUS(flow).path]
-        newest = max(reading.versions_of(registry, flow), default=0)
-        also = [str(versions[flow])] if versions is not None and flow in versions else []
-        paths += [SPEC(flow, number).path for number in {version, str(newest), *also} if SPEC.fits(flow, number)]
-        entries = {path: registry.read(path) for path in paths}
-        found |= {path: entry.value for path, entry in entries.items() if isinstance(entry, Entry) and entry.value}
-    return found
+    return look(asked.plane, what, flow, [flow], arguments=arguments)
 
 
 def _is_time(text: str) -> bool:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from scribengin.client.models import FLOW_NAME, FlowRow, FlowView, MasterRow, TaskRow, VersionRow
+from scribengin.client.models import FLOW_NAME, FlowRow, FlowView, MasterRow, NodeRow, TaskRow, VersionRow
 from scribengin.client.workflow_models import (
     Edge,
     FlowNode,
@@ -20,7 +20,7 @@ from scribengin.client.workflow_models import (
     WorkflowRow,
     WorkflowView,
 )
-from scribengin.control import reading
+from scribengin.control import bindings, reading
 from scribengin.control.attempts import read_attempts
 from scribengin.control.happened import read_happened
 from scribengin.control.workflow_operate import read_operations
@@ -152,6 +152,18 @@ class RegistryView:
         """As `Client.versions`."""
         check_flow(self._registry, name)
         return msgspec.convert(reading.history(self._registry, name), list[VersionRow])
+
+    def nodes(self) -> list[NodeRow]:
+        """As `Client.nodes`."""
+        return msgspec.convert(bindings.nodes(self._registry), list[NodeRow])
+
+    def node(self, name: str) -> NodeRow:
+        """One of them. Raises Refused where there is none of that name."""
+        found = self.nodes()
+        for row in found:
+            if row.node == name:
+                return row
+        raise bindings.unknown_node(name, [row.node for row in found])
 
 
 def check_flow(registry: Registry, name: str) -> None:

@@ -66,7 +66,7 @@ class AnsweringCommand(click.Command):
         try:
             answer = super().invoke(ctx)
         except ScribenginError as error:
-            return Answer(problems=_problems_of(error), exit=error.exit)
+            return Answer(problems=problems_of(error), exit=error.exit)
         except (click.exceptions.Exit, click.ClickException, KeyboardInterrupt, BrokenPipeError):
             raise
         except Exception as error:
@@ -109,7 +109,8 @@ def show_problem(problem: Problem, *, err: bool = True) -> None:
     click.echo(f"{place}{severity}: {problem.message}{remedy} {click.style(f'[{problem.code}]', dim=True)}", err=err)
 
 
-def _problems_of(error: ScribenginError) -> Sequence[Problem]:
+def problems_of(error: ScribenginError) -> Sequence[Problem]:
+    """What an error says, as problems."""
     if isinstance(error, InputError):
         return error.problems
     return [Problem(error.code, error.place or Place(""), error.message, error.remedy)]

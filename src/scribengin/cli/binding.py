@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import getpass
 import time
 from typing import TYPE_CHECKING
 
 import click
 
 from scribengin.cli.answer import Answer, AnsweringCommand
-from scribengin.cli.home_option import home_option
+from scribengin.cli.plane_option import masters_option
 from scribengin.cli.waiting import NotReached, wait_option
+from scribengin.core.errors import Refused
 
 if TYPE_CHECKING:
-    from scribengin.control.home import Home
-    from scribengin.registry.contract import Registry
+    from scribengin.cli.plane_option import Masters
+    from scribengin.client.client import Client
 
 _POLL_S = 0.2
 
@@ -26,14 +26,12 @@ def binding(doc: str, *, start: bool) -> click.Command:
     @click.argument("tier", metavar="FLOW.TIER")
     @click.argument("node", metavar="NODE")
     @wait_option
-    @home_option
-    def command(*, tier: str, node: str, wait: float | None, home: Home) -> Answer:
-        from scribengin.control import bindings
-
-        with home.registry() as registry:
-            changed = bindings.bind(registry, tier, node, by=getpass.getuser(), start=start)
+    @masters_option
+    def command(*, tier: str, node: str, wait: float | None, masters: Masters) -> Answer:
+        with masters.client() as client:
+            changed = client.bind(*parts_of(tier), node, start=start).changed
             if wait is not None:
-                _runs_on(registry, tier, node, wait)
+                _runs_on(client, tier, node, wait)
 
         def show() -> None:
             said = f"runs on {node}" if wait is not None else f"is to run on {node}"
@@ -44,22 +42,27 @@ def binding(doc: str, *, start: bool) -> click.Command:
     return command
 
 
-def _runs_on(registry: Registry, name: str, node: str, wait_s: float) -> None:
-    """Until its worker there has said that it runs. Raises NotReached."""
-    from scribengin.control.reading import describe
+def parts_of(name: str) -> tuple[str, str]:
+    """Flow and tier. Raises Refused for what names no tier."""
+    flow, dot, tier = name.partition(".")
+    if not (flow and dot and tier):
+        raise Refused(f'"{name}" names no tier', remedy="write FLOW.TIER; the tier of a flow that is not cut is main", code="tier-unknown")
+    return flow, tier
 
-    flow, _, tier = name.partition(".")
+
+def _runs_on(client: Client, name: str, node: str, wait_s: float) -> None:
+    """Until its worker there has said that it runs. Raises NotReached."""
+    flow, tier = parts_of(name)
     deadline = time.monotonic() + wait_s
     while True:
-        said = describe(registry, flow)
-        now = next(each for each in said["tiers"] if each["tier"] == tier)
-        if now["node"] == node and now["state"] == "running":
+        said = client.flow(flow)
+        now = next(each for each in said.tiers if each.tier == tier)
+        if now.node == node and now.state == "running":
             return
         if time.monotonic() >= deadline:
-            status = said["status"] or {}
-            why = f": {status['reason']}" if status.get("reason") else ""
+            why = f": {said.status.reason}" if said.status and said.status.reason else ""
             raise NotReached(
-                f"{name} is {now['state']} on {now['node'] or 'no node'}, not running on {node}, after {wait_s:.0f} s{why}",
-                remedy=status.get("next") or "wait longer: --wait 10m",
+                f"{name} is {now.state} on {now.node or 'no node'}, not running on {node}, after {wait_s:.0f} s{why}",
+                remedy=(said.status.next if said.status else "") or "wait longer: --wait 10m",
             )
         time.sleep(_POLL_S)

@@ -11,6 +11,7 @@ from scribengin.core.errors import Refused
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from scribengin.api.views import RegistryView
     from scribengin.client.client import Client
 
 
@@ -36,7 +37,7 @@ labels_option = click.option(
 """Gives a command `labels`, a dict."""
 
 
-def chosen(client: Client, names: Sequence[str], labels: Mapping[str, str]) -> tuple[str, ...]:
+def chosen(client: Client | RegistryView, names: Sequence[str], labels: Mapping[str, str]) -> tuple[str, ...]:
     """The flows that were named, and those with all the labels. Raises Refused where one is not there, or none has the labels: nothing is
     done then."""
     if not names and not labels:

@@ -1,4 +1,4 @@
-"""Where a master's API answers: `--listen`, `--port`, TLS, tokens."""
+"""Where a master's API answers, or a node: `--listen`, `--port`, TLS, tokens; how many versions of flows a master keeps."""
 
 from __future__ import annotations
 
@@ -14,16 +14,26 @@ if TYPE_CHECKING:
 C = TypeVar("C")
 _FILE = click.Path(path_type=Path, dir_okay=False)
 
+keep_versions_option = click.option(
+    "--keep-versions",
+    type=click.IntRange(min=1),
+    default=50,
+    show_default=True,
+    metavar="N",
+    help="So many versions of each flow stay, the newest, and older ones that are in use.",
+)
+"""Gives a command `keep_versions`."""
+
 
 def listen_options(command: Callable[..., C]) -> Callable[..., C]:
     """Gives a command `listen`, an `api.serving.Listen`."""
 
-    @click.option("--listen", metavar="HOST", default="127.0.0.1", show_default=True, help="Where the API answers.")
+    @click.option("--listen", metavar="HOST", default="127.0.0.1", show_default=True, help="Where it answers.")
     @click.option("--port", type=click.IntRange(0, 65_535), default=0, help="Its port; a free one by default.")
-    @click.option("--tls-certificate", metavar="FILE", type=_FILE, help="PEM: the API speaks TLS.")
+    @click.option("--tls-certificate", metavar="FILE", type=_FILE, help="PEM: it speaks TLS.")
     @click.option("--tls-key", metavar="FILE", type=_FILE, help="PEM: the key of the certificate.")
     @click.option("--ask-token", is_flag=True, help="Ask for a token on the loopback, too; elsewhere one is always asked for.")
-    @click.option("--insecure-api", is_flag=True, help="It is meant that others can reach the API without TLS or without tokens.")
+    @click.option("--insecure-api", is_flag=True, help="It is meant that others can reach it without TLS or without tokens.")
     @wraps(command)
     def with_listen(
         *some: Any, port: int, tls_certificate: Path | None, tls_key: Path | None, ask_token: bool, insecure_api: bool, **more: Any

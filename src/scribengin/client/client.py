@@ -12,18 +12,18 @@ import msgspec
 
 from scribengin.client import problems
 from scribengin.client.answer_client import AnswerClient
+from scribengin.client.host_client import HostClient
 from scribengin.client.models import (
     AppliedFlow,
     FlowEvent,
     FlowRow,
     FlowView,
     Health,
-    LogLines,
-    MasterRow,
     RecordView,
     RecordWrite,
     Rollback,
     Submit,
+    SubmitFlow,
     TaskRow,
     VersionRow,
     Want,
@@ -31,7 +31,6 @@ from scribengin.client.models import (
     Written,
 )
 from scribengin.client.transport import number_in, part
-from scribengin.client.verb_client import VerbClient
 from scribengin.core.errors import ScribenginError
 
 if TYPE_CHECKING:
@@ -45,7 +44,7 @@ _SILENT_S = 45.0
 """a stream of events gives a sign of life each 15 s"""
 
 
-class Client(AnswerClient, VerbClient):
+class Client(AnswerClient, HostClient):
     """All that the API answers; how it asks, `Transport` says."""
 
     def flows(self, labels: Mapping[str, str] | None = None) -> list[FlowRow]:
@@ -65,13 +64,17 @@ class Client(AnswerClient, VerbClient):
         """The versions of a flow, the newest first."""
         return self._get(f"/v1/flows/{part(name)}/versions", list[VersionRow])
 
-    def submit(self, name: str, flow: Submit, *, expected: int | None = None) -> AppliedFlow:
+    def submit(
+        self, name: str, flow: Submit, *, plan: str = "", accept: Literal["again", "lost"] | None = None, expected: int | None = None
+    ) -> AppliedFlow:
         """Make it the flow's next version, and want it to run; the same again changes nothing. Its package was `upload`ed before.
 
-        Raises InputError with every problem of the flow. `expected`, here and below: only while what is wanted of the flow was written by
-        this revision (`FlowView.wanted.revision`; 0: while there is no such flow).
+        Raises InputError with every problem of the flow; Refused `plan-needed` where the flow is there, and neither the hash of its `plan`,
+        nor `accept`, nor `expected` is said, and as `apply_topology`. `expected`, here and below: only while what is wanted of the flow was
+        written by this revision (`FlowView.wanted.revision`; 0: while there is no such flow).
         """
-        return self._write("PUT", f"/v1/flows/{part(name)}", flow, AppliedFlow, expected)
+        wanted = SubmitFlow(flow.package, flow.path, flow.base, plan, accept)
+        return self._write("PUT", f"/v1/flows/{part(name)}", wanted, AppliedFlow, expected)
 
     def want(self, name: str, goal: Goal, *, expected: int | None = None) -> Written:
         """Say what is wanted of a flow now; asked again what failed is tried again."""
@@ -93,11 +96,6 @@ class Client(AnswerClient, VerbClient):
     def delete(self, name: str, *, expected: int | None = None) -> Written:
         """Forget a flow that is stopped."""
         return self._write("DELETE", f"/v1/flows/{part(name)}", None, Written, expected)
-
-    def logs(self, name: str, *, tier: str | None = None, lines: int = 50) -> list[LogLines]:
-        """What the newest worker of each tier has printed, as far as it lies on the host of the master that answers."""
-        which = "" if tier is None else f"&tier={part(tier)}"
-        return self._get(f"/v1/flows/{part(name)}/logs?lines={lines}{which}", list[LogLines])
 
     def overview(self) -> list[dict[str, Any]]:
         """How all flows go now, as the leading master was told: a line for each."""
@@ -170,10 +168,6 @@ class Client(AnswerClient, VerbClient):
         Raises Refused where people may not write it, ScribenginError where it has another version.
         """
         return self._write("PUT", f"/v1/registry/{quote(path)}", RecordWrite(value, version), Written, None)
-
-    def masters_up(self) -> list[MasterRow]:
-        """The masters that there are, and which one leads."""
-        return self._get("/v1/masters", list[MasterRow])
 
     def ready(self) -> Health:
         """Raises Unreachable where no master can do its part."""

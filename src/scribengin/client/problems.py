@@ -85,15 +85,20 @@ STATUSES: Mapping[str, int] = {
     "request": 400,
     "parameter": 422,
     "plan-late": 422,
+    "plan-needed": 428,
     "answer-late": 503,
     "page-unknown": 422,
     "member-unknown": 404,
     "group-unknown": 404,
+    "group-cost": 422,
     "too-many": 429,
     "bug": 500,
     "claim-wrong": 403,
     "bad-progress": 422,
     "alert-unknown": 404,
+    "worker-unknown": 404,
+    "node-unknown": 404,
+    "tier-unknown": 404,
 }
 """code → HTTP status, where it is not that of the kind"""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, assert_never
 
 if TYPE_CHECKING:
     from scribengin.control.world import RunId
@@ -134,3 +134,41 @@ def flow_of(action: Action) -> str:
     if isinstance(action, Advance):
         return ""
     return action.run.flow if isinstance(action, FreeLease | Kill | Forget) else action.flow
+
+
+def said_of(action: Action) -> str:
+    """The action in a few words, for people."""
+    match action:
+        case Want(_, tier, wish):
+            return f"tier {tier} is wanted {wish.goal}, version {wish.version}"
+        case Start(_, tier, run, spare):
+            return f"{'standby' if spare else 'worker'} {run.number} of tier {tier} is started on {run.node}"
+        case Note(_, tier, run, spare):
+            ended = f" has ended: {run.cause}" if run.ended_at is not None else " is noted"
+            return f"{'standby' if spare else 'worker'} {run.number} of tier {tier}{ended}"
+        case FreeLease(run):
+            return f"the lease of {run}, which has ended, is taken away"
+        case Kill(run, node, why):
+            return f"{run} on {node} is killed: {why}"
+        case Forget(run, node):
+            return f"{run} on {node} is forgotten"
+        case Tell(_, status):
+            return f"it is {status.state}" + (f": {status.reason}" if status.reason else "")
+        case SetAside(_, spot):
+            return f"{spot.path} is set aside"
+        case Step(_, id_, operation):
+            return f"operation {id_} ({operation.kind}) comes to {operation.step}"
+        case Ask(_, id_, wanted):
+            return f"it is wanted {wanted.state}, by operation {id_} over its workflow"
+        case Advance(id_, reached):
+            return f"operation {id_} over a workflow comes to {reached.step}"
+        case Allot(_, share):
+            return (
+                f"it may read {share.rows_per_s:g} rows/s of quota {share.quota}"
+                if share.rows_per_s is not None
+                else "it reads under no quota"
+            )
+        case HoldBack(_, held_back):
+            return f"{', '.join(sorted(held_back.sinks)) or 'none of its sinks'} held back by flows that read there"
+        case _:
+            assert_never(action)

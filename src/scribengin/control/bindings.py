@@ -15,9 +15,23 @@ from scribengin.registry.contract import Delete, Entry, Require
 from scribengin.registry.host_records import Decommissioned
 from scribengin.registry.kinds import Mapped
 from scribengin.registry.records import Stored, names, read_record
-from scribengin.registry.tree import DECOMMISSIONED, DESIRED, HOST, HOST_UP, HOSTS, MAPPED, SPEC, WORKER_ORDER, WORKER_SEEN
+from scribengin.registry.tree import (
+    DECOMMISSIONED,
+    DESIRED,
+    HOST,
+    HOST_HTTP,
+    HOST_JSON,
+    HOST_UP,
+    HOSTS,
+    MAPPED,
+    SPEC,
+    WORKER_ORDER,
+    WORKER_SEEN,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from scribengin.registry.contract import Registry, Write
 
 _COMMIT_WRITES = 100
@@ -26,7 +40,7 @@ _COMMIT_WRITES = 100
 def nodes(registry: Registry) -> list[dict[str, Any]]:
     """All hosts that have registered, by name, as JSON. `state` is `up`, `away` or `decommissioned`; `workers` are those that it has told
     of, and not that they have ended."""
-    return [_node(registry, name) for name in names(registry, HOSTS) if registry.read(HOST(name).path) is not None]
+    return [node_as_json(registry, name) for name in names(registry, HOSTS) if registry.read(HOST(name).path) is not None]
 
 
 def bind(registry: Registry, node: str, host: str, *, by: str, start: bool = False) -> bool:
@@ -115,7 +129,11 @@ def forget(registry: Registry, host: str) -> None:
         raise Refused(f"node {host} is up", remedy=f"end its agent first: scribengin decommission {host} --wait", code="node-up")
     folders = [f"{HOSTS}/{host}/{name}" for name in ("orders", "seen", "lns")]
     gone = [f"{folder}/{name}" for folder in folders for name in registry.children(folder)]
-    gone += [path for path in (DECOMMISSIONED(host).path, HOST(host).path) if registry.read(path) is not None]
+    gone += [
+        path
+        for path in (DECOMMISSIONED(host).path, HOST_HTTP(host).path, HOST_JSON(host).path, HOST(host).path)
+        if registry.read(path) is not None
+    ]
     for at in range(0, len(gone), _COMMIT_WRITES):
         registry.commit(*map(Delete, gone[at : at + _COMMIT_WRITES]))
 
@@ -131,7 +149,8 @@ def workers_on(registry: Registry, host: str) -> list[str]:
     return found
 
 
-def _node(registry: Registry, name: str) -> dict[str, Any]:
+def node_as_json(registry: Registry, name: str) -> dict[str, Any]:
+    """One of `nodes`, whether or not it has registered."""
     host, up = read_record(registry, HOST(name)), registry.read(HOST_UP(name).path)
     about = host.record if isinstance(host, Stored) else None
     is_up = up is not None and up.session != 0
@@ -142,6 +161,7 @@ def _node(registry: Registry, name: str) -> dict[str, Any]:
         "up": is_up,
         "host": "" if about is None else about.host,
         "pid": up.value.get("pid") if isinstance(up, Entry) and is_up else None,
+        "http": str(up.value.get("http") or "") if isinstance(up, Entry) and is_up else "",
         "cores": 0 if about is None else about.cores,
         "memory_bytes": 0 if about is None else about.memory_bytes,
         "spark": "" if about is None else about.spark,
@@ -173,5 +193,10 @@ def _parts(node: str) -> tuple[str, str]:
 def _check_host(registry: Registry, host: str) -> None:
     known = [name for name in names(registry, HOSTS) if registry.read(HOST(name).path) is not None]
     if host not in known:
-        near = did_you_mean(host, known) or "see: scribengin nodes; start one there: scribengin node"
-        raise Refused(f'there is no node "{host}"', remedy=near, code="node-unknown")
+        raise unknown_node(host, known)
+
+
+def unknown_node(host: str, known: Sequence[str]) -> Refused:
+    """The error for a name that nobody has registered."""
+    near = did_you_mean(host, known) or "see: scribengin nodes; start one there: scribengin node"
+    return Refused(f'there is no node "{host}"', remedy=near, code="node-unknown")

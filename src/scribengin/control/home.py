@@ -6,7 +6,7 @@ zookeeper/         the embedded registry: its data, port, log
 packages/          the packages of all versions
 spark/             the Spark cluster of `up --spark-standalone`
 workers/           the launcher's: records and logs of workers
-tokens.json        who may use the API from elsewhere; no token stands there
+tokens.json        tokens that were made while nothing was up; the next start takes them into the registry
 audit.log          who has changed what by the API
 state/             the state of the flows
 """
@@ -90,7 +90,7 @@ class Home:
 
     @property
     def tokens(self) -> Path:
-        """Who may use the API where tokens are asked for."""
+        """Tokens that were made while nothing was up."""
         return self.folder / "tokens.json"
 
     @contextmanager

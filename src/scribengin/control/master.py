@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from scribengin.control.act import Actor
-from scribengin.control.actions import Kill, Note, SetAside
+from scribengin.control.actions import Kill, Note, SetAside, flow_of, said_of
 from scribengin.control.attention import Attention
 from scribengin.control.decide import decide
 from scribengin.control.fleet import Fleet
@@ -23,21 +25,37 @@ from scribengin.registry.contract import Conflict, shown
 from scribengin.registry.lease import Election
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from structlog.typing import FilteringBoundLogger
 
     from scribengin.control.act import Ordering, WorkerLogin
+    from scribengin.control.actions import Action
     from scribengin.control.watch import Watch
     from scribengin.control.world import World
     from scribengin.launch.contract import Launcher
-    from scribengin.registry.contract import Registry
+    from scribengin.registry.contract import Registry, Term
 
 _LOOK_S = 1.0
 """between two looks where no watch says that something is new, and no launcher that a worker has ended"""
 _BUG_S = 2.0
 _WAIT_S = 5.0
 """for the lead, between two looks at whether to stop"""
+
+_DECIDED = 20
+"""what was decided last, for the master's page"""
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """A look that is over: when, how long it took with what it decided, how many flows there were, of how many it was asked, and how many
+    things were decided."""
+
+    at: str
+    took_s: float
+    flows: int
+    selected: int
+    decided: int
 
 
 class Master:
@@ -72,6 +90,9 @@ class Master:
         self._said = Said()
         self._led: int | None = None
         """the Term under which it led last, until it has told that it does no more"""
+        self.last_look: Looked | None = None
+        """None before the first; of a standby, that of when it led"""
+        self._decided: deque[dict[str, str]] = deque(maxlen=_DECIDED)
         self._is_warm = False
         """it has read, standing by, what a leader needs"""
 
@@ -79,6 +100,20 @@ class Master:
     def leads(self) -> bool:
         """Whether it certainly leads now."""
         return self._election.held()
+
+    @property
+    def term(self) -> int | None:
+        """Under which it leads; None where it does not."""
+        return self._election.term.number if self._election.held() else None
+
+    @property
+    def lead(self) -> Term | None:
+        """The right under which it leads, for writes beside its cycles; None where it does not."""
+        return self._election.term if self._election.held() else None
+
+    def decided(self) -> list[dict[str, str]]:
+        """What was decided last here, the newest first: `at`, `flow`, `what`. For any thread."""
+        return list(reversed(self._decided.copy()))
 
     @property
     def problems(self) -> Mapping[str, str]:
@@ -120,6 +155,7 @@ class Master:
     def cycle(self) -> World:
         """Look, decide, act: once. Raises FencedError where this one leads no more, Unreachable where the registry does not answer."""
         self._election.check()
+        began = self._clock()
         world = self._observer.look(self._clock())
         self._say(f"{shown(path)} {why}" for path, why in self.problems.items())
         if self._watch is not None:
@@ -140,7 +176,14 @@ class Master:
             else:
                 self._say([error.message])
         self._upkeep.look(world, self._election.term)
+        self._remember(began, len(world.flows), len(selected), actions)
         return world
+
+    def _remember(self, began: float, flows: int, selected: int, actions: Sequence[Action]) -> None:
+        at = datetime.fromtimestamp(began, UTC).isoformat(timespec="seconds")
+        self.last_look = Looked(at, round(self._clock() - began, 3), flows, selected, len(actions))
+        for action in actions[-_DECIDED:]:
+            self._decided.append({"at": at, "flow": flow_of(action), "what": said_of(action)})
 
     def _lead(self) -> None:
         with suppress(FencedError):

@@ -7,7 +7,9 @@ nothing of it and do not end with it. One agent a host's name: the right to be i
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from collections import deque
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -17,9 +19,10 @@ from scribengin.core.said import Said
 from scribengin.launch.contract import TellsEnds
 from scribengin.registry.contract import Conflict, Delete, Entry
 from scribengin.registry.host_records import WorkerOrder, WorkerSeen
+from scribengin.registry.kinds import Link
 from scribengin.registry.lease import Lease
 from scribengin.registry.records import Stored, names, put, read_record
-from scribengin.registry.tree import HOST, HOST_UP, HOSTS, WORKER_ORDER, WORKER_SEEN
+from scribengin.registry.tree import HOST, HOST_HTTP, HOST_JSON, HOST_UP, HOSTS, WORKER_ORDER, WORKER_SEEN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -41,6 +44,7 @@ _BUG_S = 5.0
 _COMMIT_WRITES = 50
 _SINCE_S = 1.0
 """a worker's moments that differ by less are the same: one is the clock's, one the process table's"""
+_LAST_ORDERS = 20
 
 
 class Agent:
@@ -67,6 +71,7 @@ class Agent:
         self._mirror = Mirror(registry, f"{HOSTS}/{name}")
         if isinstance(launcher, TellsEnds):
             launcher.on_end(self._mirror.changed.set)
+        self._http = str(about.get("http") or "")
         self._right = Lease(registry, HOST_UP(name).path, about)
         self._told: dict[str, WorkerSeen] = {}
         """as it stands in the registry"""
@@ -77,6 +82,9 @@ class Agent:
         """the last stop that was handed on, of each worker"""
         self._stopped = threading.Event()
         self._said = Said()
+        self._heard: dict[str, WorkerOrder] = {}
+        """what is asked of each worker now"""
+        self._last_orders: deque[dict[str, Any]] = deque(maxlen=_LAST_ORDERS)
 
     @property
     def is_up(self) -> bool:
@@ -123,10 +131,31 @@ class Agent:
         self._stopped.set()
         self._mirror.changed.set()
 
+    def glance(self) -> dict[str, Any]:
+        """As JSON, for any thread: whether it has the host's right, the workers as it told of them last, and what was asked of it, the
+        newest first."""
+        held, heard = self._right.held(), self._heard
+        workers = [
+            {
+                "worker": worker,
+                "state": seen.state,
+                "pid": seen.pid,
+                "since": datetime.fromtimestamp(seen.since_s, UTC).isoformat(timespec="seconds") if seen.since_s else "",
+                "asked": heard[worker].ask if worker in heard else "",
+                "cores": heard[worker].cores if worker in heard else None,
+                "memory_bytes": heard[worker].memory_bytes if worker in heard else None,
+                "reason": seen.reason,
+            }
+            for worker, seen in sorted(self._told.copy().items())
+        ]
+        lease = {"held": held, "term": self._right.term.number if held else None}
+        return {"lease": lease, "workers": workers, "orders": list(reversed(self._last_orders.copy()))}
+
     def step(self) -> None:
         """Do what is asked, look, and write what is new: once. Raises FencedError where another one is the agent, Unreachable, Conflict."""
         self._mirror.refresh()
         orders = self._orders()
+        self._hear(orders)
         seen = {each.worker: each for each in self._launcher.look()}
         refused: dict[str, str] = {}
         for worker, order in orders.items():
@@ -157,12 +186,23 @@ class Agent:
         host = self._host if before is None else msgspec.structs.replace(self._host, since=before.since)
         if host != before:
             self._registry.commit(put(self._registry, HOST(self._name), host), term=self._right.term)
+        self._link()
         self._told = {}
         for worker in names(self._registry, f"{HOSTS}/{self._name}/seen"):
             if not WORKER_SEEN.fits(self._name, worker):
                 continue
             seen = read_record(self._registry, WORKER_SEEN(self._name, worker))
             self._told[worker] = seen.record if isinstance(seen, Stored) else WorkerSeen(state="starting")
+
+    def _link(self) -> None:
+        """Say where the host's page is; nothing is left of one that another agent had."""
+        spots = {HOST_HTTP(self._name): "", HOST_JSON(self._name): "/json"}
+        if self._http:
+            self._registry.commit(
+                *(put(self._registry, spot, Link(url=f"{self._http}{path}")) for spot, path in spots.items()), term=self._right.term
+            )
+        elif gone := [Delete(spot.path) for spot in spots if self._registry.read(spot.path) is not None]:
+            self._registry.commit(*gone, term=self._right.term)
 
     def _orders(self) -> dict[str, WorkerOrder]:
         """What is asked now. A record that says nothing asks nothing, and is kept in mind: its worker is not forgotten."""
@@ -187,6 +227,14 @@ class Agent:
                 self._say(f"what is asked of {worker} cannot be read")
                 found[worker] = WorkerOrder(ask="run", digest="?")
         return found
+
+    def _hear(self, orders: Mapping[str, WorkerOrder]) -> None:
+        """Keep in mind what is new of what is asked."""
+        for worker, order in orders.items():
+            if self._heard.get(worker) != order:
+                now = datetime.now(UTC).isoformat(timespec="seconds")
+                self._last_orders.append({"at": now, "worker": worker, "ask": order.ask})
+        self._heard = {**orders}
 
     def _follow(self, worker: str, order: WorkerOrder, seen: Seen | None) -> str | None:
         """Do it; or why it cannot be started, for good: who orders it tries again under another number."""

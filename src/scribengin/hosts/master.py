@@ -6,19 +6,21 @@ import os
 import socket
 import threading
 from contextlib import ExitStack
-from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from scribengin.api.app import make_app
 from scribengin.api.audit import AuditLog
+from scribengin.api.node_pages import NodePages
 from scribengin.api.plane import Plane
 from scribengin.api.planning import Planner, from_others
 from scribengin.api.serving import Listen, open_door
-from scribengin.api.tokens import TokenFile
+from scribengin.api.token_file import TokenFile
+from scribengin.api.tokens import Tokens
 from scribengin.control.bell import Bell
 from scribengin.control.master import Master
-from scribengin.control.masters import CERTIFICATES, addresses, token_of
+from scribengin.control.masters import addresses, certificates_of, token_of
 from scribengin.control.orders import ordering
+from scribengin.control.versions import KEPT_VERSIONS, prune_versions
 from scribengin.control.watch import Watch
 from scribengin.core.moments import now_text
 from scribengin.hosts.package_keeper import PackageKeeper
@@ -29,9 +31,11 @@ from scribengin.watching.board import Board
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from pathlib import Path
     from types import TracebackType
 
     from scribengin.control.home import Home
+    from scribengin.hosts.package_keeper import Versions
     from scribengin.registry.contract import Registry
     from scribengin.registry.entrance import Entrance
 
@@ -54,10 +58,11 @@ class MasterHost:
         logs: Callable[[str], Sequence[str]] = lambda _worker: (),
         state: Path | None = None,
         session_s: float = 10.0,
+        keep_versions: int = KEPT_VERSIONS,
     ) -> None:
         """`listen`: where the API answers, a free port of the loopback by default. `logs`: as `Plane` says. `state`: the root of the
         folders in which new flows keep their state, on every host the same; in the home by default. `session_s`: after so long without
-        a sign another one leads."""
+        a sign another one leads. `keep_versions`: so many of each flow stay, and those in use."""
         self.home = home
         self.name = name
         self._entrance = entrance
@@ -65,19 +70,24 @@ class MasterHost:
         self._logs = logs
         self._state = (state or home.state).absolute()
         self._session_s = session_s
+        self._keep_versions = keep_versions
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
         """Raises as `Entrance.open` and `open_door`."""
         self._entrance.check_workers()
         with ExitStack() as stack:
-            tokens = TokenFile(self.home.tokens)
-            self._listen.check(tokens)
-            door = stack.enter_context(open_door(self._listen))
-            self.url = door.url
+            self._listen.check_transport()
             log = stack.enter_context(open_run_log(self.home.master_log(self.name)))
             self.registry = self._entrance.open(session_s=self._session_s)
             stack.callback(self.registry.close)
+            for moved in TokenFile(self.home.tokens).move_to(self.registry):
+                log.info("token moved to the registry", name=moved)
+            tokens = Tokens(self.registry)
+            there = bool(tokens.rows())
+            self._listen.check_tokens(there=there)
+            door = stack.enter_context(open_door(self._listen))
+            self.url = door.url
             about = {
                 "id": self.name,
                 "host": socket.gethostname(),
@@ -102,25 +112,33 @@ class MasterHost:
                 self.home.packages,
                 Planner(self.home.packages.folder, self._state, fetch=self._fetch()),
                 str(self._state),
-                self._listen.gate(tokens),
+                self._listen.gate(tokens, there=there),
                 audit=AuditLog(self.home.audit_log(self.name), log),
                 leads=lambda: master.leads,
                 logs=self._logs,
                 watch=watch,
+                glance=lambda: {**about, "term": master.term, "cycle": master.last_look, "decided": master.decided()},
+                asks_nodes=NodePages(
+                    self.registry, self._entrance.host_key, token=token_of(os.environ), certificates=certificates_of(os.environ)
+                ),
             )
             stack.enter_context(door.serve(make_app(plane)))
-            stack.enter_context(PackageKeeper(self.registry, self.home.packages, self.url, os.environ, log=log))
+            stack.enter_context(PackageKeeper(self.registry, self.home.packages, self.url, os.environ, log=log, hear=self._prune))
             self._stack = stack.pop_all()
         return self
 
+    def _prune(self, specs: Versions) -> None:
+        """The one that leads removes the versions that nobody needs any more."""
+        if (term := self.master.lead) is not None:
+            prune_versions(self.registry, specs, self._keep_versions, term)
+
     def _fetch(self) -> Callable[[str], None]:
         """Brings packages here that other masters have."""
-        certificates = os.environ.get(CERTIFICATES)
         return from_others(
             self.home.packages,
             lambda: [address for address in addresses(self.registry) if address != self.url],
             token=token_of(os.environ),
-            certificates=Path(certificates) if certificates else None,
+            certificates=certificates_of(os.environ),
         )
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:

@@ -10,12 +10,16 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
-from scribengin.control.masters import TOKEN
+from scribengin.api.planning import from_others
+from scribengin.api.serving import Listen, open_door
+from scribengin.api.tokens import Tokens
+from scribengin.control.masters import TOKEN, addresses, certificates_of
 from scribengin.control.world import RunId
 from scribengin.core.errors import Refused
 from scribengin.core.moments import now_text
 from scribengin.hosts.agent import Agent
 from scribengin.hosts.folder_keeper import FolderKeeper
+from scribengin.hosts.node_door import NodeGate, NodeGlance, check_door, node_app
 from scribengin.hosts.presence import lives_here
 from scribengin.hosts.worker_environment import not_its_own
 from scribengin.launch.contract import Order
@@ -64,31 +68,37 @@ class Node:
         capacity: Capacity | None = None,
         token: Secret | None = None,
         make: Making | None = None,
-        http: str = "",
         cluster: Cluster | None = None,
+        listen: Listen | None = None,
     ) -> None:
         """`cluster`: the Spark cluster on which its workers' executors run; None: Spark runs in the workers.
 
         `token`: what masters ask of workers that fetch packages. `make` says what is started for a worker; the program
-        `scribengin.worker` by default. `http`: where the host has a page."""
+        `scribengin.worker` by default. `listen`: where its page answers, and its workers' logs: a free port of the loopback by default."""
         self.name = name
         self.home = home
         self._entrance = entrance
         self._capacity = capacity if capacity is not None else Capacity()
         self._make = make if make is not None else worker_order(home, name, entrance, token)
-        self._http = http
+        self._token = token
         self._cluster = cluster
+        self._listen = listen or Listen()
         self._stack = ExitStack()
         check_name(name)
 
     def __enter__(self) -> Self:
         """Raises Refused where another process has this folder or this name, and as `Entrance.open`."""
         self._entrance.check_workers()
+        self._listen.check_transport()
         with ExitStack() as stack:
             stack.enter_context(self.home.held("node.lock"))
             log = stack.enter_context(open_run_log(self.home.folder / "node.log"))
             registry = self._entrance.open()
             stack.callback(registry.close)
+            tokens, key = Tokens(registry), self._entrance.host_key(self.name)
+            check_door(self._listen, has_key=key is not None or bool(tokens.rows()))
+            door = stack.enter_context(open_door(self._listen))
+            self.url = door.url
             launcher = self._launcher()
             stack.callback(launcher.close)
             host = Host(
@@ -99,7 +109,7 @@ class Node:
                 home=str(self.home.folder.absolute()),
                 spark="" if self._cluster is None else self._cluster.master,
             )
-            about = {"id": self.name, "host": host.host, "pid": os.getpid(), "http": self._http, "since": host.since, "home": host.home}
+            about = {"id": self.name, "host": host.host, "pid": os.getpid(), "http": self.url, "since": host.since, "home": host.home}
             _remove_left_over(registry, self.name, about)
             agent = Agent(registry, self.name, launcher, self._make, host, about, log=log)
             there = registry.read(HOST_UP(self.name).path)
@@ -109,6 +119,11 @@ class Node:
             stack.callback(thread.join)
             stack.callback(agent.stop)
             thread.start()
+            shown = {"pid": about["pid"], "registry": str(self._entrance.address)}
+            certificates = certificates_of(os.environ)
+            fetch = from_others(self.home.packages, lambda: addresses(registry), token=self._token, certificates=certificates)
+            glance = NodeGlance(registry, self.name, agent, self.home.packages, launcher.logs, shown, fetch)
+            stack.enter_context(door.serve(node_app(glance, NodeGate(registry, self._listen, key, tokens))))
             keeper = FolderKeeper(registry, self.name, about, log, may=lambda: agent.is_up)
             thread = threading.Thread(target=keeper.run, name="upkeep")
             stack.callback(thread.join)

@@ -15,13 +15,17 @@ from scribengin.registry.records import Stored
 from scribengin.registry.tree import SPEC
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from types import TracebackType
 
     from structlog.typing import FilteringBoundLogger
 
     from scribengin.packages.store import PackageStore
     from scribengin.registry.contract import Registry
+    from scribengin.registry.kinds import Spec
+
+    Versions = Mapping[str, Mapping[int, Spec]]
+    """flow → number → version"""
 
 _AGAIN_S = 10.0
 _FLOWS = "flows"
@@ -32,8 +36,17 @@ class PackageKeeper:
     the others."""
 
     def __init__(
-        self, registry: Registry, store: PackageStore, url: str, environment: Mapping[str, str], *, log: FilteringBoundLogger
+        self,
+        registry: Registry,
+        store: PackageStore,
+        url: str,
+        environment: Mapping[str, str],
+        *,
+        log: FilteringBoundLogger,
+        hear: Callable[[Versions], None] = lambda _specs: None,
     ) -> None:
+        """`hear` is told all versions of all flows after each look; what it raises is told in the log."""
+        self._hear = hear
         self._log = log
         self._store = store
         self._mirror = Mirror(registry, _FLOWS)
@@ -63,7 +76,9 @@ class PackageKeeper:
         while not self._ended.is_set():
             try:
                 self._mirror.refresh()
-                wanted = self._wanted()
+                specs = self._specs()
+                wanted = {spec.package for there in specs.values() for spec in there.values()}
+                self._hear(specs)
             except ScribenginError as error:
                 self._say(error.message)
                 wanted = set()
@@ -78,15 +93,20 @@ class PackageKeeper:
                     self._here.add(id_)
             self._mirror.changed.wait(_AGAIN_S)
 
-    def _wanted(self) -> set[str]:
-        """Of all versions that there are."""
+    def _specs(self) -> dict[str, dict[int, Spec]]:
+        """All versions that there are."""
         flows = [flow for flow in self._mirror.children(_FLOWS) if SPEC.fits(flow, "1")]
         self._mirror.fetch([], [f"{_FLOWS}/{flow}/spec" for flow in flows])
         specs = [
             SPEC(flow, number) for flow in flows for number in self._mirror.children(f"{_FLOWS}/{flow}/spec") if SPEC.fits(flow, number)
         ]
         self._mirror.fetch([spec.path for spec in specs])
-        return {found.record.package for spec in specs if isinstance(found := self._mirror.stored(spec), Stored)}
+        found: dict[str, dict[int, Spec]] = {}
+        for spec in specs:
+            if isinstance(stored := self._mirror.stored(spec), Stored):
+                _, flow, _, number = spec.path.split("/")
+                found.setdefault(flow, {})[int(number)] = stored.record
+        return found
 
     def _say(self, text: str) -> None:
         if self._said.is_new(text):

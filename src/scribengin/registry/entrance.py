@@ -84,6 +84,15 @@ class Entrance:
         password = hmac.new(key.reveal().encode(), f"scribengin worker {flow}.{tier}".encode(), hashlib.sha256).hexdigest()
         return DigestLogin(Secret(f"{flow}.{tier}:{password}", f"${{{LOGIN}}}"))
 
+    def host_key(self, host: str) -> Secret | None:
+        """What masters show to that host's page, and it knows without asking: made of the same key, another one for each host. None where
+        there is no key."""
+        key = self._key()
+        if key is None:
+            return None
+        made = hmac.new(key.reveal().encode(), f"scribengin host {host}".encode(), hashlib.sha256).hexdigest()
+        return Secret(made, f"the key of node {host}")
+
     def of_worker(self, flow: str, tier: str) -> tuple[dict[str, str | None], dict[str, Secret]]:
         """What a worker's environment gets, in the open and as secrets. None takes away what this process' own has."""
         login = self.worker_login(flow, tier)

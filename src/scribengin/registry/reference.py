@@ -50,6 +50,9 @@ a worker's own login has all rights below the tier's folders, and a host's below
 """
 
 _TAIL = """\
+`tokens` are written by masters, asked by an admin, and by `scribengin token` with the masters' login. What stands there opens nothing: it
+is what scrypt makes of 256 random bits; names, roles and labels are for everybody to read who can read the tree.
+
 What a worker or a host makes in its folders is the masters' to write, too. A worker sees the hash of the masters' password in the rights of
 its own folders: take a long random one. A root that everybody can write to is refused, unless that is said to be meant.
 
@@ -83,7 +86,8 @@ which `version`, `why`, and the `remedy`, and is gone when it is mended; `list`,
   nothing.
 - A quota says nothing, or a number in it is not above 0: flows with its label that have been started go on, and start again where they were
   lost; no other one starts. Their parts of its rows a second stay as they were.
-- `groups/…` say nothing: the master's log says so.
+- `groups/…` say nothing: a worker that runs goes on with what they said before, and the master's log says so. Members that a flow does not
+  have, and costs that are not above 0, say nothing; where all that a flow may use are `out`, there none is (`groups show` tells it).
 
 ## Keys
 

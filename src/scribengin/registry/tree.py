@@ -38,6 +38,7 @@ from scribengin.registry.kinds import (
     Status,
     Task,
     TierWish,
+    Token,
     WorkflowOperation,
 )
 from scribengin.registry.outside import HeldBack
@@ -80,6 +81,7 @@ _NAMES = {
     "lock": r"[A-Za-z0-9_][A-Za-z0-9._:-]{0,126}",
     "worker": r"[A-Za-z0-9][A-Za-z0-9_.-]{0,199}",
     "request": r"[0-9a-f]{32}",
+    "token": r"[0-9a-f]{12}",
     "folder": r"[0-9a-f]{16}",
     "quota": r"[a-z][a-z0-9_]{0,62}=[A-Za-z0-9_][A-Za-z0-9._:-]{0,62}",
 }
@@ -162,7 +164,7 @@ DECOMMISSIONED = Branch(
 )
 WORKER_ORDER = Branch("physicalnodes/<host>/orders/<worker>", WorkerOrder, _LED, "what is asked of it about a worker", Owner.HOST)
 WORKER_SEEN = Branch("physicalnodes/<host>/seen/<worker>", WorkerSeen, (Writer.HOST,), "a worker there, as it is", Owner.HOST)
-GROUP = Branch("groups/<group>", Group, _BY_HAND, "a group's members and their costs")
+GROUP = Branch("groups/<group>", Group, _BY_HAND, "what holds of a group while flows run: costs, and members that are out")
 ACK = Branch("acks/<flow>/<tier>", Ack, _WORK, "how far what the tier put out is acknowledged", Owner.WORKER)
 LIMIT = Branch("limits/<flow>", Limit, _BY_HAND, "how fast a flow, its sources and edges may go")
 LOCK = Branch("locks/<lock>", Holder, (Writer.CANDIDATE,), "a right of one process at a time", ephemeral=True)
@@ -172,6 +174,7 @@ WORKFLOW_OPERATION = Branch("workflows/<n>", WorkflowOperation, _BY_HAND, "an op
 HELD_BACK = Branch("flows/<flow>/held_back", HeldBack, _LED, "which of its sinks are slowed or paused, by which reading flow")
 ALERTS = Branch("flows/<flow>/alerts", Alerts, _LED, "which alerts fire, and were told")
 REQUEST = Branch("requests/<request>", Request, (Writer.CANDIDATE,), "the answer to a write that was asked for under an idempotency key")
+TOKEN = Branch("tokens/<token>", Token, (Writer.CANDIDATE,), "who may use the API, and for what; only admins have it written")
 ATTEMPTS = Branch("flows/<flow>/attempts", Attempts, _LED, "the last processes that served its tiers, and why each ended")
 KEEPING = Branch("upkeep/<folder>/keeper", Keeping, _LED, "a sink's folder, and which host does its upkeep")
 UPKEPT = Branch("upkeep/<folder>/done", Upkept, (Writer.HOST,), "when it was done last, and what")
@@ -190,7 +193,7 @@ TREE: tuple[Branch[Any], ...] = (
     *(GROUP, ACK, LIMIT, LOCK, LOCK_TERM),
     *(ALERTS, CHANGES),
     *(HOST_UP, HOST_UP_TERM, DECOMMISSIONED, WORKER_ORDER, WORKER_SEEN),
-    *(REQUEST, QUOTA, SHARE),
+    *(REQUEST, QUOTA, SHARE, TOKEN),
     ATTEMPTS,
     *(KEEPING, UPKEPT, UPKEEP_LEASE, UPKEEP_LEASE_TERM),
     *(WORKFLOW_OPERATION, HELD_BACK),

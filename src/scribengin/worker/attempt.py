@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from scribengin.connectors.group.health import Turns
     from scribengin.control.world import RunId
     from scribengin.local.contract import QueryView, RunResult, RunView
     from scribengin.local.limits import FlowLimits
@@ -57,6 +58,7 @@ class TierAttempt:
         glance: Glance,
         show: Callable[[RunView], None] = lambda _view: None,
         limits: Callable[[], FlowLimits] | None = None,
+        turns: Callable[[str], Turns] | None = None,
         feeders: Callable[[], Sequence[str]] = tuple,
     ) -> None:
         """`feeders`: the flows that write what this one reads."""
@@ -68,6 +70,7 @@ class TierAttempt:
         self._timeline = timeline
         self._glance = glance
         self._limits = limits
+        self._turns = turns
         self._feeders = feeders
         self._spark: SparkSession | None = None
         self._archive_at_s = 0.0
@@ -122,7 +125,7 @@ class TierAttempt:
 
     def _run(self, *, once: bool, stop: threading.Event, tell: Callable[[Standing], None]) -> RunResult:
         self._timeline.mark("leased")
-        settings = replace(self._settings(), once=once, right=self._right, stop=stop, limits=self._limits)
+        settings = replace(self._settings(), once=once, right=self._right, stop=stop, limits=self._limits, turns=self._turns)
         spark = self._spark
         if spark is None:
             prepared = self._prepared()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import html
 import json
 import threading
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
+
+from scribengin.control.html_page import page
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
 HOST = "127.0.0.1"
 _PATHS = {"/": "text/html; charset=utf-8", "/json": "application/json"}
 _IDLE_S = 10.0
-_STYLE = "body{font:14px/1.5 system-ui,sans-serif;margin:2em;max-width:60em}th{text-align:left;padding-right:2em;vertical-align:top}"
 
 
 @contextmanager
@@ -54,23 +54,3 @@ def serve_page(look: Callable[[], Mapping[str, Any]]) -> Iterator[str]:
         finally:
             server.shutdown()
             thread.join()
-
-
-def page(found: Mapping[str, Any]) -> str:
-    """The same as HTML: a table of names and values, tables inside it where there are lists."""
-    title = html.escape(str(found.get("worker", "")))
-    link = '<p><a href="/json">the same as JSON</a></p>'
-    return f"<!doctype html><title>{title}</title><style>{_STYLE}</style><h1>{title}</h1>{_table(found)}{link}\n"
-
-
-def _table(found: Mapping[str, Any]) -> str:
-    rows = (f"<tr><th>{html.escape(str(name))}</th><td>{_cell(value)}</td></tr>" for name, value in found.items())
-    return f"<table>{''.join(rows)}</table>"
-
-
-def _cell(value: Any) -> str:
-    if isinstance(value, dict):
-        return _table(value)
-    if isinstance(value, list | tuple):
-        return "".join(f"<div>{_cell(each)}</div>" for each in value) or "–"
-    return "–" if value is None or value == "" else html.escape(str(value))

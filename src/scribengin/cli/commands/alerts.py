@@ -6,34 +6,51 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.answer import Answer, AnsweringCommand, problems_of
+from scribengin.cli.each_flow import together
+from scribengin.cli.labels_option import chosen, labels_option
 from scribengin.cli.plane_option import masters_option
-from scribengin.core.errors import Exit
+from scribengin.core.errors import Exit, ScribenginError
 from scribengin.core.problems import Place, Problem
 
 if TYPE_CHECKING:
     from scribengin.cli.plane_option import Masters
+    from scribengin.client.client import Client
 
 
 @click.command(cls=AnsweringCommand)
-@click.argument("words", nargs=-1, required=True, metavar="[test] NAME [ALERT]")
+@click.argument("words", nargs=-1, metavar="[test] NAME [ALERT]")
+@labels_option
 @masters_option
-def command(*, words: tuple[str, ...], masters: Masters) -> Answer:
+def command(*, words: tuple[str, ...], labels: dict[str, str], masters: Masters) -> Answer:
     """Show the alerts of a flow: quiet, pending (it holds, not for so long yet) or firing, since when, and what was seen.
 
     `alerts test NAME` sends a test through each target of its alerts, `alerts test NAME ALERT` of one of them; the leading master sends it,
-    as it sends all alerts. It fails where a target does.
+    as it sends all alerts. It fails where a target does. With -l instead of NAME: of each flow that has the label.
     """
-    tests, named = words[0] == "test" and len(words) > 1, words
+    tests, named = bool(words) and words[0] == "test" and (len(words) > 1 or bool(labels)), words
     if tests:
         named = words[1:]
-    if len(named) > (2 if tests else 1):
-        raise click.UsageError("write: alerts NAME, or alerts test NAME [ALERT]")
+    if not (named or labels) or len(named) > (not labels) + tests:
+        raise click.UsageError("write: alerts NAME, or alerts test NAME [ALERT]; -l NAME=VALUE in place of NAME")
     with masters.client() as client:
-        if not tests:
-            found = client.alerts(named[0])
-            return Answer(found, show=lambda: _show(found))
-        sent = client.test_alerts(named[0], named[1] if len(named) > 1 else None)
+        flow, alert = ("", *named, None)[:2] if labels else (*named, None)[:2]
+        if not labels:
+            return _of(client, flow or "", alert, tests=tests)
+        answers = {}
+        for each in chosen(client, (), labels):
+            try:
+                answers[each] = _of(client, each, alert, tests=tests)
+            except ScribenginError as error:
+                answers[each] = Answer(problems=problems_of(error), exit=error.exit)
+    return together(answers)
+
+
+def _of(client: Client, flow: str, alert: str | None, *, tests: bool) -> Answer:
+    if not tests:
+        found = client.alerts(flow)
+        return Answer(found, show=lambda: _show(found))
+    sent = client.test_alerts(flow, alert)
     failed = [
         Problem("alert-target", Place(""), f"{each['alert']}, {each['target']}: {each['message']}") for each in sent if not each["ok"]
     ]

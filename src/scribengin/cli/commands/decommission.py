@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import getpass
 import time
 from typing import TYPE_CHECKING
 
 import click
 
 from scribengin.cli.answer import Answer, AnsweringCommand
-from scribengin.cli.home_option import home_option
+from scribengin.cli.plane_option import masters_option
 from scribengin.cli.waiting import NotReached, wait_option
 
 if TYPE_CHECKING:
-    from scribengin.control.home import Home
-    from scribengin.registry.contract import Registry
+    from scribengin.cli.plane_option import Masters
+    from scribengin.client.client import Client
 
 _POLL_S = 0.2
 
@@ -24,25 +23,22 @@ _POLL_S = 0.2
 @click.option("--undo", is_flag=True, help="Let it take workers again.")
 @click.option("--forget", is_flag=True, help="Forget a node whose machine is gone for good.")
 @wait_option
-@home_option
-def command(*, node: str, undo: bool, forget: bool, wait: float | None, home: Home) -> Answer:
+@masters_option
+def command(*, node: str, undo: bool, forget: bool, wait: float | None, masters: Masters) -> Answer:
     """Give a node no new workers, and have those that it has go on elsewhere: each ends there after the Batches under way.
 
     A worker that no other node can take stays, and goes on, until one can. With --wait until none is left: then its machine may go.
     """
-    from scribengin.control import bindings
-
     if undo and forget:
         raise click.UsageError("--undo and --forget are two different things")
-    with home.registry() as registry:
+    with masters.client() as client:
         if forget:
-            bindings.forget(registry, node)
+            client.forget_node(node)
             return Answer({"node": node, "forgotten": True}, show=lambda: click.echo(f"node {node} is forgotten"))
-        if undo:
-            changed, left = bindings.recommission(registry, node), bindings.workers_on(registry, node)
-        else:
-            changed = bindings.decommission(registry, node, by=getpass.getuser())
-            left = _emptied(registry, node, wait)
+        done = client.decommission(node, undo=undo)
+        changed, left = done.changed, list(done.workers)
+        if wait is not None and not undo:
+            left = _emptied(client, node, wait)
 
     def show() -> None:
         if undo:
@@ -55,13 +51,9 @@ def command(*, node: str, undo: bool, forget: bool, wait: float | None, home: Ho
     return Answer({"node": node, "decommissioned": not undo, "changed": changed, "workers": left}, show=show)
 
 
-def _emptied(registry: Registry, node: str, wait_s: float | None) -> list[str]:
-    from scribengin.control import bindings
-
-    deadline = time.monotonic() + (wait_s or 0.0)
-    while left := bindings.workers_on(registry, node):
-        if wait_s is None:
-            break
+def _emptied(client: Client, node: str, wait_s: float) -> list[str]:
+    deadline = time.monotonic() + wait_s
+    while left := [worker for row in client.nodes() if row.node == node for worker in row.workers]:
         if time.monotonic() >= deadline:
             raise NotReached(
                 f"node {node} still has {', '.join(left)} after {wait_s:.0f} s",

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.answer import Answer
 from scribengin.cli.commands.status import read_named, show_named
+from scribengin.cli.each_flow import FlowCommand, each_flow
 from scribengin.cli.plane_option import masters_option
 from scribengin.cli.tables import print_table
 
@@ -16,11 +17,12 @@ if TYPE_CHECKING:
     from scribengin.cli.plane_option import Masters
 
 
-@click.command(cls=AnsweringCommand)
+@click.command(cls=FlowCommand)
 @click.argument("flow", metavar="NAME")
 @click.option("--tasks", is_flag=True, help="Also what each task reads and writes, and how far it is.")
 @click.option("--attempts", is_flag=True, help="Also the processes that served its tiers: where and when, and why each ended.")
 @masters_option
+@each_flow("flow")
 def command(*, flow: str, tasks: bool, attempts: bool, masters: Masters) -> Answer:
     """Show what is wanted of a flow, how it stands, who serves its tiers, what was refused or damaged; also where no master is alive.
 
@@ -62,7 +64,7 @@ def _attempt(attempt: dict[str, Any]) -> dict[str, Any]:
     process = f"{attempt['pid']} on {attempt['host']}" if attempt["pid"] else attempt["node"] or "-"
     failed = [failure["cause"] for failure in attempt["failures"]]
     cause = attempt["cause"] or ("as wanted" if attempt["state"] == "ended" else "")
-    inside = f"{len(failed)} failure{'s' * (len(failed) != 1)} inside, the last: {failed[-1]}" if failed else ""
+    inside = f"{len(failed)} failure{'s' * (len(failed) != 1)} inside, the last: {failed[-1]}" if failed and failed[-1] not in cause else ""
     batches = "-" if attempt["batches"] is None else f"{attempt['batches']:,}"
     return {**attempt, **at, "process": process, "batches": batches, "cause": "; ".join(filter(None, [cause, inside]))}
 

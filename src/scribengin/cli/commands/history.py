@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.answer import Answer
+from scribengin.cli.each_flow import FlowCommand, each_flow
 from scribengin.cli.plane_option import masters_option
 from scribengin.cli.tables import print_table
 
@@ -14,9 +15,10 @@ if TYPE_CHECKING:
     from scribengin.cli.plane_option import Masters
 
 
-@click.command(cls=AnsweringCommand)
+@click.command(cls=FlowCommand)
 @click.argument("flow", metavar="NAME")
 @masters_option
+@each_flow("flow")
 def command(*, flow: str, masters: Masters) -> Answer:
     """Show the versions of a flow, the newest first, and which is wanted."""
     import msgspec

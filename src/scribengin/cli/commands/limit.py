@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.answer import Answer
+from scribengin.cli.each_flow import FlowCommand, each_flow
 from scribengin.cli.plane_option import masters_option
 from scribengin.core.units import parse_bytes
 
@@ -25,12 +26,13 @@ def _size(_context: click.Context, _parameter: click.Parameter, value: str | Non
         raise click.BadParameter(str(error)) from None
 
 
-@click.command(cls=AnsweringCommand)
+@click.command(cls=FlowCommand)
 @click.argument("what", metavar="NAME[:SOURCE|:EDGE]")
 @click.option("--rows-per-s", type=float, metavar="N", help="At most so many rows a second.")
 @click.option("--bytes-per-s", callback=_size, metavar="SIZE", help="At most so many bytes a second, such as 10MiB.")
 @click.option("--off", is_flag=True, help="No limit any more.")
 @masters_option
+@each_flow("what")
 def command(*, what: str, rows_per_s: float | None, bytes_per_s: int | None, off: bool, masters: Masters) -> Answer:
     """Limit a flow, one of its sources, or an edge between two tiers (`NAME:a->b`); without an option show the limits.
 

@@ -6,20 +6,22 @@ from typing import TYPE_CHECKING
 
 import click
 
-from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.answer import Answer
+from scribengin.cli.each_flow import FlowCommand, each_flow
 from scribengin.cli.plane_option import masters_option
 
 if TYPE_CHECKING:
     from scribengin.cli.plane_option import Masters
 
 
-@click.command(cls=AnsweringCommand)
+@click.command(cls=FlowCommand)
 @click.argument("flow", metavar="NAME")
 @click.option("--tier", help="Of this tier only.")
 @click.option("-n", "--lines", type=click.IntRange(1, 10_000), default=50, show_default=True, help="So many of each file, the last ones.")
 @masters_option
+@each_flow("flow")
 def command(*, flow: str, tier: str | None, lines: int, masters: Masters) -> Answer:
-    """Show what the newest worker of each tier has printed, and where the run logs of the tiers are."""
+    """Show what the newest worker of each tier has printed, on whichever host, and the run logs of the tiers."""
     import msgspec
 
     with masters.client() as client:
@@ -27,7 +29,8 @@ def command(*, flow: str, tier: str | None, lines: int, masters: Masters) -> Ans
 
     def show() -> None:
         for each in found:
-            click.echo(f"--- tier {each['tier']}: {each['file']}")
+            where = f"{each['node']}:{each['file']}" if each["node"] else each["file"]
+            click.echo(f"--- tier {each['tier']}: {each['problem'] or where}")
             for line in each["lines"]:
                 click.echo(line)
 

@@ -11,7 +11,7 @@ import click
 
 from scribengin.cli.answer import Answer, AnsweringCommand
 from scribengin.cli.home_option import folder_option
-from scribengin.cli.listen_options import listen_options
+from scribengin.cli.listen_options import keep_versions_option, listen_options
 from scribengin.cli.registry_option import registry_options
 from scribengin.cli.serving import until_asked
 
@@ -30,9 +30,10 @@ if TYPE_CHECKING:
     metavar="DIR",
     help="Where new flows keep their state: a folder that all hosts and masters see under this path; in its own folder by default.",
 )
+@keep_versions_option
 @listen_options
 @folder_option
-def command(*, entrance: Entrance, name: str | None, state: Path | None, listen: Listen, home: Home) -> Answer:
+def command(*, entrance: Entrance, name: str | None, state: Path | None, keep_versions: int, listen: Listen, home: Home) -> Answer:
     """Be one of the masters of a registry, until Ctrl-C or SIGTERM. Any number of them may be up, on any hosts: one leads, and when it is
     gone another one does.
 
@@ -41,7 +42,7 @@ def command(*, entrance: Entrance, name: str | None, state: Path | None, listen:
     from scribengin.hosts.master import MasterHost
 
     called = name or f"{socket.gethostname()}:{os.getpid()}"
-    with until_asked() as asked, MasterHost(home, called, entrance, listen=listen, state=state) as master:
+    with until_asked() as asked, MasterHost(home, called, entrance, listen=listen, state=state, keep_versions=keep_versions) as master:
         click.echo(f"master {called} is up: API {master.url}, registry {entrance.address}, log {home.master_log(called)}", err=True)
         asked.wait()
         click.echo("stopping", err=True)

@@ -1,45 +1,77 @@
-"""`scribengin nodes`: the hosts that run workers."""
+"""`scribengin nodes [NAME]`: the hosts that run workers."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from scribengin.cli.answer import Answer, AnsweringCommand
-from scribengin.cli.home_option import home_option
+from scribengin.cli.plane_option import masters_option
 from scribengin.cli.tables import print_table
 from scribengin.core.units import show_bytes
 
 if TYPE_CHECKING:
-    from scribengin.control.home import Home
+    from scribengin.cli.plane_option import Masters
 
 
 @click.command(cls=AnsweringCommand)
-@home_option
-def command(*, home: Home) -> Answer:
-    """Show the hosts that have registered: whether each is up, what it has, which workers run there, which tiers are mapped to it."""
-    from scribengin.control import bindings
+@click.argument("node", metavar="[NAME]", required=False)
+@masters_option
+def command(*, node: str | None, masters: Masters) -> Answer:
+    """Show the hosts that have registered: whether each is up, what it has, which workers run there, which tiers are mapped to it.
 
-    with home.registry() as registry:
-        found = bindings.nodes(registry)
+    With a name all that this one says itself: the packages that it keeps, its lease, what it was ordered last.
+    """
+    import msgspec
+
+    if node is not None:
+        with masters.client() as client:
+            view: dict[str, Any] = msgspec.to_builtins(client.node(node))
+        return Answer(view, show=lambda: _show(view))
+    with masters.reader() as plane:
+        found = msgspec.to_builtins(plane.nodes())
 
     def show() -> None:
         if not found:
             click.echo("no node has registered yet: scribengin node")
             return
-        rows = [
-            {
-                **each,
-                "state": each["state"] if each["up"] or each["state"] == "away" else f"{each['state']}, away",
-                "cores": each["cores"] or "no limit",
-                "memory": show_bytes(each["memory_bytes"]) if each["memory_bytes"] else "no limit",
-                "spark": each["spark"] or "in the workers",
-                "workers": ", ".join(each["workers"]) or "–",
-                "mapped": ", ".join(each["mapped"]) or "–",
-            }
-            for each in found
-        ]
-        print_table(rows, {name: name for name in ("node", "state", "host", "cores", "memory", "spark", "workers", "mapped")})
+        print_table(
+            [_row(each) for each in found],
+            {name: name for name in ("node", "state", "host", "cores", "memory", "spark", "workers", "mapped")},
+        )
 
     return Answer(found, show=show)
+
+
+def _row(node: dict[str, Any]) -> dict[str, Any]:
+    return {
+        **node,
+        "state": node["state"] if node["up"] or node["state"] == "away" else f"{node['state']}, away",
+        "cores": node["cores"] or "no limit",
+        "memory": show_bytes(node["memory_bytes"]) if node["memory_bytes"] else "no limit",
+        "spark": node["spark"] or "in the workers",
+        "workers": ", ".join(node["workers"]) or "–",
+        "mapped": ", ".join(node["mapped"]) or "–",
+    }
+
+
+def _show(view: dict[str, Any]) -> None:
+    row, now = _row(view["node"]), view["now"]
+    click.echo(f"node {row['node']} is {row['state']}" + (f", {row['http']}" if row["up"] else ""))
+    click.echo(f"  on {row['host']} in {row['home']}, registered {row['since']}")
+    click.echo(f"  cores: {row['cores']}, memory: {row['memory']}, Spark: {row['spark']}; mapped to it: {row['mapped']}")
+    if now is None:
+        click.echo(f"  {view['silent']}; its workers, as far as it has told: {row['workers']}")
+        return
+    lease, master = now["lease"], now["master"]
+    click.echo(
+        f"  process {now['pid']} " + (f"holds the node's lease, term {lease['term']}" if lease["held"] else "does not hold the lease")
+    )
+    click.echo("  master: " + (f"{master['id']} on {master['host'] or 'this host'}" if master else "none leads"))
+    click.echo(f"  packages kept: {len(now['packages'])}, {show_bytes(sum(each['size'] for each in now['packages']))}")
+    for title, columns in (("workers", ("worker", "state", "pid", "since", "asked")), ("orders", ("at", "worker", "ask"))):
+        if now[title]:
+            click.echo(f"\n{title}")
+            rows = [{name: str(each.get(name) or "–") for name in columns} for each in now[title]]
+            print_table(rows, {name: name for name in columns})

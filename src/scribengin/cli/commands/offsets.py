@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.answer import Answer
+from scribengin.cli.each_flow import FlowCommand, each_flow
 from scribengin.cli.going import done
 from scribengin.cli.plane_option import masters_option
 from scribengin.cli.tables import print_table
@@ -21,9 +22,10 @@ def command() -> None:
     """How far a flow of the control plane has read its sources. A position counts the entries of a source's log that are committed."""
 
 
-@command.command(cls=AnsweringCommand)
+@command.command(cls=FlowCommand)
 @click.argument("flow", metavar="NAME")
 @masters_option
+@each_flow("flow")
 def show(*, flow: str, masters: Masters) -> Answer:
     """Print the position of every source in every Query, also while the flow runs."""
     import msgspec
@@ -38,7 +40,7 @@ def show(*, flow: str, masters: Masters) -> Answer:
     return Answer({"flow": flow, "sources": rows}, show=display)
 
 
-@command.command("set", cls=AnsweringCommand)
+@command.command("set", cls=FlowCommand)
 @click.argument("flow", metavar="NAME")
 @click.argument("source")
 @click.argument("position", metavar="POSITION|end")
@@ -46,6 +48,7 @@ def show(*, flow: str, masters: Masters) -> Answer:
 @click.option("--yes", is_flag=True, help="Do it: what is skipped is never read, what is read again is written again.")
 @wait_option
 @masters_option
+@each_flow("flow")
 def set_(*, flow: str, source: str, position: str, query: str | None, yes: bool, wait: float | None, masters: Masters) -> Answer:
     """Let SOURCE be at POSITION (as `offsets show` counts them; `end`: behind all that is there), while the flow is stopped.
 

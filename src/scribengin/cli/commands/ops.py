@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.labels_option import chosen, labels_option
 from scribengin.cli.plane_option import masters_option
 from scribengin.cli.tables import print_table
 
@@ -37,13 +38,15 @@ def _waits(row: dict[str, Any]) -> str:
 
 @command.command("list", cls=AnsweringCommand)
 @click.argument("flow", metavar="[NAME]", required=False)
+@labels_option
 @masters_option
-def list_(*, flow: str | None, masters: Masters) -> Answer:
+def list_(*, flow: str | None, labels: dict[str, str], masters: Masters) -> Answer:
     """Show the operations of a flow, or of all, the newest first: step, since when, error. `scribengin ops NAME` is short for it."""
     import msgspec
 
     with masters.client() as client:
-        rows = msgspec.to_builtins(client.operations(flow))
+        flows = chosen(client, [flow] if flow else [], labels) if labels else [flow]
+        rows = [row for each in flows for row in msgspec.to_builtins(client.operations(each))]
 
     def show() -> None:
         if not rows:

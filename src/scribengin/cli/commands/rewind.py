@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.each_flow import FlowCommand, each_flow
 from scribengin.cli.going import done
 from scribengin.cli.plane_option import masters_option
 from scribengin.cli.waiting import wait_option
 
 if TYPE_CHECKING:
+    from scribengin.cli.answer import Answer
     from scribengin.cli.plane_option import Masters
 
 
@@ -26,7 +27,7 @@ def _time(_context: click.Context, _parameter: click.Parameter, value: str | Non
     return at.replace(tzinfo=UTC) if at.tzinfo is None else at
 
 
-@click.command(cls=AnsweringCommand)
+@click.command(cls=FlowCommand)
 @click.argument("flow", metavar="NAME")
 @click.option("--to-time", metavar="TIME", callback=_time, help="To how it was at this time, such as 2026-01-31T12:00:00Z.")
 @click.option("--to-batch", type=click.IntRange(min=-1), metavar="N", help="To how it was after Batch N; -1: before the first.")
@@ -34,6 +35,7 @@ def _time(_context: click.Context, _parameter: click.Parameter, value: str | Non
 @click.option("--yes", is_flag=True, help="Do it; without this it is only told what would repeat.")
 @wait_option
 @masters_option
+@each_flow("flow")
 def command(
     *, flow: str, to_time: datetime | None, to_batch: int | None, query: str | None, yes: bool, wait: float | None, masters: Masters
 ) -> Answer:

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.answer import Answer
+from scribengin.cli.each_flow import FlowCommand, each_flow
 from scribengin.cli.plane_option import masters_option
 from scribengin.cli.waiting import wait_for, wait_option
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 _STATES = {"running": "running", "paused": "paused"}
 
 
-@click.command(cls=AnsweringCommand)
+@click.command(cls=FlowCommand)
 @click.argument("flow", metavar="NAME")
 @click.argument("version", type=int)
 @click.option("--only", is_flag=True, help="This flow alone, not those that were submitted as one with that version.")
@@ -27,6 +28,7 @@ _STATES = {"running": "running", "paused": "paused"}
 )
 @wait_option
 @masters_option
+@each_flow("flow")
 def command(
     *, flow: str, version: int, only: bool, accept: Literal["again", "lost"] | None, wait: float | None, masters: Masters
 ) -> Answer:

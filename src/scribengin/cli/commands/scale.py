@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.answer import Answer
+from scribengin.cli.each_flow import FlowCommand, each_flow
 from scribengin.cli.going import wait_for_operation
 from scribengin.cli.plane_option import masters_option
 from scribengin.cli.waiting import wait_for, wait_option
@@ -27,7 +28,7 @@ def _bytes(_context: click.Context, _parameter: click.Parameter, value: str | No
         raise click.BadParameter(str(error)) from None
 
 
-@click.command(cls=AnsweringCommand)
+@click.command(cls=FlowCommand)
 @click.argument("what", metavar="NAME[.TIER]")
 @click.option("--cores", type=int, metavar="N", help="Of a worker, or of each of its executors where it has some.")
 @click.option("--memory", callback=_bytes, metavar="SIZE", help="The same, such as 2GiB.")
@@ -35,6 +36,7 @@ def _bytes(_context: click.Context, _parameter: click.Parameter, value: str | No
 @click.option("--partitions", type=int, metavar="N", help="Over which the state is spread, of the Queries that keep some; none is lost.")
 @wait_option
 @masters_option
+@each_flow("what")
 def command(
     *,
     what: str,

@@ -2,33 +2,42 @@
 
 from __future__ import annotations
 
+import getpass
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from scribengin.cli.answer import Answer, AnsweringCommand
-from scribengin.cli.home_option import home_option
+from scribengin.cli.plane_option import masters_option
 from scribengin.cli.tables import print_table
+from scribengin.core.units import parse_duration_s
 
 if TYPE_CHECKING:
-    from scribengin.api.tokens import RoleName
-    from scribengin.control.home import Home
+    from collections.abc import Callable, Iterator
+
+    from scribengin.cli.plane_option import Masters
+    from scribengin.client.models import RoleName, TokenRow
 
 _ROLES = ("viewer", "operator", "editor", "admin")
 _file_option = click.option(
     "--file",
     metavar="FILE",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="The file of the tokens; tokens.json of the home by default.",
+    help="Another file, from which a master takes them at its start.",
 )
 
 
 @click.group()
 def command() -> None:
-    """Make, list and remove the tokens with which others use the API of this home's master.
+    """Make, list and remove the tokens with which others use the API of the masters.
 
-    The file keeps no token, only what scrypt makes of it. A master takes changes up at once.
+    The registry keeps no token, only what scrypt makes of it; changes hold at all masters at once. They are made by whoever has the
+    registry's login (in the home, or --login-file), or by the API with an admin's token (--master). Where nothing is up in the home they
+    wait in its tokens.json for the next start.
     """
 
 
@@ -40,36 +49,39 @@ def command() -> None:
 @click.option(
     "-l", "--label", "labels", multiple=True, metavar="LABEL=VALUE", help="Only flows with this label; several: with all of them."
 )
+@click.option("--expires", metavar="TIME", help="From then on it opens nothing: 90d, or a day such as 2027-01-31.")
 @_file_option
-@home_option
-def add(*, name: str, role: RoleName, labels: tuple[str, ...], file: Path | None, home: Home) -> Answer:
+@masters_option
+def add(*, name: str, role: RoleName, labels: tuple[str, ...], expires: str | None, file: Path | None, masters: Masters) -> Answer:
     """Make a token, and print it: it is shown only now."""
-    from scribengin.api.tokens import TokenFile
-
     wanted = {}
     for label in labels:
         key, equals, value = label.partition("=")
         if not (key and equals and value):
             raise click.BadParameter(f'"{label}" is no LABEL=VALUE', param_hint="--label")
         wanted[key] = value
-    token = TokenFile(file or home.tokens).add(name, role, wanted)
-    return Answer({"name": name, "role": role, "labels": wanted, "token": token}, show=lambda: click.echo(token))
+    until = "" if expires is None else _until(expires)
+    with _tokens(masters, file) as there:
+        token = there.add(name, role, wanted, until)
+    return Answer(
+        {"name": name, "role": role, "labels": wanted, "until": until, "token": token, "where": there.where},
+        show=lambda: click.echo(token),
+    )
 
 
 @command.command(cls=AnsweringCommand, name="list")
 @_file_option
-@home_option
-def list_(*, file: Path | None, home: Home) -> Answer:
+@masters_option
+def list_(*, file: Path | None, masters: Masters) -> Answer:
     """Show whose tokens there are, and what each may do."""
     import msgspec
 
-    from scribengin.api.tokens import TokenFile
-
-    found = msgspec.to_builtins(TokenFile(file or home.tokens).rows())
+    with _tokens(masters, file) as there:
+        found = msgspec.to_builtins(there.rows())
 
     def show() -> None:
         rows = [{**row, "labels": ", ".join(f"{label}={value}" for label, value in row["labels"].items())} for row in found]
-        print_table(rows, {key: key for key in ("name", "role", "labels", "at", "id")})
+        print_table(rows, {key: key for key in ("name", "role", "labels", "at", "until", "id")})
 
     return Answer(found, show=show)
 
@@ -77,10 +89,61 @@ def list_(*, file: Path | None, home: Home) -> Answer:
 @command.command(cls=AnsweringCommand)
 @click.argument("name")
 @_file_option
-@home_option
-def remove(*, name: str, file: Path | None, home: Home) -> Answer:
-    """Remove a token: it opens nothing any more, at once."""
-    from scribengin.api.tokens import TokenFile
-
-    TokenFile(file or home.tokens).remove(name)
+@masters_option
+def remove(*, name: str, file: Path | None, masters: Masters) -> Answer:
+    """Remove a token: it opens nothing any more, at any master, at once."""
+    with _tokens(masters, file) as there:
+        there.remove(name)
     return Answer({"name": name}, show=lambda: click.echo(f"removed: {name}"))
+
+
+@dataclass(frozen=True, slots=True)
+class _There:
+    """The tokens of a registry, a master's, or those of a file that no master has taken over yet."""
+
+    where: str
+    rows: Callable[[], list[TokenRow]]
+    add: Callable[[str, RoleName, dict[str, str], str], str]
+    remove: Callable[[str], object]
+
+
+@contextmanager
+def _tokens(masters: Masters, file: Path | None) -> Iterator[_There]:
+    """By the API where masters are named; else in the registry; where nothing is up in the home, or a file is named, in that file."""
+    from scribengin.api.token_file import TokenFile
+    from scribengin.api.tokens import Tokens
+    from scribengin.client.models import NewToken
+
+    home = masters.home
+    if file is not None or (not masters.named and home.entrance is None and not home.master()):
+        tokens = TokenFile(file or home.tokens)
+        yield _There(
+            str(tokens.path), tokens.rows, lambda name, role, labels, until: tokens.add(name, role, labels, until=until), tokens.remove
+        )
+    elif masters.named:
+        with masters.client() as client:
+            yield _There(
+                client.masters[0],
+                client.tokens,
+                lambda name, role, labels, until: client.add_token(NewToken(name, role, labels, until)).token,
+                client.remove_token,
+            )
+    else:
+        with home.registry() as registry:
+            kept, by = Tokens(registry), getpass.getuser()
+            yield _There(
+                "registry", kept.rows, lambda name, role, labels, until: kept.add(name, role, labels, until=until, by=by), kept.remove
+            )
+
+
+def _until(text: str) -> str:
+    """ISO 8601, of a time from now on or of a day."""
+    try:
+        return (datetime.now(UTC) + timedelta(seconds=parse_duration_s(text))).isoformat(timespec="seconds")
+    except (ValueError, OverflowError):
+        pass
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise click.BadParameter(f"{text} is no time; write 90d, or 2027-01-31", param_hint="--expires") from None
+    return (found if found.tzinfo is not None else found.astimezone()).astimezone(UTC).isoformat(timespec="seconds")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.labels_option import chosen, labels_option
 from scribengin.cli.plane_option import masters_option
 from scribengin.core.errors import Unreachable
 from scribengin.core.units import show_bytes, show_duration
@@ -29,13 +30,15 @@ _STYLE = {"running": "green", "failed": "red", "degraded": "red", "recovering": 
 @click.command(cls=AnsweringCommand)
 @click.argument("flows", nargs=-1, metavar="[NAME]...")
 @click.option("--once", is_flag=True, help="Print it once, as it is now; so does --json.")
+@labels_option
 @masters_option
-def command(*, flows: tuple[str, ...], once: bool, masters: Masters) -> Answer:
+def command(*, flows: tuple[str, ...], once: bool, labels: dict[str, str], masters: Masters) -> Answer:
     """Show how flows go: state, rows/s in and out, what waits and how old it is, starts after failures, what holds them up.
 
     The leading master knows it from its workers, ten seconds after it has come to lead at the latest. Ctrl-C ends it.
     """
     with masters.client() as client:
+        flows = chosen(client, flows, labels) if labels else flows
         found = _found(client, flows)
         # with --json stdout is somebody else's
         if not once and sys.stdout.isatty() and sys.stdout is sys.__stdout__:

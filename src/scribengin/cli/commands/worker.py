@@ -11,17 +11,17 @@ from scribengin.cli.answer import Answer, AnsweringCommand
 from scribengin.cli.commands.status import show_folders
 from scribengin.cli.plane_option import masters_option
 from scribengin.cli.tables import print_table
-from scribengin.core.errors import Refused
+from scribengin.client.worker_page import read_worker_page
+from scribengin.core.errors import Refused, ScribenginError
 from scribengin.core.problems import did_you_mean
 
 if TYPE_CHECKING:
+    from scribengin.api.views import RegistryView
     from scribengin.cli.plane_option import Masters
+    from scribengin.client.client import Client
     from scribengin.client.models import TierRow
 
 _WORKER = re.compile(r"([^.]+)\.([^.]+?)(-[1-9][0-9]*)?")
-_HERE = "http://127.0.0.1:"
-"""a worker's page is for its own host; what else a record says is not followed"""
-_ANSWER_S = 5.0
 
 
 @click.group()
@@ -35,8 +35,8 @@ def command() -> None:
 def show(*, worker: str, masters: Masters) -> Answer:
     """Show what a worker does: its flow and version, lease and master, nodes, next hops, what waits between.
 
-    From the worker's own page; where that does not answer (it has ended, or runs on another host), what the registry knows of it. Without a
-    number: of the one that serves the tier.
+    From the worker's own page, through a master and its node where it runs on another host; where it does not answer, what the registry
+    knows of it. Without a number: of the one that serves the tier.
     """
     import msgspec
 
@@ -45,17 +45,17 @@ def show(*, worker: str, masters: Masters) -> Answer:
         raise Refused(f'"{worker}" is no worker', remedy="write FLOW.TIER or FLOW.TIER-N", code="worker-unknown")
     with masters.reader() as plane:
         flow = plane.flow(found[1])
-    tiers = {tier.tier: tier for tier in flow.tiers}
-    tier = tiers.get(found[2])
-    if tier is None:
-        near = did_you_mean(found[2], tiers) or f"it has {', '.join(tiers) or 'none'}"
-        raise Refused(f'flow {found[1]} has no tier "{found[2]}"', remedy=near, code="tier-unknown")
-    known = _known(tier, worker if found[3] else tier.worker or "")
-    if known is None:
-        there = " and ".join(filter(None, [tier.worker, tier.standby.worker if tier.standby else None]))
-        remedy = f"the newest: {there}" if there else f"see: scribengin status {found[1]}"
-        raise Refused(f'nothing is known of a worker "{worker}"', remedy=remedy, code="worker-unknown")
-    own = _own(known)
+        tiers = {tier.tier: tier for tier in flow.tiers}
+        tier = tiers.get(found[2])
+        if tier is None:
+            near = did_you_mean(found[2], tiers) or f"it has {', '.join(tiers) or 'none'}"
+            raise Refused(f'flow {found[1]} has no tier "{found[2]}"', remedy=near, code="tier-unknown")
+        known = _known(tier, worker if found[3] else tier.worker or "")
+        if known is None:
+            there = " and ".join(filter(None, [tier.worker, tier.standby.worker if tier.standby else None]))
+            remedy = f"the newest: {there}" if there else f"see: scribengin status {found[1]}"
+            raise Refused(f'nothing is known of a worker "{worker}"', remedy=remedy, code="worker-unknown")
+        own = _own(known, found[1], plane)
     result = {"source": "worker", **own} if own is not None else {"source": "registry", **known}
     result["folders"] = msgspec.to_builtins([folder for folder in flow.folders if tier.tier in folder.tiers])
     return Answer(result, show=lambda: _show(result))
@@ -73,26 +73,25 @@ def _known(tier: TierRow, worker: str) -> dict[str, Any] | None:
     return {"worker": worker, "tier": tier.tier, "state": tier.state, "node": tier.node, "process": process, **said, "http": tier.http}
 
 
-def _own(known: dict[str, Any]) -> dict[str, Any] | None:
-    """What it says itself; None where it does not answer, or another has its port by now."""
-    import json
-    from urllib.request import ProxyHandler, build_opener
+def _own(known: dict[str, Any], flow: str, plane: Client | RegistryView) -> dict[str, Any] | None:
+    """What it says itself: here, or through a master and the node that it runs on. None where it does not answer."""
+    if (said := read_worker_page(known["http"], known["worker"])) is not None:
+        return said
+    from scribengin.client.client import Client as Asking
 
-    if not known["http"].startswith(_HERE):
+    if not isinstance(plane, Asking):
         return None
     try:
-        # a proxy is for the world outside
-        with build_opener(ProxyHandler({})).open(f"{known['http']}/json", timeout=_ANSWER_S) as answer:
-            said = json.loads(answer.read())
-    except (OSError, ValueError):
+        return plane.worker(flow, known["worker"])
+    except ScribenginError as error:
+        known["silent"] = error.message
         return None
-    return {**said, "http": known["http"]} if isinstance(said, dict) and said.get("worker") == known["worker"] else None
 
 
 def _show(found: dict[str, Any]) -> None:
     click.echo(f"worker {found['worker']} is {found['state']}" + (f", {found['http']}" if found["source"] == "worker" else ""))
     if found["source"] == "registry":
-        click.echo("it does not answer here; the registry says:")
+        click.echo(f"it does not answer ({found.get('silent') or 'here'}); the registry says:")
     for name in ("node", "cause", "remedy", "starts_again"):
         if found.get(name):
             click.echo(f"  {name.replace('_', ' ')}: {found[name]}")

@@ -1,0 +1,137 @@
+"""What masters ask of nodes over HTTP: their pages, their workers' logs and pages."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Mapping  # noqa: TC003  msgspec looks at it
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import quote, urlsplit
+
+import httpx2
+import msgspec
+
+from scribengin.api.gate import is_loopback
+from scribengin.client import problems
+from scribengin.client.models import Submit  # noqa: TC001  msgspec looks at it
+from scribengin.core.errors import ScribenginError, Unreachable
+from scribengin.registry.contract import Entry
+from scribengin.registry.tree import HOST_UP
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from scribengin.core.secret import Secret
+    from scribengin.registry.contract import Registry
+
+_CONNECT_S, _READ_S, _LOOK_S = 3.0, 10.0, 150.0
+T = TypeVar("T")
+_EVERYWHERE = ("0.0.0.0", "::")
+
+
+class Looking(msgspec.Struct, frozen=True):
+    """What a node is to look for in states that lie with it; the records it reads itself, in that `revision` or a newer one. `versions`:
+    flow → another version of it that is looked at, too. `state` is the root folder of states of new flows. `answer`: it is a question for
+    `Planner.answer`."""
+
+    what: str
+    flow: str
+    flows: tuple[str, ...]
+    revision: int
+    state: str
+    versions: Mapping[str, int] = {}
+    arguments: Mapping[str, Any] = {}
+    submits: tuple[Submit, ...] = ()
+    answer: bool = False
+
+
+class NodePages:
+    """`key`: node → what this master shows there, and no other node knows; None where it shows `token`. `certificates` is a PEM file of who
+    signs the nodes' own."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        key: Callable[[str], Secret | None] = lambda _node: None,
+        *,
+        token: Secret | None = None,
+        certificates: Path | None = None,
+    ) -> None:
+        self._registry = registry
+        self._key = key
+        self._token = token
+        self._verify: Any = True if certificates is None else ssl.create_default_context(cafile=str(certificates))
+
+    def look(self, node: str) -> dict[str, Any]:
+        """What the node says of itself. Raises Unreachable where it does not answer, and why."""
+        return self._get(node, "/json", dict[str, Any])
+
+    def logs(self, node: str, worker: str, lines: int) -> list[dict[str, Any]]:
+        """`file` and `lines`, each. Raises Unreachable; Refused as the node does."""
+        return self._get(node, f"/workers/{quote(worker, safe='')}/logs?lines={lines}", list[dict[str, Any]])
+
+    def worker(self, node: str, worker: str) -> dict[str, Any]:
+        """What a worker says on its own page. Raises Unreachable, Refused."""
+        return self._get(node, f"/workers/{quote(worker, safe='')}/json", dict[str, Any])
+
+    def has_state(self, node: str, flow: str) -> bool:
+        """Whether the folder of the flow's state lies there. Raises Unreachable."""
+        return self._get(node, f"/states/{quote(flow, safe='')}", bool)
+
+    def look_into(self, node: str, looking: Looking) -> Any:
+        """What the planner's process finds there. Raises Unreachable, and as `Planner.look` and `Planner.answer`."""
+        return self._get(node, "/states", Any, looking)
+
+    def _get(self, node: str, path: str, kind: type[T], body: Looking | None = None) -> T:
+        """With a body it is a POST, and may take as long as the planner does."""
+        address = self._address(node)
+        secret = self._key(node) or self._token
+        headers = {} if secret is None else {"Authorization": f"Bearer {secret.reveal()}"}
+        timeout = httpx2.Timeout(_READ_S if body is None else _LOOK_S, connect=_CONNECT_S)
+        content = None if body is None else msgspec.json.encode(body)
+        try:
+            with httpx2.Client(headers=headers, verify=self._verify, timeout=timeout, trust_env=False) as client:
+                answer = client.request("GET" if body is None else "POST", address + path, content=content)
+        except httpx2.HTTPError as error:
+            raise Unreachable(
+                f"node {node} does not answer at {address}: {error or type(error).__name__}",
+                remedy="see that this master can reach it, and knows who signs its certificate: SCRIBENGIN_CERTIFICATES",
+                code="node-silent",
+            ) from error
+        if not answer.is_success:
+            said = problems.to_error(problems.decode(answer.content, answer.status_code))
+            if answer.status_code in (401, 403):
+                raise Unreachable(
+                    f"node {node} lets this master not in: {said.message}",
+                    remedy="both take the same --login-file or --worker-key-file; else give the master a token: SCRIBENGIN_TOKEN",
+                    code="node-silent",
+                )
+            raise said
+        try:
+            return msgspec.json.decode(answer.content, type=kind)
+        except msgspec.DecodeError as error:
+            raise ScribenginError(f"node {node} answers {path} with something else: {error}", code="node-answer") from error
+
+    def _address(self, node: str) -> str:
+        try:
+            there = self._registry.read(HOST_UP(node).path)
+        except ValueError:
+            there = None
+        if not isinstance(there, Entry) or not there.session:
+            raise Unreachable(
+                f"node {node} is away: its agent is not there", remedy=f"start it: scribengin node --name {node}", code="node-away"
+            )
+        http, host = str(there.value.get("http") or ""), str(there.value.get("host") or "")
+        url = urlsplit(http)
+        if url.scheme not in ("http", "https") or not url.hostname:
+            raise Unreachable(f"node {node} has no page", remedy="it is of an older version: start it anew", code="node-silent")
+        if is_loopback(url.hostname) and host != socket.gethostname():
+            raise Unreachable(
+                f"node {node} answers on its own machine {host} only",
+                remedy="let others reach it: scribengin node --listen HOST --tls-certificate FILE --tls-key FILE",
+                code="node-silent",
+            )
+        if url.hostname in _EVERYWHERE:
+            return f"{url.scheme}://{host}:{url.port}"
+        return http.rstrip("/")

@@ -1,0 +1,123 @@
+"""`/v1/nodes`: hosts, and which tiers run where. `/v1/flows/{flow}/workers/{worker}`: a worker's own page, anywhere."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Annotated, Any
+
+from fastapi import APIRouter
+from starlette.responses import Response
+
+from scribengin.api.access import Role
+from scribengin.api.plane import Asked
+from scribengin.client.models import Binding, Bound, NodeChanged, NodeRow, NodeView, Written
+from scribengin.control import bindings
+from scribengin.control.world import RunId
+from scribengin.core.errors import Refused, ScribenginError, Unreachable
+from scribengin.registry.contract import Registry
+from scribengin.registry.records import Stored, read_record
+from scribengin.registry.tree import HOST, RUN, SPARE
+
+
+def node_routes(may: Callable[[Role], Any]) -> APIRouter:
+    """The routes; `may` lets in who has a role."""
+    routes = APIRouter(prefix="/v1", tags=["nodes"])
+
+    @routes.get("/nodes", response_model=list[NodeRow])
+    def list_nodes(asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:
+        """The hosts that have registered: whether each is up, what it has, which workers run there, which tiers are mapped to it."""
+        asked.check_all()
+        return asked.answer(asked.view.nodes())
+
+    @routes.get("/nodes/{node}", response_model=NodeView)
+    def show_node(node: str, asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:
+        """A host, and what it says itself: its capacity, workers, packages, its lease, the last orders."""
+        asked.check_all()
+        row = asked.view.node(node)
+        now, silent = None, ""
+        try:
+            now = asked.plane.nodes.look(node)
+        except Unreachable as error:
+            silent = error.message
+        return asked.answer(NodeView(row, now, silent))
+
+    @routes.delete("/nodes/{node}", response_model=Written)
+    def forget_node(node: str, asked: Annotated[Asked, may(Role.OPERATOR)]) -> Response:
+        """Forget a host whose machine is gone for good."""
+
+        def act(registry: Registry) -> Written:
+            asked.check_all()
+            bindings.forget(registry, _known(node))
+            return Written(asked.plane.revision())
+
+        return asked.write("forget node", node, act)
+
+    @routes.put("/nodes/{node}/decommissioned", response_model=NodeChanged)
+    def decommission(node: str, asked: Annotated[Asked, may(Role.OPERATOR)]) -> Response:
+        """Give a host no new workers; those that it has go on elsewhere, after the Batches under way."""
+
+        def act(registry: Registry) -> NodeChanged:
+            asked.check_all()
+            changed = bindings.decommission(registry, _known(node), by=asked.who.name)
+            return NodeChanged(node, decommissioned=True, changed=changed, workers=tuple(bindings.workers_on(registry, node)))
+
+        return asked.write("decommission", node, act)
+
+    @routes.delete("/nodes/{node}/decommissioned", response_model=NodeChanged)
+    def recommission(node: str, asked: Annotated[Asked, may(Role.OPERATOR)]) -> Response:
+        """Let a host take workers again."""
+
+        def act(registry: Registry) -> NodeChanged:
+            asked.check_all()
+            changed = bindings.recommission(registry, _known(node))
+            return NodeChanged(node, decommissioned=False, changed=changed, workers=tuple(bindings.workers_on(registry, node)))
+
+        return asked.write("recommission", node, act)
+
+    @routes.put("/flows/{flow}/tiers/{tier}/node", response_model=Bound)
+    def bind(flow: str, tier: str, to: Binding, asked: Annotated[Asked, may(Role.OPERATOR)]) -> Response:
+        """Have a tier run on that node, and on no other."""
+
+        def act(registry: Registry) -> Bound:
+            asked.check_flow(flow)
+            changed = bindings.bind(registry, f"{flow}.{tier}", _known(to.node), by=asked.who.name, start=to.start)
+            return Bound(f"{flow}.{tier}", to.node, changed)
+
+        return asked.write(f"{'spawn' if to.start else 'map'} {tier} on {to.node}"[:200], flow, act, to)
+
+    @routes.delete("/flows/{flow}/tiers/{tier}/node", response_model=Bound)
+    def unbind(flow: str, tier: str, asked: Annotated[Asked, may(Role.OPERATOR)]) -> Response:
+        """Let a tier run on any node; it stays where it is."""
+
+        def act(registry: Registry) -> Bound:
+            asked.check_flow(flow)
+            return Bound(f"{flow}.{tier}", "", bindings.unbind(registry, f"{flow}.{tier}"))
+
+        return asked.write(f"unmap {tier}"[:200], flow, act)
+
+    @routes.get("/flows/{flow}/workers/{worker}", response_model=dict[str, Any])
+    def show_worker(flow: str, worker: str, asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:
+        """What a worker says on its own page; the node that it runs on is asked for it."""
+        asked.check_flow(flow)
+        id_ = RunId.parse(worker)
+        if id_ is None or id_.flow != flow:
+            raise Refused(f'"{worker[:200]}" is no worker of flow {flow}', remedy="write FLOW.TIER-N", code="worker-unknown")
+        return asked.answer(asked.plane.nodes.worker(node_of(asked.registry, id_), worker))
+
+    return routes
+
+
+def node_of(registry: Registry, id_: RunId) -> str:
+    """Where a worker runs, or ran last. Raises Refused where nobody knows of it."""
+    for branch in (RUN, SPARE):
+        with suppress(ScribenginError):
+            run = read_record(registry, branch(id_.flow, id_.tier))
+            if isinstance(run, Stored) and run.record.number == id_.number:
+                return run.record.node
+    raise Refused(f"nothing is known of a worker {id_}", remedy=f"see: scribengin status {id_.flow}", code="worker-unknown")
+
+
+def _known(node: str) -> str:
+    """Raises Refused for what can be no node's name."""
+    if not HOST.fits(node):
+        raise Refused(f'"{node[:200]}" can be no node\'s name', remedy="see: scribengin nodes", code="node-unknown")
+    return node

@@ -1,0 +1,50 @@
+"""What submitted flows would be and change, found by the planner's process."""
+
+import msgspec
+
+from scribengin.api.looked import look
+from scribengin.api.plane import Asked
+from scribengin.client.models import FLOW_NAME, PACKAGE_ID, Submit
+from scribengin.client.problems import Fault, PointedError
+from scribengin.client.verb_models import Topology
+from scribengin.control import topology
+from scribengin.control.submission import Submission
+from scribengin.control.workflows import refuse_circle
+
+_MOST_FLOWS = 200
+
+
+def planned(asked: Asked, wanted: Topology) -> tuple[topology.TopologyPlan, list[Submission]]:
+    """What submitting them would change, and what each will be. Raises InputError with every problem; Refused: `package-missing`,
+    `flow-path`, `plan-late`, `role-lacking`; EnvironmentFault where the process ended without an answer."""
+    if not 0 < len(wanted.flows) <= _MOST_FLOWS:
+        raise PointedError(
+            (Fault("body", f"/flows has {len(wanted.flows)} flows", f"submit 1 to {_MOST_FLOWS} at once", pointer="/flows"),)
+        )
+    for number, submit in enumerate(wanted.flows):
+        check_submit(submit, f"/flows/{number}")
+    for package in {submit.package for submit in wanted.flows}:
+        asked.plane.planner.fetch(package)
+    store = asked.plane.packages
+    inside = {submit.package: {each.path: each.name for each in store.read(submit.package).manifest.flows} for submit in wanted.flows}
+    names = [name for submit in wanted.flows if (name := inside[submit.package].get(submit.path)) is not None]
+    flows = [name for name in names if FLOW_NAME.fullmatch(name)]
+    found = look(asked.plane, "topology", "", flows, submits=tuple(wanted.flows))
+    submissions = msgspec.convert(found["submissions"], list[Submission])
+    for submission in submissions:
+        asked.check_new(submission.flow, submission.labels)
+    refuse_circle(asked.plane.workflows, {submission.flow: submission.ends for submission in submissions})
+    return msgspec.convert(found["plan"], topology.TopologyPlan), submissions
+
+
+def check_submit(wanted: Submit, pointer: str = "") -> None:
+    """Raise InputError for what cannot be planned; `pointer` is where it stands in the body."""
+    faults = []
+    if not PACKAGE_ID.fullmatch(wanted.package):
+        said = f"{pointer}/package is no SHA-256"
+        faults.append(Fault("body", said, "write 64 hexadecimal digits, as `scribengin package` shows them", pointer=f"{pointer}/package"))
+    if not wanted.base.startswith("/") or "\0" in wanted.base:
+        said = f"{pointer}/base is no absolute path"
+        faults.append(Fault("body", said, "name the folder where relative paths start", pointer=f"{pointer}/base"))
+    if faults:
+        raise PointedError(tuple(faults))

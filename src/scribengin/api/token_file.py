@@ -1,0 +1,139 @@
+"""Tokens that are made while nothing is up: a file in the home, from which the next master takes them into the registry."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Mapping  # noqa: TC003  msgspec looks at it
+from contextlib import contextmanager, suppress
+from pathlib import Path  # noqa: TC003
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import msgspec
+
+from scribengin.api.tokens import Tokens, make_token, taken, unknown
+from scribengin.client.models import RoleName, TokenRow
+from scribengin.core.errors import StateError
+from scribengin.core.storage import explained, make_folder, read_or_none
+from scribengin.registry.contract import Conflict
+from scribengin.registry.kinds import Token
+from scribengin.registry.records import Stored, read_record
+from scribengin.registry.tree import TOKEN
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from scribengin.registry.contract import Registry
+
+
+class _Entry(msgspec.Struct, frozen=True):
+    id: str
+    name: str
+    role: RoleName
+    salt: str
+    hash: str
+    at: str
+    labels: Mapping[str, str] = {}
+    until: str = ""
+
+
+class _Tokens(msgspec.Struct, frozen=True):
+    tokens: tuple[_Entry, ...] = ()
+    format: int = 1
+
+
+class TokenFile:
+    """Nobody comes in by what stands here before a master has taken it over (`move_to`). No token stands in it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def add(self, name: str, role: RoleName, labels: Mapping[str, str], *, until: str = "") -> str:
+        """As `Tokens.add`."""
+        made = make_token(name, role, labels, until=until)
+        with self._writing() as before:
+            if any(entry.name == name for entry in before.tokens):
+                raise taken(name)
+            record = made.record
+            entry = _Entry(made.id, name, role, record.salt, record.hash, record.at, dict(labels), until)
+            self._write(_Tokens((*before.tokens, entry)))
+        return made.token
+
+    def move_to(self, registry: Registry) -> list[str]:
+        """Write them into the registry, whose they are from now on; the file is put aside as `NAME.moved`. Returns the names of those that
+        were moved: not those that the registry has, or that were removed there. Raises StateError, Unreachable."""
+        if read_or_none(self.path) is None:
+            return []
+        with self._writing() as mine:
+            known = {row.name for row in Tokens(registry).rows()}
+            moved = []
+            for entry in mine.tokens:
+                spot = TOKEN(entry.id)
+                there = read_record(registry, spot)
+                was_removed = isinstance(there, Stored) and "" < there.record.removed < entry.at
+                if entry.name in known or (there is not None and not was_removed):
+                    continue
+                kept = Token(
+                    name=entry.name,
+                    role=entry.role,
+                    salt=entry.salt,
+                    hash=entry.hash,
+                    at=entry.at,
+                    labels=entry.labels,
+                    until=entry.until,
+                )
+                with suppress(Conflict):  # another master has the same file
+                    registry.commit(there.replace(kept) if isinstance(there, Stored) else spot.create(kept))
+                    moved.append(entry.name)
+            with explained(f"{self.path} cannot be put aside"):
+                self.path.replace(self.path.with_name(f"{self.path.name}.moved"))
+        return moved
+
+    def remove(self, name: str) -> None:
+        """From now on it opens nothing. Raises Refused where there is none of that name."""
+        with self._writing() as before:
+            kept = tuple(entry for entry in before.tokens if entry.name != name)
+            if len(kept) == len(before.tokens):
+                raise unknown(name, [entry.name for entry in kept])
+            self._write(_Tokens(kept))
+
+    def rows(self) -> list[TokenRow]:
+        """Those that there are, by name. Raises StateError where the file cannot be read as one of tokens."""
+        entries = sorted(self._read().tokens, key=lambda entry: entry.name)
+        return [TokenRow(entry.id, entry.name, entry.role, entry.at, dict(entry.labels), entry.until) for entry in entries]
+
+    def _read(self) -> _Tokens:
+        data = read_or_none(self.path)
+        if data is None:
+            return _Tokens()
+        try:
+            return msgspec.json.decode(data, type=_Tokens)
+        except msgspec.DecodeError as error:
+            raise StateError(
+                f"{self.path} is no file of tokens: {error}",
+                remedy="restore it, or delete it and make new ones: scribengin token add",
+                code="tokens",
+            ) from error
+
+    @contextmanager
+    def _writing(self) -> Iterator[_Tokens]:
+        """One writer at a time."""
+        make_folder(self.path.parent)
+        lock = self.path.with_name(f"{self.path.name}.lock")
+        with explained(f"{lock} cannot be written"), lock.open("a") as held:
+            fcntl.flock(held, fcntl.LOCK_EX)
+            yield self._read()
+
+    def _write(self, tokens: _Tokens) -> None:
+        """For this user alone, in one step."""
+        draft = self.path.with_name(f".{self.path.name}.{uuid4().hex}")
+        with explained(f"{self.path} cannot be written"):
+            try:
+                with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+                    file.write(msgspec.json.format(msgspec.json.encode(tokens)) + b"\n")
+                    file.flush()
+                    os.fsync(file.fileno())
+                draft.replace(self.path)
+            finally:
+                draft.unlink(missing_ok=True)

@@ -1,0 +1,78 @@
+"""Commands that take one flow by its name, or by `-l LABEL=VALUE` all those that have it: then each is done by itself, and told."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import wraps
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from scribengin.cli.answer import Answer, AnsweringCommand, problems_of
+from scribengin.cli.labels_option import chosen, labels_option
+from scribengin.core.errors import Exit, ScribenginError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from scribengin.cli.plane_option import Masters
+
+_SAID = ("-l", "--label")
+
+
+class FlowCommand(AnsweringCommand):
+    """Its first argument is a flow; with `-l` that is left out."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """An argument that says nothing stands for the flows that the labels name."""
+        labelled = any(word in _SAID or word.startswith("--label=") or (word.startswith("-l") and "=" in word) for word in args)
+        return super().parse_args(ctx, ["", *args] if labelled else args)
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        """`[OPTIONS] NAME VERSION`, and that labels stand for the name."""
+        options, *arguments = super().collect_usage_pieces(ctx)
+        name = arguments[0]
+        return [options, f"({name} | -l NAME=VALUE)", *arguments[1:]]
+
+
+def each_flow(argument: str) -> Callable[[Callable[..., Answer]], Callable[..., Answer]]:
+    """For the function of a `FlowCommand`, below `masters_option`: it is called with the flow that was named as `argument`, or for each
+    that has the labels, one after the other; what fails for one is told, and the others are done all the same."""
+
+    def decorate(function: Callable[..., Answer]) -> Callable[..., Answer]:
+        @labels_option
+        @wraps(function)
+        def for_each(*, labels: Mapping[str, str], masters: Masters, **more: Any) -> Answer:
+            if not labels:
+                return function(masters=masters, **more)
+            with masters.reader() as plane:
+                flows = chosen(plane, (), labels)
+            answers = {}
+            for flow in flows:
+                try:
+                    answers[flow] = function(masters=masters, **{**more, argument: flow})
+                except ScribenginError as error:
+                    answers[flow] = Answer(problems=problems_of(error), exit=error.exit)
+            return together(answers)
+
+        return for_each
+
+    return decorate
+
+
+def together(answers: Mapping[str, Answer]) -> Answer:
+    """Of several flows: a list of `flow`, `ok`, `result`, `problems`; each under its name for people."""
+
+    def show() -> None:
+        for flow, answer in answers.items():
+            click.echo(f"--- {flow}")
+            if answer.show is not None:
+                answer.show()
+
+    found = [
+        {"flow": flow, "ok": answer.exit is Exit.DONE, "result": answer.result, "problems": [each.as_json() for each in answer.problems]}
+        for flow, answer in answers.items()
+    ]
+    problems = [replace(each, message=f"flow {flow}: {each.message}") for flow, answer in answers.items() for each in answer.problems]
+    worst = next((answer.exit for answer in answers.values() if answer.exit is not Exit.DONE), Exit.DONE)
+    return Answer(found, problems, worst, show)

@@ -1,0 +1,24 @@
+"""A worker's own page, as JSON: for its own host, where commands and the node ask for it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from urllib.request import ProxyHandler, build_opener
+
+_HERE = "http://127.0.0.1:"
+"""a worker's page is for its own host; what else a record says is not followed"""
+_ANSWER_S = 5.0
+
+
+def read_worker_page(http: str, worker: str) -> dict[str, Any] | None:
+    """What the worker says at `http`; None where it does not answer, or another has its port by now."""
+    if not http.startswith(_HERE):
+        return None
+    try:
+        # a proxy is for the world outside
+        with build_opener(ProxyHandler({})).open(f"{http}/json", timeout=_ANSWER_S) as answer:
+            said = json.loads(answer.read())
+    except (OSError, ValueError):
+        return None
+    return {**said, "http": http} if isinstance(said, dict) and said.get("worker") == worker else None

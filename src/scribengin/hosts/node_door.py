@@ -1,0 +1,253 @@
+"""What a node serves over HTTP, read-only: who it is and what it does, what its workers have printed, and their own pages, which only their
+host can reach. Masters ask it, and people. Of states that lie with it it tells masters what they would find there."""
+
+from __future__ import annotations
+
+import hmac
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import Route
+
+from scribengin.api.access import Role
+from scribengin.api.gate import Gate
+from scribengin.api.logs import MOST_LINES, last_lines
+from scribengin.api.looked import records_of
+from scribengin.api.node_pages import Looking
+from scribengin.api.planning import Planner
+from scribengin.api.views import check_flow
+from scribengin.client.problems import CODE, MEDIA_TYPE, encode, to_problem
+from scribengin.client.worker_page import read_worker_page
+from scribengin.control.bindings import node_as_json
+from scribengin.control.html_page import page
+from scribengin.control.reading import state_of
+from scribengin.control.world import RunId
+from scribengin.core.errors import Refused, ScribenginError, Unreachable
+from scribengin.registry.contract import Entry
+from scribengin.registry.lease import LEADER
+from scribengin.registry.records import Stored, read_record
+from scribengin.registry.tree import REPORT, SPARE_REPORT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from starlette.requests import Request
+
+    from scribengin.api.gate import Proves
+    from scribengin.api.serving import Listen
+    from scribengin.core.secret import Secret
+    from scribengin.hosts.agent import Agent
+    from scribengin.packages.store import PackageStore
+    from scribengin.registry.contract import Registry
+
+_MOST_BYTES = 2**18
+_NO_STORE = {"Cache-Control": "no-store"}
+
+
+class NodeGlance:
+    """What a node shows, put together anew whenever somebody asks. `logs`: worker → paths of what it has printed here."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        name: str,
+        agent: Agent,
+        packages: PackageStore,
+        logs: Callable[[str], Sequence[str]],
+        about: Mapping[str, Any],
+        fetch: Callable[[str], None],
+    ) -> None:
+        """`about` is what is so for the process's life: pid, registry. `fetch` brings a package here that a master has."""
+        self._registry = registry
+        self.name = name
+        self._agent = agent
+        self._packages = packages
+        self._logs = logs
+        self._about = about
+        self._fetch = fetch
+
+    def look(self) -> dict[str, Any]:
+        """As JSON. Raises Unreachable."""
+        known = node_as_json(self._registry, self.name)
+        there = self._registry.read(LEADER)
+        leader = {name: there.value.get(name) for name in ("id", "host", "http")} if isinstance(there, Entry) else None
+        seen = self._agent.glance()
+        workers = [{**each, "page": f"/workers/{each['worker']}"} for each in seen["workers"]]
+        used = {name: sum(each[name] or 0 for each in seen["workers"] if each["state"] in ("starting", "running")) for name in _CAPACITY}
+        return {
+            "node": self.name,
+            **self._about,
+            **{name: known[name] for name in ("state", "host", "since", "home", "mapped")},
+            "lease": seen["lease"],
+            "master": leader,
+            "capacity": {name: {"has": known[name] or None, "given": used[name]} for name in _CAPACITY},
+            "workers": workers,
+            "orders": seen["orders"],
+            "packages": [{"id": each.id, "size": each.size} for each in self._packages.packages()],
+        }
+
+    def logs(self, worker: str, lines: int) -> list[dict[str, Any]]:
+        """The last lines of what a worker has printed here, and of its tier's run log where that lies on this host. Raises Refused."""
+        id_ = _parsed(worker)
+        files = [Path(path) for path in self._logs(worker)]
+        with suppress(Refused):
+            files.append(Path(state_of(self._registry, id_.flow)) / id_.flow / id_.tier / "tmp/run.log")
+        return [{"file": str(path), "lines": last_lines(path, lines)} for path in files if path.is_file()]
+
+    def worker(self, worker: str) -> dict[str, Any]:
+        """What a worker here says itself. Raises Refused where there is none, Unreachable where it does not answer."""
+        id_ = _parsed(worker)
+        if worker not in {each["worker"] for each in self._agent.glance()["workers"]}:
+            raise Refused(f"node {self.name} has no worker {worker}", remedy="see: scribengin nodes", code="worker-unknown")
+        for branch in (REPORT, SPARE_REPORT):
+            report = read_record(self._registry, branch(id_.flow, id_.tier))
+            if not isinstance(report, Stored) or report.record.run != id_.number:
+                continue
+            if (said := read_worker_page(report.record.http, worker)) is not None:
+                return said
+        raise Unreachable(
+            f"worker {worker} does not answer on its page", remedy=f"it may be starting or ending: scribengin logs {id_.flow}"
+        )
+
+    def has_state(self, flow: str) -> bool:
+        """Whether the folder of a flow's state lies on this host. Raises Refused where there is no such flow."""
+        check_flow(self._registry, flow)
+        return Path(state_of(self._registry, flow), flow).is_dir()
+
+    def look_into(self, looking: Looking) -> Any:
+        """What the planner's process finds here. Raises as `Planner.look` and `Planner.answer`."""
+        self._registry.sync(at_least=looking.revision)
+        records = records_of(self._registry, looking.flows, looking.versions)
+        planner = Planner(self._packages.folder, Path(looking.state), fetch=self._fetch)
+        if looking.answer:
+            return planner.answer(looking.what, records, looking.flow, looking.arguments)
+        for package in {submit.package for submit in looking.submits}:
+            self._fetch(package)
+        return planner.look(looking.what, records, flow=looking.flow, arguments=looking.arguments, submits=looking.submits)
+
+
+_CAPACITY = ("cores", "memory_bytes")
+
+
+class NodeGate:
+    """Masters come in with the key of this node, people as at a master."""
+
+    def __init__(self, registry: Registry, listen: Listen, key: Secret | None, tokens: Proves) -> None:
+        self._registry = registry
+        self._key = key
+        self._gate = Gate(tokens, asks=listen.asks or not listen.local, local=listen.local)
+
+    def check_master(self, request: Request) -> None:
+        """For what takes a host's time and memory: masters only. Raises Refused."""
+        if self._key is None:
+            self.check(request)
+        elif not self._is_master(request):
+            raise Refused("this is for masters", remedy="ask a master: scribengin offsets show FLOW", code="role-lacking")
+
+    def _is_master(self, request: Request) -> bool:
+        kind, _, token = request.headers.get("Authorization", "").partition(" ")
+        shown = token.strip().encode()
+        return self._key is not None and kind.lower() == "bearer" and hmac.compare_digest(shown, self._key.reveal().encode())
+
+    def check(self, request: Request) -> None:
+        """Raises Refused as `Gate.who`; `role-lacking` for a token of some flows only."""
+        if self._is_master(request):
+            return
+        if "Authorization" in request.headers:
+            self._registry.sync()  # a token that was removed opens nothing any more
+        who = self._gate.who(request)
+        who.check(Role.VIEWER)
+        if who.labels:
+            raise Refused(
+                f"{who.name} has flows with certain labels only; this is about all",
+                remedy="ask a master, or with a token that has no labels",
+                code="role-lacking",
+            )
+
+
+def check_door(listen: Listen, *, has_key: bool) -> None:
+    """Raise Refused where others could reach a node, and nobody could show it anything: the registry is entered without a password, and
+    there is no token."""
+    if not listen.local and not has_key:
+        raise Refused(
+            f"others can reach {listen.host}, and nobody could show a token: the registry is entered without a password, and has none",
+            remedy="make one, and give it to the masters as SCRIBENGIN_TOKEN: scribengin token add NAME --role viewer",
+            code="listen-open",
+        )
+
+
+def node_app(glance: NodeGlance, gate: NodeGate) -> Starlette:
+    """`/` and `/json` of the node; `/workers/NAME`, `/workers/NAME/json`, `/workers/NAME/logs?lines=N` of its workers;
+    `/states/FLOW`, and POST `/states` for masters: what is found in states that lie here."""
+
+    def route(answer: Callable[[Request], Response]) -> Callable[[Request], Response]:
+        def asked(request: Request) -> Response:
+            gate.check(request)
+            return answer(request)
+
+        return asked
+
+    def name(request: Request) -> str:
+        return str(request.path_params["worker"])
+
+    def lines(request: Request) -> int:
+        text = request.query_params.get("lines", "50")
+        return min(max(int(text), 1), MOST_LINES) if text.isascii() and text.isdecimal() and len(text) < 9 else 50
+
+    pages: dict[str, Callable[[Request], Response]] = {
+        "/": lambda _request: HTMLResponse(page(glance.look(), title=f"node {glance.name}"), headers=_NO_STORE),
+        "/json": lambda _request: _json(glance.look()),
+        "/workers/{worker}": lambda request: HTMLResponse(
+            page(_without_address(glance.worker(name(request))), json=f"{request.url.path}/json"), headers=_NO_STORE
+        ),
+        "/workers/{worker}/json": lambda request: _json(glance.worker(name(request))),
+        "/workers/{worker}/logs": lambda request: _json(glance.logs(name(request), lines(request))),
+    }
+
+    async def look_into(request: Request) -> Response:
+        await run_in_threadpool(gate.check_master, request)
+        data = await request.body()
+        if len(data) > _MOST_BYTES:
+            raise Refused("this is too long", remedy="send what a master sends", code="body-large")
+        try:
+            looking = msgspec.json.decode(data, type=Looking)
+        except msgspec.DecodeError as error:
+            raise Refused(f"this is nothing to look for: {error}", remedy="send what a master sends", code="body") from None
+        return _json(await run_in_threadpool(glance.look_into, looking))
+
+    pages["/states/{flow}"] = lambda request: _json(glance.has_state(str(request.path_params["flow"])))
+    routes = [Route(path, route(answer), methods=["GET"]) for path, answer in pages.items()]
+    routes.append(Route("/states", look_into, methods=["POST"]))
+    return Starlette(routes=routes, exception_handlers={ScribenginError: _told, HTTPException: _told, Exception: _told})
+
+
+def _json(value: Any) -> Response:
+    return Response(msgspec.json.encode(value), media_type="application/json", headers=_NO_STORE)
+
+
+def _without_address(said: Mapping[str, Any]) -> dict[str, Any]:
+    """A worker's own address is of no use elsewhere."""
+    return {name: value for name, value in said.items() if name != "http"}
+
+
+def _told(request: Request, error: Exception) -> Response:
+    if isinstance(error, HTTPException):
+        error = Refused(f"there is nothing at {request.url.path}", remedy="a node has / and /json", code="not-found")
+    elif not isinstance(error, ScribenginError):
+        error = ScribenginError(f"this is a mistake in Scribengin: {type(error).__name__}", remedy="please report it", code="bug")
+    problem = to_problem(error)
+    headers = {CODE: problem.code} | ({"WWW-Authenticate": "Bearer"} if problem.status == 401 else {})
+    return Response(encode(problem), problem.status, headers, MEDIA_TYPE)
+
+
+def _parsed(worker: str) -> RunId:
+    found = RunId.parse(worker)
+    if found is None:
+        raise Refused(f'"{worker}" is no worker', remedy="write FLOW.TIER-N", code="worker-unknown")
+    return found

@@ -1,0 +1,80 @@
+"""`-l` at the verbs that take one flow: each that has the label is done by itself, and told; what fails for one keeps no other."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from scribengin.cli.main import main
+from scribengin.control import admin
+from scribengin.registry.contract import Replace
+from scribengin.registry.kinds import TierSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from conftest import Bench
+
+    Typed = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def typed(
+    capfd: pytest.CaptureFixture[str], bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., dict[str, Any]]:
+    """What a command says with --json, beside the master of the bench."""
+    bench.master()
+    for flow, team in (("ads", "web"), ("bids", "web"), ("carts", "shop")):
+        for package in "01":
+            submission = admin.Submission(flow, package * 64, "flow.yaml", "/base", {"main": TierSpec()}, labels={"team": team})
+            admin.apply(bench.person, submission, state=lambda _: str(tmp_path), by="bob")
+    monkeypatch.setenv("SCRIBENGIN_HOME", str(tmp_path / "nobody"))
+    monkeypatch.setenv("SCRIBENGIN_MASTER", bench.masters[0].url)
+
+    def run(*words: str) -> dict[str, Any]:
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main([*words, "--json"])
+        said: dict[str, Any] = json.loads(capfd.readouterr().out)
+        return {**said, "status": ended.value.code}
+
+    return run
+
+
+@pytest.mark.parametrize("words", ["status", "describe --tasks", "history", "events", "logs", "scale --cores 3"])
+def test_each_flow_with_the_label_is_done_and_told(typed: Typed, words: str) -> None:
+    alone = typed(*words.split()[:1], "ads", *words.split()[1:])
+    both = typed(*words.split(), "-l", "team=web")
+    assert (alone["status"], both["status"]) == (0, 0), both
+    assert [(each["flow"], each["ok"], each["problems"]) for each in both["result"]] == [("ads", True, []), ("bids", True, [])]
+    if words != "scale --cores 3":
+        assert both["result"][0]["result"] == alone["result"]
+    assert typed(*words.split(), "-l", "team=none")["problems"][0]["code"] == "label-unknown"
+    assert typed(*words.split())["problems"][0]["code"] == "usage"
+    assert typed(*words.split(), "ads", "-l", "team=web")["problems"][0]["code"] == "usage", "a name, or a label"
+
+
+def test_what_fails_for_one_is_told_of_it_and_the_others_are_done(typed: Typed, bench: Bench) -> None:
+    admin.rollback(bench.person, "ads", 1, by="bob")
+    said = typed("rollback", "-l", "team=web", "1")
+    assert said["status"] == 2
+    assert [(each["flow"], each["ok"]) for each in said["result"]] == [("ads", False), ("bids", True)]
+    [problem] = said["problems"]
+    assert (problem["code"], problem["message"].startswith("flow ads: version 1 of flow ads is wanted already")) == ("version-same", True)
+    assert [admin.read_flow(bench.person, flow).desired.version for flow in ("ads", "bids", "carts")] == [1, 1, 2]
+
+
+def test_operations_alerts_and_rates_of_flows_are_chosen_by_labels(typed: Typed, bench: Bench) -> None:
+    assert typed("ops", "-l", "team=web")["result"] == []
+    assert typed("top", "--once", "-l", "team=none")["problems"][0]["code"] == "label-unknown"
+    assert typed("top", "--once", "-l", "team=web")["result"] == []
+    # no master has looked at them yet, so that each is told as unknown to it
+    told = typed("alerts", "-l", "team=web")["result"]
+    assert [(each["flow"], each["problems"][0]["code"]) for each in told] == [("ads", "flow-unknown"), ("bids", "flow-unknown")]
+    assert typed("alerts", "test", "-l", "team=web", "late", "more")["problems"][0]["code"] == "usage"
+    there = bench.person.read("flows/ads/spec/2")
+    bench.person.commit(Replace(there, {**there.value, "labels": {}}))
+    assert [each["flow"] for each in typed("history", "-l", "team=web")["result"]] == ["bids"]

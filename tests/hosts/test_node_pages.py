@@ -1,0 +1,143 @@
+"""What a node serves, and masters pass on: its page, the logs of its workers, their own pages; to whom, and what where it is away."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import httpx2
+import pytest
+from plane import until
+
+from scribengin.api.node_pages import NodePages
+from scribengin.api.serving import Listen
+from scribengin.api.tokens import Tokens
+from scribengin.control.home import Home
+from scribengin.core.errors import Refused, Unreachable
+from scribengin.core.secret import Secret
+from scribengin.hosts.node import Node
+from scribengin.hosts.node_door import check_door
+from scribengin.registry.access import Address, DigestLogin
+from scribengin.registry.contract import Entry
+from scribengin.registry.entrance import Entrance
+from scribengin.registry.tree import HOST_HTTP, HOST_JSON, HOST_UP
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from plane import Plane
+
+pytestmark = pytest.mark.timeout(300)
+
+
+def address_of(plane: Plane, node: str) -> str:
+    there = plane.registry.read(HOST_UP(node).path)
+    assert isinstance(there, Entry)
+    return str(there.value["http"])
+
+
+def gets(url: str, token: str = "", **headers: str) -> httpx2.Response:
+    shown = {**headers, **({"Authorization": f"Bearer {token}"} if token else {})}
+    return httpx2.get(url, headers=shown, trust_env=False, timeout=60)
+
+
+def test_a_node_shows_itself_its_workers_and_their_logs_and_masters_pass_it_on(plane: Plane) -> None:
+    plane.master("m1")
+    plane.node("a", cores=4)
+    plane.apply("tweets", edge=())
+    plane.comes_to("tweets", "running")
+    http = address_of(plane, "a")
+    assert [plane.registry.read(spot("a").path).value["url"] for spot in (HOST_HTTP, HOST_JSON)] == [http, f"{http}/json"]
+
+    said = gets(f"{http}/json").json()
+    assert (said["node"], said["lease"]["held"], said["master"]["id"]) == ("a", True, "m1")
+    assert said["capacity"]["cores"] == {"has": 4, "given": 1}
+    [worker] = said["workers"]
+    assert (worker["state"], worker["pid"]) == ("running", plane.worker("tweets", "edge").pid)
+    assert [(each["worker"], each["ask"]) for each in said["orders"]] == [(worker["worker"], "run")]
+    shown = gets(http).text
+    assert f'<a href="/workers/{worker["worker"]}">' in shown
+    assert f'<a href="{said["master"]["http"]}">' in shown
+
+    # its logs, by a master that does not see the files
+    log = plane.folder / "a/workers/logs" / f"{worker['worker']}.log"
+    with log.open("a") as file:
+        file.write("the worker has said this\n")
+    [found] = plane.says("logs", "tweets", "-n", "1")
+    assert (found["node"], found["file"], found["lines"]) == ("a", str(log), ["the worker has said this"])
+    view = plane.says("nodes", "a")
+    assert (view["node"]["state"], view["now"]["workers"][0]["worker"]) == ("up", worker["worker"])
+
+    # its worker's own page
+    master = said["master"]["http"]
+    assert gets(f"{http}/workers/{worker['worker']}/json").json()["rows"] == 17
+    assert "17" in gets(f"{http}/workers/{worker['worker']}").text
+    assert gets(f"{master}/v1/flows/tweets/workers/{worker['worker']}").json()["rows"] == 17
+    assert gets(f"{master}/v1/flows/tweets/workers/tweets.edge-99").json()["code"] == "worker-unknown"
+    assert gets(f"{http}/workers/tweets.edge-99/json").json()["code"] == "worker-unknown"
+
+    # a page of the master, linked to the node's
+    view = gets(f"{master}/v1/master").json()
+    assert (view["id"], view["leads"], view["states"]) == ("m1", True, {"running": 1})
+    assert view["term"] > 0
+    assert view["cycle"]["flows"] == 1
+    assert any("is started on a" in each["what"] for each in view["decided"])
+    assert f'<a href="{http}">' in gets(master).text
+
+    # away: that is told, and the rest is shown
+    plane.kill("a")
+    until(lambda: plane.registry.read(HOST_UP("a").path) is None, "a is away")
+    [told] = plane.says("logs", "tweets")
+    assert (told["lines"], "node a is away" in told["problem"]) == ([], True)
+    view = plane.says("nodes", "a")
+    assert (view["node"]["state"], view["now"], "away" in view["silent"]) == ("away", None, True)
+    assert gets(f"{master}/v1/flows/tweets/workers/{worker['worker']}").json()["code"] == "node-away"
+
+
+def test_beyond_its_machine_a_node_asks_for_the_masters_key_or_a_token(plane: Plane) -> None:
+    entrance = Entrance(plane.address, plane.login)
+    key = entrance.host_key("a")
+    assert key is not None
+    tokens = Tokens(plane.registry)
+    viewer, narrow = tokens.add("ann", "viewer", {}), tokens.add("bob", "admin", {"team": "web"})
+    with Node(Home(plane.folder / "a"), "a", entrance, listen=Listen("0.0.0.0", insecure=True)) as node:
+        url = f"http://127.0.0.1:{node.url.rpartition(':')[2]}"
+        other = entrance.host_key("b")
+        assert other is not None
+        for path in ("/", "/json", "/workers/tweets.edge-1/logs"):
+            assert gets(url + path).json()["code"] == "token-missing"
+            assert gets(url + path, token=other.reveal()).json()["code"] == "token-unknown", "another node's key"
+            assert gets(url + path, token=narrow).json()["code"] == "role-lacking"
+            for good in (key.reveal(), viewer):
+                assert gets(url + path, token=good).status_code == 200
+        tokens.remove("ann")
+        assert gets(f"{url}/json", token=viewer).json()["code"] == "token-unknown"
+        assert gets(f"{url}/etc", token=key.reveal()).status_code == 404
+        # a master with the key comes in, by the name of the host; one without does not
+        assert NodePages(plane.registry, entrance.host_key).look("a")["node"] == "a"
+        with pytest.raises(Unreachable, match="lets this master not in"):
+            NodePages(plane.registry, lambda _node: Secret("wrong", "a test's")).look("a")
+    with pytest.raises(Unreachable, match="node a is away"):
+        NodePages(plane.registry, entrance.host_key).look("a")
+    with pytest.raises(Refused, match="plain text"), Node(Home(plane.folder / "b"), "b", entrance, listen=Listen("0.0.0.0")):
+        pass
+
+
+def test_a_node_that_answers_on_its_own_machine_only_is_told_as_that(plane: Plane) -> None:
+    plane.registry.commit(
+        HOST_UP("far").create(HOST_UP.kind(host="far.example", pid=os.getpid(), http="http://127.0.0.1:1"), ephemeral=True)
+    )
+    with pytest.raises(Unreachable, match=r"answers on its own machine far\.example only"):
+        NodePages(plane.registry).look("far")
+
+
+def test_the_key_of_a_node_is_its_own_and_nobody_beyond_is_let_near_without_one(tmp_path: Path) -> None:
+    login = DigestLogin(Secret("masters:a-long-random-text", "file"))
+    entrance = Entrance(Address(("a:1",), "/x"), login)
+    keys = {str(key.reveal()) for key in (entrance.host_key("a"), entrance.host_key("b")) if key is not None}
+    assert len(keys) == 2
+    assert not any("long-random" in key for key in keys)
+    assert Entrance(Address(("a:1",), "/x"), insecure=True).host_key("a") is None
+    with pytest.raises(Refused, match="nobody could show a token"):
+        check_door(Listen("0.0.0.0", insecure=True), has_key=False)
+    check_door(Listen(), has_key=False)
