@@ -14,7 +14,7 @@ from scribengin.control.mirror import Mirror
 from scribengin.core.errors import FencedError, Unreachable
 from scribengin.launch.contract import Order
 from scribengin.launch.memory import MemoryLauncher
-from scribengin.registry.contract import Conflict, Create, Delete
+from scribengin.registry.contract import Conflict, Create, Delete, Entry
 from scribengin.registry.kinds import Run, Status, TierWish
 from scribengin.registry.lease import Election
 from scribengin.registry.memory import MemoryStore
@@ -125,8 +125,8 @@ def test_the_processes_that_served_a_tier_are_remembered_with_where_they_ran_and
     bench.person.commit(Create(lease, {"run": 1, "pid": 77, "host": "h1"}, ephemeral=True))
     does(Note("f", "main", replace(first, leased=True)))
     does(Note("f", "main", replace(first, leased=True, ended_at=25.0, failures=1, cause="steps.py:12: KeyError: 'id'", remedy="mend it")))
+    does(Start("f", "main", Run(number=2, node="here", asked_at=27.0, generation=1, failures=1)))  # the old lease is there for a moment
     bench.person.commit(Delete(lease))
-    does(Start("f", "main", Run(number=2, node="here", asked_at=27.0, generation=1, failures=1)))
     does(Start("f", "main", Run(number=3, node="here", asked_at=30.0, generation=1), spare=True))
     newest, oldest = remembered(bench.person, "f")
     assert (newest["worker"], newest["state"], newest["pid"], newest["ended"], newest["cause"]) == ("f.main-2", "running", None, None, "")
@@ -140,3 +140,12 @@ def test_the_processes_that_served_a_tier_are_remembered_with_where_they_ran_and
         does(Start("f", f"t{number % 40}", Run(number=number, node="here", asked_at=float(number), generation=1)))
     found = remembered(bench.person, "f")
     assert (len(found), found[0]["worker"]) == (100, "f.t39-199")
+    for number in range(200, 330):
+        long = Run(
+            number=number, node="here", asked_at=float(number), generation=1, ended_at=1.0, cause="\U0001f4a5" * 900, remedy="é" * 900
+        )
+        does(Note("f", f"t{number % 40}", long))
+    kept = bench.person.read("flows/f/attempts")
+    assert isinstance(kept, Entry)
+    assert len(str(kept.value).encode()) < 60_000, "far below what a record may have, whatever causes say"
+    assert remembered(bench.person, "f")[0]["worker"] == "f.t9-329"

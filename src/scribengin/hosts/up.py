@@ -47,8 +47,8 @@ class House:
         """`spark`: the Spark cluster on which executors run, or how large one of its own is (see `SparkBeside`); None: Spark runs in the
         workers.
 
-        `listen`: where the API answers, a free port of the loopback by default. `capacity`: what all workers together may have. `grace_s`:
-        how long workers may take to end. `tell` hears what takes a while. `keep_versions`: as `MasterHost` says."""
+        `listen`: where the API answers, a free port of the loopback by default. `capacity`: what all workers together may have.
+        `grace_s`: how long workers may take to end. `tell` hears what takes a while. `keep_versions`: as `MasterHost` says."""
         self.home = home
         self._listen = listen or Listen()
         self._capacity = capacity
