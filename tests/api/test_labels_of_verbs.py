@@ -53,7 +53,10 @@ def test_each_flow_with_the_label_is_done_and_told(typed: Typed, words: str) -> 
     if words != "scale --cores 3":
         assert both["result"][0]["result"] == alone["result"]
     assert typed(*words.split(), "-l", "team=none")["problems"][0]["code"] == "label-unknown"
-    assert typed(*words.split())["problems"][0]["code"] == "usage"
+    if words == "status":
+        assert [each["flow"] for each in typed("status")["result"]] == ["ads", "bids", "carts"], "without a name: all"
+    else:
+        assert typed(*words.split())["problems"][0]["code"] == "usage"
     assert typed(*words.split(), "ads", "-l", "team=web")["problems"][0]["code"] == "usage", "a name, or a label"
 
 
