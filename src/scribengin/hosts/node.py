@@ -118,9 +118,9 @@ class Node:
             stack.callback(agent.stop)
             thread.start()
             shown = {"pid": about["pid"], "registry": str(self._entrance.address)}
-            glance = NodeGlance(registry, self.name, agent, self.home.packages, launcher.logs, shown)
-            stack.enter_context(door.serve(node_app(glance, NodeGate(registry, self._listen, key, tokens))))
             keeper = FolderKeeper(registry, self.name, about, log, may=lambda: agent.is_up)
+            glance = NodeGlance(registry, self.name, agent, self.home.packages, launcher.logs, shown, keeper.glance)
+            stack.enter_context(door.serve(node_app(glance, NodeGate(registry, self._listen, key, tokens))))
             thread = threading.Thread(target=keeper.run, name="upkeep")
             stack.callback(thread.join)
             stack.callback(keeper.stop)

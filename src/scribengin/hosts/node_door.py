@@ -55,14 +55,16 @@ class NodeGlance:
         packages: PackageStore,
         logs: Callable[[str], Sequence[str]],
         about: Mapping[str, Any],
+        folders: Callable[[], Sequence[Mapping[str, Any]]] = tuple,
     ) -> None:
-        """`about` is what is so for the process's life: pid, registry."""
+        """`about` is what is so for the process's life: pid, registry. `folders`: those of sinks that it keeps."""
         self._registry = registry
         self.name = name
         self._agent = agent
         self._packages = packages
         self._logs = logs
         self._about = about
+        self._folders = folders
 
     def look(self) -> dict[str, Any]:
         """As JSON. Raises Unreachable."""
@@ -75,11 +77,12 @@ class NodeGlance:
         return {
             "node": self.name,
             **self._about,
-            **{name: known[name] for name in ("state", "host", "since", "home", "mapped")},
+            **{name: known[name] for name in ("state", "host", "since", "home", "spark", "mapped")},
             "lease": seen["lease"],
             "master": leader,
             "capacity": {name: {"has": known[name] or None, "given": used[name]} for name in _CAPACITY},
             "workers": workers,
+            "folders": list(self._folders()),
             "orders": seen["orders"],
             "packages": [{"id": each.id, "size": each.size} for each in self._packages.packages()],
         }
