@@ -4,6 +4,7 @@ A process of its own looks; where the state lies on the host of another master t
 """
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Annotated, Any
 
 import msgspec
@@ -11,10 +12,12 @@ from fastapi import APIRouter, Query
 from starlette.responses import RedirectResponse, Response
 
 from scribengin.api.access import Role
-from scribengin.api.elsewhere import find_state
+from scribengin.api.elsewhere import find_state, node_with_state
+from scribengin.api.node_pages import Looking
 from scribengin.api.plane import Asked
 from scribengin.client.answer_models import Audit, FlowGraph, LetterCounts, LetterPage, Way
 from scribengin.control import reading
+from scribengin.core.errors import Refused
 from scribengin.registry.contract import Registry
 from scribengin.registry.tree import DESIRED, SPEC
 from scribengin.watching.live_graph import with_live
@@ -84,9 +87,21 @@ def answer_routes(may: Callable[[Role], Any]) -> APIRouter:
 
 def _answer(asked: Asked, what: str, flow: str, said: Mapping[str, Any], kind: type[Any]) -> Response:
     asked.check_flow(flow)
-    if there := find_state(asked.registry, flow):
+    plane = asked.plane
+    try:
+        there = find_state(asked.registry, flow)
+    except Refused as error:  # no master is up there; a node may be
+        node = ""
+        if error.code == "state-elsewhere":
+            with suppress(Refused):
+                node = node_with_state(asked.registry, flow, plane.nodes.has_state)
+        if not node:
+            raise
+        looking = Looking(what, flow, (flow,), plane.revision(), plane.state, arguments=said, answer=True)
+        return asked.answer(msgspec.convert(plane.nodes.look_into(node, looking), kind))
+    if there:
         return _elsewhere(asked, there)
-    found = asked.plane.planner.answer(what, _records(asked.registry, flow), flow, said)
+    found = plane.planner.answer(what, _records(asked.registry, flow), flow, said)
     return asked.answer(msgspec.convert(found, kind))
 
 

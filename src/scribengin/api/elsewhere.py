@@ -1,4 +1,4 @@
-"""Where the state of a flow lies: here, or on another host, and which master can be asked there."""
+"""Where the state of a flow lies: here, or on another host, and which master or node can be asked there."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 
 from scribengin.control import reading
 from scribengin.control.masters import masters_by_host
-from scribengin.core.errors import Refused
+from scribengin.core.errors import Refused, ScribenginError
 from scribengin.registry.contract import Entry
 from scribengin.registry.records import Stored, names, read_record
-from scribengin.registry.tree import HOST, LEASE, RUN
+from scribengin.registry.tree import HOST, HOSTS, LEASE, RUN
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from scribengin.registry.contract import Registry
 
 
@@ -37,6 +39,36 @@ def find_state(registry: Registry, flow: str) -> str:
     raise Refused(
         f"the state of flow {flow} is not on this host, {here}: there is no {folder}; its tier {tier} runs on {host}",
         remedy=f"keep states where all hosts reach them, or start a master on {host}: scribengin master --registry ADDRESS",
+        code="state-elsewhere",
+    )
+
+
+def node_with_state(registry: Registry, flow: str, has: Callable[[str, str], bool]) -> str:
+    """Empty where the flow's state lies on this host, or nowhere yet; else a node that has it. `has`: node, flow → whether it has, or
+    an error where the node does not answer.
+
+    Raises Refused `state-elsewhere` where none has it, and some do not answer; as `read_flow`.
+    """
+    folder = Path(reading.state_of(registry, flow), flow)
+    if folder.is_dir():
+        return ""
+    tiers = [tier for tier in names(registry, f"flows/{flow}/runs") if RUN.fits(flow, tier)]
+    runs = [run.record for tier in tiers if isinstance(run := read_record(registry, RUN(flow, tier)), Stored)]
+    if not runs:
+        return ""
+    known = [node for node in names(registry, HOSTS) if HOST.fits(node) and isinstance(registry.read(HOST(node).path), Entry)]
+    silent = []
+    for node in dict.fromkeys([*(run.node for run in runs), *known]):
+        try:
+            if has(node, flow):
+                return node
+        except ScribenginError as error:
+            silent.append(f"{node} ({error.message})")
+    if not silent:
+        return ""
+    raise Refused(
+        f"the state of flow {flow} is not on this host, {socket.gethostname()}: there is no {folder}; it may be on {', '.join(silent)}",
+        remedy="keep states where all hosts reach them, or let this master reach the nodes: scribengin node --listen HOST",
         code="state-elsewhere",
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import ssl
+from collections.abc import Mapping  # noqa: TC003  msgspec looks at it
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote, urlsplit
 
@@ -12,6 +13,7 @@ import msgspec
 
 from scribengin.api.gate import is_loopback
 from scribengin.client import problems
+from scribengin.client.models import Submit  # noqa: TC001  msgspec looks at it
 from scribengin.core.errors import ScribenginError, Unreachable
 from scribengin.registry.contract import Entry
 from scribengin.registry.tree import HOST_UP
@@ -23,9 +25,25 @@ if TYPE_CHECKING:
     from scribengin.core.secret import Secret
     from scribengin.registry.contract import Registry
 
-_CONNECT_S, _READ_S = 3.0, 10.0
+_CONNECT_S, _READ_S, _LOOK_S = 3.0, 10.0, 150.0
 T = TypeVar("T")
 _EVERYWHERE = ("0.0.0.0", "::")
+
+
+class Looking(msgspec.Struct, frozen=True):
+    """What a node is to look for in states that lie with it; the records it reads itself, in that `revision` or a newer one. `versions`:
+    flow → another version of it that is looked at, too. `state` is the root folder of states of new flows. `answer`: it is a question for
+    `Planner.answer`."""
+
+    what: str
+    flow: str
+    flows: tuple[str, ...]
+    revision: int
+    state: str
+    versions: Mapping[str, int] = {}
+    arguments: Mapping[str, Any] = {}
+    submits: tuple[Submit, ...] = ()
+    answer: bool = False
 
 
 class NodePages:
@@ -57,14 +75,24 @@ class NodePages:
         """What a worker says on its own page. Raises Unreachable, Refused."""
         return self._get(node, f"/workers/{quote(worker, safe='')}/json", dict[str, Any])
 
-    def _get(self, node: str, path: str, kind: type[T]) -> T:
+    def has_state(self, node: str, flow: str) -> bool:
+        """Whether the folder of the flow's state lies there. Raises Unreachable."""
+        return self._get(node, f"/states/{quote(flow, safe='')}", bool)
+
+    def look_into(self, node: str, looking: Looking) -> Any:
+        """What the planner's process finds there. Raises Unreachable, and as `Planner.look` and `Planner.answer`."""
+        return self._get(node, "/states", Any, looking)
+
+    def _get(self, node: str, path: str, kind: type[T], body: Looking | None = None) -> T:
+        """With a body it is a POST, and may take as long as the planner does."""
         address = self._address(node)
         secret = self._key(node) or self._token
         headers = {} if secret is None else {"Authorization": f"Bearer {secret.reveal()}"}
-        timeout = httpx2.Timeout(_READ_S, connect=_CONNECT_S)
+        timeout = httpx2.Timeout(_READ_S if body is None else _LOOK_S, connect=_CONNECT_S)
+        content = None if body is None else msgspec.json.encode(body)
         try:
             with httpx2.Client(headers=headers, verify=self._verify, timeout=timeout, trust_env=False) as client:
-                answer = client.get(address + path)
+                answer = client.request("GET" if body is None else "POST", address + path, content=content)
         except httpx2.HTTPError as error:
             raise Unreachable(
                 f"node {node} does not answer at {address}: {error or type(error).__name__}",

@@ -1,19 +1,15 @@
-"""What submitted flows would be and change, found by the planner's process; and the records that it is given to look at."""
-
-from collections.abc import Mapping, Sequence
-from typing import Any
+"""What submitted flows would be and change, found by the planner's process."""
 
 import msgspec
 
+from scribengin.api.looked import look
 from scribengin.api.plane import Asked
 from scribengin.client.models import FLOW_NAME, PACKAGE_ID, Submit
 from scribengin.client.problems import Fault, PointedError
 from scribengin.client.verb_models import Topology
-from scribengin.control import reading, topology
+from scribengin.control import topology
 from scribengin.control.submission import Submission
 from scribengin.control.workflows import refuse_circle
-from scribengin.registry.contract import Entry, Registry
-from scribengin.registry.tree import DESIRED, SPEC, STATUS
 
 _MOST_FLOWS = 200
 
@@ -32,28 +28,13 @@ def planned(asked: Asked, wanted: Topology) -> tuple[topology.TopologyPlan, list
     store = asked.plane.packages
     inside = {submit.package: {each.path: each.name for each in store.read(submit.package).manifest.flows} for submit in wanted.flows}
     names = [name for submit in wanted.flows if (name := inside[submit.package].get(submit.path)) is not None]
-    records = records_of(asked.registry, [name for name in names if FLOW_NAME.fullmatch(name)])
-    found = asked.plane.planner.look("topology", records, submits=tuple(wanted.flows))
+    flows = [name for name in names if FLOW_NAME.fullmatch(name)]
+    found = look(asked.plane, "topology", "", flows, submits=tuple(wanted.flows))
     submissions = msgspec.convert(found["submissions"], list[Submission])
     for submission in submissions:
         asked.check_new(submission.flow, submission.labels)
     refuse_circle(asked.plane.workflows, {submission.flow: submission.ends for submission in submissions})
     return msgspec.convert(found["plan"], topology.TopologyPlan), submissions
-
-
-def records_of(registry: Registry, flows: Sequence[str], versions: Mapping[str, int] | None = None) -> dict[str, Mapping[str, Any]]:
-    """What is wanted of flows, in which version, and how they stand; with `versions` of theirs. Records that say nothing are left out."""
-    found: dict[str, Mapping[str, Any]] = {}
-    for flow in dict.fromkeys(flows):
-        desired = registry.read(DESIRED(flow).path)
-        version = str(desired.value.get("version", "")) if isinstance(desired, Entry) else ""
-        paths = [DESIRED(flow).path, STATUS(flow).path]
-        newest = max(reading.versions_of(registry, flow), default=0)
-        also = [str(versions[flow])] if versions is not None and flow in versions else []
-        paths += [SPEC(flow, number).path for number in {version, str(newest), *also} if SPEC.fits(flow, number)]
-        entries = {path: registry.read(path) for path in paths}
-        found |= {path: entry.value for path, entry in entries.items() if isinstance(entry, Entry) and entry.value}
-    return found
 
 
 def check_submit(wanted: Submit, pointer: str = "") -> None:

@@ -9,8 +9,9 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from scribengin.api.access import Role
+from scribengin.api.looked import look
 from scribengin.api.plane import Asked
-from scribengin.api.planned import planned, records_of
+from scribengin.api.planned import planned
 from scribengin.client.models import AppliedFlow, Rollback, WentBack, Written
 from scribengin.client.problems import Fault, PointedError
 from scribengin.client.verb_models import (
@@ -72,10 +73,9 @@ def verb_routes(may: Callable[[Role], Any]) -> APIRouter:
             back = admin.going_back(registry, flow, to.version, only=to.only)
             for name in back:
                 asked.check_flow(name)
-            records = records_of(registry, list(back), back)
             said = {"version": to.version, "only": to.only}
             try:
-                found = asked.plane.planner.look("rollback", records, flow=flow, arguments=said)
+                found = look(asked.plane, "rollback", flow, list(back), arguments=said, versions=back)
             except Refused as error:
                 if error.code != "package-missing":
                     raise
@@ -201,7 +201,7 @@ def _go(asked: Asked, flow: str, what: str, said: Mapping[str, Any], body: objec
 def _look(asked: Asked, what: str, flow: str, arguments: Mapping[str, Any] | None = None) -> Any:
     """Raises Refused where there is no such flow, and as `Planner.look`."""
     reading.read_flow(asked.registry, flow)
-    return asked.plane.planner.look(what, records_of(asked.registry, [flow]), flow=flow, arguments=arguments or {})
+    return look(asked.plane, what, flow, [flow], arguments=arguments)
 
 
 def _is_time(text: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scribengin.core.secret import Secret
@@ -27,6 +28,11 @@ def leader(registry: Registry) -> str:
     """Where the leading one answers; empty where none does. Raises Unreachable."""
     found = read_record(registry, LEADER())
     return found.record.http if isinstance(found, Stored) else ""
+
+
+def certificates_of(environment: Mapping[str, str]) -> Path | None:
+    """The PEM file of who signs the certificates of masters and nodes, that an environment names."""
+    return Path(environment[CERTIFICATES]) if environment.get(CERTIFICATES) else None
 
 
 def addresses(registry: Registry) -> tuple[str, ...]:

@@ -6,7 +6,6 @@ import os
 import socket
 import threading
 from contextlib import ExitStack
-from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from scribengin.api.app import make_app
@@ -19,7 +18,7 @@ from scribengin.api.token_file import TokenFile
 from scribengin.api.tokens import Tokens
 from scribengin.control.bell import Bell
 from scribengin.control.master import Master
-from scribengin.control.masters import CERTIFICATES, addresses, token_of
+from scribengin.control.masters import addresses, certificates_of, token_of
 from scribengin.control.orders import ordering
 from scribengin.control.versions import KEPT_VERSIONS, prune_versions
 from scribengin.control.watch import Watch
@@ -31,7 +30,8 @@ from scribengin.registry.tree import MASTERS
 from scribengin.watching.board import Board
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
     from types import TracebackType
 
     from scribengin.control.home import Home
@@ -119,7 +119,7 @@ class MasterHost:
                 watch=watch,
                 glance=lambda: {**about, "term": master.term, "cycle": master.last_look, "decided": master.decided()},
                 asks_nodes=NodePages(
-                    self.registry, self._entrance.host_key, token=token_of(os.environ), certificates=_certificates(os.environ)
+                    self.registry, self._entrance.host_key, token=token_of(os.environ), certificates=certificates_of(os.environ)
                 ),
             )
             stack.enter_context(door.serve(make_app(plane)))
@@ -138,12 +138,8 @@ class MasterHost:
             self.home.packages,
             lambda: [address for address in addresses(self.registry) if address != self.url],
             token=token_of(os.environ),
-            certificates=_certificates(os.environ),
+            certificates=certificates_of(os.environ),
         )
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._stack.close()
-
-
-def _certificates(environment: Mapping[str, str]) -> Path | None:
-    return Path(environment[CERTIFICATES]) if environment.get(CERTIFICATES) else None

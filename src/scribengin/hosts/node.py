@@ -10,9 +10,10 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
+from scribengin.api.planning import from_others
 from scribengin.api.serving import Listen, open_door
 from scribengin.api.tokens import Tokens
-from scribengin.control.masters import TOKEN
+from scribengin.control.masters import TOKEN, addresses, certificates_of
 from scribengin.control.world import RunId
 from scribengin.core.errors import Refused
 from scribengin.core.moments import now_text
@@ -79,6 +80,7 @@ class Node:
         self._entrance = entrance
         self._capacity = capacity if capacity is not None else Capacity()
         self._make = make if make is not None else worker_order(home, name, entrance, token)
+        self._token = token
         self._cluster = cluster
         self._listen = listen or Listen()
         self._stack = ExitStack()
@@ -118,8 +120,10 @@ class Node:
             stack.callback(agent.stop)
             thread.start()
             shown = {"pid": about["pid"], "registry": str(self._entrance.address)}
+            certificates = certificates_of(os.environ)
+            fetch = from_others(self.home.packages, lambda: addresses(registry), token=self._token, certificates=certificates)
             keeper = FolderKeeper(registry, self.name, about, log, may=lambda: agent.is_up)
-            glance = NodeGlance(registry, self.name, agent, self.home.packages, launcher.logs, shown, keeper.glance)
+            glance = NodeGlance(registry, self.name, agent, self.home.packages, launcher.logs, shown, fetch, keeper.glance)
             stack.enter_context(door.serve(node_app(glance, NodeGate(registry, self._listen, key, tokens))))
             thread = threading.Thread(target=keeper.run, name="upkeep")
             stack.callback(thread.join)

@@ -1,5 +1,5 @@
 """What a node serves over HTTP, read-only: who it is and what it does, what its workers have printed, and their own pages, which only their
-host can reach. Masters ask it, and people."""
+host can reach. Masters ask it, and people. Of states that lie with it it tells masters what they would find there."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
@@ -17,6 +18,10 @@ from starlette.routing import Route
 from scribengin.api.access import Role
 from scribengin.api.gate import Gate
 from scribengin.api.logs import MOST_LINES, last_lines
+from scribengin.api.looked import records_of
+from scribengin.api.node_pages import Looking
+from scribengin.api.planning import Planner
+from scribengin.api.views import check_flow
 from scribengin.client.problems import CODE, MEDIA_TYPE, encode, to_problem
 from scribengin.client.worker_page import read_worker_page
 from scribengin.control.bindings import node_as_json
@@ -41,6 +46,7 @@ if TYPE_CHECKING:
     from scribengin.packages.store import PackageStore
     from scribengin.registry.contract import Registry
 
+_MOST_BYTES = 2**18
 _NO_STORE = {"Cache-Control": "no-store"}
 
 
@@ -55,15 +61,18 @@ class NodeGlance:
         packages: PackageStore,
         logs: Callable[[str], Sequence[str]],
         about: Mapping[str, Any],
+        fetch: Callable[[str], None],
         folders: Callable[[], Sequence[Mapping[str, Any]]] = tuple,
     ) -> None:
-        """`about` is what is so for the process's life: pid, registry. `folders`: those of sinks that it keeps."""
+        """`about` is what is so for the process's life: pid, registry. `fetch` brings a package here that a master has; `folders` are those
+        of sinks that the host keeps."""
         self._registry = registry
         self.name = name
         self._agent = agent
         self._packages = packages
         self._logs = logs
         self._about = about
+        self._fetch = fetch
         self._folders = folders
 
     def look(self) -> dict[str, Any]:
@@ -110,6 +119,22 @@ class NodeGlance:
             f"worker {worker} does not answer on its page", remedy=f"it may be starting or ending: scribengin logs {id_.flow}"
         )
 
+    def has_state(self, flow: str) -> bool:
+        """Whether the folder of a flow's state lies on this host. Raises Refused where there is no such flow."""
+        check_flow(self._registry, flow)
+        return Path(state_of(self._registry, flow), flow).is_dir()
+
+    def look_into(self, looking: Looking) -> Any:
+        """What the planner's process finds here. Raises as `Planner.look` and `Planner.answer`."""
+        self._registry.sync(at_least=looking.revision)
+        records = records_of(self._registry, looking.flows, looking.versions)
+        planner = Planner(self._packages.folder, Path(looking.state), fetch=self._fetch)
+        if looking.answer:
+            return planner.answer(looking.what, records, looking.flow, looking.arguments)
+        for package in {submit.package for submit in looking.submits}:
+            self._fetch(package)
+        return planner.look(looking.what, records, flow=looking.flow, arguments=looking.arguments, submits=looking.submits)
+
 
 _CAPACITY = ("cores", "memory_bytes")
 
@@ -122,12 +147,23 @@ class NodeGate:
         self._key = key
         self._gate = Gate(tokens, asks=listen.asks or not listen.local, local=listen.local)
 
+    def check_master(self, request: Request) -> None:
+        """For what takes a host's time and memory: masters only. Raises Refused."""
+        if self._key is None:
+            self.check(request)
+        elif not self._is_master(request):
+            raise Refused("this is for masters", remedy="ask a master: scribengin offsets show FLOW", code="role-lacking")
+
+    def _is_master(self, request: Request) -> bool:
+        kind, _, token = request.headers.get("Authorization", "").partition(" ")
+        shown = token.strip().encode()
+        return self._key is not None and kind.lower() == "bearer" and hmac.compare_digest(shown, self._key.reveal().encode())
+
     def check(self, request: Request) -> None:
         """Raises Refused as `Gate.who`; `role-lacking` for a token of some flows only."""
-        kind, _, token = request.headers.get("Authorization", "").partition(" ")
-        if self._key is not None and kind.lower() == "bearer" and hmac.compare_digest(token.strip().encode(), self._key.reveal().encode()):
+        if self._is_master(request):
             return
-        if kind:
+        if "Authorization" in request.headers:
             self._registry.sync()  # a token that was removed opens nothing any more
         who = self._gate.who(request)
         who.check(Role.VIEWER)
@@ -151,7 +187,8 @@ def check_door(listen: Listen, *, has_key: bool) -> None:
 
 
 def node_app(glance: NodeGlance, gate: NodeGate) -> Starlette:
-    """`/` and `/json` of the node; `/workers/NAME`, `/workers/NAME/json`, `/workers/NAME/logs?lines=N` of its workers."""
+    """`/` and `/json` of the node; `/workers/NAME`, `/workers/NAME/json`, `/workers/NAME/logs?lines=N` of its workers;
+    `/states/FLOW`, and POST `/states` for masters: what is found in states that lie here."""
 
     def route(answer: Callable[[Request], Response]) -> Callable[[Request], Response]:
         def asked(request: Request) -> Response:
@@ -176,7 +213,21 @@ def node_app(glance: NodeGlance, gate: NodeGate) -> Starlette:
         "/workers/{worker}/json": lambda request: _json(glance.worker(name(request))),
         "/workers/{worker}/logs": lambda request: _json(glance.logs(name(request), lines(request))),
     }
+
+    async def look_into(request: Request) -> Response:
+        await run_in_threadpool(gate.check_master, request)
+        data = await request.body()
+        if len(data) > _MOST_BYTES:
+            raise Refused("this is too long", remedy="send what a master sends", code="body-large")
+        try:
+            looking = msgspec.json.decode(data, type=Looking)
+        except msgspec.DecodeError as error:
+            raise Refused(f"this is nothing to look for: {error}", remedy="send what a master sends", code="body") from None
+        return _json(await run_in_threadpool(glance.look_into, looking))
+
+    pages["/states/{flow}"] = lambda request: _json(glance.has_state(str(request.path_params["flow"])))
     routes = [Route(path, route(answer), methods=["GET"]) for path, answer in pages.items()]
+    routes.append(Route("/states", look_into, methods=["POST"]))
     return Starlette(routes=routes, exception_handlers={ScribenginError: _told, HTTPException: _told, Exception: _told})
 
 

@@ -58,8 +58,9 @@ def _row(node: dict[str, Any]) -> dict[str, Any]:
 
 def _show(view: dict[str, Any]) -> None:
     row, now = _row(view["node"]), view["now"]
-    click.echo(f"node {row['node']} is {row['state']}" + (f" since {row['since']}, {row['http']}" if row["up"] else ""))
-    click.echo(f"  on {row['host']} in {row['home']}; cores: {row['cores']}, memory: {row['memory']}; mapped to it: {row['mapped']}")
+    click.echo(f"node {row['node']} is {row['state']}" + (f", {row['http']}" if row["up"] else ""))
+    click.echo(f"  on {row['host']} in {row['home']}, registered {row['since']}")
+    click.echo(f"  cores: {row['cores']}, memory: {row['memory']}, Spark: {row['spark']}; mapped to it: {row['mapped']}")
     if now is None:
         click.echo(f"  {view['silent']}; its workers, as far as it has told: {row['workers']}")
         return
@@ -72,4 +73,5 @@ def _show(view: dict[str, Any]) -> None:
     for title, columns in (("workers", ("worker", "state", "pid", "since", "asked")), ("orders", ("at", "worker", "ask"))):
         if now[title]:
             click.echo(f"\n{title}")
-            print_table(now[title], {name: name for name in columns})
+            rows = [{name: str(each.get(name) or "–") for name in columns} for each in now[title]]
+            print_table(rows, {name: name for name in columns})

@@ -1,0 +1,64 @@
+"""The records that the planner's process is given to look at; and where it looks: here, or on a node that has the state."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from scribengin.api.elsewhere import node_with_state
+from scribengin.api.node_pages import Looking
+from scribengin.control import reading
+from scribengin.core.errors import Refused
+from scribengin.registry.contract import Entry
+from scribengin.registry.tree import DESIRED, SPEC, STATUS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from scribengin.api.plane import Plane
+    from scribengin.client.models import Submit
+    from scribengin.registry.contract import Registry
+
+
+def look(
+    plane: Plane,
+    what: str,
+    flow: str,
+    flows: Sequence[str],
+    *,
+    arguments: Mapping[str, Any] | None = None,
+    versions: Mapping[str, int] | None = None,
+    submits: tuple[Submit, ...] = (),
+) -> Any:
+    """What `Planner.look` finds, here or on a node that has the state of the first of `flows` that is not here. Raises as it, and
+    Refused `state-elsewhere` where some node may have it and does not answer; what is submitted is planned without the state then, and
+    workers refuse what does not fit it."""
+    said = arguments or {}
+    for name in flows:
+        if what == "limit" or plane.registry.read(DESIRED(name).path) is None:
+            continue
+        try:
+            node = node_with_state(plane.registry, name, plane.nodes.has_state)
+        except Refused as error:
+            if error.code != "state-elsewhere" or what not in ("topology", "rollback"):
+                raise
+            continue
+        if node:
+            looking = Looking(what, flow, tuple(flows), plane.revision(), plane.state, versions or {}, said, submits)
+            return plane.nodes.look_into(node, looking)
+    records = records_of(plane.registry, flows, versions)
+    return plane.planner.look(what, records, flow=flow, arguments=said, submits=submits)
+
+
+def records_of(registry: Registry, flows: Sequence[str], versions: Mapping[str, int] | None = None) -> dict[str, Mapping[str, Any]]:
+    """What is wanted of flows, in which version, and how they stand; with `versions` of theirs. Records that say nothing are left out."""
+    found: dict[str, Mapping[str, Any]] = {}
+    for flow in dict.fromkeys(flows):
+        desired = registry.read(DESIRED(flow).path)
+        version = str(desired.value.get("version", "")) if isinstance(desired, Entry) else ""
+        paths = [DESIRED(flow).path, STATUS(flow).path]
+        newest = max(reading.versions_of(registry, flow), default=0)
+        also = [str(versions[flow])] if versions is not None and flow in versions else []
+        paths += [SPEC(flow, number).path for number in {version, str(newest), *also} if SPEC.fits(flow, number)]
+        entries = {path: registry.read(path) for path in paths}
+        found |= {path: entry.value for path, entry in entries.items() if isinstance(entry, Entry) and entry.value}
+    return found
