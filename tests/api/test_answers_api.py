@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from scribengin.api import planning
 from scribengin.api.serving import Listen
 from scribengin.cli.main import main
 from scribengin.client.models import Submit
 from scribengin.connectors.contract import BatchId
+from scribengin.control import admin
 from scribengin.core.errors import Refused
 from scribengin.local.contract import EndView, QueryView
+from scribengin.packages.package import PackedFlow, build_package
 from scribengin.registry.contract import Create
-from scribengin.registry.kinds import Run
+from scribengin.registry.kinds import Run, TierSpec
 from scribengin.registry.records import put
 from scribengin.registry.tree import LEASE, MASTERS, RUN
 from scribengin.state.contract import DeadLetter, Decision
@@ -140,6 +144,19 @@ def test_state_on_another_host_is_asked_of_the_master_there_or_named(bench: Benc
     person.commit(Create(MASTERS("m2").path, {"id": "m2", "host": "far", "http": "http://far:1"}, ephemeral=True))
     answer = here.ask("GET", "/v1/flows/numbers/trace?record=a%20b&x=1")
     assert (answer.status_code, answer.headers["location"]) == (307, "http://far:1/v1/flows/numbers/trace?record=a%20b&x=1")
+
+
+def test_a_question_that_takes_too_long_is_ended_and_holds_up_nobody_else_for_long(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    master = bench.master()
+    data = build_package("numbers", "0", [PackedFlow("numbers", "flow.py")], [], {"flow.py": b"import time\ntime.sleep(60)\n"})
+    master.packages.put([data.data], data.id)
+    submission = admin.Submission("numbers", data.id, "flow.py", str(bench.folder), {"main": TierSpec()})
+    admin.apply(bench.person, submission, state=lambda _: str(bench.folder / "state"), by="bob")
+    monkeypatch.setattr(master.plane.planner, "_answer_s", 3)
+    monkeypatch.setattr(planning, "_TURN_S", 0.1)
+    with ThreadPoolExecutor(3) as threads:
+        answers = list(threads.map(lambda _: master.ask("GET", "/v1/flows/numbers/graph"), range(3)))
+    assert sorted((answer.status_code, answer.json()["code"]) for answer in answers) == [(429, "too-many")] + [(503, "answer-late")] * 2
 
 
 def test_a_flow_is_shown_as_a_graph_with_how_it_goes(bench: Bench, says: Says) -> None:

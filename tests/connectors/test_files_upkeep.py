@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import threading
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -17,6 +19,7 @@ from scribengin.core import numbered_log
 from scribengin.core.errors import FencedError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from scribengin.connectors.contract import Receipt
@@ -136,3 +139,40 @@ def test_each_step_asks_first_and_what_is_left_undone_anybody_can_do_again(
 def test_a_folder_that_nobody_has_written_to_is_none_to_keep(tmp_path: Path) -> None:
     assert keep_folder(tmp_path / "out", may) == Upkept()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_who_writes_who_keeps_and_who_counts_do_it_at_the_same_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(numbered_log, "CHUNK", 5)
+    sink, over = kept(tmp_path), threading.Event()
+    decided: list[Decided] = []
+    wrong: list[object] = []
+
+    def again(what: Callable[[], object]) -> None:
+        while not over.is_set():
+            try:
+                what()
+            except Exception as error:
+                wrong.append(error)
+
+    def count() -> None:
+        known = [*decided]  # published, too: what comes meanwhile is not counted
+        found = kept(tmp_path).audit(lineage=LINEAGE, decided=known)
+        wrong.extend(said for each in found for said in each.violations if 0 <= each.number < len(known))
+
+    threads = [threading.Thread(target=again, args=(what,)) for what in (lambda: keep_folder(tmp_path / "out", may), count)]
+    for thread in threads:
+        thread.start()
+    for number in range(80):
+        each = decide(sink, number, rows(number))
+        sink.publish(each)
+        decided.append(each)
+        with suppress(FileNotFoundError):  # its folder was just taken away: it comes too late anyhow
+            late(sink, number)
+    over.set()
+    for thread in threads:
+        thread.join()
+    keep_folder(tmp_path / "out", may)
+    assert wrong == []
+    assert ids(tmp_path) == list(range(80))
+    assert internal(tmp_path, "staged") == []
+    assert len([path for path in internal(tmp_path, "batches") if path.suffix == ".json"]) == 5

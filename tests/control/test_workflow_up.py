@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-FILES = 24
+FIRST, FILES = 2, 24
 MAKE = """\
 version: 1
 name: make
 sources: {numbers: {type: files, path: data, format: json, schema: "id BIGINT", max_files: 1, settle: 0s}}
-sinks: {made: {from: numbers, type: files, path: made, format: json, trigger: 200ms}}
+sinks: {made: {from: numbers, type: files, path: made, format: json, trigger: 500ms}}
 """
 TAKE = """\
 version: 1
@@ -36,11 +36,15 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
         (bench.folder / f"{name}.yaml").write_text(text)
     (bench.folder / "flow.yaml").unlink()
     (bench.folder / "data").mkdir()
-    for number in range(FILES):
-        lines = "".join(f'{{"id": {number * 100 + n}}}\n' for n in range(100))
-        (bench.folder / "data" / f"{number:02}.jsonl").write_text(lines)
+    adds(bench, range(FIRST))
     yield bench
     bench.clears()
+
+
+def adds(bench: Bench, files: range) -> None:
+    for number in files:
+        lines = "".join(f'{{"id": {number * 100 + n}}}\n' for n in range(100))
+        (bench.folder / "data" / f"{number:02}.jsonl").write_text(lines)
 
 
 def ids(folder: Path) -> list[int]:
@@ -53,6 +57,9 @@ def test_a_reader_that_is_slow_holds_back_who_feeds_it_and_both_are_drained_in_o
         bench.says("apply", "make.yaml", "take.yaml", "--wait", "4m")
         part = bench.says("status", "take")["workflow"]
         assert (part["flows"], [each["feeding"] for each in part["fed_by"]]) == (["make", "take"], ["make"])
+
+        until(lambda: len(ids(bench.folder / "taken")) == FIRST * 100, "the first files' records")
+        adds(bench, range(FIRST, FILES))
 
         def held() -> bool:
             reason = bench.says("status", "make")["status"]["reason"]

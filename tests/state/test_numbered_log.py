@@ -152,3 +152,17 @@ def test_a_missing_or_torn_folded_file_is_told(tmp_path: Path) -> None:
     chunk.unlink()
     with pytest.raises(StateError, match="is missing"):
         NumberedLog(tmp_path, "test").read(3)
+
+
+@pytest.mark.usefixtures("small")
+def test_records_that_are_folded_while_somebody_reads_are_read_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log, looks = filled(tmp_path, 35), NumberedLog._unfolded
+
+    def folded_just_before(self: NumberedLog, above: int | None = None) -> list[int]:
+        monkeypatch.setattr(NumberedLog, "_unfolded", looks)
+        filled(tmp_path, 0).fold(total)
+        return looks(self, above)
+
+    monkeypatch.setattr(NumberedLog, "_unfolded", folded_just_before)
+    assert [number for number, _ in log.since(5)] == list(range(5, 35))
+    assert log.high_mark() == 19

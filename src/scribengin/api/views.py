@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from scribengin.client.models import FLOW_NAME, FlowRow, FlowView, MasterRow, NodeRow, TaskRow, VersionRow
+from scribengin.client.host_models import MasterRow, NodeRow
+from scribengin.client.models import FLOW_NAME, FlowRow, FlowView, TaskRow, VersionRow
 from scribengin.client.workflow_models import (
     Edge,
     FlowNode,
@@ -30,7 +31,7 @@ from scribengin.registry.records import Stored, names, read_record
 from scribengin.registry.tree import DESIRED, LEADER, MASTERS, SPEC
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from scribengin.client.verb_models import Happened
     from scribengin.registry.contract import Damaged, Registry
@@ -62,10 +63,12 @@ class RegistryView:
             wanted = {**self._labels, **(labels or {})}.items()
             rows = tuple(row for row in rows if wanted <= labels_of(self._registry, row.flow).items())
         met = {name: workflow for workflow in self._workflows.all() for name in workflow.flows}
-        there = self.seen({name for workflow in met.values() for name in workflow.flows})
-        return [_met(row_of(row), met[row.flow].only(there)) if row.flow in met else row_of(row) for row in rows]
+        if self._labels:
+            there = self.seen(met.keys())
+            met = {name: workflow.only(there) for name, workflow in met.items() if name in there}
+        return [_met(row_of(row), met[row.flow]) if row.flow in met else row_of(row) for row in rows]
 
-    def seen(self, flows: Collection[str]) -> set[str]:
+    def seen(self, flows: Iterable[str]) -> set[str]:
         """Those of them that may be seen."""
         if not self._labels:
             return set(flows)
@@ -173,7 +176,7 @@ def check_flow(registry: Registry, name: str) -> None:
 
 
 def _met(row: FlowRow, workflow: Workflow) -> FlowRow:
-    if row.flow not in workflow.flows or len(workflow.flows) < 2:
+    if len(workflow.flows) < 2:
         return row
     return replace(row, workflow=workflow.name, fed_by=workflow.feeders(row.flow), feeds=workflow.fed(row.flow))
 

@@ -4,10 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from scribengin.client.closed import CLOSED
 from scribengin.registry.kinds import FlowState, Goal
-
-_CLOSED = {"extra": "forbid"}
-"""of what comes in: a key that nobody knows is a mistake"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +130,7 @@ class WantWorkflow:
     """What is wanted of all flows of a workflow."""
 
     state: Goal
-    __pydantic_config__ = _CLOSED
+    __pydantic_config__ = CLOSED
 
 
 @dataclass(frozen=True, slots=True)

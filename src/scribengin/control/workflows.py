@@ -81,6 +81,8 @@ class Workflows:
     _known: dict[str, tuple[int, int]] = field(default_factory=dict)
     """flow → (revision that made it, version): a flow that was deleted and came again begins with version 1"""
     _specs: dict[str, Spec] = field(default_factory=dict)
+    _all: tuple[Workflow, ...] | None = None
+    """None: to be found again"""
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def of(self, flow: str) -> Workflow:
@@ -93,7 +95,9 @@ class Workflows:
         """Those of several flows, by name."""
         with self._lock:
             self._look()
-            return workflows_of(self._index)
+            if self._all is None:
+                self._all = workflows_of(self._index)
+            return self._all
 
     def specs(self, flows: Iterable[str]) -> dict[str, Spec]:
         """The versions of these flows that are wanted."""
@@ -118,6 +122,7 @@ class Workflows:
         now = {name: _version(entry) for name, entry in zip(there, found, strict=True) if isinstance(entry, Entry)}
         for gone in self._known.keys() - {name for name, entry in zip(there, found, strict=True) if entry is not None}:
             self._index.drop(gone)
+            self._all = None
             self._known.pop(gone)
             self._specs.pop(gone, None)
         new = [name for name, key in now.items() if self._known.get(name) != key and SPEC.fits(name, str(key[1]))]
@@ -126,7 +131,8 @@ class Workflows:
             if isinstance(spec, Stored):
                 self._specs[name] = spec.record
                 self._known[name] = now[name]
-                self._index.put(name, spec.record.outside)
+                if self._index.put(name, spec.record.outside):
+                    self._all = None
 
 
 def _version(entry: Entry) -> tuple[int, int]:

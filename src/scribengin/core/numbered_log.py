@@ -93,11 +93,14 @@ class NumberedLog:
 
     def since(self, number: int = 0) -> Iterator[tuple[int, Any]]:
         """(number, record) from `number` on, in order; folded ones come first, a chunk in memory at a time; pruned ones are left out."""
-        high = self.high_mark()
         number = max(number, self.pruned_mark() + 1)
-        for chunk in range(number // CHUNK, (high + 1) // CHUNK):
-            yield from ((n, body) for n, body in sorted(self._read_chunk(chunk).items()) if n >= number)
-        for n in self._unfolded(above=max(high, number - 1)):
+        high, unfolded = _NONE - 1, list[int]()
+        while high != (high := self.high_mark()):  # what somebody folds meanwhile is not in the folder any more: it comes with its chunk
+            for chunk in range(number // CHUNK, (high + 1) // CHUNK):
+                yield from ((n, body) for n, body in sorted(self._read_chunk(chunk).items()) if n >= number)
+            number = max(number, high + 1)
+            unfolded = self._unfolded(above=number - 1)
+        for n in unfolded:
             data = read_or_none(self._path(n))
             body = self.read(n) if data is None else unseal(data, self._kind, FORMAT, self._path(n))
             if body is not None:
