@@ -8,7 +8,7 @@ WORKERS ?= 2
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-up demo-kafka test test-long check fmt bench bench-tiers bench-kafka bench-recovery bench-control faults cuts lock clean
+.PHONY: help setup demo demo-up demo-kafka test test-long check fmt bench bench-tiers bench-kafka bench-recovery bench-control bench-isolation faults cuts lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -68,6 +68,9 @@ bench-recovery: setup ## from the kill of a worker to the first new commit, and 
 
 bench-control: setup ## 1,000 flows with 10,000 nodes: answers, and a master's looks: make bench-control [ARGS="--flows 1000"]
 	@PYTHONPATH=benchmarks $(BIN)/python benchmarks/control.py $(ARGS)
+
+bench-isolation: setup ## a flow alone, beside one that floods, beside one that is killed again and again: make bench-isolation [ARGS="--rounds 5"]
+	@PYTHONPATH=benchmarks $(BIN)/python benchmarks/isolation.py $(ARGS)
 
 faults: setup ## crash runs at every point and check what is left: make faults [ONLY=publish|kafka|tiers|control|control-soak] [MINUTES=30] [SEED=7] [LIVES=2]
 	@$(BIN)/python -m scribengin.testing.faults --minutes $(MINUTES) $(if $(ONLY),--only "$(ONLY)") $(if $(SEED),--seed $(SEED)) $(if $(LIVES),--lives $(LIVES))

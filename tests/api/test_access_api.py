@@ -13,7 +13,8 @@ import pytest
 from scribengin.api.serving import Listen
 from scribengin.api.token_file import TokenFile
 from scribengin.client.client import Client
-from scribengin.client.models import NewToken, Submit
+from scribengin.client.host_models import NewToken
+from scribengin.client.models import Submit
 from scribengin.client.verb_models import SetQuota
 from scribengin.control import admin, reading
 from scribengin.core.errors import EnvironmentFault, Refused, ScribenginError, StateError

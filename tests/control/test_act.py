@@ -14,7 +14,7 @@ from scribengin.control.mirror import Mirror
 from scribengin.core.errors import FencedError, Unreachable
 from scribengin.launch.contract import Order
 from scribengin.launch.memory import MemoryLauncher
-from scribengin.registry.contract import Conflict, Create, Delete
+from scribengin.registry.contract import Conflict, Create, Delete, Entry
 from scribengin.registry.kinds import Run, Status, TierWish
 from scribengin.registry.lease import Election
 from scribengin.registry.memory import MemoryStore
@@ -140,3 +140,12 @@ def test_the_processes_that_served_a_tier_are_remembered_with_where_they_ran_and
         does(Start("f", f"t{number % 40}", Run(number=number, node="here", asked_at=float(number), generation=1)))
     found = remembered(bench.person, "f")
     assert (len(found), found[0]["worker"]) == (100, "f.t39-199")
+    for number in range(200, 330):
+        long = Run(
+            number=number, node="here", asked_at=float(number), generation=1, ended_at=1.0, cause="\U0001f4a5" * 900, remedy="é" * 900
+        )
+        does(Note("f", f"t{number % 40}", long))
+    kept = bench.person.read("flows/f/attempts")
+    assert isinstance(kept, Entry)
+    assert len(str(kept.value).encode()) < 60_000, "far below what a record may have, whatever causes say"
+    assert remembered(bench.person, "f")[0]["worker"] == "f.t9-329"

@@ -23,7 +23,8 @@ version: 1
 name: endless
 sources: {numbers: {type: sequence, rate: 200}}
 steps: {even: {from: numbers, python: "steps:even"}}
-sinks: {kept: {from: even, type: files, path: out, format: json, trigger: 500ms}}
+sinks: {kept: {from: even, type: files, path: out, format: json, trigger: 500ms, to: disks}}
+groups: {disks: {members: [{at: HERE/near, name: near}, {at: HERE/far, name: far, cost: 2}]}}
 max_delay: 5m
 alerts:
   loop: {when: restarts over 0 in 10m, command: [sh, -c, 'echo "$SCRIBENGIN_ALERT_NAME $SCRIBENGIN_ALERT_STATE" >> TOLD']}
@@ -43,7 +44,9 @@ class Bench:
     def __init__(self, folder: Path) -> None:
         self.folder, self.home = folder / "flow", folder / "home"
         self.folder.mkdir()
-        (self.folder / "flow.yaml").write_text(FLOW.replace("TOLD", str(folder / "told")))
+        (self.folder / "flow.yaml").write_text(FLOW.replace("TOLD", str(folder / "told")).replace("HERE", str(folder)))
+        for member in ("near", "far"):
+            (folder / member).mkdir()
         (self.folder / "steps.py").write_text(STEPS)
         self.environment = os.environ | {"SCRIBENGIN_HOME": str(self.home)}
         self.address = ""
@@ -128,6 +131,26 @@ def test_rates_lag_and_attempts_of_a_flow_are_seen_over_http_also_when_its_worke
         assert all(node["live"] for node in graph["nodes"] if node["kind"] in ("source", "sink"))
         assert bench.says("dead", "list", "endless")["dead"] > 0
         assert bench.says("dead", "show", "endless", "--limit", "1")["letters"][0]["payload"]
+        a_member_is_taken_out_and_let_back(bench, tmp_path)
+
+
+def a_member_is_taken_out_and_let_back(bench: Bench, folder: Path) -> None:
+    def states() -> dict[str, str]:
+        return {each["member"]: each["seen"][0]["state"] for each in bench.says("groups", "show", "disks")["members"] if each["seen"]}
+
+    def parts(member: str) -> int:
+        return len(list((folder / member).glob("out/part-*")))
+
+    until(lambda: states() == {"near": "healthy", "far": "healthy"}, "how its members stand")
+    assert (parts("near") > 0, parts("far")) == (True, 0)
+    bench.says("groups", "set", "disks", "near", "--out", "--why", "disk is swapped")
+    until(lambda: parts("far"), "Batches at the other member")
+    until(lambda: states() == {"near": "out", "far": "healthy"}, "that it is out")
+    before = parts("near")
+    until(lambda: parts("far") > 3, "more of them")
+    assert parts("near") == before
+    bench.says("groups", "set", "disks", "near", "--back")
+    until(lambda: parts("near") > before, "Batches at the first member again")
 
 
 def moves(bench: Bench, after: str = "") -> Any:

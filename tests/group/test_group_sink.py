@@ -13,6 +13,7 @@ import pytest
 from scribengin.connectors.contract import BatchId, Decided, Place, Published
 from scribengin.connectors.files.options import SINK
 from scribengin.connectors.files.sink import FilesSink
+from scribengin.connectors.group.health import Turns
 from scribengin.connectors.group.sink import GroupSink
 from scribengin.core import numbered_log
 from scribengin.core.errors import FencedError, Refused, Unreachable
@@ -327,3 +328,27 @@ def test_a_batch_that_was_decided_for_no_member_that_is_there_is_refused(group: 
     g = group(a=1, b=1)
     with pytest.raises(Refused, match=told):
         g.sink.recover(Decided(BatchId("f", "q", LINEAGE, 0, 1), "h", (), behind), lineage=LINEAGE, before=1)
+
+
+def test_a_member_that_is_taken_out_while_it_runs_keeps_what_is_decided_for_it_and_gets_no_more(group: Any) -> None:
+    g = group(near=1, far=2)
+    now = Turns()
+    g.sink.turns = lambda: now
+    decided = g.decide(1)
+    now = Turns(out={"near": "disk is swapped"})
+    g.sink.publish(decided)
+    assert [g.put(2), g.put(3)] == ["far", "far"]
+    assert [note.partition(" UTC ")[2] for note in g.sink.upkeep()] == [
+        "on to member far (cost 2) in place of near: near is out: disk is swapped"
+    ]
+    assert [(seen.member, seen.state, seen.batches) for seen in g.sink.members()] == [("near", "out", 1), ("far", "healthy", 2)]
+    g.take_away("far")
+    with pytest.raises(Unreachable, match=r"near \(taken out\): disk is swapped"):
+        g.sink.behind(0)
+    now = Turns(costs={"near": 9})
+    assert g.put(4) == "near"
+    g.give_back("far")
+    g.clock.seconds += 1
+    assert g.put(5) == "far"
+    assert (g.ids("near"), g.ids("far")) == ([1, 4], [2, 3, 5])
+    assert all(not each.violations for each in g.audit())

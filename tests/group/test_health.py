@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scribengin.connectors.group.health import FIRST_S, MOST_S, Health
+from scribengin.connectors.group.health import FIRST_S, MOST_S, Health, Turns
 
 
 def play(costs: dict[str, float], transcript: str) -> None:
@@ -129,3 +129,24 @@ def test_however_it_goes_a_member_is_left_out_for_a_second_to_a_minute(answers: 
             assert FIRST_S - 1e-6 <= out.again_s <= MOST_S + 1e-6
             assert health.choose(now_s) is None
             now_s += out.again_s + 1e-6
+
+
+def test_a_member_that_was_taken_out_gets_nothing_until_it_is_let_back_and_costs_may_change() -> None:
+    health = Health({"near": 1, "far": 2})
+    health.heed(Turns(out={"near": "disk is swapped"}))
+    choice = health.choose(0.0)
+    assert choice is not None
+    assert (choice.member, choice.why) == ("far", "near is out: disk is swapped")
+    health.failed("far", 0.0, "it is off")
+    assert health.choose(0.5) is None, "what was taken out is not taken for want of others"
+    assert [(seen.member, seen.state, seen.reason, seen.again_s) for seen in health.seen(0.5, {})] == [
+        ("near", "out", "disk is swapped", 0.0),
+        ("far", "failed", "it is off", 0.5),
+    ]
+    health.heed(Turns())
+    assert [choice.member for choice in [health.choose(0.5)] if choice] == ["near"]
+    health.succeeded("far")
+    health.heed(Turns(costs={"far": 0.5, "near": float("nan"), "other": 1}))
+    assert [choice.member for choice in [health.choose(1.0)] if choice] == ["far"]
+    health.heed(Turns(out={"near": "", "far": ""}))
+    assert [choice.member for choice in [health.choose(1.0)] if choice] == ["near"], "where all are out, none is"

@@ -16,6 +16,7 @@ from scribengin.core.errors import FencedError, Refused, Unreachable
 from scribengin.embedded.kafka import KafkaCluster
 from scribengin.local.inspect import audit_flow
 from scribengin.local.prepare import open_sinks, prepare
+from scribengin.spark import query
 from scribengin.testing.checker import Found, check_records
 from scribengin.testing.records import SCHEMA, Records
 from tests.group.test_flows import Flow
@@ -69,6 +70,12 @@ def made(tmp_path: Path, near: KafkaCluster, far: KafkaCluster) -> Iterator[Call
     for cluster in (near, far):
         if not cluster.brokers_up:
             cluster.restart(1)
+
+
+@pytest.fixture(autouse=True)
+def _tries_again_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Query that finds nobody tries as often as ever, and waits less in between."""
+    monkeypatch.setattr(query, "BACK_OFF_S", (0.0, 0.2, 0.5, 1.0))
 
 
 def messages(cluster: KafkaCluster, topic: str) -> list[dict[str, Any]]:

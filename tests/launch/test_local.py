@@ -469,3 +469,28 @@ def test_a_lock_that_is_held_for_ever_is_told(local: ProcessBench, monkeypatch: 
         with pytest.raises(EnvironmentFault, match="locked") as caught:
             launcher.start(local.order(W))
     assert caught.value.code == "launcher-busy"
+
+
+_CPUS = os.sched_getaffinity(0) if sys.platform == "linux" else set[int]()
+
+
+@pytest.mark.skipif(len(_CPUS) < 2, reason="CPUs of their own take two CPUs, and Linux")
+def test_workers_have_cpus_of_their_own_where_there_are_enough_for_what_all_may_have(local: ProcessBench) -> None:
+    def cpus(launcher: Launcher, worker: str) -> set[int]:
+        seen = running(local, launcher, worker)
+        assert seen.pid is not None
+        return os.sched_getaffinity(seen.pid)
+
+    unbounded = LocalLauncher(local.home / "unbounded")
+    assert cpus(unbounded, "a.main-1") == _CPUS
+    over = LocalLauncher(local.home / "over", cores=len(_CPUS) + 1)
+    assert cpus(over, "b.main-1") == _CPUS, "more is promised than there is: to share is better than to be tied to one"
+    bounded = LocalLauncher(local.home / "bounded", cores=2)
+    first, second = cpus(bounded, "c.main-1"), cpus(bounded, "d.main-1")
+    assert (len(first), len(second), first & second) == (1, 1, set())
+    bounded.kill("c.main-1")
+    local.until(bounded, "c.main-1", lambda seen: seen.state in ("exited", "gone"))
+    assert cpus(LocalLauncher(local.home / "bounded", cores=2), "e.main-1") == first, "what has become free goes to the next, by whomever"
+    for launcher, workers in ((unbounded, "a"), (over, "b"), (bounded, "de")):
+        for worker in workers:
+            launcher.kill(f"{worker}.main-1")

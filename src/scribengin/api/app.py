@@ -15,6 +15,7 @@ from scribengin.api.answers import answer_routes
 from scribengin.api.described import described
 from scribengin.api.events import event_routes
 from scribengin.api.flows import flow_routes
+from scribengin.api.groups import group_routes
 from scribengin.api.health import health_routes
 from scribengin.api.limits import BodyLimit
 from scribengin.api.master_page import master_routes
@@ -51,6 +52,7 @@ def make_app(plane: Plane) -> FastAPI:
     app.include_router(flow_routes(may))
     app.include_router(verb_routes(may))
     app.include_router(answer_routes(may))
+    app.include_router(group_routes(may))
     app.include_router(workflow_routes(may))
     app.include_router(package_routes(may))
     app.include_router(record_routes(may))

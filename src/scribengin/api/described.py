@@ -43,7 +43,7 @@ def described(document: dict[str, Any]) -> dict[str, Any]:
             for answer in operation["responses"].values():
                 answer["headers"] = {REVISION: _SEEN}
             if (
-                path.startswith(("/v1/flows", "/v1/registry", "/v1/nodes", "/v1/quotas"))
+                path.startswith(("/v1/flows", "/v1/registry", "/v1/groups", "/v1/quotas", "/v1/nodes"))
                 and method in ("put", "post", "delete")
                 and "watching" not in operation["tags"]
             ):

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from scribengin.api.access import Role
 from scribengin.api.plane import Asked, Plane
 from scribengin.api.views import masters_of
-from scribengin.client.models import Health, MasterRow
+from scribengin.client.host_models import Health, MasterRow
 from scribengin.core.errors import Unreachable
 from scribengin.registry.contract import Link
 

@@ -11,7 +11,7 @@ from starlette.responses import HTMLResponse, Response
 from scribengin.api.access import Role
 from scribengin.api.plane import Asked
 from scribengin.api.views import masters_of
-from scribengin.client.models import MasterView
+from scribengin.client.host_models import MasterView
 from scribengin.client.transport import REVISION
 from scribengin.control.html_page import page
 

@@ -9,7 +9,8 @@ from starlette.responses import Response
 
 from scribengin.api.access import Role
 from scribengin.api.plane import Asked
-from scribengin.client.models import Binding, Bound, NodeChanged, NodeRow, NodeView, Written
+from scribengin.client.host_models import Binding, Bound, NodeChanged, NodeRow, NodeView
+from scribengin.client.models import Written
 from scribengin.control import bindings
 from scribengin.control.world import RunId
 from scribengin.core.errors import Refused, ScribenginError, Unreachable

@@ -13,7 +13,7 @@ from uuid import uuid4
 import msgspec
 
 from scribengin.api.tokens import Tokens, make_token, taken, unknown
-from scribengin.client.models import RoleName, TokenRow
+from scribengin.client.host_models import RoleName, TokenRow
 from scribengin.core.errors import StateError
 from scribengin.core.storage import explained, make_folder, read_or_none
 from scribengin.registry.contract import Conflict

@@ -8,7 +8,8 @@ from starlette.responses import Response
 
 from scribengin.api.access import Role
 from scribengin.api.plane import Asked
-from scribengin.client.models import MadeToken, NewToken, TokenRow, Written
+from scribengin.client.host_models import MadeToken, NewToken, TokenRow
+from scribengin.client.models import Written
 from scribengin.registry.contract import Registry
 
 

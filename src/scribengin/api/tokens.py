@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from scribengin.api.access import Role, Who
-from scribengin.client.models import TokenRow
+from scribengin.client.host_models import TokenRow
 from scribengin.control.known import again
 from scribengin.core.errors import Refused
 from scribengin.core.moments import now_text
@@ -29,7 +29,7 @@ from scribengin.registry.tree import TOKEN
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from scribengin.client.models import RoleName
+    from scribengin.client.host_models import RoleName
     from scribengin.registry.contract import Registry
 
 _TOKEN = re.compile(r"sgt_([0-9a-f]{12})_([A-Za-z0-9_-]{43})")

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from scribengin.client.models import FLOW_NAME, FlowRow, FlowView, MasterRow, NodeRow, TaskRow, VersionRow
+from scribengin.client.host_models import MasterRow, NodeRow
+from scribengin.client.models import FLOW_NAME, FlowRow, FlowView, TaskRow, VersionRow
 from scribengin.client.workflow_models import (
     Edge,
     FlowNode,

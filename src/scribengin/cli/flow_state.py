@@ -49,7 +49,11 @@ class FlowState:
         if not queries:
             have = ", ".join(query.name for _, query in there)
             wanted = f'query "{name}" of flow "{self.declared.name}"' if name else f'flow "{self.declared.name}"'
-            remedy = f"queries with state are {have}" if have else "run it first, or name its state folder with --state"
+            remedy = (
+                f"queries with state are {have}"
+                if have
+                else "run it first, or name its state folder with --state; of a flow that was submitted say its name"
+            )
             raise Refused(f"{wanted} has no state in {self.path}", remedy=remedy, code="state-missing")
         return queries
 

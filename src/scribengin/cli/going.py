@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from scribengin.client.verb_models import Going, OperationRow
 
 _POLL_S = 0.2
+_AGAIN = "see to it, and ask that flow for the same again: the operation goes on"
 
 
 class OperationFailed(ScribenginError):
@@ -60,6 +61,8 @@ def wait_for_operation(client: Client, flow: str, id_: str, wait_s: float | None
                 f"operation {id_} of flow {flow} ({row.kind}) is {row.step}{said}",
                 remedy=f"mend the cause and ask again; see: scribengin ops {flow}",
             )
+        if row.arguments.get("stuck"):
+            raise NotReached("; ".join([f"operation {id_} of flow {flow} ({row.kind}) waits for a person", *_waits(row)]), remedy=_AGAIN)
         if time.monotonic() >= deadline:
             raise NotReached(
                 "; ".join([f"operation {id_} of flow {flow} ({row.kind}) is at step {row.step} after {wait_s:.0f} s", *_waits(row)]),

@@ -1,4 +1,4 @@
-"""What a client asks about the state of a flow, its records, and its graph; `client.Client` is the whole."""
+"""What a client asks about the state of a flow, its records, its graph, and groups; `client.Client` is the whole."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 from scribengin.client.answer_models import FlowGraph, LetterCounts, LetterPage
+from scribengin.client.group_models import GroupRow
 from scribengin.client.transport import Transport, part
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from scribengin.client.answer_models import Letter
+    from scribengin.client.group_models import SetMember
 
 _PAGE = 100
 
@@ -48,6 +50,19 @@ class AnswerClient(Transport):
     def graph(self, name: str) -> FlowGraph:
         """Nodes, arrows, tiers and channels of a flow, and how they go."""
         return self._get(f"/v1/flows/{part(name)}/graph", FlowGraph)
+
+    def groups(self) -> list[GroupRow]:
+        """The groups that flows name, their members, and how sinks find these."""
+        return self._get("/v1/groups", list[GroupRow])
+
+    def group(self, name: str) -> GroupRow:
+        """One of them. Raises Refused where there is none of that name."""
+        return self._get(f"/v1/groups/{part(name)}", GroupRow)
+
+    def set_member(self, group: str, member: str, to: SetMember) -> GroupRow:
+        """Take a member out of turn, let it back, say what it costs; it holds from the next Batch. Raises Refused: `group-last`,
+        `member-unknown`, `group-cost`."""
+        return self._write("PUT", f"/v1/groups/{part(group)}/members/{part(member)}", to, GroupRow, None)
 
 
 def _said(**given: str) -> str:

@@ -13,12 +13,12 @@ import msgspec
 from scribengin.client import problems
 from scribengin.client.answer_client import AnswerClient
 from scribengin.client.host_client import HostClient
+from scribengin.client.host_models import Health
 from scribengin.client.models import (
     AppliedFlow,
     FlowEvent,
     FlowRow,
     FlowView,
-    Health,
     RecordView,
     RecordWrite,
     Rollback,

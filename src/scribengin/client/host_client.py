@@ -6,10 +6,9 @@ from typing import Any
 
 import msgspec
 
-from scribengin.client.models import (
+from scribengin.client.host_models import (
     Binding,
     Bound,
-    LogLines,
     MadeToken,
     MasterRow,
     MasterView,
@@ -18,8 +17,8 @@ from scribengin.client.models import (
     NodeRow,
     NodeView,
     TokenRow,
-    Written,
 )
+from scribengin.client.models import LogLines, Written
 from scribengin.client.transport import part
 from scribengin.client.verb_client import VerbClient
 

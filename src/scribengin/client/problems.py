@@ -90,6 +90,7 @@ STATUSES: Mapping[str, int] = {
     "page-unknown": 422,
     "member-unknown": 404,
     "group-unknown": 404,
+    "group-cost": 422,
     "too-many": 429,
     "bug": 500,
     "claim-wrong": 403,

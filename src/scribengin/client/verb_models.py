@@ -4,10 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from scribengin.client.closed import CLOSED
 from scribengin.client.models import AppliedFlow, Submit
-
-_CLOSED = {"extra": "forbid"}
-"""of what comes in: a key that nobody knows is a mistake"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +16,7 @@ class Topology:
     flows: tuple[Submit, ...]
     plan: str = ""
     accept: Literal["again", "lost"] | None = None
-    __pydantic_config__ = _CLOSED
+    __pydantic_config__ = CLOSED
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +117,7 @@ class SetOffset:
     position: str
     query: str | None = None
     yes: bool = False
-    __pydantic_config__ = _CLOSED
+    __pydantic_config__ = CLOSED
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +128,7 @@ class Rewind:
     to_batch: int | None = None
     query: str | None = None
     yes: bool = False
-    __pydantic_config__ = _CLOSED
+    __pydantic_config__ = CLOSED
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +150,7 @@ class Scale:
     memory_bytes: int | None = None
     executors: int | None = None
     partitions: int | None = None
-    __pydantic_config__ = _CLOSED
+    __pydantic_config__ = CLOSED
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +170,7 @@ class SetLimit:
     target: str = ""
     rows_per_s: float | None = None
     bytes_per_s: float | None = None
-    __pydantic_config__ = _CLOSED
+    __pydantic_config__ = CLOSED
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +189,7 @@ class SetQuota:
     memory_bytes: int | None = None
     rows_per_s: float | None = None
     off: tuple[Literal["cores", "memory_bytes", "rows_per_s"], ...] = ()
-    __pydantic_config__ = _CLOSED
+    __pydantic_config__ = CLOSED
 
 
 @dataclass(frozen=True, slots=True)

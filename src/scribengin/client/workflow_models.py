@@ -4,10 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from scribengin.client.closed import CLOSED
 from scribengin.registry.kinds import FlowState, Goal
-
-_CLOSED = {"extra": "forbid"}
-"""of what comes in: a key that nobody knows is a mistake"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +33,8 @@ class IllRow:
 
 @dataclass(frozen=True, slots=True)
 class WorkflowOperation:
-    """What was asked of all flows of a workflow: `waits_for` says in words of which it waits now."""
+    """What was asked of all flows of a workflow: `waits_for` says in words of which it waits now, `stuck` of which of them a person must
+    see to."""
 
     id: str
     goal: Goal
@@ -46,6 +45,7 @@ class WorkflowOperation:
     at: str = ""
     error: str = ""
     waits_for: tuple[str, ...] = ()
+    stuck: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +130,7 @@ class WantWorkflow:
     """What is wanted of all flows of a workflow."""
 
     state: Goal
-    __pydantic_config__ = _CLOSED
+    __pydantic_config__ = CLOSED
 
 
 @dataclass(frozen=True, slots=True)

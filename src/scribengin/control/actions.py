@@ -158,13 +158,17 @@ def said_of(action: Action) -> str:
             return f"{spot.path} is set aside"
         case Step(_, id_, operation):
             return f"operation {id_} ({operation.kind}) comes to {operation.step}"
-        case Ask(_, operation, wanted):
-            return f"it is wanted {wanted.state}, version {wanted.version}, by operation {operation} of its workflow"
-        case Advance(id_, operation):
-            return f"operation {id_} of a workflow comes to {operation.step}"
-        case Allot():
-            return "its part of a quota is another"
-        case HoldBack():
-            return "which of its sinks are held back is another"
+        case Ask(_, id_, wanted):
+            return f"it is wanted {wanted.state}, by operation {id_} over its workflow"
+        case Advance(id_, reached):
+            return f"operation {id_} over a workflow comes to {reached.step}"
+        case Allot(_, share):
+            return (
+                f"it may read {share.rows_per_s:g} rows/s of quota {share.quota}"
+                if share.rows_per_s is not None
+                else "it reads under no quota"
+            )
+        case HoldBack(_, held_back):
+            return f"{', '.join(sorted(held_back.sinks)) or 'none of its sinks'} held back by flows that read there"
         case _:
             assert_never(action)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from msgspec.structs import replace
 
 from scribengin.control.reading import read_flow
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from scribengin.registry.kinds import Run
 
 _OF_A_TIER, _OF_A_FLOW = 10, 100
+_MOST_BYTES = 50_000
+"""of all that is kept of a flow: far below what a record may have"""
 _REASON = 300
 """characters of a cause or a remedy that are kept"""
 
@@ -36,7 +39,10 @@ def noted(before: Attempts, tier: str, run: Run, holder: Mapping[str, Any]) -> A
     mine = [*(each for each in others if each.tier == tier), attempt]
     mine.sort(key=lambda each: each.number)
     kept = [each for each in others if each.tier != tier] + mine[-_OF_A_TIER:]
-    return Attempts(last=tuple(sorted(kept, key=lambda each: each.asked_at)[-_OF_A_FLOW:]))
+    newest = sorted(kept, key=lambda each: each.asked_at)[-_OF_A_FLOW:]
+    while len(msgspec.json.encode(newest)) > _MOST_BYTES:
+        newest = newest[len(newest) // 4 + 1 :]
+    return Attempts(last=tuple(newest))
 
 
 def read_attempts(registry: Registry, flow: str) -> list[dict[str, Any]]:

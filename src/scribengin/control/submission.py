@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from scribengin.plan.groups import members_of, target
 from scribengin.plan.kept_folders import kept_folders
 from scribengin.plan.meetings import outside_of
 from scribengin.plan.standby import standby_of
@@ -17,9 +18,11 @@ from scribengin.registry.watched import AlertSpec, Watched
 from scribengin.spec.alerts import show_condition
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from scribengin.plan.split import FlowPlan
     from scribengin.registry.kinds import Spec
-    from scribengin.spec.model import Flow
+    from scribengin.spec.model import Flow, Sink
 
 NOT_WATCHED = Watched()
 NOWHERE = Outside()
@@ -68,9 +71,18 @@ def _tiers_of(plan: FlowPlan) -> dict[str, TierSpec]:
         cores = 1 if declared is None else declared.resources.cores or 1
         memory_bytes = 0 if declared is None else declared.resources.memory or 0
         standby = standby_of(plan.flow, tier.tier)
+        groups = {group: costs for sink in tier.flow.sinks.values() for group, costs in _group_of(plan.flow, sink)}
         resources = {"cores": cores, "memory_bytes": memory_bytes}
-        tiers[tier.tier] = TierSpec(feeders=tuple(feeders), **resources, standby=standby, folders=kept_folders(tier.flow))
+        folders = kept_folders(tier.flow)
+        tiers[tier.tier] = TierSpec(feeders=tuple(feeders), **resources, standby=standby, folders=folders, groups=groups)
     return tiers
+
+
+def _group_of(flow: Flow, sink: Sink) -> Iterator[tuple[str, dict[str, float]]]:
+    """The group that a sink or channel goes to as a whole, with its members' costs."""
+    to = target(sink)
+    if to is not None and "." not in to:
+        yield to, {member.name: member.cost for member in members_of(flow, to)}
 
 
 def _watched_of(flow: Flow) -> Watched:

@@ -98,7 +98,7 @@ def rows_of(registry: Registry, flow: str | None = None, seen: Callable[[Collect
     for each in read_operations(registry, flow):
         flows = tuple(name for name in each.flows if name in seen(each.flows))
         told = each if flows == each.flows else Told(each.id, each.goal, each.step, flows, each.since, each.by, each.at)
-        said = {"flows": list(told.flows), "waits_for": list(told.waits_for)}
+        said = {"flows": list(told.flows), "waits_for": list(told.waits_for), "stuck": list(told.stuck)}
         kind, under_way = f"workflow {told.goal}", told.step == "ask"
         parts = (kind, told.step, told.since, told.by, told.at, told.error)
         rows.append(OperationRow(flow or told.flows[0], told.id, *parts, (), under_way, said))
@@ -106,9 +106,11 @@ def rows_of(registry: Registry, flow: str | None = None, seen: Callable[[Collect
 
 
 def _told(registry: Registry, number: int, operation: WorkflowOperation) -> Told:
-    waits = tuple(_waits(registry, operation)) if operation.step == "ask" else ()
+    waits = _waits(registry, operation) if operation.step == "ask" else {}
+    stuck = tuple(name for name, (_, needs) in waits.items() if needs)
     said = (operation.since, operation.by, operation.at, operation.error)
-    return Told(f"{PREFIX}{number}", operation.goal, operation.step, tuple(_ordered(operation)), *said, waits)
+    texts = tuple(text for text, _ in waits.values())
+    return Told(f"{PREFIX}{number}", operation.goal, operation.step, tuple(_ordered(operation)), *said, texts, stuck)
 
 
 def _ordered(operation: WorkflowOperation) -> list[str]:
@@ -122,9 +124,9 @@ def _ordered(operation: WorkflowOperation) -> list[str]:
     return order
 
 
-def _waits(registry: Registry, operation: WorkflowOperation) -> list[str]:
-    """Which flows were asked and have not come to the goal, with why."""
-    found = []
+def _waits(registry: Registry, operation: WorkflowOperation) -> dict[str, tuple[str, bool]]:
+    """The flows that were asked and have not come to the goal: why, and whether a person must see to it."""
+    found = {}
     for name in _ordered(operation):
         wanted = registry.read(DESIRED(name).path)
         if not isinstance(wanted, Entry) or wanted.changed == operation.begun.get(name):
@@ -133,7 +135,9 @@ def _waits(registry: Registry, operation: WorkflowOperation) -> list[str]:
         if not has_come_to(operation.goal, status, wanted.changed):
             state = "not looked at yet" if status is None else status.state
             why = f": {status.reason}" if status is not None and status.reason else ""
-            found.append(f"flow {name} is {state}{why}")
+            then = f"; {status.next}" if status is not None and status.next else ""
+            knows = status is not None and status.generation == wanted.changed
+            found[name] = (f"flow {name} is {state}{why}{then}", knows and state in ("failed", "degraded"))
     return found
 
 

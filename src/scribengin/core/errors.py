@@ -77,6 +77,10 @@ class SourceError(ScribenginError):
     code = "source"
 
 
+class SourceMissing(SourceError):
+    """The folder or topic that a source reads is not there; who writes it may make it."""
+
+
 class SinkError(ScribenginError):
     """A sink's place does not take what is written: forbidden, missing, not what it was."""
 

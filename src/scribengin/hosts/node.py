@@ -68,8 +68,8 @@ class Node:
         capacity: Capacity | None = None,
         token: Secret | None = None,
         make: Making | None = None,
-        listen: Listen | None = None,
         cluster: Cluster | None = None,
+        listen: Listen | None = None,
     ) -> None:
         """`cluster`: the Spark cluster on which its workers' executors run; None: Spark runs in the workers.
 
@@ -80,9 +80,9 @@ class Node:
         self._entrance = entrance
         self._capacity = capacity if capacity is not None else Capacity()
         self._make = make if make is not None else worker_order(home, name, entrance, token)
-        self._listen = listen or Listen()
         self._token = token
         self._cluster = cluster
+        self._listen = listen or Listen()
         self._stack = ExitStack()
         check_name(name)
 

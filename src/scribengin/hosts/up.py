@@ -13,7 +13,7 @@ from scribengin.embedded.standalone import StandaloneCluster
 from scribengin.embedded.zookeeper import ZooKeeper
 from scribengin.hosts.kept_up import kept_up
 from scribengin.hosts.master import MasterHost
-from scribengin.hosts.node import Node
+from scribengin.hosts.node import Capacity, Node
 from scribengin.hosts.spark_beside import SparkBeside
 from scribengin.launch.local import LocalLauncher
 from scribengin.launch.standalone import Cluster
@@ -38,6 +38,7 @@ class House:
         home: Home,
         *,
         listen: Listen | None = None,
+        capacity: Capacity | None = None,
         grace_s: float = 300.0,
         tell: Callable[[str], None] = lambda _line: None,
         spark: Cluster | Mapping[str, int] | None = None,
@@ -46,14 +47,15 @@ class House:
         """`spark`: the Spark cluster on which executors run, or how large one of its own is (see `SparkBeside`); None: Spark runs in the
         workers.
 
-        `listen`: where the API answers, a free port of the loopback by default. `grace_s`: how long workers may take to end. `tell`
-        hears what takes a while. `keep_versions`: as `MasterHost` says."""
+        `listen`: where the API answers, a free port of the loopback by default. `capacity`: what all workers together may have.
+        `grace_s`: how long workers may take to end. `tell` hears what takes a while. `keep_versions`: as `MasterHost` says."""
         self.home = home
         self._listen = listen or Listen()
+        self._capacity = capacity
         self._grace_s = grace_s
         self._tell = tell
-        self._keep_versions = keep_versions
         self._spark = spark
+        self._keep_versions = keep_versions
         self._stack = ExitStack()
         self._is_up = False
 
@@ -67,7 +69,7 @@ class House:
             entrance = Entrance(self.address, self.home.login())
             cluster = self._open_cluster(stack)
             stack.callback(self._end_workers)
-            stack.enter_context(Node(self.home, LOCAL, entrance, cluster=cluster))
+            stack.enter_context(Node(self.home, LOCAL, entrance, capacity=self._capacity, cluster=cluster))
             logs = LocalLauncher(self.home.workers).logs
             master = stack.enter_context(
                 MasterHost(self.home, LOCAL, entrance, listen=self._listen, logs=logs, keep_versions=self._keep_versions)

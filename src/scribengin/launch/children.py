@@ -68,11 +68,12 @@ class Children:
         settings: Mapping[str, str | Secret],
         environment: Mapping[str, str],
         fits: Callable[[list[Ordered]], None] = lambda _others: None,
+        cpus: Callable[[list[Ordered]], tuple[int, ...]] = lambda _others: (),
     ) -> None:
         """Start the worker under Spark's `master`, `settings` and `environment` beside what the order says.
 
-        `fits` is asked before, with the orders of all workers that are there, and raises where this one is too much; nobody else starts
-        meanwhile.
+        `fits` is asked before, with the orders of all workers that are there, and raises where this one is too much; `cpus` says which it
+        is to keep to, none for any. Nobody else starts meanwhile.
         """
         records = self._records(order.worker)
         if _was_begun(records):
@@ -80,7 +81,8 @@ class Children:
         with self._alone() as lock:
             if _was_begun(records):
                 return
-            fits(self._orders_in_force())
+            others = self._orders_in_force()
+            fits(others)
             with explained(f"{records.folder} cannot be made"):
                 records.folder.mkdir(mode=0o700, exist_ok=True)
             log = log_path(self.folder / "logs", order.worker)
@@ -96,6 +98,7 @@ class Children:
                     str(log),
                     self._log_bytes,
                     self._orphan_grace_s,
+                    cpus(others),
                 )
             )
             records.remove_stopping()  # of a start that came to nothing

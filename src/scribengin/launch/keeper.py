@@ -79,6 +79,7 @@ class Keeper:
         self.orphan_grace_s: float = order["orphan_grace_s"]
         self.argv: list[str] = order["argv"]
         self.mark: str = order["mark"]
+        self.cpus: list[int] = order.get("cpus", [])
         self.wake = wake
         self.worker = 0
         self.ended: int | None = None
@@ -109,6 +110,9 @@ class Keeper:
             for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGUSR1, signal.SIGCHLD):
                 signal.signal(number, signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_SETMASK, ())
+            if self.cpus and sys.platform == "linux":
+                with suppress(OSError):  # one of them was taken from this machine since: then any will do
+                    os.sched_setaffinity(0, self.cpus)  # and all that it starts: Spark's JVM, Python
             name, _, value = self.mark.partition("=")
             os.environ[name] = value
             os.execvp(self.argv[0], self.argv)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from scribengin.core.errors import EnvironmentFault
 from scribengin.launch.children import LOG_BYTES, ORPHAN_GRACE_S
+from scribengin.launch.cpus import own_cpus
 from scribengin.launch.here import LauncherHere
 
 if TYPE_CHECKING:
@@ -22,7 +23,8 @@ _MIB = 2**20
 class LocalLauncher(LauncherHere):
     """Each worker is a process, and Spark runs in it on `local[cores,3]`; there are no executors.
 
-    `cores` and `memory_bytes` are what all workers together may have; None: as many as are ordered.
+    `cores` and `memory_bytes` are what all workers together may have; None: as many as are ordered. With `cores` each worker has CPUs of
+    its own, as many as its cores (`own_cpus`). How it lives: `Children`.
     """
 
     def __init__(
@@ -46,10 +48,14 @@ class LocalLauncher(LauncherHere):
             _check(order.worker, "cores", order.cores, self._cores, cores)
             _check(order.worker, "bytes of memory", order.memory_bytes, self._memory_bytes, memory_bytes)
 
+        def cpus(others: list[Ordered]) -> tuple[int, ...]:
+            return own_cpus(order.cores, self._cores, {cpu for other in others for cpu in other.cpus})
+
         settings: dict[str, str | Secret] = {}
         if order.memory_bytes:
             settings["spark.driver.memory"] = f"{max(1, order.memory_bytes // _MIB)}m"
-        self._children.start(order, master=f"local[{order.cores},{_TASK_TRIES}]", settings=settings, environment={}, fits=fits)
+        master = f"local[{order.cores},{_TASK_TRIES}]"
+        self._children.start(order, master=master, settings=settings, environment={}, fits=fits, cpus=cpus)
 
 
 def _check(worker: str, what: str, asked: int, limit: int | None, used: int) -> None:

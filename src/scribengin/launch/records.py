@@ -36,6 +36,8 @@ class Ordered(msgspec.Struct, frozen=True):
     log: str
     log_bytes: int
     orphan_grace_s: float
+    cpus: tuple[int, ...] = ()
+    """those it keeps to; none: any"""
 
 
 class Started(msgspec.Struct, frozen=True):

@@ -7,6 +7,8 @@ from collections.abc import Mapping  # noqa: TC003  msgspec looks at the annotat
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from scribengin.connectors.group.health import MemberSeen, Turns  # noqa: TC001  so does it at these
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
@@ -48,6 +50,8 @@ class RunSettings:
     stop: threading.Event = field(default_factory=threading.Event)
     limits: Callable[[], FlowLimits] | None = None
     """how fast it may go, asked before each Batch; None: as the flow file says, for as long as it runs"""
+    turns: Callable[[str], Turns] | None = None
+    """what is said of a group, by its name, asked before each Batch; None: as the flow file says"""
     kept_elsewhere: frozenset[str] = frozenset()
     """folders of sinks of which a keeper does the upkeep, and not who writes there"""
 
@@ -121,6 +125,8 @@ class QueryView:
     """rows or windows that its steps keep; None where they keep none"""
     state_bytes: int | None = None
     """in memory"""
+    members: Mapping[str, tuple[MemberSeen, ...]] = field(default_factory=dict)
+    """sink that goes to a group → how its members stand"""
 
     @property
     def is_slow(self) -> bool:

@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from scribengin.connectors.channel.outbox import OutboxSink, left_text
+from scribengin.connectors.group.contract import chooses
 from scribengin.core.problems import Problem
 from scribengin.local.acks import Releases, topology_of
 from scribengin.local.contract import QueryResult, SinkResult
@@ -19,6 +20,7 @@ from scribengin.local.levels import Levels
 from scribengin.local.limits import Paced
 from scribengin.local.meter import Meter
 from scribengin.local.second_look import MISMATCH_REMEDY, mismatch_text
+from scribengin.plan.groups import target
 from scribengin.plan.split import source_id
 from scribengin.spark.open_windows import open_windows_note
 from scribengin.state.acks import QueryKey, Reading
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
     from structlog.typing import FilteringBoundLogger
 
+    from scribengin.connectors.group.health import MemberSeen
     from scribengin.core.errors import ScribenginError
     from scribengin.local.contract import GateView, QueryView, RunSettings
     from scribengin.local.parts import QueryBench
@@ -93,6 +96,7 @@ class FlowRun:
         retention = Retention(bench.folder, tier.plan.flow.defaults.retain_s)
         retention.look()
         ended = threading.Event()
+        self._follow_turns(tier, bench)
 
         def committed(batch: Committed) -> None:
             meter.committed(batch)
@@ -129,6 +133,13 @@ class FlowRun:
         if self._settings.limits is None:
             return depth
         return Paced(bench.plan, self.prepared.plan, tier.plan.tier, bench.limits, self._settings.limits, depth)
+
+    def _follow_turns(self, tier: Prepared, bench: QueryBench) -> None:
+        """Let each sink that goes to a whole group hear what is said of that."""
+        for id_, sink in bench.parts.sinks.items():
+            group = target(tier.plan.flow.sinks[id_])
+            if self._settings.turns is not None and chooses(sink) and group is not None and "." not in group:
+                sink.turns = partial(self._settings.turns, group)
 
     # --- life ---
 
@@ -174,7 +185,9 @@ class FlowRun:
     def views(self) -> tuple[QueryView, ...]:
         """Every Query now."""
         tier = (lambda live: live.tier.plan.tier) if self._gates else (lambda _: "")
-        return tuple(replace(live.meter.view(live.bench.plan.name, live.run), tier=tier(live)) for live in self.live)
+        return tuple(
+            replace(live.meter.view(live.bench.plan.name, live.run), tier=tier(live), members=_members(live.bench)) for live in self.live
+        )
 
     def gates(self) -> tuple[GateView, ...]:
         """Every channel now."""
@@ -264,3 +277,13 @@ class FlowRun:
             tuple(filter(None, notes)),
             live.meter.view(plan.name, live.run),
         )
+
+
+def _members(bench: QueryBench) -> dict[str, tuple[MemberSeen, ...]]:
+    """Sink → the members of its group."""
+    found = {}
+    for id_, sink in bench.parts.sinks.items():
+        if chooses(sink):
+            group = (target(bench.parts.plan.flow.sinks[id_]) or "").partition(".")[0]
+            found[id_] = tuple(replace(member, group=group) for member in sink.members())
+    return found

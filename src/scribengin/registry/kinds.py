@@ -52,6 +52,8 @@ class TierSpec(Record):
     """workers of that version, or of a later one, go on with it between two Batches. 0: others have to be started"""
     folders: tuple[str, ...] = ()
     """those that its sinks write into, and of which a host does the upkeep"""
+    groups: Mapping[str, Mapping[str, float]] = {}
+    """group to which sinks or channels of the tier go → member → cost, as the flow file says"""
 
 
 class Spec(Record):
@@ -289,7 +291,9 @@ class Group(Record):
     """A named set of equivalent members, each with its cost."""
 
     members: Mapping[str, float]
-    """name → cost; the lowest healthy one first"""
+    """name → cost, in place of that of flow files; the lowest healthy one first"""
+    out: Mapping[str, str] = {}
+    """members that get no Batch while they stand here → why"""
 
 
 class Ack(Record):

@@ -86,7 +86,8 @@ which `version`, `why`, and the `remedy`, and is gone when it is mended; `list`,
   nothing.
 - A quota says nothing, or a number in it is not above 0: flows with its label that have been started go on, and start again where they were
   lost; no other one starts. Their parts of its rows a second stay as they were.
-- `groups/…` say nothing: the master's log says so.
+- `groups/…` say nothing: a worker that runs goes on with what they said before, and the master's log says so. Members that a flow does not
+  have, and costs that are not above 0, say nothing; where all that a flow may use are `out`, there none is (`groups show` tells it).
 
 ## Keys
 

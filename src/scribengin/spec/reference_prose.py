@@ -176,6 +176,7 @@ crosses it, so filters belong before it.
 - Of a group the member with the lowest cost is taken that answers, equal ones in turn. One that does not is left out for
   a second, twice as long after each further failure, a minute at most; then one Batch tries it. A Batch stays with the
   member for which it is decided; see [guarantees](guarantees.md#groups). An edge to a group is `durability: end_to_end`.
+  Where flows are managed a member can be taken out, and get another cost, while they run: [groups](control.md#groups).
 """
 
 TIME = """\

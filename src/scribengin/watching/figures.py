@@ -132,6 +132,7 @@ def _query(query: QueryView) -> dict[str, Any]:
         "slowest": None if query.slowest is None else {"node": query.slowest[0], "share": round(query.slowest[1], 3)},
         "sources": {source: _end(end, with_lag=True) for source, end in query.sources.items()},
         "sinks": {sink: _end(end, with_lag=False) for sink, end in query.sinks.items()},
+        "members": msgspec.to_builtins(query.members),
     }
 
 

@@ -139,5 +139,6 @@ def _moving(progress: TierProgress) -> object:
         (query.name, query.state, query.batches, query.tasks, query.message, query.lag_rows, query.lag_bytes, round(query.rows_per_s))
         for query in progress.queries
     ]
+    members = [(seen.member, seen.state) for query in progress.queries for each in query.members.values() for seen in each]
     gates = [(gate.id, gate.rows, gate.paused, round(gate.in_per_s), round(gate.out_per_s)) for gate in progress.gates]
-    return progress.run, progress.phase, queries, gates, len(progress.failures)
+    return progress.run, progress.phase, queries, gates, members, len(progress.failures)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scribengin.core.errors import FencedError, ScribenginError
+from scribengin.core.errors import FencedError, ScribenginError, SourceMissing
 from scribengin.core.java import find_java
 from scribengin.launch.marks import VARIABLE
 from scribengin.local.contract import RunSettings
@@ -26,10 +26,11 @@ from scribengin.worker.service import Outcome, Standing, outcome_of
 from scribengin.worker.timeline import LAST
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from pyspark.sql import SparkSession
 
+    from scribengin.connectors.group.health import Turns
     from scribengin.control.world import RunId
     from scribengin.local.contract import QueryView, RunResult, RunView
     from scribengin.local.limits import FlowLimits
@@ -57,7 +58,10 @@ class TierAttempt:
         glance: Glance,
         show: Callable[[RunView], None] = lambda _view: None,
         limits: Callable[[], FlowLimits] | None = None,
+        turns: Callable[[str], Turns] | None = None,
+        feeders: Callable[[], Sequence[str]] = tuple,
     ) -> None:
+        """`feeders`: the flows that write what this one reads."""
         self._spec = spec
         self._id, self._tier = id_, id_.tier
         self._packages = packages
@@ -66,6 +70,8 @@ class TierAttempt:
         self._timeline = timeline
         self._glance = glance
         self._limits = limits
+        self._turns = turns
+        self._feeders = feeders
         self._spark: SparkSession | None = None
         self._archive_at_s = 0.0
 
@@ -74,6 +80,8 @@ class TierAttempt:
         self._right = Heeded(self._right.right)
         try:
             outcome = _outcome(self._run(once=once, stop=stop, tell=tell))
+        except SourceMissing as error:
+            outcome = self._awaited(error)
         except ScribenginError as error:
             outcome = outcome_of(error)
         except Exception:
@@ -117,7 +125,7 @@ class TierAttempt:
 
     def _run(self, *, once: bool, stop: threading.Event, tell: Callable[[Standing], None]) -> RunResult:
         self._timeline.mark("leased")
-        settings = replace(self._settings(), once=once, right=self._right, stop=stop, limits=self._limits)
+        settings = replace(self._settings(), once=once, right=self._right, stop=stop, limits=self._limits, turns=self._turns)
         spark = self._spark
         if spark is None:
             prepared = self._prepared()
@@ -141,6 +149,18 @@ class TierAttempt:
                 tell(standing)
 
         return run_flow(self._path(), settings, watch, spark=spark)
+
+    def _awaited(self, error: SourceMissing) -> Outcome:
+        """What another flow writes is there once that one has begun: the next worker may find it."""
+        outcome = outcome_of(error)
+        try:
+            feeders = self._feeders()
+        except ScribenginError:
+            feeders = ()
+        if not feeders:
+            return outcome
+        cause = f"{outcome.cause}; {' and '.join(feeders)}, which {'feed' if len(feeders) > 1 else 'feeds'} this flow, may still make it"
+        return replace(outcome, cause=cause, permanent=False)
 
     def _jvm_status(self) -> int | None:
         """How Spark's JVM has ended; None where it runs, or was never started."""

@@ -13,10 +13,12 @@ import socket
 import sys
 import time
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scribengin.control.masters import CERTIFICATES, TOKEN, addresses, leader
+from scribengin.control.workflows import Workflows
 from scribengin.control.world import RunId
 from scribengin.core.errors import Exit, Refused
 from scribengin.core.secret import Secret
@@ -38,10 +40,11 @@ from scribengin.worker.service import Service
 from scribengin.worker.tasks import Tasks
 from scribengin.worker.tier_records import TierRecords
 from scribengin.worker.timeline import Timeline
+from scribengin.worker.turns import LiveTurns
 from scribengin.worker.wanted import Wanted
 
 if TYPE_CHECKING:
-    from collections.abc import MutableMapping
+    from collections.abc import MutableMapping, Sequence
 
     from scribengin.local.contract import RunView
     from scribengin.registry.contract import Registry
@@ -74,6 +77,8 @@ def main(worker: str) -> Exit:
         stack.callback(reporter.close)
         limits = LiveLimits(registry, id_.flow)
         stack.callback(limits.close)
+        turns = LiveTurns(registry)
+        stack.callback(turns.close)
         glance = Glance(registry, id_, lease, version)
         records = TierRecords(registry, id_, lease, StateFolder(Path(spec.state), id_.flow, id_.tier), socket.gethostname())
         stack.callback(records.close)
@@ -83,7 +88,8 @@ def main(worker: str) -> Exit:
             reporter.show(view)
             records.show(view)
 
-        attempt = TierAttempt(spec, id_, packages, lease, timeline, glance, show, limits)
+        feeders = partial(_feeders, Workflows(registry), id_.flow)
+        attempt = TierAttempt(spec, id_, packages, lease, timeline, glance, show, limits, turns, feeders)
         stack.callback(attempt.close)
         tasks = Tasks(registry, id_, spec, packages, lease, attempt.session)
         loaded = [version]
@@ -142,6 +148,11 @@ def _packages(registry: Registry, token: Secret | None) -> FetchedPackages:
 
 def _about(id_: RunId) -> dict[str, Any]:
     return {"run": id_.number, "pid": os.getpid(), "host": socket.gethostname()}
+
+
+def _feeders(workflows: Workflows, flow: str) -> Sequence[str]:
+    """The flows that write what this one reads, as the registry knows them now."""
+    return workflows.of(flow).feeders(flow)
 
 
 def _read_spec(registry: Registry, id_: RunId) -> tuple[int, Spec]:

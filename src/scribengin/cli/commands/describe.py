@@ -64,7 +64,7 @@ def _attempt(attempt: dict[str, Any]) -> dict[str, Any]:
     process = f"{attempt['pid']} on {attempt['host']}" if attempt["pid"] else attempt["node"] or "-"
     failed = [failure["cause"] for failure in attempt["failures"]]
     cause = attempt["cause"] or ("as wanted" if attempt["state"] == "ended" else "")
-    inside = f"{len(failed)} failure{'s' * (len(failed) != 1)} inside, the last: {failed[-1]}" if failed else ""
+    inside = f"{len(failed)} failure{'s' * (len(failed) != 1)} inside, the last: {failed[-1]}" if failed and failed[-1] not in cause else ""
     batches = "-" if attempt["batches"] is None else f"{attempt['batches']:,}"
     return {**attempt, **at, "process": process, "batches": batches, "cause": "; ".join(filter(None, [cause, inside]))}
 

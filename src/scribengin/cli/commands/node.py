@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING
 import click
 
 from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.capacity_options import capacity_options
 from scribengin.cli.home_option import folder_option
 from scribengin.cli.listen_options import listen_options
 from scribengin.cli.registry_option import registry_options
 from scribengin.cli.serving import until_asked
-from scribengin.cli.size_option import bytes_of
 
 if TYPE_CHECKING:
     from scribengin.api.serving import Listen
     from scribengin.control.home import Home
+    from scribengin.hosts.node import Capacity
     from scribengin.launch.standalone import Cluster
     from scribengin.registry.entrance import Entrance
 
@@ -48,8 +49,7 @@ def _cluster(launcher: str, master: str | None, web: str | None) -> Cluster | No
 @click.command(cls=AnsweringCommand)
 @registry_options(required=True)
 @click.option("--name", metavar="NAME", help="What it is called; the machine's name by default.")
-@click.option("--cores", type=click.IntRange(min=1), help="What all its workers together may have; no limit by default.")
-@click.option("--memory", metavar="SIZE", callback=bytes_of, help="The same, as in 16GiB.")
+@capacity_options
 @click.option(
     "--launcher",
     type=click.Choice(["local", "standalone"]),
@@ -65,8 +65,7 @@ def command(
     *,
     entrance: Entrance,
     name: str | None,
-    cores: int | None,
-    memory: int | None,
+    capacity: Capacity,
     launcher: str,
     spark_master: str | None,
     spark_web: str | None,
@@ -80,17 +79,14 @@ def command(
     who come in with a key that they both make of the registry's password.
     """
     from scribengin.control.masters import token_of
-    from scribengin.hosts.node import Capacity, Node
+    from scribengin.hosts.node import Node
 
     cluster = _cluster(launcher, spark_master, spark_web)
-    if cluster is not None and (cores or memory):
+    if cluster is not None and (capacity.cores or capacity.memory_bytes):
         raise click.UsageError("--cores and --memory are of a node on which Spark runs in the workers; of a cluster its master knows them")
     called = name or socket.gethostname()
-    capacity, token = Capacity(cores, memory), token_of(os.environ)
-    with (
-        until_asked() as asked,
-        Node(home, called, entrance, capacity=capacity, token=token, cluster=cluster, listen=listen) as node,
-    ):
+    token = token_of(os.environ)
+    with until_asked() as asked, Node(home, called, entrance, capacity=capacity, token=token, cluster=cluster, listen=listen) as node:
         click.echo(f"node {called} is up: page {node.url}, registry {entrance.address}, all of it in {home.folder}", err=True)
         asked.wait()
         click.echo("stopping; its workers go on", err=True)

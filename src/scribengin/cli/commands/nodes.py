@@ -36,8 +36,10 @@ def command(*, node: str | None, masters: Masters) -> Answer:
         if not found:
             click.echo("no node has registered yet: scribengin node")
             return
-        columns = ("node", "state", "host", "cores", "memory", "spark", "workers", "mapped")
-        print_table([_row(each) for each in found], {name: name for name in columns})
+        print_table(
+            [_row(each) for each in found],
+            {name: name for name in ("node", "state", "host", "cores", "memory", "spark", "workers", "mapped")},
+        )
 
     return Answer(found, show=show)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.capacity_options import capacity_options
 from scribengin.cli.home_option import folder_option
 from scribengin.cli.listen_options import keep_versions_option, listen_options
 from scribengin.cli.serving import until_asked
@@ -15,6 +16,7 @@ from scribengin.cli.size_option import bytes_of
 if TYPE_CHECKING:
     from scribengin.api.serving import Listen
     from scribengin.control.home import Home
+    from scribengin.hosts.node import Capacity
 
 
 @click.command(cls=AnsweringCommand)
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 @click.option("--spark-workers", type=click.IntRange(min=1), default=1, show_default=True, help="Workers of that cluster.")
 @click.option("--spark-cores", type=click.IntRange(min=1), default=2, show_default=True, help="Cores that each offers.")
 @click.option("--spark-memory", metavar="SIZE", callback=bytes_of, default="2GiB", show_default=True, help="Memory that each offers.")
+@capacity_options
 @folder_option
 def command(
     *,
@@ -33,6 +36,7 @@ def command(
     spark_workers: int,
     spark_cores: int,
     spark_memory: int,
+    capacity: Capacity,
     home: Home,
 ) -> Answer:
     """Start a ZooKeeper and a master on this machine, all of it in one folder, and manage flows until Ctrl-C.
@@ -43,10 +47,17 @@ def command(
     from scribengin.hosts.up import House
 
     spark = {"workers": spark_workers, "cores": spark_cores, "memory_mib": spark_memory // 2**20} if spark_standalone else None
-    with (
-        until_asked() as asked,
-        House(home, listen=listen, tell=lambda line: click.echo(line, err=True), spark=spark, keep_versions=keep_versions) as house,
-    ):
+    if spark is not None and (capacity.cores or capacity.memory_bytes):
+        raise click.UsageError("--cores and --memory are of workers in which Spark runs; say --spark-cores and --spark-memory")
+    house = House(
+        home,
+        listen=listen,
+        capacity=capacity,
+        tell=lambda line: click.echo(line, err=True),
+        keep_versions=keep_versions,
+        spark=spark,
+    )
+    with until_asked() as asked, house:
         click.echo(f"up: API {house.url}, registry {house.address}, all of it in {home.folder}", err=True)
         click.echo("submit a flow: scribengin apply FILE; Ctrl-C ends it", err=True)
         asked.wait()

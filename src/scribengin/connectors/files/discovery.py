@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from scribengin.connectors.files.globs import glob_of, matches
-from scribengin.core.errors import SourceError
+from scribengin.core.errors import SourceError, SourceMissing
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -142,5 +142,5 @@ def _order(path: str) -> list[str]:
     return path.split("/")
 
 
-def _missing(path: Path) -> SourceError:
-    return SourceError(f"{path} is not there", remedy="make the folder, or correct `path`: it starts at the flow file's folder")
+def _missing(path: Path) -> SourceMissing:
+    return SourceMissing(f"{path} is not there", remedy="make the folder, or correct `path`: it starts at the flow file's folder")

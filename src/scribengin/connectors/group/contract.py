@@ -13,9 +13,10 @@ from scribengin.connectors.contract import ChainedSink, Sink, Source, SourceRead
 from scribengin.core.errors import EnvironmentFault, ScribenginError, SinkError, Unreachable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from scribengin.connectors.contract import Decided, Published
+    from scribengin.connectors.group.health import MemberSeen, Turns
 
 DOWN = (Unreachable, EnvironmentFault, SinkError, OSError)
 """what a place that does not take writes now raises; all else stands for data at risk, or a mistake"""
@@ -48,6 +49,12 @@ class FinishingReader(SourceReader, Protocol):
 
 class ChoosingSink(ChainedSink, Protocol):
     """The sink of a group. `behind` says which member a Batch goes to: `{"member", "cost", "why", "behind": what that member says}`."""
+
+    turns: Callable[[], Turns]
+    """what somebody says of the group while it runs, asked before each Batch"""
+
+    def members(self) -> tuple[MemberSeen, ...]:
+        """How each member stands; may be asked by any thread."""
 
     def chosen(self, behind: Mapping[str, Any]) -> StagingSink:
         """The sink with which the Batch is staged."""

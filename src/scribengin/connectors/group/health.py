@@ -6,14 +6,36 @@ that says whether it is healthy. No I/O, no clock: the caller hands in the time,
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from collections.abc import Mapping  # noqa: TC003  msgspec looks at the annotations of what workers tell
+from dataclasses import dataclass, field
+from math import isfinite
+from typing import Literal
 
 FIRST_S = 1.0
 MOST_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Turns:
+    """What somebody says of a group while it runs: member → its cost from now on; member → why it gets no Batch from now on."""
+
+    costs: Mapping[str, float] = field(default_factory=dict)
+    out: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class MemberSeen:
+    """A member as its sink sees it. `failed`: it does not answer, is left out, and tried again in `again_s` seconds; `out`: somebody took
+    it out. `reason` says why. `batches` are those that went there in this process."""
+
+    member: str
+    cost: float
+    state: Literal["healthy", "failed", "out"] = "healthy"
+    reason: str = ""
+    again_s: float = 0.0
+    batches: int = 0
+    group: str = ""
+    """its name in the flow file, where that is known"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +66,8 @@ class _State:
     until_s: float = 0.0
     probed: bool = False
     """half-open, and taken"""
+    out: str = ""
+    """why it was taken out; empty while it has its turn"""
 
 
 class Health:
@@ -51,13 +75,23 @@ class Health:
 
     def __init__(self, costs: Mapping[str, float]) -> None:
         self._states = {member: _State(cost) for member, cost in costs.items()}
+        self._costs = dict(costs)
         self._last = ""
+
+    def heed(self, turns: Turns) -> None:
+        """From now on it is so. Costs that are none, and members that there are not, are passed over; where all are taken out, none is."""
+        for member, state in self._states.items():
+            cost = turns.costs.get(member, 0.0)
+            state.cost = cost if isfinite(cost) and cost > 0 else self._costs[member]
+        whole = all(member in turns.out for member in self._states)
+        for member, state in self._states.items():
+            state.out = "" if whole or member not in turns.out else turns.out[member] or "somebody took it out"
 
     def choose(self, now_s: float) -> Choice | None:
         """The member for what comes next; None where all are left out. Of a probe the outcome must be told, or it is offered again
         only after as long a while as before."""
         order = self._in_turn()
-        open_ = [member for member in order if self.is_open(member, now_s)]
+        open_ = [member for member in order if not self._states[member].out and self.is_open(member, now_s)]
         if not open_:
             return None
         member = min(open_, key=lambda each: self._states[each].cost)  # the first of equal ones
@@ -77,6 +111,23 @@ class Health:
     def is_healthy(self, member: str) -> bool:
         """False from a failure on until a success."""
         return not self._states[member].reason
+
+    def cost(self, member: str) -> float:
+        """What it costs now; 0 of one that there is not."""
+        return self._states[member].cost if member in self._states else 0.0
+
+    def has_turn(self, member: str) -> bool:
+        """False of one that was taken out, or is not there."""
+        return member in self._states and not self._states[member].out
+
+    def seen(self, now_s: float, batches: Mapping[str, int]) -> tuple[MemberSeen, ...]:
+        """How each member stands."""
+        found = []
+        for member, state in self._states.items():
+            again_s = round(max(0.0, state.until_s - now_s), 1) if state.reason else 0.0
+            how: Literal["healthy", "failed", "out"] = "out" if state.out else "failed" if state.reason else "healthy"
+            found.append(MemberSeen(member, state.cost, how, state.out or state.reason, again_s, batches.get(member, 0)))
+        return tuple(found)
 
     def succeeded(self, member: str) -> None:
         """It is healthy."""
@@ -115,9 +166,9 @@ class Health:
         if state.reason:
             return f"tried again after {state.wait_s:g} s"
         if cheaper:
-            return "; ".join(f"{other} is out: {self._states[other].reason}" for other in cheaper)
+            return "; ".join(f"{other} is out: {self._states[other].out or self._states[other].reason}" for other in cheaper)
         equal = [other for other, each in self._states.items() if each.cost == state.cost]
         if len(equal) == 1:
             return "the lowest cost"
-        healthy = sum(self.is_open(other, now_s) for other in equal)
+        healthy = sum(self.is_open(other, now_s) and not self._states[other].out for other in equal)
         return f"its turn: {healthy} of {len(equal)} of cost {state.cost:g} are healthy"

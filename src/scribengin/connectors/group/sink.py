@@ -15,7 +15,7 @@ from uuid import uuid4
 from scribengin.connectors.abilities import is_chained
 from scribengin.connectors.group.audit import audit_members
 from scribengin.connectors.group.contract import DOWN, said
-from scribengin.connectors.group.health import Health
+from scribengin.connectors.group.health import Health, Turns
 from scribengin.core.errors import FencedError, Refused, StateError, Unreachable
 from scribengin.core.storage import make_folder, put_if_absent, read_or_none
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from scribengin.connectors.contract import Decided, Place, Published
     from scribengin.connectors.group.contract import MemberSink
+    from scribengin.connectors.group.health import MemberSeen
 
 
 class GroupSink:
@@ -34,10 +35,12 @@ class GroupSink:
 
     def __init__(self, place: Place, sinks: Mapping[str, MemberSink], *, now: Callable[[], float] = time.monotonic) -> None:
         self.node = place.node
-        self._costs = {name: cost for name, cost, _ in place.members}
+        self.turns: Callable[[], Turns] = Turns
+        """what somebody says of the group, asked before each Batch"""
         self._sinks = dict(sinks)
         self._work = place.work
-        self._health = Health(self._costs)
+        self._health = Health({name: cost for name, cost, _ in place.members})
+        self._batches: dict[str, int] = dict.fromkeys(self._sinks, 0)
         self._now = now
         self._claim: tuple[str, str] | None = None
         """owner and lineage, once `prepare` was called"""
@@ -90,6 +93,7 @@ class GroupSink:
         """The member that the next Batch goes to, having looked that it answers. Raises Unreachable where none does."""
         if self._owed is not None:
             self.publish(self._owed)
+        self._health.heed(self.turns())
         while (choice := self._health.choose(self._now())) is not None:
             name = choice.member
             try:
@@ -102,7 +106,10 @@ class GroupSink:
             self._health.succeeded(name)
             self._tell(name, choice.why)
             return {"member": name, "cost": choice.cost, "why": choice.why, "behind": newest}
-        out = "; ".join(f"{each.member} (tried again in {each.again_s:.0f} s): {each.reason}" for each in self._health.out(self._now()))
+        seen = self._health.seen(self._now(), {})
+        taken = [f"{each.member} (taken out): {each.reason}" for each in seen if each.state == "out"]
+        failed = [f"{each.member} (tried again in {each.again_s:.0f} s): {each.reason}" for each in seen if each.state == "failed"]
+        out = "; ".join([*failed, *taken])
         raise Unreachable(
             f'sink "{self.node}": no member of its group is healthy: {out}',
             remedy="bring one back; nothing is lost, the Batch is run when one answers",
@@ -131,11 +138,16 @@ class GroupSink:
         """At the member that the decision names, and nowhere else. Raises Unreachable where it is away."""
         self._at_its_member(decided, lambda sink: sink.publish(_inner(decided)))
         self._last = decided.behind["member"]
+        self._batches[self._last] = self._batches.get(self._last, 0) + 1
 
     def upkeep(self) -> list[str]:
         """See `KeptSink`: nothing is kept here; tells where the Batches go from now on, and why."""
         told, self._told = self._told, []
         return told
+
+    def members(self) -> tuple[MemberSeen, ...]:
+        """How each member stands; may be asked by any thread."""
+        return self._health.seen(self._now(), self._batches)
 
     # --- afterwards ---
 
@@ -254,10 +266,11 @@ class GroupSink:
 
     def _tell(self, name: str, why: str) -> None:
         before, self._last = self._last, name
-        if before in ("", name) or (self._costs.get(before) == self._costs[name] and self._health.is_healthy(before)):
+        alike = self._health.has_turn(before) and self._health.cost(before) == self._health.cost(name)
+        if before in ("", name) or (alike and self._health.is_healthy(before)):
             return
         time_of_day = datetime.now(UTC).strftime("%H:%M:%S")
-        cost = f"{self._costs[name]:g}"
+        cost = f"{self._health.cost(name):g}"
         self._told.append(f"sink {self.node}: from {time_of_day} UTC on to member {name} (cost {cost}) in place of {before}: {why}")
 
     def _member_of(self, decided: Decided) -> str:

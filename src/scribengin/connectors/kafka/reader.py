@@ -18,7 +18,7 @@ from scribengin.connectors.contract import Backlog, SourceStream
 from scribengin.connectors.kafka.ages import Ages
 from scribengin.connectors.kafka.client import SILENT, Cluster, Partition, Topic, settings
 from scribengin.connectors.kafka.options import LOSS_REMEDY
-from scribengin.core.errors import ScribenginError, SourceError
+from scribengin.core.errors import ScribenginError, SourceError, SourceMissing
 from scribengin.core.problems import did_you_mean
 
 if TYPE_CHECKING:
@@ -233,7 +233,7 @@ class KafkaReader:
         if name in self._ids:
             self._lost(name, f"topic {name} is gone")
         elif not self.options["pattern"]:
-            raise SourceError(
+            raise SourceMissing(
                 f'source "{self.node}": there is no topic {name} at {self.options["bootstrap"]}',
                 remedy=did_you_mean(name, self._cluster.matching(".*")) or "make it, or mind the spelling",
                 code="kafka-topic",

@@ -1,0 +1,62 @@
+"""`/v1/groups`: the groups of all flows, their members, and how sinks find them; members are taken out and let back."""
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import msgspec
+from fastapi import APIRouter
+from starlette.responses import RedirectResponse, Response
+
+from scribengin.api.access import Role
+from scribengin.api.plane import Asked
+from scribengin.api.views import labels_of
+from scribengin.client.group_models import GroupRow, SetMember
+from scribengin.control.groups import GroupSeen, find_group, group_as_json, read_groups, set_member
+from scribengin.registry.contract import Registry
+
+
+def group_routes(may: Callable[[Role], Any]) -> APIRouter:
+    """The routes; `may` lets in who has a role."""
+    routes = APIRouter(prefix="/v1/groups", tags=["groups"])
+
+    @routes.get("", response_model=list[GroupRow])
+    def list_groups(asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:
+        """The groups that flows name, or that somebody speaks of in the registry; of the flows that this person may see."""
+        return _leader(asked) or asked.answer([_row(asked, group) for group in read_groups(asked.registry, _visible(asked)).values()])
+
+    @routes.get("/{group}", response_model=GroupRow)
+    def show_group(group: str, asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:
+        """One of them."""
+        return _leader(asked) or asked.answer(_row(asked, find_group(asked.registry, group, _visible(asked))))
+
+    @routes.put("/{group}/members/{member}", response_model=GroupRow)
+    def change_member(group: str, member: str, to: SetMember, asked: Annotated[Asked, may(Role.OPERATOR)]) -> Response:
+        """Take a member out of turn, let it back, say what it costs: for all flows that name the group, from their next Batch on. A Batch
+        that is decided for a member goes there all the same."""
+
+        def act(registry: Registry) -> GroupRow:
+            asked.check_all()
+            set_member(registry, group, member, out=to.out, why=to.why, cost=to.cost, by=asked.who.name)
+            return _row(asked, find_group(registry, group))
+
+        return asked.write("group", f"groups/{group}"[:200], act, to)
+
+    return routes
+
+
+def _leader(asked: Asked) -> Response | None:
+    """The way to the master that was told how members are, where this one was not."""
+    watch = asked.plane.watch
+    if watch is None or watch.leads() or not (leader := watch.leader()):
+        return None
+    return RedirectResponse(f"{leader.rstrip('/')}{asked.request.url.path}", status_code=307)
+
+
+def _visible(asked: Asked) -> Callable[[str], bool] | None:
+    """None: all flows, and what is said of groups that none names."""
+    return (lambda flow: asked.who.may_see(labels_of(asked.registry, flow))) if asked.who.labels else None
+
+
+def _row(asked: Asked, group: GroupSeen) -> GroupRow:
+    watch = asked.plane.watch
+    return msgspec.convert(group_as_json(group, lambda flow: None if watch is None else watch.told(flow)), GroupRow)

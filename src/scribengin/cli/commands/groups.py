@@ -1,0 +1,106 @@
+"""`scribengin groups list|show|set`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.plane_option import masters_option
+from scribengin.cli.tables import print_table
+
+if TYPE_CHECKING:
+    from scribengin.cli.plane_option import Masters
+    from scribengin.client.group_models import GroupMember, GroupRow
+
+
+@click.group()
+def command() -> None:
+    """Groups of places that can stand for each other: the lowest cost that answers gets the next Batch, equal ones in turn."""
+
+
+@command.command("list", cls=AnsweringCommand)
+@masters_option
+def list_(*, masters: Masters) -> Answer:
+    """Show the groups that flows name, and which members are not healthy."""
+    import msgspec
+
+    with masters.client() as client:
+        groups = client.groups()
+
+    def show() -> None:
+        if not groups:
+            click.echo("no flow that was submitted has groups")
+            return
+        rows = [
+            {
+                "group": group.group,
+                "flows": ", ".join(group.flows) or "-",
+                "members": ", ".join(f"{each.member}{_mark(each)}" for each in group.members),
+                "refused": group.refused or "-",
+            }
+            for group in groups
+        ]
+        print_table(rows, {name: name for name in ("group", "flows", "members", "refused")})
+
+    return Answer(msgspec.to_builtins(groups), show=show)
+
+
+@command.command(cls=AnsweringCommand)
+@click.argument("group")
+@masters_option
+def show(*, group: str, masters: Masters) -> Answer:
+    """Show the members of GROUP, what they cost, and how each sink that goes there finds them."""
+    with masters.client() as client:
+        found = client.group(group)
+    return _answer(found)
+
+
+@command.command("set", cls=AnsweringCommand)
+@click.argument("group")
+@click.argument("member")
+@click.option("--out", is_flag=True, help="It gets no Batch any more, but those that are decided for it.")
+@click.option("--back", is_flag=True, help="It has its turn again.")
+@click.option("--why", default="", help="With --out: what the others are told.")
+@click.option("--cost", type=float, help="What it costs from now on; 0: as flow files say.")
+@masters_option
+def set_(*, group: str, member: str, out: bool, back: bool, why: str, cost: float | None, masters: Masters) -> Answer:
+    """Take MEMBER of GROUP out of turn, let it back, or change its cost; from the next Batch on, for all flows that name the group."""
+    from scribengin.client.group_models import SetMember
+
+    if out == back and (out or cost is None):
+        raise click.UsageError("say one of --out and --back, or --cost")
+    with masters.client() as client:
+        found = client.set_member(group, member, SetMember(True if out else False if back else None, why, cost))
+    return _answer(found)
+
+
+def _answer(group: GroupRow) -> Answer:
+    import msgspec
+
+    return Answer(msgspec.to_builtins(group), show=lambda: _show(group))
+
+
+def _show(group: GroupRow) -> None:
+    click.echo(f"group {click.style(group.group, bold=True)}, of {', '.join(group.flows) or 'no flow'}")
+    if group.refused:
+        click.echo(f"  refused: {group.refused}")
+    for member in group.members:
+        files = f" (flow files: {', '.join(f'{cost:g}' for cost in member.costs)})" if tuple(member.costs) != (member.cost,) else ""
+        cost = "-" if member.cost is None else f"{member.cost:g}"
+        click.echo(f"  {click.style(member.member, bold=True)}  cost {cost}{files}{f', out: {member.why}' if member.out else ''}")
+        for seen in member.seen:
+            click.echo(f"    {_seen_text(seen)}")
+
+
+def _seen_text(seen: Any) -> str:
+    """`flow f, sink kept: healthy, 12 Batches`."""
+    why = f" ({seen['reason']}{', tried again in {:g} s'.format(seen['again_s']) * bool(seen['again_s'])})" if seen["reason"] else ""
+    return f"flow {seen['flow']}, sink {seen['sink']}: {seen['state']}{why}, {seen['batches']:,} Batch{'es' * (seen['batches'] != 1)}"
+
+
+def _mark(member: GroupMember) -> str:
+    if member.out:
+        return " (out)"
+    return " (failed)" if any(seen["state"] == "failed" for seen in member.seen) else ""
