@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from scribengin.cli.answer import Answer
-from scribengin.cli.each_flow import FlowCommand, each_flow
 from scribengin.cli.commands.trace import hop_text
+from scribengin.cli.each_flow import FlowCommand, each_flow
 from scribengin.cli.flow_argument import flow_argument, is_name
 from scribengin.cli.flow_state import open_state
 from scribengin.cli.plane_option import masters_option
