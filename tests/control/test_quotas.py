@@ -40,6 +40,18 @@ def applied(plane: Plane, flow: str, cores: int = 1, memory_bytes: int = 0, **la
     admin.apply(plane.person, admin.Submission(flow, "0", "flow.yaml", "/base", specs, labels=given), state=lambda _: "/state", by="me")
 
 
+def test_executors_are_counted_each(plane: Plane) -> None:
+    set_quota(plane.person, SEARCH, cores=5, by="ann")
+    specs = {"main": TierSpec(cores=2, executors=3)}
+    wide = admin.Submission("wide", "0", "flow.yaml", "/base", specs, labels={"team": "search"})
+    admin.apply(plane.person, wide, state=lambda _: "/state", by="me")
+    said = "it takes 6 cores in all, and quota team=search allows 5"
+    assert plane.comes_to("wide", "starting", lambda status: "quota" in status.reason).reason == said
+    set_quota(plane.person, SEARCH, cores=6, by="ann")
+    plane.comes_to("wide", "running")
+    assert list_quotas(plane.person)[0]["taken"]["cores"] == 6
+
+
 def share(plane: Plane, flow: str) -> Share | None:
     found = read_record(plane.person, SHARE(flow))
     return found.record if isinstance(found, Stored) else None

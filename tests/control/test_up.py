@@ -70,10 +70,10 @@ class Person:
         return said["result"] if not status else said["problems"]
 
     @contextmanager
-    def up(self) -> Iterator[subprocess.Popen[str]]:
+    def up(self, *words: str) -> Iterator[subprocess.Popen[str]]:
         """`scribengin up`, until it answers."""
         log = (self.folder / "up.log").open("a")
-        command = [sys.executable, "-m", "scribengin.cli", "up"]
+        command = [sys.executable, "-m", "scribengin.cli", "up", *words]
         with log, subprocess.Popen(command, cwd=self.folder, env=self.environment, stdout=log, stderr=log, text=True) as process:
             try:
                 until(lambda: (self.home / "up.json").exists() or process.poll() is not None, "up", 120)

@@ -246,7 +246,9 @@ class Observer:
             before = _run_of(there)
         said = spec.tiers.get(tier, TierSpec())
         use, warm = (said.cores, said.memory_bytes, said.since, said.process), said.standby == "warm"
-        return TierSeen(tier, frozenset(feeders), node, *use, wish, run, report, lease, before, warm, spare, waits, said.folders)
+        return TierSeen(
+            tier, frozenset(feeders), node, *use, wish, run, report, lease, before, warm, spare, waits, said.folders, said.executors
+        )
 
     def _old_feeders(self, flow: str, tier: str, wish: TierWish | None) -> tuple[str, ...]:
         """Of a tier that the wanted version has no more: as in the version that it serves."""

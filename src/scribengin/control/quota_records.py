@@ -180,7 +180,8 @@ def _tiers(registry: Registry, flow: str, spec: Spec) -> list[str]:
 def _tier(registry: Registry, flow: str, tier: str, spec: Spec) -> TierSeen:
     said = spec.tiers.get(tier, TierSpec())
     wish, run, spare = (_value(read_record(registry, spot(flow, tier))) for spot in (WANTED, RUN, SPARE))
-    return TierSeen(tier, cores=said.cores, memory_bytes=said.memory_bytes, wish=wish, run=run, spare=spare)
+    cores, memory_bytes, executors = said.cores, said.memory_bytes, said.executors
+    return TierSeen(tier, cores=cores, memory_bytes=memory_bytes, wish=wish, run=run, spare=spare, executors=executors)
 
 
 def _value(found: Stored[Any] | Newer | Damaged | None) -> Any:

@@ -126,8 +126,8 @@ def taken_by(flow: FlowSeen) -> Taken:
 
 
 def given_to(tier: TierSeen) -> Taken:
-    """What a worker of the tier gets."""
-    return Taken(tier.cores, tier.memory_bytes)
+    """What a worker of the tier gets, or its executors together."""
+    return Taken(tier.executors * tier.cores, tier.executors * tier.memory_bytes)
 
 
 def sum_of(parts: Iterable[Taken]) -> Taken:
@@ -153,9 +153,7 @@ def divide(world: World, waits: Mapping[str, Wait]) -> dict[str, Share]:
     found: dict[str, Share] = {}
     for name, allowed in sorted(world.quotas.items()):
         under = [flow for flow in world.flows.values() if allowed.covers(flow.labels)]
-        # of one that waits a tier may be at work all the same
-        there = [flow for flow in under if flow.name not in waits or taken_by(flow) != Taken()]
-        members = {flow.name: _is_idle(world, flow) for flow in there if _reads(flow)}
+        members = {flow.name: _is_idle(world, flow) for flow in under if _reads(world, flow, waits)}
         if allowed.closed or allowed.rows_per_s is not None:
             # who does not read now keeps what it had, so that none goes unbounded while it comes to rest
             kept_by = [flow for flow in under if allowed.closed or flow.name not in members]
@@ -204,8 +202,12 @@ def _to_start(world: World, flow: FlowSeen) -> Iterator[TierSeen]:
             yield tier
 
 
-def _reads(flow: FlowSeen) -> bool:
-    return flow.wish.goal in ("running", "drained") and (flow.wish.goal == "running" or is_at_work(flow))
+def _reads(world: World, flow: FlowSeen, waits: Mapping[str, Wait]) -> bool:
+    """Whether it is to read now: it is at work, or starts in this very look. Of one that waits a tier may be at work all the same."""
+    if flow.wish.goal not in ("running", "drained"):
+        return False
+    starts = flow.name not in waits and any(True for _ in _to_start(world, flow))
+    return starts or is_at_work(flow)
 
 
 def _is_idle(world: World, flow: FlowSeen) -> bool:

@@ -96,6 +96,8 @@ class TierSeen:
     spare_report: Report | None = None
     folders: tuple[str, ...] = ()
     """those that its sinks write into"""
+    executors: int = 1
+    """each with so many cores and so much memory, where its node has executors; quotas count them everywhere"""
 
 
 class Delay(NamedTuple):
