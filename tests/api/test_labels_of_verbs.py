@@ -53,7 +53,10 @@ def test_each_flow_with_the_label_is_done_and_told(typed: Typed, words: str) -> 
     if words != "scale --cores 3":
         assert both["result"][0]["result"] == alone["result"]
     assert typed(*words.split(), "-l", "team=none")["problems"][0]["code"] == "label-unknown"
-    assert typed(*words.split())["problems"][0]["code"] == "usage"
+    if words == "status":
+        assert [each["flow"] for each in typed("status")["result"]] == ["ads", "bids", "carts"], "without a name: all"
+    else:
+        assert typed(*words.split())["problems"][0]["code"] == "usage"
     assert typed(*words.split(), "ads", "-l", "team=web")["problems"][0]["code"] == "usage", "a name, or a label"
 
 
@@ -78,3 +81,13 @@ def test_operations_alerts_and_rates_of_flows_are_chosen_by_labels(typed: Typed,
     there = bench.person.read("flows/ads/spec/2")
     bench.person.commit(Replace(there, {**there.value, "labels": {}}))
     assert [each["flow"] for each in typed("history", "-l", "team=web")["result"]] == ["bids"]
+
+
+@pytest.mark.parametrize("words", ["graph --steps", "dead list", "dead show", "source show", "audit", "trace -l team=web a+1"])
+def test_what_looks_into_states_takes_labels_too(typed: Typed, words: str) -> None:
+    """Nobody has their packages here: that is told of each."""
+    told = typed(*words.split(), *([] if "-l" in words else ["-l", "team=web"]))
+    assert [(each["flow"], each["problems"][0]["code"]) for each in told["result"]] == [
+        ("ads", "package-missing"),
+        ("bids", "package-missing"),
+    ]

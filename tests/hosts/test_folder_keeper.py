@@ -74,6 +74,8 @@ def test_the_host_that_was_named_keeps_it_and_says_so_and_the_other_nothing(tmp_
     a.step()
     said = told(leader, path)
     assert said is not None
+    assert [(each["path"], each["files"]) for each in a.glance()] == [(str(path), 3)]
+    assert b.glance() == []
     assert (late_ones(path), said.node, said.number, said.files, said.bytes, said.error) == (0, "a", 1, 3, 300, "")
     # nothing to do is not told each time
     a.step()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from typing import TYPE_CHECKING
 
 import httpx2
@@ -141,3 +142,15 @@ def test_the_key_of_a_node_is_its_own_and_nobody_beyond_is_let_near_without_one(
     with pytest.raises(Refused, match="nobody could show a token"):
         check_door(Listen("0.0.0.0", insecure=True), has_key=False)
     check_door(Listen(), has_key=False)
+
+
+def test_masters_reach_a_node_over_tls_that_they_know_who_signs(plane: Plane) -> None:
+    pem, key = plane.folder / "cert.pem", plane.folder / "key.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1"]
+    subprocess.run([*command, "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", pem], check=True, capture_output=True)
+    entrance = Entrance(plane.address, plane.login)
+    with Node(Home(plane.folder / "a"), "a", entrance, listen=Listen(certificate=pem, key=key, asks=True)) as node:
+        assert node.url.startswith("https://127.0.0.1:")
+        assert NodePages(plane.registry, entrance.host_key, certificates=pem).look("a")["node"] == "a"
+        with pytest.raises(Unreachable, match="node a does not answer at https"):
+            NodePages(plane.registry, entrance.host_key).look("a")

@@ -73,7 +73,7 @@ def test_a_workers_login_writes_under_its_own_tier_and_nowhere_else(plane: Plane
         mine = worker.read(REPORT("tweets", "edge").path)
         assert isinstance(mine, Entry)
         worker.commit(Replace(mine, mine.value), Create("flows/tweets/tiers/edge/tasks/0", {}), Create("acks/tweets/edge/x", {}))
-        worker.commit(Create("logicalnodes/tweets.edge/http", {"url": "http://127.0.0.1:1"}))
+        worker.commit(Create("logicalnodes/tweets.edge/notes", {"url": "http://127.0.0.1:1"}))
     # what it has made there is the masters' too
     plane.registry.commit(Delete("flows/tweets/tiers/edge/tasks/0"))
 

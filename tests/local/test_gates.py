@@ -16,7 +16,7 @@ from scribengin.local.contract import GateView, QueryView, RunView
 from scribengin.local.gates import Gate, Pressure
 from scribengin.local.levels import Levels
 from scribengin.plan.channels import PlannedChannel
-from scribengin.spec.model import Channel, Depth, Edge, Pack, Rate
+from scribengin.spec.edge_model import Channel, Depth, Edge, Pack, Rate
 from scribengin.state.acks import Link, QueryKey, Reading, Topology
 from scribengin.state.contract import Counts, Decision, SourceRange
 from scribengin.state.decisions import Decisions

@@ -17,22 +17,7 @@ from scribengin.plan.diff import diff_plans
 from scribengin.plan.explain_tiers import as_json, as_mermaid, explain
 from scribengin.plan.graph import base
 from scribengin.plan.split import plan_flow
-from scribengin.spec.model import (
-    Action,
-    Aggregate,
-    Dedupe,
-    Filter,
-    Flow,
-    Join,
-    Merge,
-    Parse,
-    Python,
-    Route,
-    Select,
-    Sql,
-    Step,
-    WindowSpec,
-)
+from scribengin.spec.model import Action, Aggregate, Dedupe, Filter, Flow, Join, Merge, Parse, Python, Route, Select, Sql, Step, WindowSpec
 
 FOLDER = Path(__file__).parent
 COLUMNS = st.sampled_from(["id", "user", "ts", "nothing", "n", ""])

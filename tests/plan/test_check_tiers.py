@@ -23,7 +23,8 @@ from scribengin.plan.tiers import assign
 from scribengin.plan.validate import validate_file
 from scribengin.spec import tier_keys
 from scribengin.spec.calls import CallPlaces
-from scribengin.spec.model import Channel, Depth, Edge, Tier
+from scribengin.spec.edge_model import Channel, Depth, Edge
+from scribengin.spec.model import Tier
 from scribengin.spec.parse import parse_flow
 from scribengin.spec.tier_data import edge_data
 

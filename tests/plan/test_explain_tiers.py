@@ -13,21 +13,8 @@ from flows import flow, sink, source, step, tweets
 from scribengin.plan.diff import Changes
 from scribengin.plan.explain_tiers import as_json, as_mermaid, explain
 from scribengin.plan.split import FlowPlan, plan_flow
-from scribengin.spec.model import (
-    Channel,
-    Dedupe,
-    Defaults,
-    Depth,
-    Edge,
-    Encryption,
-    Filter,
-    Flow,
-    Merge,
-    Pack,
-    Rate,
-    Resources,
-    Tier,
-)
+from scribengin.spec.edge_model import Channel, Depth, Edge, Encryption, Pack, Rate
+from scribengin.spec.model import Dedupe, Defaults, Filter, Flow, Merge, Resources, Tier
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,7 +12,8 @@ from scribengin.plan.diff import Changes, StoredQuery
 from scribengin.plan.flow_diff import flow_changes
 from scribengin.plan.split import FlowPlan, plan_flow
 from scribengin.plan.topology import topology_of
-from scribengin.spec.model import Aggregate, Channel, Defaults, Edge, Encryption, Filter, Flow, Rate, Tier, WindowSpec
+from scribengin.spec.edge_model import Channel, Edge, Encryption, Rate
+from scribengin.spec.model import Aggregate, Defaults, Filter, Flow, Tier, WindowSpec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

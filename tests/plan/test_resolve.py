@@ -6,21 +6,7 @@ from flows import TWEETS, flow, schema, sink, source, step
 from scribengin.core.types import parse_schema
 from scribengin.plan.graph import Graph
 from scribengin.plan.resolve import Inherited, Resolved, resolve, slowest
-from scribengin.spec.model import (
-    Action,
-    Aggregate,
-    Dedupe,
-    Filter,
-    Join,
-    Merge,
-    Parse,
-    Python,
-    Route,
-    Select,
-    Sql,
-    Watermark,
-    WindowSpec,
-)
+from scribengin.spec.model import Action, Aggregate, Dedupe, Filter, Join, Merge, Parse, Python, Route, Select, Sql, Watermark, WindowSpec
 
 
 def resolved(action: Action, inputs: str = "tweets", *more: object, **rest: object) -> Resolved:

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from scribengin.core.types import Field, Schema, Type
 from scribengin.spec.alert_model import Alert, Condition, Measure
+from scribengin.spec.edge_model import Edge
 from scribengin.spec.model import (
     Aggregate,
     Dedupe,
     Defaults,
-    Edge,
     Filter,
     Flow,
     Join,

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
 
-from scribengin.spec.model import Channel, Depth, Edge, Encryption, Group, Member, Pack, Rate, Resources, Tier
+from scribengin.spec.edge_model import Channel, Depth, Edge, Encryption, Pack, Rate
+from scribengin.spec.model import Group, Member, Resources, Tier
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -6,18 +6,7 @@ from typing import Any
 import pytest
 
 from scribengin.core.types import parse_schema
-from scribengin.spec.model import (
-    Aggregate,
-    Dedupe,
-    Filter,
-    Join,
-    Merge,
-    Parse,
-    Python,
-    Route,
-    Select,
-    WindowSpec,
-)
+from scribengin.spec.model import Aggregate, Dedupe, Filter, Join, Merge, Parse, Python, Route, Select, WindowSpec
 from tests.design_flow import FLOW, TWEETS
 
 

@@ -16,7 +16,8 @@ from scribengin.core.errors import InputError
 from scribengin.core.secret import Secret
 from scribengin.spec import tier_keys
 from scribengin.spec.dump import dump_flow
-from scribengin.spec.model import Channel, Depth, Edge, Encryption, Group, Member, Merge, Pack, Rate, Resources, Tier
+from scribengin.spec.edge_model import Channel, Depth, Edge, Encryption, Pack, Rate
+from scribengin.spec.model import Group, Member, Merge, Resources, Tier
 from scribengin.spec.parse import parse_flow
 from scribengin.spec.schema import flow_schema
 from tests.design_flow import TWEETS

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from scribengin.cli.plane_option import Masters
 
 _SAID = ("-l", "--label")
+NO_FLOW = "no flow was submitted yet: scribengin apply FILE"
 
 
 class FlowCommand(AnsweringCommand):
@@ -31,8 +32,9 @@ class FlowCommand(AnsweringCommand):
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
         """`[OPTIONS] NAME VERSION`, and that labels stand for the name."""
         options, *arguments = super().collect_usage_pieces(ctx)
-        name = arguments[0]
-        return [options, f"({name} | -l NAME=VALUE)", *arguments[1:]]
+        may_lack = any(isinstance(each, click.Argument) and not each.required for each in self.params[:1])
+        either = f"{arguments[0].strip('[]')} | -l NAME=VALUE"
+        return [options, f"[{either}]" if may_lack else f"({either})", *arguments[1:]]
 
 
 def each_flow(argument: str) -> Callable[[Callable[..., Answer]], Callable[..., Answer]]:
@@ -43,10 +45,12 @@ def each_flow(argument: str) -> Callable[[Callable[..., Answer]], Callable[..., 
         @labels_option
         @wraps(function)
         def for_each(*, labels: Mapping[str, str], masters: Masters, **more: Any) -> Answer:
-            if not labels:
+            if not labels and more[argument]:
                 return function(masters=masters, **more)
             with masters.reader() as plane:
-                flows = chosen(plane, (), labels)
+                flows = chosen(plane, (), labels) if labels else tuple(row.flow for row in plane.flows())
+            if not flows:
+                return Answer([], show=lambda: click.echo(NO_FLOW))
             answers = {}
             for flow in flows:
                 try:

@@ -24,7 +24,7 @@ _COMMANDS = {
     "apply": "Submit a flow to the control plane, or its next version.",
     "list": "Show the flows of the control plane, and how they stand.",
     "describe": "Show all that the registry says of a flow, and of its tasks.",
-    "graph": "Show a workflow: flows that meet, where, and what waits there.",
+    "graph": "Show a workflow, flows that meet, as a graph; or the steps of one flow.",
     "pause": "Let flows make no new Batch; their processes stay.",
     "resume": "Let flows run again, or try again what waits for a person.",
     "drain": "Let what is there go through all tiers, then end.",

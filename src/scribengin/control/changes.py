@@ -13,7 +13,8 @@ from scribengin.core.errors import InputError, Refused
 from scribengin.local.migrate import changes_and_moves
 from scribengin.local.prepare import prepare
 from scribengin.plan.describe import listed
-from scribengin.spec.model import Edge, Sink, Source
+from scribengin.spec.edge_model import Edge
+from scribengin.spec.model import Sink, Source
 from scribengin.spec.units_text import show_duration_exactly
 from scribengin.state.folder import StateFolder
 from scribengin.state.ledger import read_totals

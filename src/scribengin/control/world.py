@@ -185,9 +185,10 @@ class Process:
     @property
     def how_ended(self) -> str:
         """In words, with what the launcher says of one that did not end by itself."""
-        how = f"its process ended with status {self.status}" if self.state == "exited" else "its process is gone"
-        by_itself = self.state == "exited" and self.status is not None and self.status >= 0
-        return f"{how}: {self.reason}" if self.reason and not by_itself else how
+        if self.state == "exited" and ((self.status or 0) >= 0 or not self.reason):
+            return f"its process ended with status {self.status}"
+        how = "its process has ended" if self.state == "exited" else "its process is gone"
+        return f"{how}: {self.reason}" if self.reason else how
 
     @property
     def ended(self) -> bool:

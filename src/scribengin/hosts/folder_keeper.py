@@ -51,6 +51,7 @@ class _Duty:
     due_s: float = 0.0
     told_s: float | None = None
     last: Upkept | None = None
+    path: str = ""
 
 
 @dataclass(slots=True)
@@ -98,6 +99,16 @@ class FolderKeeper:
         self._stopped.set()
         self._mirror.changed.set()
 
+    def glance(self) -> list[dict[str, object]]:
+        """The folders that it keeps now, and what came of it as it was told last, as JSON. From any thread."""
+        said = []
+        for duty in self._duties.copy().values():
+            last = duty.last or Upkept(node=self.node)
+            done = {"looked_at": last.at, "did_at": last.did_at, "folded": last.folded, "files": last.files, "bytes": last.bytes}
+            if duty.lease.held():
+                said.append({"path": duty.path, "term": duty.lease.term.number, **done, "error": last.error})
+        return sorted(said, key=lambda each: str(each["path"]))
+
     def step(self) -> float:
         """See what falls to this host, and do what is due; gives how long there is nothing to do. Raises Unreachable, Forbidden."""
         self._mirror.refresh()
@@ -112,6 +123,7 @@ class FolderKeeper:
             duty = self._duties.get(id_)
             if duty is None:
                 duty = self._duties[id_] = _Duty(Lease(self.registry, UPKEEP_LEASE(id_).path, self.about))
+            duty.path = keeping.path
             if time.monotonic() >= duty.due_s and (duty.lease.held() or duty.lease.acquire()):
                 duty.due_s = time.monotonic() + self.every_s
                 try:

@@ -122,9 +122,9 @@ class Node:
             shown = {"pid": about["pid"], "registry": str(self._entrance.address)}
             certificates = certificates_of(os.environ)
             fetch = from_others(self.home.packages, lambda: addresses(registry), token=self._token, certificates=certificates)
-            glance = NodeGlance(registry, self.name, agent, self.home.packages, launcher.logs, shown, fetch)
-            stack.enter_context(door.serve(node_app(glance, NodeGate(registry, self._listen, key, tokens))))
             keeper = FolderKeeper(registry, self.name, about, log, may=lambda: agent.is_up)
+            glance = NodeGlance(registry, self.name, agent, self.home.packages, launcher.logs, shown, fetch, keeper.glance)
+            stack.enter_context(door.serve(node_app(glance, NodeGate(registry, self._listen, key, tokens))))
             thread = threading.Thread(target=keeper.run, name="upkeep")
             stack.callback(thread.join)
             stack.callback(keeper.stop)

@@ -62,8 +62,10 @@ class NodeGlance:
         logs: Callable[[str], Sequence[str]],
         about: Mapping[str, Any],
         fetch: Callable[[str], None],
+        folders: Callable[[], Sequence[Mapping[str, Any]]] = tuple,
     ) -> None:
-        """`about` is what is so for the process's life: pid, registry. `fetch` brings a package here that a master has."""
+        """`about` is what is so for the process's life: pid, registry. `fetch` brings a package here that a master has; `folders` are those
+        of sinks that the host keeps."""
         self._registry = registry
         self.name = name
         self._agent = agent
@@ -71,6 +73,7 @@ class NodeGlance:
         self._logs = logs
         self._about = about
         self._fetch = fetch
+        self._folders = folders
 
     def look(self) -> dict[str, Any]:
         """As JSON. Raises Unreachable."""
@@ -83,11 +86,12 @@ class NodeGlance:
         return {
             "node": self.name,
             **self._about,
-            **{name: known[name] for name in ("state", "host", "since", "home", "mapped")},
+            **{name: known[name] for name in ("state", "host", "since", "home", "spark", "mapped")},
             "lease": seen["lease"],
             "master": leader,
             "capacity": {name: {"has": known[name] or None, "given": used[name]} for name in _CAPACITY},
             "workers": workers,
+            "folders": list(self._folders()),
             "orders": seen["orders"],
             "packages": [{"id": each.id, "size": each.size} for each in self._packages.packages()],
         }

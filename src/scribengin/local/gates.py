@@ -16,7 +16,7 @@ from scribengin.core.units import show_bytes, show_duration
 from scribengin.local.contract import GateView
 from scribengin.local.levels import LOOK_S, Level
 from scribengin.spark.hold import Admission
-from scribengin.spec.model import Depth
+from scribengin.spec.edge_model import Depth
 from scribengin.state.ack_contract import Waiting
 from scribengin.state.decisions import moment
 

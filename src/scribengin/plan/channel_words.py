@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from scribengin.core.units import show_bytes
 from scribengin.plan.describe import span
-from scribengin.spec.model import Depth, Edge, Encryption, Pack, Rate
+from scribengin.spec.edge_model import Depth, Edge, Encryption, Pack, Rate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

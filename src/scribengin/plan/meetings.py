@@ -12,7 +12,7 @@ from scribengin.connectors.files.globs import WILDCARD, glob_of
 from scribengin.connectors.kafka.options import topics_pattern
 from scribengin.plan.groups import placed, target
 from scribengin.registry.outside import Level, Outside, Place, Waters
-from scribengin.spec.model import Depth
+from scribengin.spec.edge_model import Depth
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

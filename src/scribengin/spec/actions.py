@@ -8,20 +8,7 @@ from typing import TYPE_CHECKING, Any
 from scribengin.core.problems import did_you_mean
 from scribengin.core.zones import UTC, is_zone, zone_names
 from scribengin.spec import keys
-from scribengin.spec.model import (
-    Action,
-    Aggregate,
-    Dedupe,
-    Filter,
-    Join,
-    Merge,
-    Parse,
-    Python,
-    Route,
-    Select,
-    Sql,
-    WindowSpec,
-)
+from scribengin.spec.model import Action, Aggregate, Dedupe, Filter, Join, Merge, Parse, Python, Route, Select, Sql, WindowSpec
 from scribengin.spec.nodes import Node, shorten
 
 if TYPE_CHECKING:

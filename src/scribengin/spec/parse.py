@@ -9,7 +9,8 @@ from scribengin.spec import keys
 from scribengin.spec.actions import read_action
 from scribengin.spec.alerts import read_alerts
 from scribengin.spec.document import Document
-from scribengin.spec.model import PROFILE_TRIGGER_S, Defaults, Edge, Flow, Sink, Source, Step
+from scribengin.spec.edge_model import Edge
+from scribengin.spec.model import PROFILE_TRIGGER_S, Defaults, Flow, Sink, Source, Step
 from scribengin.spec.nodes import Mapping, Node, kind_of
 from scribengin.spec.reader import Reader
 from scribengin.spec.sections import Owner, Read, Sections

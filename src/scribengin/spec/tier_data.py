@@ -11,7 +11,8 @@ from scribengin.spec.yaml_text import escaped, names_data
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from scribengin.spec.model import Channel, Depth, Edge, Encryption, Flow, Group, Member, Pack, Rate, Source, Tier
+    from scribengin.spec.edge_model import Channel, Depth, Edge, Encryption, Pack, Rate
+    from scribengin.spec.model import Flow, Group, Member, Source, Tier
 
 
 def parts_data(flow: Flow, *, resolved: bool) -> dict[str, Any]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import get_args
 
+from scribengin.spec.edge_model import ChannelKind, Codec, Durability, Ordering
 from scribengin.spec.key import Key, Section
-from scribengin.spec.model import ChannelKind, Codec, Durability, Ordering, Standby
+from scribengin.spec.model import Standby
 
 TO = Key("to", "group", "where it goes: a group, or one of its members", "wan.second")
 TRACE = Key("trace", "float", "the share of records whose way is kept; that of dead letters always is", "0.01", default="0", low=0, high=1)

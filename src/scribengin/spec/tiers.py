@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from scribengin.core.problems import did_you_mean
 from scribengin.spec import keys, tier_keys
-from scribengin.spec.model import Channel, Depth, Edge, Encryption, Group, Member, Pack, Rate, Resources, Tier
+from scribengin.spec.edge_model import Channel, Depth, Edge, Encryption, Pack, Rate
+from scribengin.spec.model import Group, Member, Resources, Tier
 from scribengin.spec.nodes import Mapping, Scalar, shorten
 from scribengin.spec.reader import NAME_PATTERN
 from scribengin.spec.sections import Owner, Read, Sections

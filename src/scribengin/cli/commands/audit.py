@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.answer import Answer
+from scribengin.cli.each_flow import FlowCommand, each_flow
 from scribengin.cli.flow_argument import flow_argument, is_name
 from scribengin.cli.flow_state import prepared_flow
 from scribengin.cli.plane_option import masters_option
@@ -23,10 +24,11 @@ if TYPE_CHECKING:
 _LOSSES_SHOWN = 20
 
 
-@click.command(cls=AnsweringCommand)
+@click.command(cls=FlowCommand)
 @flow_argument
 @setting_flags("state")
 @masters_option
+@each_flow("flow")
 def command(*, flow: str, state: Path | None, masters: Masters) -> Answer:
     """Read outputs, dead letters and ledger again, and say whether everything balances. Changes nothing; needs no Java.
 

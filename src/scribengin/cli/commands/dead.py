@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.answer import Answer
 from scribengin.cli.commands.trace import hop_text
+from scribengin.cli.each_flow import FlowCommand, each_flow
 from scribengin.cli.flow_argument import flow_argument, is_name
 from scribengin.cli.flow_state import open_state
 from scribengin.cli.plane_option import masters_option
@@ -27,11 +28,12 @@ def command() -> None:
     """Records that a step could not handle, kept with their bytes, place, reason and error. FLOW is a file or a submitted flow."""
 
 
-@command.command("list", cls=AnsweringCommand)
+@command.command("list", cls=FlowCommand)
 @flow_argument
 @click.option("--query", help="Of this Query only.")
 @setting_flags("state")
 @masters_option
+@each_flow("flow")
 def list_(*, flow: str, query: str | None, state: Path | None, masters: Masters) -> Answer:
     """Count the dead letters by Query, step and reason, each with an example."""
     if is_name(flow):
@@ -58,7 +60,7 @@ def list_(*, flow: str, query: str | None, state: Path | None, masters: Masters)
     return Answer(found, show=show)
 
 
-@command.command(cls=AnsweringCommand)
+@command.command(cls=FlowCommand)
 @flow_argument
 @click.argument("prefix", default="")
 @click.option("--query", help="Of this Query only.")
@@ -66,6 +68,7 @@ def list_(*, flow: str, query: str | None, state: Path | None, masters: Masters)
 @click.option("--limit", type=click.IntRange(1), default=10, show_default=True, help="How many at most.")
 @setting_flags("state")
 @masters_option
+@each_flow("flow")
 def show(*, flow: str, prefix: str, query: str | None, step: str | None, limit: int, state: Path | None, masters: Masters) -> Answer:
     """Show dead letters whole, oldest Batch first; with PREFIX those whose id begins so.
 

@@ -6,19 +6,21 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.answer import Answer
+from scribengin.cli.each_flow import FlowCommand, each_flow
 from scribengin.cli.plane_option import masters_option
 
 if TYPE_CHECKING:
     from scribengin.cli.plane_option import Masters
 
 
-@click.command(cls=AnsweringCommand)
+@click.command(cls=FlowCommand)
 @click.argument("flow", metavar="NAME")
 @click.option("--steps", is_flag=True, help="The nodes of this flow, the tiers where they run, and how they go now.")
 @click.option("--dot", "form", flag_value="dot", help="For Graphviz: scribengin graph NAME --dot | dot -Tsvg. Not with --steps.")
 @click.option("--mermaid", "form", flag_value="mermaid", help="For Mermaid.")
 @masters_option
+@each_flow("flow")
 def command(*, flow: str, steps: bool, form: Literal["dot", "mermaid"] | None, masters: Masters) -> Answer:
     """Show the workflow of a flow: the flows that meet, as they stand, with their tiers; where they meet, and what waits there.
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.each_flow import NO_FLOW
 from scribengin.cli.labels_option import labels_option
 from scribengin.cli.plane_option import masters_option
 from scribengin.cli.tables import print_table
@@ -27,7 +28,7 @@ def command(*, labels: dict[str, str], masters: Masters) -> Answer:
 
     def show() -> None:
         if not found:
-            click.echo("no flow has these labels" if labels else "no flow was submitted yet: scribengin apply FILE")
+            click.echo("no flow has these labels" if labels else NO_FLOW)
             return
         met = {"by": "fed by"} if any(row["workflow"] for row in found) else {}
         rows = [{**row, "by": ", ".join(row["fed_by"])} for row in found]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.each_flow import FlowCommand, each_flow
 from scribengin.cli.flow_argument import flow_argument, flow_path, is_name
 from scribengin.cli.flow_state import open_state
 from scribengin.cli.plane_option import masters_option
@@ -31,11 +32,12 @@ def command() -> None:
     """How far sources are read. A position counts the entries of a source's log that committed Batches are through with."""
 
 
-@command.command(cls=AnsweringCommand)
+@command.command(cls=FlowCommand)
 @flow_argument
 @click.option("--query", help="Of this Query only.")
 @setting_flags("state")
 @masters_option
+@each_flow("flow")
 def show(*, flow: str, query: str | None, state: Path | None, masters: Masters) -> Answer:
     """Print the position of every source in every Query. FLOW is a file, or the name of a flow that was submitted."""
     if is_name(flow):

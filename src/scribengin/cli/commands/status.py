@@ -9,7 +9,7 @@ import click
 
 from scribengin.cli.answer import Answer
 from scribengin.cli.each_flow import FlowCommand, each_flow
-from scribengin.cli.flow_argument import flow_argument, is_name
+from scribengin.cli.flow_argument import is_name
 from scribengin.cli.flow_state import prepared_flow
 from scribengin.cli.plane_option import masters_option
 from scribengin.cli.settings import setting_flags
@@ -29,7 +29,7 @@ _SPARE = {"standby": "ready", "starting": "starting", "failed": "failing", "stop
 
 
 @click.command(cls=FlowCommand)
-@flow_argument
+@click.argument("flow", type=click.Path(), metavar="FLOW", required=False, default="")
 @setting_flags("state")
 @masters_option
 @each_flow("flow")
@@ -37,7 +37,7 @@ def command(*, flow: str, state: Path | None, masters: Masters) -> Answer:
     """Show how far every tier is, what waits between two of them, and what is acknowledged: committed at the ends of the flow.
 
     Works while the flow runs and while it does not; needs no Java. Of the name of a flow that was submitted: what is wanted of it, how it
-    stands, and who serves its tiers; also where no master is alive.
+    stands, and who serves its tiers; also where no master is alive. Without a name: of all that were submitted.
     """
     if is_name(flow):
         return _of_name(flow, masters)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.each_flow import NO_FLOW
 from scribengin.cli.labels_option import chosen, labels_option
 from scribengin.cli.plane_option import masters_option
 from scribengin.core.errors import Unreachable
@@ -72,7 +73,7 @@ def _print(rows: list[dict[str, Any]]) -> None:
     from scribengin.cli.tables import open_console
 
     if not rows:
-        click.echo("no flow was submitted yet: scribengin apply FILE")
+        click.echo(NO_FLOW)
         return
     open_console().print(table(rows))
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.answer import Answer
+from scribengin.cli.each_flow import FlowCommand, each_flow
 from scribengin.cli.flow_argument import flow_argument, is_name
 from scribengin.cli.flow_state import prepared_flow
 from scribengin.cli.plane_option import masters_option
@@ -19,12 +20,13 @@ if TYPE_CHECKING:
     from scribengin.cli.plane_option import Masters
 
 
-@click.command(cls=AnsweringCommand)
+@click.command(cls=FlowCommand)
 @flow_argument
 @click.argument("record_id")
 @click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="How many ways are shown at most; --json has all.")
 @setting_flags("state")
 @masters_option
+@each_flow("flow")
 def command(*, flow: str, record_id: str, limit: int, state: Path | None, masters: Masters) -> Answer:
     """Show every sink and dead letter that a record reached, with the tiers, Batches and times on its way.
 

@@ -14,7 +14,8 @@ from scribengin.plan.checks.subject import Subject, called
 from scribengin.plan.columns import find
 from scribengin.plan.graph import base, inputs_of
 from scribengin.plan.tiers import is_static
-from scribengin.spec.model import Channel, Edge, Merge, Sink, Source, Step
+from scribengin.spec.edge_model import Channel, Edge
+from scribengin.spec.model import Merge, Sink, Source, Step
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
