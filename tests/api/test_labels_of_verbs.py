@@ -91,3 +91,18 @@ def test_what_looks_into_states_takes_labels_too(typed: Typed, words: str) -> No
         ("ads", "package-missing"),
         ("bids", "package-missing"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("words", "usage"),
+    [
+        (("status",), "[FLOW | -l NAME=VALUE]"),
+        (("history",), "(NAME | -l NAME=VALUE)"),
+        (("scale",), "(NAME[.TIER] | -l NAME=VALUE)"),
+        (("limit",), "(NAME[:SOURCE|:EDGE] | -l NAME=VALUE)"),
+    ],
+)
+def test_help_says_what_the_label_stands_for(words: tuple[str, ...], usage: str, capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main([*words, "--help"])
+    assert usage in capfd.readouterr().out

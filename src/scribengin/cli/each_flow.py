@@ -33,7 +33,8 @@ class FlowCommand(AnsweringCommand):
         """`[OPTIONS] NAME VERSION`, and that labels stand for the name."""
         options, *arguments = super().collect_usage_pieces(ctx)
         may_lack = any(isinstance(each, click.Argument) and not each.required for each in self.params[:1])
-        either = f"{arguments[0].strip('[]')} | -l NAME=VALUE"
+        first = arguments[0]  # a metavar may end in a bracket of its own: NAME[.TIER]
+        either = f"{first[1:-1] if first.startswith('[') else first} | -l NAME=VALUE"
         return [options, f"[{either}]" if may_lack else f"({either})", *arguments[1:]]
 
 
