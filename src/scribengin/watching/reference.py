@@ -32,7 +32,7 @@ not answer holds no worker up: what could not be told is replaced by what is new
 
 What is told lies in the memory of the master that leads. A standby sends who asks to it (307). The next one that comes to lead begins
 anew: within ten seconds every worker has told it how it stands; counts (`_total`, dead letters, restarts) begin at nothing then,
-and what was before is gone. Who wants to keep it lets Prometheus scrape.
+and what was before is gone, but for the attempts, which are a record. Who wants to keep it lets Prometheus scrape.
 
 A worker names the claim of its lease in place of a token; a master takes nothing of who does not hold the lease.
 
