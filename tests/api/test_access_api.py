@@ -117,6 +117,9 @@ def test_a_token_with_labels_has_only_the_flows_with_all_of_them(bench: Bench) -
     for team in ("web", "ads"):
         bench.client(token=bench.tokens.add(team, "admin", {})).set_quota(f"team={team}", SetQuota(cores=2))
     assert [row.quota for row in client.quotas()] == ["team=web"]
+    submitted(bench, "test", team="web", stage="test")
+    both = bench.client(token=bench.tokens.add("both", "viewer", {"team": "web", "stage": "live"}))
+    assert [(row.quota, [each.flow for each in row.flows]) for row in both.quotas()] == [("team=web", ["mine"])]
     said = lambda: client.set_quota("team=web", SetQuota(cores=3))  # noqa: E731
     for act in (lambda: client.record("flows"), lambda: client.write_record("limits/mine", {}, version=None), said):
         with pytest.raises(Refused) as told:
@@ -188,6 +191,12 @@ class TestTheRecords:
         assert [json.loads(line)["what"] for line in said if '"done"' in line] == ["make token", "remove token"]
         assert made.token not in bench.audit.read_text()
 
+    def test_a_removal_is_repeated_under_its_key(self, bench: Bench) -> None:
+        bench.tokens.add("ann", "viewer", {})
+        master = bench.master()
+        first, again = (master.ask("DELETE", "/v1/tokens/ann", headers={"Idempotency-Key": "k"}) for _ in range(2))
+        assert (first.status_code, again.status_code, again.headers.get("Idempotency-Replayed")) == (200, 200, "true")
+
 
 class TestTheFile:
     def test_no_token_stands_in_it_and_nobody_else_reads_it(self, tmp_path: Path) -> None:
@@ -245,6 +254,16 @@ class TestTheDoor:
         master = bench.master(listen=Listen("0.0.0.0", insecure=True))
         port = master.url.rpartition(":")[2]
         assert httpx2.get(f"http://127.0.0.1:{port}/v1/flows", trust_env=False).json()["code"] == "token-missing"
+
+    def test_the_first_token_closes_a_door_that_was_open_without(self, bench: Bench) -> None:
+        master = bench.master(listen=Listen("0.0.0.0", insecure=True))
+        url = f"http://127.0.0.1:{master.url.rpartition(':')[2]}/v1/flows"
+        assert httpx2.get(url, trust_env=False).json() == []
+        token = bench.tokens.add("ann", "viewer", {})
+        assert httpx2.get(url, trust_env=False).json()["code"] == "token-missing"
+        assert httpx2.get(url, headers={"Authorization": f"Bearer {token}"}, trust_env=False).json() == []
+        bench.tokens.remove("ann")
+        assert httpx2.get(url, trust_env=False).json()["code"] == "token-missing", "it opens by no removal"
 
     def test_tls_is_spoken(self, bench: Bench, certificate: tuple[Path, Path]) -> None:
         pem, key = certificate

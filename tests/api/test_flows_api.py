@@ -75,6 +75,11 @@ def test_a_flow_that_is_there_is_replaced_only_by_who_knows_what_he_replaces(ben
     assert told.value.code == "plan-stale"
     assert client.apply("numbers", *submit("id % 5 = 1"), expected=client.flow("numbers").wanted.revision).version == 3
     assert client.submit("numbers", flow, accept="again").version == 4
+    flow, data = submit("id % 7 = 1")
+    with pytest.raises(Refused) as told:
+        client.apply("numbers", flow, data, plan=plan.hash)
+    assert told.value.code == "plan-stale"
+    assert client.apply("numbers", flow, data, accept="again").version == 5
 
 
 def test_what_is_wanted_of_a_flow_is_said_and_taken_back(bench: Bench) -> None:

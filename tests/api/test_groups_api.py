@@ -13,9 +13,11 @@ from scribengin.cli.main import main
 from scribengin.client.group_models import SetMember
 from scribengin.client.models import Submit
 from scribengin.connectors.group.health import MemberSeen, Turns
+from scribengin.control import admin
 from scribengin.core.errors import Refused
 from scribengin.local.contract import QueryView
 from scribengin.registry.contract import Create
+from scribengin.registry.kinds import TierSpec
 from scribengin.watching.progress import TierProgress, decode, encode
 from scribengin.worker.turns import LiveTurns
 
@@ -122,6 +124,21 @@ def test_members_are_taken_out_by_operators_of_all_flows_only(bench: Bench) -> N
         assert refused.value.code == "role-lacking"
     assert bench.client(token=tokens["lisa"]).groups() == [], "none of the flows that she may see has any"
     assert bench.client(token=tokens["otto"]).set_member("disks", "near", SetMember(out=True)).members[0].why == "taken out by otto"
+
+
+def test_members_that_only_flows_of_others_name_are_shown_to_none_who_may_not_see_these(bench: Bench) -> None:
+    for flow, members in (("mine", {"near": 1.0}), ("theirs", {"near": 1.0, "secret": 2.0})):
+        tiers = {"main": TierSpec(groups={"disks": members})}
+        submission = admin.Submission(flow, "0" * 64, "flow.yaml", "/base", tiers, labels={"of": flow})
+        admin.apply(bench.person, submission, state=lambda _: "/s", by="ann")
+    bench.person.commit(Create("groups", {}))
+    bench.person.commit(Create("groups/disks", {"format": 1, "members": {"secret": 3.0}, "out": {"secret": "it burns", "near": "slow"}}))
+    narrow = bench.tokens.add("ann", "viewer", {"of": "mine"})
+    bench.master()
+    assert [each.member for each in bench.client().group("disks").members] == ["near", "secret"]
+    (group,) = bench.client(token=narrow).groups()
+    assert (group.flows, [(each.member, each.out) for each in group.members]) == (("mine",), [("near", True)])
+    assert "secret" not in repr(bench.client(token=narrow).group("disks"))
 
 
 def test_a_worker_hears_what_is_said_of_a_group_and_keeps_it_where_that_is_damaged(bench: Bench) -> None:

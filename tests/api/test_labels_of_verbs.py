@@ -60,6 +60,16 @@ def test_each_flow_with_the_label_is_done_and_told(typed: Typed, words: str) -> 
     assert typed(*words.split(), "ads", "-l", "team=web")["problems"][0]["code"] == "usage", "a name, or a label"
 
 
+@pytest.mark.parametrize("words", ["limit  --rows-per-s 1", "scale  --cores 3", "rollback  1", "rewind  --to-batch 0 --yes", "history "])
+def test_an_empty_name_is_no_flow(typed: Typed, bench: Bench, words: str) -> None:
+    """As in `limit "$F"` where F is not set."""
+    before = bench.person.sync()
+    said = typed(*words.split(" "))
+    assert (said["status"], said["problems"][0]["code"]) == (2, "usage")
+    assert "name a flow, or say -l NAME=VALUE" in said["problems"][0]["message"]
+    assert bench.person.sync() == before, "nothing is written"
+
+
 def test_what_fails_for_one_is_told_of_it_and_the_others_are_done(typed: Typed, bench: Bench) -> None:
     admin.rollback(bench.person, "ads", 1, by="bob")
     said = typed("rollback", "-l", "team=web", "1")

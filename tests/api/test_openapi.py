@@ -15,6 +15,7 @@ from schemathesis.specs.openapi.checks import content_type_conformance, response
 
 from scribengin.api.document import openapi_document
 from scribengin.client.problems import MEDIA_TYPE
+from scribengin.client.transport import KEY
 from scribengin.control import admin
 from scribengin.registry.kinds import TierSpec
 
@@ -29,10 +30,32 @@ ENDING = [operation for operation in OPERATIONS if operation.path != "/v1/events
 THERE = {"flow": "numbers", "tier": "main"}
 
 
+EACH_TIME = {
+    "bring_package": "the same bytes under the same hash",
+    "make_token": "what it answers is written down nowhere",
+    "plan_topology": "changes nothing",
+    "progress": "tells how things are",
+    "test_alerts": "sends a test each time",
+}
+"""what is no read and takes no idempotency key, and why"""
+
+
 @schemathesis.serializer("application/zip")
 def as_bytes(_context: Any, value: Any) -> bytes:
     """Packages of whatever comes."""
     return value if isinstance(value, bytes) else str(value).encode(errors="replace")
+
+
+def test_the_key_and_the_token_stand_at_what_takes_them() -> None:
+    keyless, open_ = set(), set()
+    for operations in openapi_document()["paths"].values():
+        for method, operation in operations.items():
+            if method not in ("get", "head") and not any(each["name"] == KEY for each in operation.get("parameters", ())):
+                keyless.add(operation["operationId"])
+            if "security" not in operation:
+                open_.add(operation["operationId"])
+    assert keyless == EACH_TIME.keys()
+    assert open_ == {"live", "ready"}
 
 
 @pytest.fixture(scope="module")

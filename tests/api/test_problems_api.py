@@ -66,6 +66,12 @@ def problem(answer: httpx2.Response, status: int, code: str) -> dict[str, Any]:
         ("GET", "/v1/registry/a//b", {}, 422, "registry-path"),
         ("PUT", "/v1/registry/flows/numbers/status", {"json": {"value": {}}}, 403, "registry-kept"),
         ("PUT", "/v1/registry/else/where", {"json": {"value": {}}}, 403, "registry-kept"),
+        ("DELETE", "/v1/quotas/team=web", {}, 404, "quota-unknown"),
+        ("PUT", "/v1/quotas/team", {"json": {"cores": 1}}, 422, "quota-name"),
+        ("PUT", "/v1/quotas/team=web", {"json": {"cores": 0}}, 422, "quota-value"),
+        ("DELETE", "/v1/tokens/nobody", {}, 404, "token-unknown-name"),
+        ("POST", "/v1/tokens", {"json": {"name": "a b", "role": "viewer"}}, 422, "token-name"),
+        ("POST", "/v1/tokens", {"json": {"name": "ann", "role": "viewer", "until": "soon"}}, 422, "token-until"),
         ("GET", "/v1/events", {"headers": {"Last-Event-ID": "x"}}, 422, "parameter"),
     ],
 )

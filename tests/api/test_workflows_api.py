@@ -18,10 +18,13 @@ from scribengin.client.workflow_models import Waits
 from scribengin.control import admin
 from scribengin.control.workflows import Workflows
 from scribengin.core.errors import InputError, Refused
+from scribengin.local.contract import EndView, QueryView
 from scribengin.registry.kinds import Status, TierSpec
 from scribengin.registry.outside import Outside, Place
 from scribengin.registry.records import put
-from scribengin.registry.tree import STATUS
+from scribengin.registry.tree import KEEPING, STATUS
+from scribengin.registry.upkeep_records import Keeping, id_of_folder
+from scribengin.watching.progress import TierProgress
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -86,11 +89,12 @@ def test_a_failed_member_is_named_on_the_others_and_changes_none_of_them(bench: 
     assert "fed by" in listed
 
 
-def test_the_graph_has_the_flows_where_they_meet_and_what_waits(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_graph_has_the_flows_where_they_meet_and_what_waits(bench: Bench) -> None:
     master = bench.master()
     chain(bench)
     assert master.plane.watch is not None
-    monkeypatch.setattr(type(master.plane.watch), "waits", lambda _self, flow: {"in": Waits(1_200, seconds=4.0)} if flow == "mail" else {})
+    reads = QueryView("all", "running", sources={"in": EndView(lag_rows=1_200, lag_bytes=2**20)})
+    master.plane.watch.board.take(TierProgress(flow="mail", tier="edge", run=1, version=1, at=0.0, phase="running", queries=(reads,)))
     with Client([master.url]) as client:
         assert [(row.workflow, dict(row.states)) for row in client.workflows()] == [
             ("orders", {"orders": "running", "bills": "running", "mail": "running"})
@@ -101,7 +105,7 @@ def test_the_graph_has_the_flows_where_they_meet_and_what_waits(bench: Bench, mo
             ("bills", "out", "mail", "in"),
             ("orders", "out", "bills", "in"),
         ]
-        assert [each.waits for each in found.edges] == [Waits(1_200, seconds=4.0), None]
+        assert [each.waits for each in found.edges] == [Waits(1_200, bytes=2**20), None]
         assert [node.flow for node in client.workflow("alone").nodes] == ["alone"]
         with pytest.raises(Refused) as unknown:
             client.workflow("nobody")
@@ -110,7 +114,7 @@ def test_the_graph_has_the_flows_where_they_meet_and_what_waits(bench: Bench, mo
         form: CliRunner().invoke(graph, ["bills", *form, "--master", master.url], standalone_mode=False).output
         for form in ((), ("--dot",), ("--mermaid",))
     }
-    assert "out -> mail.in, at folder /bills: 1,200 rows wait, the oldest 4.0s" in texts[()]
+    assert "out -> mail.in, at folder /bills: 1,200 rows wait, 1.0 MiB" in texts[()]
     assert "tiers edge -> core" in texts[()]
     assert "orders -> bills [label=" in texts["--dot",]
     assert 'bills_ -->|"folder /bills<br>1,200 rows wait' in texts["--mermaid",]
@@ -126,6 +130,19 @@ def test_who_may_see_some_flows_only_sees_no_other_in_a_workflow(bench: Bench) -
     assert [row.feeds for row in view.flows()] == [(), ("bills",)]
     assert RegistryView(bench.person, {"team": "post"}).flow("mail").workflow is None
     assert RegistryView(bench.person, {"team": "post"}).workflows() == []
+
+
+def test_who_may_see_some_flows_only_sees_no_other_that_writes_a_folder(bench: Bench) -> None:
+    written = {"out": TierSpec(folders=("/shared",))}
+    for flow, team in (("orders", "shop"), ("mail", "post")):
+        submission = admin.Submission(flow, "0" * 64, "flow.yaml", "/base", written, labels={"team": team})
+        admin.apply(bench.person, submission, state=lambda _: "/s", by="ann")
+    keeping = Keeping(path="/shared", node="a", writers=("mail.out", "orders.out"))
+    bench.person.commit(put(bench.person, KEEPING(id_of_folder("/shared")), keeping))
+    (folder,) = RegistryView(bench.person).flow("orders").folders
+    assert folder.writers == ("mail.out", "orders.out")
+    (folder,) = RegistryView(bench.person, {"team": "shop"}).flow("orders").folders
+    assert folder.writers == ("orders.out",)
 
 
 def test_a_circle_through_flows_that_are_there_is_refused_with_its_way(bench: Bench) -> None:
@@ -211,6 +228,10 @@ def test_who_may_see_some_of_its_flows_only_cannot_move_it(bench: Bench) -> None
     assert lacking.value.code == "role-lacking"
     begun = bench.client(token=all_).want_workflow("orders", "drained")
     assert begun.flows == ("orders", "bills", "mail")
+    wanted = admin.want(bench.person, "mail", "drained", by="ann")
+    bench.person.commit(put(bench.person, STATUS("mail"), Status(state="failed", reason="mail is full", generation=wanted)))
+    (asks,) = bench.client(token=all_).workflow("mail").operations
+    assert asks.stuck == ("mail",)
     assert [row.arguments["flows"] for row in theirs.operations("orders")] == [["orders", "bills"]]
     assert "mail" not in repr(theirs.workflow("orders")) + repr(theirs.flow("orders"))
     with pytest.raises(Refused) as hidden:

@@ -13,6 +13,7 @@ from scribengin.registry.contract import Conflict, Create, Damaged, Entry, Forbi
 from scribengin.registry.kinds import Desired, Group, Limit
 from scribengin.registry.memory import MemoryStore
 from scribengin.registry.records import Newer, Stored, names, read_record, set_aside
+from scribengin.registry.reference import registry_page
 from scribengin.registry.tree import (
     DESIRED,
     GROUP,
@@ -246,3 +247,13 @@ def test_every_record_can_be_written_by_those_whom_the_table_names_and_by_no_wor
     with pytest.raises(Forbidden):
         worker.commit(*own_folders_of_worker("tweets", "core", WORKER.who))
     assert parent_of(STATUS("tweets").path) == "flows/tweets"
+
+
+def test_the_page_says_what_json_each_key_takes() -> None:
+    lines = registry_page().splitlines()
+    (quota,) = (line for line in lines if line.startswith("| `quotas/<quota>` | `"))
+    assert "`cores`? whole number, `memory_bytes`? whole number, `rows_per_s`? number" in quota
+    (share,) = (line for line in lines if line.startswith("| `flows/<flow>/share` | `"))
+    assert "`idle`? true or false" in share
+    (status,) = (line for line in lines if line.startswith("| `flows/<flow>/status` | `"))
+    assert "`goal`? one of `drained`" in status

@@ -7,13 +7,17 @@ from typing import Any
 from scribengin.client.problems import MEDIA_TYPE
 from scribengin.client.transport import KEY, REVISION
 
-_OPEN = ("/livez", "/readyz", "/metrics")
+_OPEN = ("/livez", "/readyz")
 """for these nobody is asked for a token"""
 _TOKEN = {"type": "http", "scheme": "bearer", "description": "Where the master asks for one: `scribengin token add` makes it."}
 _SEEN = {
     "description": "A state of the registry: what is read afterwards with it in the request is that new, or newer.",
     "schema": {"type": "integer"},
 }
+_ONCE = ("/v1/flows", "/v1/topology", "/v1/registry", "/v1/groups", "/v1/quotas", "/v1/nodes", "/v1/tokens", "/v1/workflows")
+"""where writes happen once with a key"""
+_EACH_TIME = ("make_token", "plan_topology")
+"""but for these: a token is shown once, and planning changes nothing"""
 _WRITES = (
     {
         "name": KEY,
@@ -43,9 +47,10 @@ def described(document: dict[str, Any]) -> dict[str, Any]:
             for answer in operation["responses"].values():
                 answer["headers"] = {REVISION: _SEEN}
             if (
-                path.startswith(("/v1/flows", "/v1/registry", "/v1/groups", "/v1/quotas", "/v1/nodes"))
+                path.startswith(_ONCE)
                 and method in ("put", "post", "delete")
                 and "watching" not in operation["tags"]
+                and operation["operationId"] not in _EACH_TIME
             ):
                 there = operation.setdefault("parameters", [])
                 headers = _WRITES if path.startswith("/v1/flows") else _WRITES[:1]

@@ -22,18 +22,23 @@ class Proves(Protocol):
     def prove(self, token: str) -> Who | None:
         """Whose it is; None where it is nobody's."""
 
+    def there(self) -> bool:
+        """Whether there is any."""
+
 
 class Gate:
     """`asks`: nobody comes in without a token. Otherwise who brings none may do everything; one that is brought must be right all the same.
+    `until`: so it is until there is a token; from then on nobody comes in without one.
 
     `local`: the door is on the loopback. Without a token it opens only for requests that name it so, and that no foreign web page has
     made: any page that is open in a browser can send requests to this machine.
     """
 
-    def __init__(self, tokens: Proves | None, *, asks: bool, local: bool) -> None:
+    def __init__(self, tokens: Proves | None, *, asks: bool, local: bool, until: bool = False) -> None:
         self._tokens = tokens
         self._asks = asks
         self._local = local
+        self._until = until
 
     def who(self, request: Request) -> Who:
         """Raises Refused: `token-missing`, `token-unknown`, `origin-foreign`."""
@@ -45,6 +50,8 @@ class Gate:
                     "this token is not known here", remedy="ask for one: scribengin token add NAME --role ROLE", code="token-unknown"
                 )
             return who
+        if self._until and not self._asks and self._tokens is not None:
+            self._asks = self._tokens.there()  # and stays so: removing the last one opens no door
         if self._asks:
             raise Refused(
                 "a token is needed here", remedy="send Authorization: Bearer TOKEN; for commands: SCRIBENGIN_TOKEN", code="token-missing"

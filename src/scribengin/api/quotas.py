@@ -1,6 +1,7 @@
 """`/v1/quotas`: what flows with a label may take together."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Annotated, Any
 
 import msgspec
@@ -23,8 +24,12 @@ def quota_routes(may: Callable[[Role], Any]) -> APIRouter:
 
     @routes.get("", response_model=list[QuotaRow])
     def quotas(asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:
-        """All quotas, each with what the flows under it take now; for whom some flows are only, those of their labels."""
-        return asked.answer([row for row in _rows(asked.registry) if asked.who.may_see(dict([row.quota.split("=", 1)]))])
+        """All quotas, each with what the flows under it take now; for whom some flows are only, those of their labels, with those flows."""
+        rows = _rows(asked.registry)
+        if asked.who.labels:
+            mine = {f"{label}={value}" for label, value in asked.who.labels.items()}
+            rows = [_seen(asked, row) for row in rows if row.quota in mine]
+        return asked.answer(rows)
 
     @routes.put("/{quota}", response_model=QuotaRow)
     def write_quota(quota: str, to: SetQuota, asked: Annotated[Asked, may(Role.ADMIN)]) -> Response:
@@ -50,6 +55,11 @@ def quota_routes(may: Callable[[Role], Any]) -> APIRouter:
         return asked.write("remove quota", quota[:_LONGEST], act)
 
     return routes
+
+
+def _seen(asked: Asked, row: QuotaRow) -> QuotaRow:
+    seen = asked.view.seen([each.flow for each in row.flows])
+    return replace(row, flows=tuple(each for each in row.flows if each.flow in seen))
 
 
 def _rows(registry: Registry) -> list[QuotaRow]:

@@ -86,8 +86,8 @@ class Listen:
             )
 
     def gate(self, tokens: Proves, *, there: bool) -> Gate:
-        """Who comes in here; `there`: whether there are tokens."""
-        return Gate(tokens, asks=self.asks or (not self.local and there), local=self.local)
+        """Who comes in here; `there`: whether there are tokens. Where others can reach it, those that come later close it, too."""
+        return Gate(tokens, asks=self.asks or (not self.local and there), local=self.local, until=not self.local)
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,6 @@ def token_routes(may: Callable[[Role], Any]) -> APIRouter:
             asked.plane.tokens.remove(name)
             return Written(asked.plane.revision())
 
-        return asked.write("remove token", name[:200], act, secret=True)
+        return asked.write("remove token", name[:200], act)
 
     return routes

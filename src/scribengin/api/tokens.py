@@ -93,6 +93,10 @@ class Tokens:
         ]
         return sorted(found, key=lambda row: row.name)
 
+    def there(self) -> bool:
+        """Whether there is any. What the registry's client has seen counts."""
+        return bool(self._stored())
+
     def prove(self, token: str) -> Who | None:
         """Whose it is; None where it is nobody's, or its time is over. What the registry's client has seen counts: `sync` it before."""
         found = _TOKEN.fullmatch(token)
@@ -140,7 +144,7 @@ def make_token(name: str, role: RoleName, labels: Mapping[str, str], *, until: s
 
 def taken(name: str) -> Refused:
     """The error for a name that somebody has."""
-    return Refused(f'there is a token "{name}" already', remedy=f"remove it first: scribengin token remove {name}", code="token-name")
+    return Refused(f'there is a token "{name}" already', remedy=f"remove it first: scribengin token remove {name}", code="token-taken")
 
 
 def unknown(name: str, known: Iterable[str]) -> Refused:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from scribengin.client.host_models import MasterRow, NodeRow
-from scribengin.client.models import FLOW_NAME, FlowRow, FlowView, TaskRow, VersionRow
+from scribengin.client.models import FLOW_NAME, FlowRow, FlowView, FolderRow, TaskRow, VersionRow
 from scribengin.client.workflow_models import (
     Edge,
     FlowNode,
@@ -125,7 +125,8 @@ class RegistryView:
         """What of it may be seen."""
         if operation is None or not self._labels or self.seen(operation.flows) == set(operation.flows):
             return operation
-        return replace(operation, flows=tuple(flow for flow in operation.flows if flow in self.seen(operation.flows)), waits_for=())
+        seen = self.seen(operation.flows)
+        return replace(operation, flows=tuple(flow for flow in operation.flows if flow in seen), error="", waits_for=(), stuck=())
 
     def flow(self, name: str) -> FlowView:
         """As `Client.flow`."""
@@ -133,7 +134,12 @@ class RegistryView:
         revision = wanted_revision(self._registry, name)  # before the rest: a wish that comes meanwhile makes it stale, not wrong
         found = reading.describe(self._registry, name)
         view = msgspec.convert({**found, "wanted": {**found["wanted"], "revision": revision}}, FlowView)
-        return replace(view, workflow=self._part(name))
+        return replace(view, folders=self._kept(view.folders), workflow=self._part(name))
+
+    def _kept(self, folders: tuple[FolderRow, ...]) -> tuple[FolderRow, ...]:
+        """Without the writers that may not be seen."""
+        seen = self.seen({writer.partition(".")[0] for folder in folders for writer in folder.writers})
+        return tuple(replace(each, writers=tuple(tier for tier in each.writers if tier.partition(".")[0] in seen)) for each in folders)
 
     def tasks(self, name: str) -> list[TaskRow]:
         """As `Client.tasks`."""

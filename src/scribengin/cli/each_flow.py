@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from scribengin.cli.answer import Answer, AnsweringCommand, problems_of
-from scribengin.cli.labels_option import chosen, labels_option
+from scribengin.cli.labels_option import NAME_ONE, chosen, labels_option
 from scribengin.core.errors import Exit, ScribenginError
 
 if TYPE_CHECKING:
@@ -38,9 +38,12 @@ class FlowCommand(AnsweringCommand):
         return [options, f"[{either}]" if may_lack else f"({either})", *arguments[1:]]
 
 
-def each_flow(argument: str) -> Callable[[Callable[..., Answer]], Callable[..., Answer]]:
+def each_flow(argument: str, *, all_without: bool = False) -> Callable[[Callable[..., Answer]], Callable[..., Answer]]:
     """For the function of a `FlowCommand`, below `masters_option`: it is called with the flow that was named as `argument`, or for each
-    that has the labels, one after the other; what fails for one is told, and the others are done all the same."""
+    that has the labels, one after the other; what fails for one is told, and the others are done all the same.
+
+    With neither: for all flows where `all_without`. Elsewhere that is a mistake: a variable of the shell that is not set, maybe.
+    """
 
     def decorate(function: Callable[..., Answer]) -> Callable[..., Answer]:
         @labels_option
@@ -48,6 +51,8 @@ def each_flow(argument: str) -> Callable[[Callable[..., Answer]], Callable[..., 
         def for_each(*, labels: Mapping[str, str], masters: Masters, **more: Any) -> Answer:
             if not labels and more[argument]:
                 return function(masters=masters, **more)
+            if not labels and not all_without:
+                raise click.UsageError(NAME_ONE)
             with masters.reader() as plane:
                 flows = chosen(plane, (), labels) if labels else tuple(row.flow for row in plane.flows())
             if not flows:

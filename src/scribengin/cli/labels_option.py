@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from scribengin.api.views import RegistryView
     from scribengin.client.client import Client
 
+NAME_ONE = "name a flow, or say -l NAME=VALUE"
+
 
 def _labels(_context: click.Context, _parameter: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
     found = {}
@@ -41,7 +43,7 @@ def chosen(client: Client | RegistryView, names: Sequence[str], labels: Mapping[
     """The flows that were named, and those with all the labels. Raises Refused where one is not there, or none has the labels: nothing is
     done then."""
     if not names and not labels:
-        raise click.UsageError("name a flow, or say -l NAME=VALUE")
+        raise click.UsageError(NAME_ONE)
     for name in names:
         client.flow(name)
     labelled = [row.flow for row in client.flows(labels)] if labels else []

@@ -32,18 +32,14 @@ class Masters:
     @contextmanager
     def client(self) -> Iterator[Client]:
         """Raises Refused where none was named and nothing is up in the home, Unreachable where a registry was named and no master is up."""
-        from pathlib import Path
-
         from scribengin.client.client import Client
-        from scribengin.control.masters import CERTIFICATES, token_of
+        from scribengin.control.masters import certificates_of, token_of
 
         masters = self.named or self._found()
         if not masters:
             raise self.home.not_up()
-        certificates = os.environ.get(CERTIFICATES)
-        with Client(
-            masters, token=token_of(os.environ), user=getpass.getuser(), certificates=Path(certificates) if certificates else None
-        ) as client:
+        certificates = certificates_of(os.environ)
+        with Client(masters, token=token_of(os.environ), user=getpass.getuser(), certificates=certificates) as client:
             yield client
 
     @contextmanager

@@ -124,17 +124,26 @@ class Client(AnswerClient, HostClient):
         answer = self._ask("POST", f"/v1/flows/{part(name)}/alerts/test{which}")
         return msgspec.json.decode(answer.content, type=list[dict[str, Any]])
 
-    def apply(self, name: str, flow: Submit, data: bytes, *, expected: int | None = None) -> AppliedFlow:
+    def apply(
+        self,
+        name: str,
+        flow: Submit,
+        data: bytes,
+        *,
+        plan: str = "",
+        accept: Literal["again", "lost"] | None = None,
+        expected: int | None = None,
+    ) -> AppliedFlow:
         """`submit`, with the bytes of its package, which are sent where the master that answers does not have them."""
         for _ in range(len(self.masters)):
             if not self.has_package(flow.package):
                 self.upload(flow.package, data)
             try:
-                return self.submit(name, flow, expected=expected)
+                return self.submit(name, flow, plan=plan, accept=accept, expected=expected)
             except ScribenginError as error:
                 if error.code != "package-missing":  # the master that has it fell silent, and another one was asked
                     raise
-        return self.submit(name, flow, expected=expected)
+        return self.submit(name, flow, plan=plan, accept=accept, expected=expected)
 
     def download(self, id: str) -> Iterator[bytes]:
         """A package, in pieces, for `PackageStore.put`, which checks it. Raises Refused where the master does not have it."""

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from scribengin.client.closed import CLOSED
+
 
 @dataclass(frozen=True, slots=True)
 class GroupMember:
@@ -35,4 +37,4 @@ class SetMember:
     out: bool | None = None
     why: str = ""
     cost: float | None = None
-    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012  a key that nobody knows is a mistake
+    __pydantic_config__ = CLOSED

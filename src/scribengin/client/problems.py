@@ -99,6 +99,14 @@ STATUSES: Mapping[str, int] = {
     "worker-unknown": 404,
     "node-unknown": 404,
     "tier-unknown": 404,
+    "quota-unknown": 404,
+    "token-unknown-name": 404,
+    "operation-unknown": 404,
+    "query-unknown": 404,
+    "quota-name": 422,
+    "quota-value": 422,
+    "token-name": 422,
+    "token-until": 422,
 }
 """code → HTTP status, where it is not that of the kind"""
 

@@ -36,6 +36,8 @@ class GroupSeen:
     flows: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     stored: Stored[Group] | None = None
     damaged: str = ""
+    narrow: bool = False
+    """Not all flows are looked at: whom only others may name is left out."""
 
     @property
     def said(self) -> Group:
@@ -46,7 +48,8 @@ class GroupSeen:
     def members(self) -> tuple[str, ...]:
         """All that a flow names, those that are only spoken of last."""
         named = [member for members in self.flows.values() for member in members]
-        return tuple(dict.fromkeys([*named, *self.said.members, *self.said.out]))
+        spoken = () if self.narrow else (*self.said.members, *self.said.out)
+        return tuple(dict.fromkeys([*named, *spoken]))
 
     @property
     def refused(self) -> str:
@@ -76,7 +79,7 @@ def read_groups(registry: Registry, visible: Callable[[str], bool] | None = None
     for name in sorted({*flows, *spoken}):
         record = read_record(registry, GROUP(name))
         why = record.why if isinstance(record, Damaged) else "has a newer format" if isinstance(record, Newer) else ""
-        found[name] = GroupSeen(name, flows.get(name, {}), record if isinstance(record, Stored) else None, why)
+        found[name] = GroupSeen(name, flows.get(name, {}), record if isinstance(record, Stored) else None, why, visible is not None)
     return found
 
 

@@ -46,6 +46,11 @@ def addresses(registry: Registry) -> tuple[str, ...]:
     return tuple(found)
 
 
+def others(registry: Registry, url: str) -> tuple[str, ...]:
+    """`addresses` but that of the master at `url`. Raises Unreachable."""
+    return tuple(address for address in addresses(registry) if address != url)
+
+
 def masters_by_host(registry: Registry) -> dict[str, str]:
     """Host → where one of its masters answers. Raises Unreachable."""
     found = {}

@@ -18,7 +18,7 @@ from scribengin.api.token_file import TokenFile
 from scribengin.api.tokens import Tokens
 from scribengin.control.bell import Bell
 from scribengin.control.master import Master
-from scribengin.control.masters import addresses, certificates_of, token_of
+from scribengin.control.masters import certificates_of, others, token_of
 from scribengin.control.orders import ordering
 from scribengin.control.versions import KEPT_VERSIONS, prune_versions
 from scribengin.control.watch import Watch
@@ -136,7 +136,7 @@ class MasterHost:
         """Brings packages here that other masters have."""
         return from_others(
             self.home.packages,
-            lambda: [address for address in addresses(self.registry) if address != self.url],
+            lambda: others(self.registry, self.url),
             token=token_of(os.environ),
             certificates=certificates_of(os.environ),
         )

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import threading
-from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from scribengin.control.masters import CERTIFICATES, addresses, token_of
+from scribengin.control.masters import certificates_of, others, token_of
 from scribengin.control.mirror import Mirror
 from scribengin.core.errors import ScribenginError
 from scribengin.core.said import Said
@@ -50,12 +49,8 @@ class PackageKeeper:
         self._log = log
         self._store = store
         self._mirror = Mirror(registry, _FLOWS)
-        certificates = environment.get(CERTIFICATES)
         self._packages = FetchedPackages(
-            store,
-            lambda: [address for address in addresses(registry) if address != url],
-            token=token_of(environment),
-            certificates=Path(certificates) if certificates else None,
+            store, lambda: others(registry, url), token=token_of(environment), certificates=certificates_of(environment)
         )
         self._here: set[str] = set()
         self._said = Said()

@@ -136,25 +136,22 @@ def _keys() -> Iterable[tuple[str, str]]:
 
 def _type(annotation: Any) -> str:
     """In words of JSON."""
-    found = msgspec.inspect.type_info(annotation)
-    match found:
+    match annotation if isinstance(annotation, msgspec.inspect.Type) else msgspec.inspect.type_info(annotation):
         case msgspec.inspect.StrType():
             return "text"
         case msgspec.inspect.IntType():
             return "whole number"
+        case msgspec.inspect.BoolType():
+            return "true or false"
         case msgspec.inspect.FloatType():
             return "number"
         case msgspec.inspect.LiteralType(values):
             return "one of " + " ".join(f"`{value}`" for value in values)
         case msgspec.inspect.UnionType(types):
-            return _type_of_first(types)
+            return _type(next(one for one in types if not isinstance(one, msgspec.inspect.NoneType)))
         case msgspec.inspect.VarTupleType() | msgspec.inspect.ListType():
             return "list"
     return "object"
-
-
-def _type_of_first(types: tuple[msgspec.inspect.Type, ...]) -> str:
-    return "number" if any(isinstance(one, msgspec.inspect.FloatType) for one in types) else "text"
 
 
 def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> list[str]:

@@ -9,7 +9,7 @@ import click
 from scribengin.cli.answer import Answer
 from scribengin.cli.each_flow import FlowCommand, each_flow
 from scribengin.cli.plane_option import masters_option
-from scribengin.core.units import parse_bytes
+from scribengin.cli.size_option import bytes_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,19 +17,10 @@ if TYPE_CHECKING:
     from scribengin.cli.plane_option import Masters
 
 
-def _size(_context: click.Context, _parameter: click.Parameter, value: str | None) -> int | None:
-    if value is None:
-        return None
-    try:
-        return int(value) if value.isdigit() else parse_bytes(value)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from None
-
-
 @click.command(cls=FlowCommand)
 @click.argument("what", metavar="NAME[:SOURCE|:EDGE]")
 @click.option("--rows-per-s", type=float, metavar="N", help="At most so many rows a second.")
-@click.option("--bytes-per-s", callback=_size, metavar="SIZE", help="At most so many bytes a second, such as 10MiB.")
+@click.option("--bytes-per-s", callback=bytes_of, metavar="SIZE", help="At most so many bytes a second, such as 10MiB.")
 @click.option("--off", is_flag=True, help="No limit any more.")
 @masters_option
 @each_flow("what")

@@ -8,8 +8,9 @@ import click
 
 from scribengin.cli.answer import Answer, AnsweringCommand
 from scribengin.cli.plane_option import masters_option
+from scribengin.cli.size_option import bytes_of
 from scribengin.cli.tables import print_table
-from scribengin.core.units import parse_bytes, show_bytes
+from scribengin.core.units import show_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,15 +18,6 @@ if TYPE_CHECKING:
     from scribengin.cli.plane_option import Masters
 
 _BOUNDS: dict[str, Literal["cores", "memory_bytes", "rows_per_s"]] = {"cores": "cores", "memory": "memory_bytes", "rate": "rows_per_s"}
-
-
-def _size(_context: click.Context, _parameter: click.Parameter, value: str | None) -> int | None:
-    if value is None:
-        return None
-    try:
-        return parse_bytes(value)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from None
 
 
 @click.group()
@@ -39,7 +31,7 @@ def command() -> None:
 @command.command("set", cls=AnsweringCommand)
 @click.argument("quota", metavar="LABEL=VALUE")
 @click.option("--cores", type=int, metavar="N", help="Of all workers of these flows together.")
-@click.option("--memory", callback=_size, metavar="SIZE", help="The same, as in 8GiB.")
+@click.option("--memory", callback=bytes_of, metavar="SIZE", help="The same, as in 8GiB.")
 @click.option("--rate", type=float, metavar="N", help="Rows a second that they read together, divided among those that run.")
 @click.option("--off", multiple=True, type=click.Choice(list(_BOUNDS)), help="Bound that no more; several times for several.")
 @masters_option

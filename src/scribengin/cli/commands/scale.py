@@ -10,8 +10,8 @@ from scribengin.cli.answer import Answer
 from scribengin.cli.each_flow import FlowCommand, each_flow
 from scribengin.cli.going import wait_for_operation
 from scribengin.cli.plane_option import masters_option
+from scribengin.cli.size_option import bytes_of
 from scribengin.cli.waiting import wait_for, wait_option
-from scribengin.core.units import parse_bytes
 
 if TYPE_CHECKING:
     from scribengin.cli.plane_option import Masters
@@ -19,19 +19,10 @@ if TYPE_CHECKING:
 _STATES = {"running": "running", "paused": "paused"}
 
 
-def _bytes(_context: click.Context, _parameter: click.Parameter, value: str | None) -> int | None:
-    if value is None:
-        return None
-    try:
-        return parse_bytes(value)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from None
-
-
 @click.command(cls=FlowCommand)
 @click.argument("what", metavar="NAME[.TIER]")
 @click.option("--cores", type=int, metavar="N", help="Of a worker, or of each of its executors where it has some.")
-@click.option("--memory", callback=_bytes, metavar="SIZE", help="The same, such as 2GiB.")
+@click.option("--memory", callback=bytes_of, metavar="SIZE", help="The same, such as 2GiB.")
 @click.option("--executors", type=int, metavar="N", help="Where the launcher has executors.")
 @click.option("--partitions", type=int, metavar="N", help="Over which the state is spread, of the Queries that keep some; none is lost.")
 @wait_option

@@ -32,7 +32,7 @@ _SPARE = {"standby": "ready", "starting": "starting", "failed": "failing", "stop
 @click.argument("flow", type=click.Path(), metavar="FLOW", required=False, default="")
 @setting_flags("state")
 @masters_option
-@each_flow("flow")
+@each_flow("flow", all_without=True)
 def command(*, flow: str, state: Path | None, masters: Masters) -> Answer:
     """Show how far every tier is, what waits between two of them, and what is acknowledged: committed at the ends of the flow.
 
