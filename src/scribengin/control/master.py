@@ -175,7 +175,7 @@ class Master:
                 self._mirror.changed.set()  # somebody has changed it meanwhile: look again
             else:
                 self._say([error.message])
-        self._upkeep.look(world, self._election.term)
+        self._say(self._upkeep.look(world, self._election.term))
         self._remember(began, len(world.flows), len(selected), actions)
         return world
 
