@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from scribengin.control import admin
 from scribengin.control.upkeep import FORGOTTEN_S, ROUNDS, Written, place
 from scribengin.control.world import Node
+from scribengin.core.errors import Unreachable
 from scribengin.registry.contract import Entry
 from scribengin.registry.kinds import TierSpec
 from scribengin.registry.lease import Lease
@@ -228,3 +230,25 @@ def test_a_damaged_or_removed_word_is_written_anew_and_the_next_master_changes_n
     assert (again := keeping(plane, "/out")) is not None
     assert before is not None
     assert (again.node, again.writers) == (before.node, before.writers)
+
+
+def test_news_that_came_while_the_registry_did_not_answer_is_not_lost() -> None:
+    plane = Plane(MemoryStore().client)
+    children, asked = plane.registry.children, list[str]()
+
+    def away(path: str) -> tuple[str, ...]:
+        if path == "upkeep" and len(asked) < 2:
+            asked.append(path)
+            raise Unreachable("away")
+        return children(path)
+
+    applied(plane, "one", main=("/out",))
+    plane.registry.children = away  # type: ignore[method-assign]
+    for _ in range(4):
+        with suppress(Unreachable):
+            plane.look()
+        plane.obey()
+    plane.look()
+    plane.look()
+    assert len(asked) == 2
+    assert keeping(plane, "/out") is not None
