@@ -9,18 +9,22 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from scribengin.connectors.contract import Limits
+from scribengin.connectors.group.health import Turns
 from scribengin.control.limits import Limited, find_limited, read_limits, set_limit
 from scribengin.core.errors import Refused
 from scribengin.local.limits import FlowLimits, Held, Pace, Paced
-from scribengin.registry.contract import Create, Entry
-from scribengin.registry.kinds import Limit
+from scribengin.registry.contract import ANYONE, Create, Delete, Entry, Grant, May
+from scribengin.registry.kinds import Group, Limit, Share
+from scribengin.registry.memory import MemoryStore
 from scribengin.registry.outside import HeldBack, Hold
 from scribengin.registry.records import Stored, read_record
-from scribengin.registry.tree import HELD_BACK, LIMIT
+from scribengin.registry.tree import GROUP, HELD_BACK, LIMIT, SHARE
 from scribengin.worker.limits import LiveLimits
+from scribengin.worker.turns import LiveTurns
 from tests.control.test_topology import Person
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 TIERED = """\
@@ -95,6 +99,42 @@ def test_a_worker_hears_of_a_change_at_once_and_keeps_what_it_knew(person: Perso
         assert not isinstance(stored, Stored)
     finally:
         live.close()
+
+
+def test_what_a_worker_may_not_read_changes_nothing_and_is_told_once() -> None:
+    masters = "digest:masters"
+    store, told = MemoryStore(grants=(Grant(masters, May.ALL),)), list[str]()
+    master, readable = store.client(masters), (Grant(ANYONE, May.READ),)
+    master.commit(LIMIT("tiered").create(Limit(rows_per_s=5), grants=readable))
+    master.commit(GROUP("disks").create(Group(members={"a": 1})))
+    live, turns = LiveLimits(store.client(), "tiered", told.append), LiveTurns(store.client(), told.append)
+    try:
+        assert turns("disks") == Turns(), "no reason for a Batch to fail"
+        master.commit(SHARE("tiered").create(Share(rows_per_s=3)))
+        until(lambda: len(told) == 2)
+        for _ in range(3):
+            live._look()
+            turns._look("disks")
+        assert live() == FlowLimits(Pace(rows_per_s=5))
+        assert sorted(text.partition(":")[0] for text in told) == [
+            "limits stay as they were",
+            "what is said of group disks stays as it was",
+        ]
+        master.commit(Delete(GROUP("disks").path), Delete(SHARE("tiered").path))
+        master.commit(
+            SHARE("tiered").create(Share(rows_per_s=4), grants=readable), GROUP("disks").create(Group(members={"a": 3}), grants=readable)
+        )
+        until(lambda: live().share == Pace(rows_per_s=4) and turns("disks") == Turns({"a": 3.0}, {}))
+    finally:
+        live.close()
+        turns.close()
+
+
+def until(what: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not what():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def test_an_edge_is_held_by_what_goes_over_it_and_a_flow_by_equal_parts(person: Person) -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from scribengin.control import admin
-from scribengin.control.upkeep import ROUNDS, Written, place
+from scribengin.control.upkeep import FORGOTTEN_S, ROUNDS, Written, place
 from scribengin.control.world import Node
+from scribengin.core.errors import Unreachable
 from scribengin.registry.contract import Entry
 from scribengin.registry.kinds import TierSpec
 from scribengin.registry.lease import Lease
@@ -17,6 +21,9 @@ from scribengin.registry.records import Stored, put, read_record
 from scribengin.registry.tree import KEEPING, UPKEEP_LEASE, UPKEEP_LEASE_TERM, UPKEPT
 from scribengin.registry.upkeep_records import Keeping, Upkept, id_of_folder
 from tests.control.hands import Plane
+
+if TYPE_CHECKING:
+    from scribengin.registry.contract import Committed, Term, Write
 
 UP = Node()
 EMPTIED = Node(decommissioned=True)
@@ -74,7 +81,7 @@ def test_what_is_placed_once_needs_no_further_word_and_each_folder_has_one_keepe
 def keeping(plane: Plane, path: str) -> Keeping | None:
     plane.person.sync()
     found = read_record(plane.person, KEEPING(id_of_folder(path)))
-    return found.record if isinstance(found, Stored) else None
+    return found.record if isinstance(found, Stored) and found.record.node else None
 
 
 def version_of(plane: Plane, path: str) -> int:
@@ -89,9 +96,18 @@ def applied(plane: Plane, flow: str, **folders: tuple[str, ...]) -> None:
     admin.apply(plane.person, submission, state=lambda _: "/state", by="me")
 
 
+def deleted(plane: Plane, *flows: str) -> None:
+    for flow in flows:
+        plane.want(flow, "stopped")
+        for _ in range(6):
+            plane.look()
+        admin.delete(plane.person, flow)
+        plane.look()
+
+
 def test_the_leader_places_one_keeper_for_all_who_write_there_and_takes_it_away_with_the_last() -> None:
-    store = MemoryStore()
-    plane = Plane(store.client)
+    store, clock = MemoryStore(), [1_000_000.0]
+    plane = Plane(store.client, clock=lambda: clock[0])
     applied(plane, "one", edge=("/out", "/channel"), core=("/out",))
     applied(plane, "two", main=("/out/.",))
     for _ in range(4):
@@ -105,15 +121,91 @@ def test_the_leader_places_one_keeper_for_all_who_write_there_and_takes_it_away_
         assert lease.acquire()
         plane.hands.commit(put(plane.hands, UPKEPT(id_), Upkept(node=shared.node, folded=1000)), term=lease.term)
     for flow in ("one", "two"):
-        plane.want(flow, "stopped")
-        for _ in range(6):
-            plane.look()
-        admin.delete(plane.person, flow)
-        plane.look()
+        deleted(plane, flow)
         assert (keeping(plane, "/out") is not None) == (flow == "one")
     plane.person.sync()
-    assert plane.person.children(f"upkeep/{id_}") == (UPKEEP_LEASE_TERM(id_).path.rpartition("/")[2],)
+    assert plane.person.children(f"upkeep/{id_}") == ("keeper", UPKEEP_LEASE_TERM(id_).path.rpartition("/")[2])
     assert keeping(plane, "/channel") is None
+    # who comes again within a day follows those before
+    applied(plane, "three", main=("/out",))
+    for _ in range(4):
+        plane.look()
+    back = keeping(plane, "/out")
+    assert back is not None
+    assert back.number == 2
+    with Lease(plane.hands, UPKEEP_LEASE(id_).path, {"id": back.node}) as lease:
+        assert lease.acquire()
+        assert lease.term.fence == 1
+        deleted(plane, "three")
+        clock[0] += FORGOTTEN_S - 60
+        for _ in range(ROUNDS + 1):
+            plane.look()
+        assert len(plane.person.children("upkeep")) == 2
+        clock[0] += 120
+        for _ in range(ROUNDS + 1):
+            plane.look()
+        plane.person.sync()
+        assert plane.person.children("upkeep") == (id_,), "a right that somebody has is left to him"
+    for _ in range(ROUNDS + 1):
+        plane.look()
+    plane.person.sync()
+    assert plane.person.children("upkeep") == ()
+
+
+def test_a_right_of_which_no_word_stands_goes_after_a_day_too() -> None:
+    store, clock = MemoryStore(), [1_000_000.0]
+    plane = Plane(store.client, clock=lambda: clock[0])
+    id_ = id_of_folder("/out")
+    with Lease(plane.hands, UPKEEP_LEASE(id_).path, {"id": "h"}) as lease:
+        assert lease.acquire()
+    plane.look()
+    clock[0] += FORGOTTEN_S - 60
+    for _ in range(ROUNDS + 1):
+        plane.look()
+    assert plane.person.children("upkeep") == (id_,)
+    clock[0] += 120
+    for _ in range(ROUNDS + 1):
+        plane.look()
+    assert plane.person.children("upkeep") == ()
+
+
+@pytest.mark.parametrize("newer", [b'{"format": 2, "path": "/out", "node": "gone"}', b'{"format": 2, "node": 5}'])
+def test_what_a_newer_program_wrote_is_left_alone_and_hinders_no_other_folder(newer: bytes) -> None:
+    store = MemoryStore()
+    plane = Plane(store.client)
+    store.write_raw("upkeep", b"{}")
+    store.write_raw(f"upkeep/{id_of_folder('/out')}", b"{}")
+    store.write_raw(KEEPING(id_of_folder("/out")).path, newer)
+    applied(plane, "one", main=("/out", "/other"))
+    for _ in range(4):
+        plane.look()
+    assert keeping(plane, "/other") is not None
+    assert version_of(plane, KEEPING(id_of_folder("/out")).path) == 0
+    assert not plane.master._upkeep._again, "nor is it tried again each second"
+
+
+def test_where_somebody_was_faster_at_one_folder_the_others_are_placed_and_that_one_after_it() -> None:
+    store = MemoryStore()
+    plane = Plane(store.client)
+    paths = [f"/out{number}" for number in range(5)]
+    commit, late = plane.registry.commit, KEEPING(id_of_folder("/out3"))
+    commits = []
+
+    def faster(*writes: Write, term: Term | None = None) -> Committed:
+        if late.path in {write.path for write in writes}:
+            if not commits:
+                plane.person.commit(late.create(Keeping(path="/out3", node="gone")))
+            commits.append(len(writes))
+        return commit(*writes, term=term)
+
+    plane.registry.commit = faster  # type: ignore[method-assign]
+    applied(plane, "one", main=tuple(paths))
+    while not commits:
+        plane.look()
+    assert sum(keeping(plane, path) is not None and keeping(plane, path).node != "gone" for path in paths) == 4  # type: ignore[union-attr]
+    plane.look()
+    assert keeping(plane, "/out3").node != "gone"  # type: ignore[union-attr]
+    assert commits[0] == 5
 
 
 def test_a_damaged_or_removed_word_is_written_anew_and_the_next_master_changes_nothing() -> None:
@@ -138,3 +230,25 @@ def test_a_damaged_or_removed_word_is_written_anew_and_the_next_master_changes_n
     assert (again := keeping(plane, "/out")) is not None
     assert before is not None
     assert (again.node, again.writers) == (before.node, before.writers)
+
+
+def test_news_that_came_while_the_registry_did_not_answer_is_not_lost() -> None:
+    plane = Plane(MemoryStore().client)
+    children, asked = plane.registry.children, list[str]()
+
+    def away(path: str) -> tuple[str, ...]:
+        if path == "upkeep" and len(asked) < 2:
+            asked.append(path)
+            raise Unreachable("away")
+        return children(path)
+
+    applied(plane, "one", main=("/out",))
+    plane.registry.children = away  # type: ignore[method-assign]
+    for _ in range(4):
+        with suppress(Unreachable):
+            plane.look()
+        plane.obey()
+    plane.look()
+    plane.look()
+    assert len(asked) == 2
+    assert keeping(plane, "/out") is not None

@@ -69,8 +69,22 @@ def test_what_was_submitted_as_one_with_a_kept_version_stays(registry: MemoryReg
         assert election.acquire()
         prune_versions(registry, specs(registry), 2, election.term)
     assert reading.versions_of(registry, "tweets") == [1, 5, 6], "version 1 came with version 1 of likes, which is kept"
+    there, gone = specs(registry), MemoryStore().client()
+    gone.close()
+    assert prune_versions(gone, there, 2, election.term) == 0, "where none may go, nobody is asked"
     applied(registry, 1, "likes")
     assert admin.rollback(registry, "likes", 1, by="me") == {"likes": 1, "tweets": 1}
+
+
+@pytest.mark.parametrize("wanted", [{"version": 0}, {"operation": "not/an id"}])
+def test_what_is_wanted_by_hand_and_can_be_nothing_is_no_reason_to_fail(registry: MemoryRegistry, wanted: dict[str, object]) -> None:
+    applied(registry, 5, "tweets")
+    there = registry.read(DESIRED("tweets").path)
+    registry.commit(Replace(there, {**there.value, **wanted}))
+    with Election(registry, {"id": "m1"}) as election:
+        assert election.acquire()
+        assert prune_versions(registry, specs(registry), 2, election.term) == 3
+    assert reading.versions_of(registry, "tweets") == [4, 5]
 
 
 def test_nothing_goes_where_something_else_is_wanted_meanwhile_or_another_leads(registry: MemoryRegistry) -> None:

@@ -111,6 +111,7 @@ def test_beyond_its_machine_a_node_asks_for_the_masters_key_or_a_token(plane: Pl
             assert gets(url + path, token=narrow).json()["code"] == "role-lacking"
             for good in (key.reveal(), viewer):
                 assert gets(url + path, token=good).status_code == 200
+        assert gets(f"{url}/workers/A.b-1/logs", token=viewer).status_code == 200, "no flow can have that name"
         tokens.remove("ann")
         assert gets(f"{url}/json", token=viewer).json()["code"] == "token-unknown"
         assert gets(f"{url}/etc", token=key.reveal()).status_code == 404

@@ -113,10 +113,10 @@ class RegistryView:
             return None
         rows = [MeetingRow(each.feeding, each.sink, each.reading, each.source, each.place) for each in found.meetings]
         ill = []
-        for other in found.flows:
-            status = None if other == name else reading.read_status(self._registry, other)
+        for other, relation in found.relations(name).items():
+            status = reading.read_status(self._registry, other)
             if status is not None and is_ill(status):
-                ill.append(IllRow(other, found.relation(other, name), status.state, status.since, status.reason, status.next))
+                ill.append(IllRow(other, relation, status.state, status.since, status.reason, status.next))
         feeders, fed = (tuple(row for row in rows if getattr(row, side) == name) for side in ("reading", "feeding"))
         under_way = next((each for each in read_operations(self._registry, name) if each.step == "ask"), None)
         return WorkflowPart(found.name, found.flows, feeders, fed, tuple(ill), self._shown(under_way))

@@ -7,7 +7,6 @@ import time
 from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from scribengin.control.act import Actor
@@ -20,6 +19,7 @@ from scribengin.control.observe import Observer
 from scribengin.control.upkeep import Upkeep
 from scribengin.control.world import RunId
 from scribengin.core.errors import FencedError, Unreachable
+from scribengin.core.moments import moment_text
 from scribengin.core.said import Said
 from scribengin.registry.contract import Conflict, shown
 from scribengin.registry.lease import Election
@@ -175,12 +175,12 @@ class Master:
                 self._mirror.changed.set()  # somebody has changed it meanwhile: look again
             else:
                 self._say([error.message])
-        self._upkeep.look(world, self._election.term)
+        self._say(self._upkeep.look(world, self._election.term))
         self._remember(began, len(world.flows), len(selected), actions)
         return world
 
     def _remember(self, began: float, flows: int, selected: int, actions: Sequence[Action]) -> None:
-        at = datetime.fromtimestamp(began, UTC).isoformat(timespec="seconds")
+        at = moment_text(began)
         self.last_look = Looked(at, round(self._clock() - began, 3), flows, selected, len(actions))
         for action in actions[-_DECIDED:]:
             self._decided.append({"at": at, "flow": flow_of(action), "what": said_of(action)})

@@ -8,19 +8,20 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from scribengin.core.errors import Refused
-from scribengin.registry.contract import Conflict, Delete
+from scribengin.core.moments import moment_text
+from scribengin.registry.contract import Conflict, Delete, parent_of
 from scribengin.registry.records import Newer, Stored
-from scribengin.registry.tree import KEEPING, UPKEPT
+from scribengin.registry.tree import KEEPING, UPKEEP_LEASE_TERM, UPKEPT
 from scribengin.registry.upkeep_records import Keeping, id_of_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from scribengin.control.mirror import Mirror
     from scribengin.control.world import FlowSeen, Node, TierSeen, World
@@ -29,7 +30,10 @@ if TYPE_CHECKING:
 FOLDERS = "upkeep"
 ROUNDS = 60
 """in so many looks all folders have their turn, though nothing says that one needs it"""
-_WRITES = 200
+FORGOTTEN_S = 86_400.0
+"""so long after the last writer the records of a folder go. Not at once: a right that is made anew counts its holders from the beginning,
+and a host that slept in the middle of telling what it did would pass for the new holder. No session lives so long."""
+_FOLDERS = 200
 """in one commit"""
 
 
@@ -76,26 +80,45 @@ class Upkeep:
         self._look = 0
         self._again = True
 
-    def look(self, world: World, term: Term) -> None:
-        """Place what is to be placed. Raises FencedError, Unreachable."""
+    def look(self, world: World, term: Term) -> list[str]:
+        """Place what is to be placed; gives what was refused, for the log. Raises FencedError, Unreachable."""
         if not self._has_news(world):
-            return
+            return []
+        self._again = True  # what was news counts as seen now: where reading or writing fails, it is not lost
         kept = self._read_kept()
         wanted = self._wanted()
         if world.held:  # nobody knows what these write to
             held = {id_ for id_, each in kept.items() if {writer.partition(".")[0] for writer in each.writers} & world.held.keys()}
         else:
             held = set[str]()
-        since = datetime.now(UTC).isoformat(timespec="seconds")
+        refused: list[str] = []
         writes: list[list[Write]] = []
+
+        def add(id_: str, keeping: Keeping | None) -> None:
+            try:
+                writes.append([*(self._remove(id_) if keeping is None else self._put(id_, keeping))])
+            except Refused as error:
+                refused.append(error.message)
+
         for id_, keeping in place(wanted, kept, world.nodes).items():
             if id_ not in held:
                 new = id_ not in kept or keeping.number != kept[id_].number
-                writes.append([*self._put(id_, replace(keeping, since=since) if new else keeping)])
-        writes += [[*self._remove(id_)] for id_ in sorted(kept.keys() - wanted.keys() - held)]
-        self._again = bool(writes)
-        for at in range(0, len(writes), _WRITES):
-            self._commit([write for each in writes[at : at + _WRITES] for write in each], term)
+                add(id_, replace(keeping, since=moment_text(world.now)) if new else keeping)
+        for id_ in sorted(kept.keys() - wanted.keys() - held):
+            left_s = _left_s(kept[id_], world.now)
+            if left_s is None:
+                add(id_, Keeping(path=kept[id_].path, node="", number=kept[id_].number, since=moment_text(world.now)))
+            elif left_s <= 0:
+                add(id_, None)
+        if not world.held:  # where no word stands, or it says nothing, though somebody had the right there once
+            for id_ in self._ids() - kept.keys() - wanted.keys():
+                add(id_, Keeping(path="", node="", since=moment_text(world.now)))
+        writes = [each for each in writes if each]
+        again = False
+        for at in range(0, len(writes), _FOLDERS):
+            again |= self._commit(writes[at : at + _FOLDERS], term, refused)
+        self._again = again
+        return refused
 
     def _has_news(self, world: World) -> bool:
         """Whether a flow that writes to folders has changed, or a host has come or gone, since the last look."""
@@ -127,32 +150,51 @@ class Upkeep:
         return {id_: Written(path, tuple(sorted(writers[id_])), frozenset(nodes[id_])) for id_, path in paths.items()}
 
     def _read_kept(self) -> dict[str, Keeping]:
-        ids = [id_ for id_ in self._mirror.children(FOLDERS) if KEEPING.fits(id_)]
+        """Of which somebody was told to keep them, or, for a day, nobody."""
+        ids = sorted(self._ids())
         self._mirror.fetch([KEEPING(id_).path for id_ in ids])
         found = {id_: self._mirror.stored(KEEPING(id_)) for id_ in ids}
         return {id_: each.record for id_, each in found.items() if isinstance(each, Stored)}
 
+    def _ids(self) -> set[str]:
+        return {id_ for id_ in self._mirror.children(FOLDERS) if KEEPING.fits(id_)}
+
     def _put(self, id_: str, keeping: Keeping) -> Iterator[Write]:
-        """What says nothing is written over; what a newer program wrote is left alone."""
-        if not isinstance(self._mirror.stored(KEEPING(id_)), Newer):
-            yield self._mirror.put(KEEPING(id_), keeping)
+        """What says nothing is written over; what a newer program wrote is left alone. With the last writer goes what was told."""
+        if isinstance(self._mirror.stored(KEEPING(id_)), Newer):
+            return
+        yield self._mirror.put(KEEPING(id_), keeping)
+        if not keeping.node and (told := self._mirror.read(UPKEPT(id_).path)) is not None:
+            yield Delete(told.path, told.version)
 
     def _remove(self, id_: str) -> Iterator[Write]:
-        """Nobody writes there any more. The number of its Terms stays."""
-        for path in (KEEPING(id_).path, UPKEPT(id_).path):
+        """All of it, unless somebody has the right still, or keeps records of his own there."""
+        paths = [KEEPING(id_).path, UPKEPT(id_).path, UPKEEP_LEASE_TERM(id_).path]
+        folder = parent_of(paths[0])
+        if not {f"{folder}/{name}" for name in self._mirror.children(folder)} <= {*paths}:
+            return
+        for path in paths:
             if (there := self._mirror.read(path)) is not None:
                 yield Delete(path, there.version)
+        yield Delete(folder)
 
-    def _commit(self, writes: list[Write], term: Term) -> None:
-        if not writes:
-            return
+    def _commit(self, folders: Sequence[list[Write]], term: Term, refused: list[str]) -> bool:
+        """Whether there is to be another look soon."""
+        writes = [write for each in folders for write in each]
         try:
             self._registry.commit(*writes, term=term)
-        except (Conflict, Refused):
-            self._again = True  # somebody was faster: at the next look
+        except (Conflict, Refused) as error:
+            if len(folders) > 1:  # whose fault it was is found by halves
+                middle = len(folders) // 2
+                first = self._commit(folders[:middle], term, refused)
+                return self._commit(folders[middle:], term, refused) or first
+            if isinstance(error, Refused):  # now it would be again
+                refused.append(error.message)
+                return False
         finally:
             for write in writes:
                 self._mirror.forget(write.path)
+        return True
 
 
 def _folders(flow: str, seen: FlowSeen) -> dict[str, tuple[str, str, str]]:
@@ -163,6 +205,16 @@ def _folders(flow: str, seen: FlowSeen) -> dict[str, tuple[str, str, str]]:
         if tier.run is not None
         for path in tier.folders
     }
+
+
+def _left_s(keeping: Keeping, now: float) -> float | None:
+    """How long its records stay yet; None where it is somebody's, or says no moment from which that counts."""
+    if keeping.node:
+        return None
+    try:
+        return datetime.fromisoformat(keeping.since).timestamp() + FORGOTTEN_S - now
+    except ValueError:
+        return None
 
 
 def _host(tier: TierSeen) -> str:

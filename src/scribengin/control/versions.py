@@ -41,7 +41,7 @@ def surplus(specs: Mapping[str, Mapping[int, Spec]], in_use: Mapping[str, Collec
 def prune_versions(registry: Registry, specs: Mapping[str, Mapping[int, Spec]], keep: int, term: Term) -> int:
     """Remove the versions that may go; `specs` are all that there are. Returns how many went. Of a flow of which something else is wanted
     meanwhile none does. Raises FencedError, Unreachable."""
-    full = [flow for flow, there in specs.items() if len(there) > keep]
+    full = [*surplus(specs, {}, keep)]  # what is in use is asked of these only: it makes what may go less, never more
     if not full:
         return 0
     in_use = {flow: versions_in_use(registry, flow) for flow in full}
@@ -67,10 +67,11 @@ def versions_in_use(registry: Registry, flow: str) -> set[int]:
     found = {status.record.version} if isinstance(status, Stored) else set()
     if isinstance(desired, Stored):
         found.add(desired.record.version)
-        spec = read_record(registry, SPEC(flow, str(desired.record.version)))
+        number, operation_id = str(desired.record.version), desired.record.operation  # by hand anything may stand there
+        spec = read_record(registry, SPEC(flow, number)) if SPEC.fits(flow, number) else None
         for tier in spec.record.tiers.values() if isinstance(spec, Stored) else ():
             found |= {tier.since, tier.process}
-        operation = read_record(registry, OPERATION(flow, desired.record.operation)) if desired.record.operation else None
+        operation = read_record(registry, OPERATION(flow, operation_id)) if OPERATION.fits(flow, operation_id) else None
         if isinstance(operation, Stored) and operation.record.step in UNDER_WAY:
             found.add(operation.record.version)
     for name in names(registry, f"flows/{flow}/wanted"):

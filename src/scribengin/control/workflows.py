@@ -48,21 +48,14 @@ class Workflow:
         """Whom it feeds, by name."""
         return tuple(sorted({each.reading for each in self.meetings if each.feeding == flow}))
 
-    def relation(self, other: str, flow: str) -> Relation:
-        """What `other` is to `flow`, over any number of flows between."""
-        for first, last, word in ((other, flow, "feeds this one"), (flow, other, "is fed by this one")):
-            if last in self.downstream(first):
-                return word  # type: ignore[return-value]
-        return "is in the same workflow"
-
-    def downstream(self, flow: str) -> set[str]:
-        """All that come behind it."""
-        found: set[str] = set()
-        coming = [flow]
-        while coming:
-            new = set(self.fed(coming.pop())) - found
-            found |= new
-            coming += sorted(new)
+    def relations(self, flow: str) -> dict[str, Relation]:
+        """What each of the others is to `flow`, over any number of flows between."""
+        above = behind(flow, _joined((each.reading, each.feeding) for each in self.meetings))
+        below = behind(flow, _joined((each.feeding, each.reading) for each in self.meetings))
+        found: dict[str, Relation] = {}
+        for other in self.flows:
+            if other != flow:
+                found[other] = "feeds this one" if other in above else "is fed by this one" if other in below else "is in the same workflow"
         return found
 
     def only(self, flows: Collection[str]) -> Workflow:
@@ -167,20 +160,26 @@ def workflows_of(index: MeetingIndex) -> tuple[Workflow, ...]:
 
 def feeders_in(flows: Collection[str], met: Sequence[Meeting]) -> dict[str, tuple[str, ...]]:
     """Flow → those of the flows that feed it, and that it does not feed itself, by whatever way: so that there is an order."""
-    fed: dict[str, set[str]] = defaultdict(set)
-    for each in met:
-        fed[each.feeding].add(each.reading)
-    behind: dict[str, set[str]] = {}
-    for flow in flows:
-        found, coming = set[str](), [flow]
-        while coming:
-            new = fed[coming.pop()] - found
-            found |= new
-            coming += new
-        behind[flow] = found
-    pairs = {(each.feeding, each.reading) for each in met if each.feeding in behind and each.reading in behind}
-    feeders = {flow: {first for first, last in pairs if last == flow and first not in behind[flow]} for flow in flows}
-    return {flow: tuple(sorted(each)) for flow, each in sorted(feeders.items())}
+    fed = _joined((each.feeding, each.reading) for each in met)
+    feeding, known = _joined((each.reading, each.feeding) for each in met), set(flows)
+    return {flow: tuple(sorted((feeding.get(flow, set()) & known) - behind(flow, fed))) for flow in sorted(known)}
+
+
+def behind(flow: str, fed: Mapping[str, Collection[str]]) -> set[str]:
+    """All that come behind a flow, where `fed` says whom each feeds; itself too, where they are a circle."""
+    found, coming = set[str](), [flow]
+    while coming:
+        new = set(fed.get(coming.pop(), ())) - found
+        found |= new
+        coming += new
+    return found
+
+
+def _joined(pairs: Iterable[tuple[str, str]]) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = defaultdict(set)
+    for first, last in pairs:
+        found[first].add(last)
+    return found
 
 
 def from_the_sources(flows: Collection[str], met: Sequence[Meeting]) -> tuple[str, ...]:

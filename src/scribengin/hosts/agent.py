@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from scribengin.control.mirror import Mirror
 from scribengin.core.errors import EnvironmentFault, FencedError, ScribenginError, Unreachable
+from scribengin.core.moments import moment_text, now_text
 from scribengin.core.said import Said
 from scribengin.launch.contract import TellsEnds
 from scribengin.registry.contract import Conflict, Delete, Entry
@@ -140,7 +140,7 @@ class Agent:
                 "worker": worker,
                 "state": seen.state,
                 "pid": seen.pid,
-                "since": datetime.fromtimestamp(seen.since_s, UTC).isoformat(timespec="seconds") if seen.since_s else "",
+                "since": moment_text(seen.since_s) if seen.since_s else "",
                 "asked": heard[worker].ask if worker in heard else "",
                 "cores": heard[worker].cores if worker in heard else None,
                 "memory_bytes": heard[worker].memory_bytes if worker in heard else None,
@@ -232,7 +232,7 @@ class Agent:
         """Keep in mind what is new of what is asked."""
         for worker, order in orders.items():
             if self._heard.get(worker) != order:
-                now = datetime.now(UTC).isoformat(timespec="seconds")
+                now = now_text()
                 self._last_orders.append({"at": now, "worker": worker, "ask": order.ask})
         self._heard = {**orders}
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +20,7 @@ from scribengin.connectors.files.upkeep import keep_folder
 from scribengin.control.mirror import Mirror
 from scribengin.control.upkeep import FOLDERS
 from scribengin.core.errors import FencedError, Refused, ScribenginError, Unreachable
+from scribengin.core.moments import now_text
 from scribengin.registry.contract import Conflict
 from scribengin.registry.lease import Lease
 from scribengin.registry.records import Stored, put, read_record
@@ -162,7 +162,7 @@ class FolderKeeper:
         if duty.last is None:
             there = read_record(self.registry, UPKEPT(id_))
             duty.last = there.record if isinstance(there, Stored) else Upkept(node="")
-        at, last, term = datetime.now(UTC).isoformat(timespec="seconds"), duty.last, duty.lease.term
+        at, last, term = now_text(), duty.last, duty.lease.term
         same = (last.node, last.number, last.term, last.error) == (self.node, keeping.number, term.number, error)
         if same and not done.anything and duty.told_s is not None and time.monotonic() - duty.told_s < TOLD_S:
             return

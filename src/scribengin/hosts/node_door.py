@@ -32,7 +32,7 @@ from scribengin.core.errors import Refused, ScribenginError, Unreachable
 from scribengin.registry.contract import Entry
 from scribengin.registry.lease import LEADER
 from scribengin.registry.records import Stored, read_record
-from scribengin.registry.tree import REPORT, SPARE_REPORT
+from scribengin.registry.tree import DESIRED, REPORT, SPARE_REPORT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -97,11 +97,13 @@ class NodeGlance:
         }
 
     def logs(self, worker: str, lines: int) -> list[dict[str, Any]]:
-        """The last lines of what a worker has printed here, and of its tier's run log where that lies on this host. Raises Refused."""
+        """The last lines of what a worker has printed here, and of its tier's run log where that is known to lie on this host. Raises
+        Refused for what is no worker's name."""
         id_ = _parsed(worker)
         files = [Path(path) for path in self._logs(worker)]
-        with suppress(Refused):
-            files.append(Path(state_of(self._registry, id_.flow)) / id_.flow / id_.tier / "tmp/run.log")
+        with suppress(ScribenginError):  # what is known of the flow is damaged, or gone: the worker's own log is here
+            if DESIRED.fits(id_.flow):
+                files.append(Path(state_of(self._registry, id_.flow)) / id_.flow / id_.tier / "tmp/run.log")
         return [{"file": str(path), "lines": last_lines(path, lines)} for path in files if path.is_file()]
 
     def worker(self, worker: str) -> dict[str, Any]:

@@ -71,22 +71,31 @@ class PackageKeeper:
         while not self._ended.is_set():
             try:
                 self._mirror.refresh()
-                specs = self._specs()
-                wanted = {spec.package for there in specs.values() for spec in there.values()}
-                self._hear(specs)
+                self._look()
             except ScribenginError as error:
                 self._say(error.message)
-                wanted = set()
-            for id_ in sorted(wanted - self._here):
-                if self._ended.is_set():
-                    return
-                try:
-                    self._packages.fetch(id_)
-                except (ScribenginError, ValueError) as error:
-                    self._say(str(error))
-                else:
-                    self._here.add(id_)
+            except Exception:  # a bug: told with its traceback; it goes on
+                self._log.exception("packages")
             self._mirror.changed.wait(_AGAIN_S)
+
+    def _look(self) -> None:
+        specs = self._specs()
+        try:
+            self._hear(specs)
+        except ScribenginError as error:  # that is no reason to fetch nothing
+            self._say(error.message)
+        except Exception:
+            self._log.exception("packages")
+        wanted = {spec.package for there in specs.values() for spec in there.values()}
+        for id_ in sorted(wanted - self._here):
+            if self._ended.is_set():
+                return
+            try:
+                self._packages.fetch(id_)
+            except (ScribenginError, ValueError) as error:
+                self._say(str(error))
+            else:
+                self._here.add(id_)
 
     def _specs(self) -> dict[str, dict[int, Spec]]:
         """All versions that there are."""

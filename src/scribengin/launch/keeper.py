@@ -80,6 +80,7 @@ class Keeper:
         self.argv: list[str] = order["argv"]
         self.mark: str = order["mark"]
         self.cpus: list[int] = order.get("cpus", [])
+        """numbers of the processors that the worker, and all that it starts, may run on; empty: all"""
         self.wake = wake
         self.worker = 0
         self.ended: int | None = None

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from scribengin.core import faults, storage
 from scribengin.core.errors import Refused
+from scribengin.core.moments import now_text
 from scribengin.local.prepare import open_sinks
 from scribengin.local.stored import logs_of, reached, read_stored
 from scribengin.plan.channels import clusters
@@ -26,7 +27,7 @@ from scribengin.spec.model import Sink
 from scribengin.state.channels import ChannelFolder
 from scribengin.state.folder import StateFolder
 from scribengin.state.lease import take_lease
-from scribengin.state.lineage import Lineage, begin_moved, finish_rewind, leave, new_id, now, read_lineage
+from scribengin.state.lineage import Lineage, begin_moved, finish_rewind, leave, new_id, read_lineage
 from scribengin.state.moves import Journal, Moved, write_moved
 from scribengin.state.recovery import recover_query
 from scribengin.state.topology import Topology, read_topology, tiers_with_state, write_topology
@@ -122,7 +123,7 @@ def _decided(prepared: PreparedFlow, moves: Moves, topology: Topology) -> dict[s
             query.fingerprint,
             query.state_fingerprint,
             query.sources,
-            now(),
+            now_text(),
             _parent(stored, arrival),
             dict(query.parts),
             {source: donor.position for source, donor in arrival.donors.items()},

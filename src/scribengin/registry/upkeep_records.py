@@ -16,13 +16,13 @@ class Keeping(Record):
     path: str
     """the folder, on every host the same"""
     node: str
-    """the host whose agent does it"""
+    """the host whose agent does it; empty: nobody writes there any more"""
     number: int = 1
     """rises by one with each host that it is given to"""
     writers: tuple[str, ...] = ()
     """the tiers that write there, as `flow.tier`"""
     since: str = ""
-    """when it was given to that host, ISO 8601"""
+    """when it was given to that host, or to none, ISO 8601"""
 
 
 class Upkept(Record):

@@ -13,11 +13,12 @@ from pyspark.errors import PySparkException
 
 from scribengin.connectors.contract import BatchId
 from scribengin.core.errors import Refused, StateError, Unreachable
+from scribengin.core.moments import now_text
 from scribengin.spark.failures import message_of
 from scribengin.spark.offset_log import ends_of, newest_of, partitions_of, state_partitions
 from scribengin.state.contract import Decision, SourceRange
 from scribengin.state.decisions import Decisions
-from scribengin.state.lineage import now, read_lineage
+from scribengin.state.lineage import read_lineage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -82,5 +83,5 @@ def repartition(spark: SparkSession, query: QueryFolder, partitions: int, lease:
         lease.check()
         batch = BatchId(last.batch.flow, last.batch.query, lineage.id, number, lease.term)
         nothing = tuple(SourceRange(each.source, each.end, each.end) for each in last.sources)
-        decisions.decide(Decision(batch, INPUT, last.plan, nothing, (), decided_at=now(), times=last.times, ran=last.ran))
+        decisions.decide(Decision(batch, INPUT, last.plan, nothing, (), decided_at=now_text(), times=last.times, ran=last.ran))
     return True

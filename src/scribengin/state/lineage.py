@@ -107,7 +107,7 @@ def rewind(query: QueryFolder, starts: Mapping[str, int]) -> Lineage:
     """
     old = read_lineage(query)
     assert old is not None, "a Query that never ran is at its start"
-    begun = replace(old, id=new_id(), created_at=now(), parent=old.id, starts=dict(starts), origin="", passed={})
+    begun = replace(old, id=new_id(), created_at=now_text(), parent=old.id, starts=dict(starts), origin="", passed={})
     storage.put_if_absent(query.rewind, _sealed(begun))
     finish_rewind(query)
     return begun
@@ -148,7 +148,7 @@ def open_lineage(
 
     Raises Refused where the state in the checkpoint means something else than the plan's, or belongs to another installation.
     """
-    begun = Lineage(new_id(), owner, query.name, fingerprint, state_fingerprint, tuple(sources), now(), parts=dict(parts or {}))
+    begun = Lineage(new_id(), owner, query.name, fingerprint, state_fingerprint, tuple(sources), now_text(), parts=dict(parts or {}))
     storage.put_if_absent(query.lineage, _sealed(begun))
     found = read_lineage(query)
     assert found is not None
@@ -173,11 +173,6 @@ def open_lineage(
 def new_id() -> str:
     """Of a lineage that begins."""
     return uuid4().hex[:16]
-
-
-def now() -> str:
-    """As lineages say when they began."""
-    return now_text()
 
 
 def _unsealed(data: bytes, where: object) -> Lineage:

@@ -7,26 +7,31 @@ import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from scribengin.core.errors import Unreachable
+from scribengin.core.errors import ScribenginError, Unreachable
+from scribengin.core.said import Said
 from scribengin.local.limits import FlowLimits, Held, Pace
-from scribengin.registry.records import Stored, read_record
+from scribengin.registry.records import Stored, stored_as
 from scribengin.registry.tree import HELD_BACK, LIMIT, SHARE
+from scribengin.worker.own_log import tell
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from scribengin.registry.contract import Registry
     from scribengin.registry.kinds import Limit, Share
     from scribengin.registry.outside import HeldBack
 
-_LOOK_S = 5.0
-"""a watch is a hint: how long to wait for one before looking anyhow"""
+_LOOK_S, _AGAIN_S = 30.0, 5.0
+"""a watch is a hint: how long to wait for one before looking anyhow; and after a look that found out nothing"""
 
 
 class LiveLimits:
-    """Called from any thread, it answers at once. `close` ends its thread. A record that says nothing changes nothing."""
+    """Called from any thread, it answers at once. `close` ends its thread. A record that says nothing, or may not be read, changes
+    nothing."""
 
-    def __init__(self, registry: Registry, flow: str) -> None:
+    def __init__(self, registry: Registry, flow: str, tell: Callable[[str], None] = tell) -> None:
+        self._tell = tell
+        self._said = Said()
         self._registry = registry
         self._limit, self._share, self._held = LIMIT(flow), SHARE(flow), HELD_BACK(flow)
         self._now = FlowLimits()
@@ -52,14 +57,21 @@ class LiveLimits:
     def _follow(self) -> None:
         while not self._closed:
             self._changed.clear()
-            self._look()
-            self._changed.wait(_LOOK_S)
+            self._changed.wait(self._look())
 
-    def _look(self) -> None:
+    def _look(self) -> float:
+        """How long until the next one, where nothing changes."""
         try:
-            found, share, held = (read_record(self._registry, spot) for spot in (self._limit, self._share, self._held))
+            entries = self._registry.read_many([spot.path for spot in (self._limit, self._share, self._held)])
         except Unreachable:
-            return
+            return _AGAIN_S
+        except ScribenginError as error:
+            if self._said.is_new(error.message):
+                self._tell(f"limits stay as they were: {error.message}")
+            return _AGAIN_S
+        found = None if entries[0] is None else stored_as(entries[0], self._limit)
+        share = None if entries[1] is None else stored_as(entries[1], self._share)
+        held = None if entries[2] is None else stored_as(entries[2], self._held)
         now = self._now
         if found is None or isinstance(found, Stored):
             said = FlowLimits() if found is None else limits_of(found.record)
@@ -70,6 +82,7 @@ class LiveLimits:
         if held is None or isinstance(held, Stored):
             now = replace(now, held={} if held is None else held_of(held.record))
         self._now = now
+        return _LOOK_S
 
 
 def limits_of(record: Limit) -> FlowLimits:

@@ -10,8 +10,6 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import sys
-import time
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -34,6 +32,7 @@ from scribengin.watching.progress import Teller
 from scribengin.worker.attempt import TierAttempt
 from scribengin.worker.glance import Glance
 from scribengin.worker.limits import LiveLimits
+from scribengin.worker.own_log import tell
 from scribengin.worker.page import serve_page
 from scribengin.worker.progress import Reporter
 from scribengin.worker.service import Service
@@ -127,7 +126,7 @@ def main(worker: str) -> Exit:
 
 def tell_end(worker: str, why: str) -> None:
     """The last line but the keeper's of a worker's log."""
-    print(f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {worker} ends, {why}", file=sys.stderr, flush=True)
+    tell(f"{worker} ends, {why}")
 
 
 def take_secrets(environment: MutableMapping[str, str]) -> dict[str, Secret]:

@@ -6,11 +6,15 @@ import threading
 from typing import TYPE_CHECKING
 
 from scribengin.connectors.group.health import Turns
-from scribengin.core.errors import Unreachable
+from scribengin.core.errors import ScribenginError, Unreachable
+from scribengin.core.said import Said
 from scribengin.registry.records import Stored, read_record
 from scribengin.registry.tree import GROUP
+from scribengin.worker.own_log import tell
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from scribengin.registry.contract import Registry, Watch
 
 _LOOK_S = 5.0
@@ -19,9 +23,11 @@ _LOOK_S = 5.0
 
 class LiveTurns:
     """Called from any thread with a group's name; it waits for the registry at the first call for each. `close` ends its thread. A record
-    that says nothing changes nothing."""
+    that says nothing, or may not be read, changes nothing."""
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: Registry, tell: Callable[[str], None] = tell) -> None:
+        self._tell = tell
+        self._said = Said()
         self._registry = registry
         self._now: dict[str, Turns] = {}
         self._watches: dict[str, Watch] = {}
@@ -59,6 +65,10 @@ class LiveTurns:
         try:
             found = read_record(self._registry, GROUP(group))
         except Unreachable:
+            return
+        except ScribenginError as error:
+            if self._said.is_new(error.message):
+                self._tell(f"what is said of group {group} stays as it was: {error.message}")
             return
         if found is None:
             self._now[group] = Turns()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,6 +11,7 @@ from scribengin.cli.commands.status import read_named, show_named
 from scribengin.cli.each_flow import FlowCommand, each_flow
 from scribengin.cli.plane_option import masters_option
 from scribengin.cli.tables import print_table
+from scribengin.core.moments import moment_text
 
 if TYPE_CHECKING:
     from scribengin.cli.plane_option import Masters
@@ -70,4 +70,4 @@ def _attempt(attempt: dict[str, Any]) -> dict[str, Any]:
 
 
 def _moment(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    return moment_text(seconds).replace("+00:00", "Z")
