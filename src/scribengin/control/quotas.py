@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 IDLE_PART = 0.1
 """of an equal part: what a flow keeps that reads nothing, so that it can begin at once when something comes"""
-_NAMED = 5
-"""of those who have taken something that a reason names"""
 
 
 class Taken(NamedTuple):
@@ -54,16 +52,15 @@ class _Pool:
     name: str
     allowed: Allowance
     taken: dict[str, Taken] = field(default_factory=dict)
+    total: Taken = field(default_factory=Taken)
     first: str = ""
-
-    def sum(self) -> Taken:
-        return sum_of(self.taken.values())
 
     def give(self, flow: str, more: Taken) -> None:
         self.taken[flow] = self.taken.get(flow, Taken()).plus(more)
+        self.total = self.total.plus(more)
 
     def has_room(self, more: Taken) -> bool:
-        return fits(self.allowed, self.sum().plus(more))
+        return fits(self.allowed, self.total.plus(more))
 
 
 @dataclass(slots=True)
@@ -229,7 +226,7 @@ def _why_not(pool: _Pool, flow: FlowSeen, more: Taken, *, keeps: bool) -> Wait |
         if keeps or not pool.first:
             return None
         return Wait(f"waits for {quota} behind {pool.first}, which was wanted before it", f"see: scribengin quota list {pool.name}")
-    there, limit = pool.sum(), pool.allowed
+    there, limit = pool.total, pool.allowed
     mine = pool.taken.get(flow.name, Taken())
     over_cores = limit.cores is not None and there.cores + more.cores > limit.cores
     needed, taken, most = _in_words(more, there, limit, cores=over_cores)
@@ -243,9 +240,10 @@ def _why_not(pool: _Pool, flow: FlowSeen, more: Taken, *, keeps: bool) -> Wait |
             f"it takes {needed} in all, and {quota} allows {most}",
             f"scribengin quota set {pool.name} {said} {enough}, or give it less: scribengin scale {flow.name} {said} …",
         )
+    # who has taken it is for `quota list`: named here, each taker that comes or goes would be a new status for all who wait
     return Wait(
-        f"waits for {quota}: it needs {needed}; taken: {taken} of {most} ({_takers(pool, cores=over_cores)})",
-        f"it starts when they end; or: scribengin quota set {pool.name} {said} {figure}",
+        f"waits for {quota}: it needs {needed}; taken: {taken} of {most}",
+        f"it starts when others end (scribengin quota list {pool.name}); or: scribengin quota set {pool.name} {said} {figure}",
     )
 
 
@@ -258,11 +256,3 @@ def _in_words(more: Taken, there: Taken, limit: Allowance, *, cores: bool) -> tu
 def _argument(taken: Taken, *, cores: bool) -> str:
     """As a command takes it."""
     return str(taken.cores) if cores else f"{-(-taken.memory_bytes // 2**20)}MiB"
-
-
-def _takers(pool: _Pool, *, cores: bool) -> str:
-    """Who has how much, the most first."""
-    amounts = {flow: taken.cores if cores else taken.memory_bytes for flow, taken in pool.taken.items()}
-    largest = sorted((flow for flow in amounts if amounts[flow]), key=lambda flow: (-amounts[flow], flow))
-    named = [f"{flow} has {amounts[flow] if cores else show_bytes(amounts[flow])}" for flow in largest[:_NAMED]]
-    return ", ".join(named) + (f", and {len(largest) - _NAMED} more" if len(largest) > _NAMED else "")
