@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from scribengin.control.quotas import Taken, admit
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scribengin.control.quotas import IDLE_PART, Taken, admit, divide
 from scribengin.control.world import Allowance, FlowSeen, Node, TierSeen, Wish, World
 from scribengin.registry.kinds import Run
 
@@ -55,3 +59,53 @@ def test_who_waits_hears_nothing_of_takers_that_change_at_the_same_total() -> No
     before = admit(world([runs("orders", 2), *those], cores=2)).waits
     assert before["w0"].reason == "waits for quota team=search: it needs 1 core; taken: 2 of 2"
     assert admit(world([runs("clicks"), runs("visits"), *those], cores=2)).waits == before
+
+
+def shared(seen: World) -> tuple[World, int]:
+    """The world with its rows divided, and how many parts were written for it."""
+    parts = divide(seen, {})
+    news = [name for name, part in parts.items() if part != seen.flows[name].share]
+    assert sum(part.rows_per_s or 0.0 for part in parts.values()) <= (seen.quotas[SEARCH].rows_per_s or 0.0) * (1 + 1e-9)
+    return replace(seen, flows={name: replace(flow, share=parts.get(name)) for name, flow in seen.flows.items()}), len(news)
+
+
+def test_of_many_flows_one_that_falls_idle_or_comes_or_goes_is_written_alone() -> None:
+    seen, written = shared(world([runs(f"f{at}") for at in range(200)], rows_per_s=1000.0))
+    assert written == 200
+    for idle in (True, False, True):
+        seen, written = shared(replace(seen, idle={"f7": idle}))
+        assert written == 1
+    seen, written = shared(replace(seen, flows={**seen.flows, "new": runs("new")}))
+    assert written == 1
+    seen, written = shared(replace(seen, flows={name: flow for name, flow in seen.flows.items() if name != "f9"}))
+    assert written == 0
+
+
+HAPPENINGS = st.lists(
+    st.tuples(st.sampled_from(["idle", "busy", "add", "remove", "rate"]), st.integers(0, 79), st.integers(1, 20)), max_size=30
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(35, 60), HAPPENINGS)
+def test_parts_are_never_more_than_the_rate_and_none_is_much_less_than_its_own(flows: int, happenings: list[tuple[str, int, int]]) -> None:
+    seen, _ = shared(world([runs(f"f{at}") for at in range(flows)], rows_per_s=1000.0))
+    for what, first, number in happenings:
+        names = [f"f{at % 80}" for at in range(first, first + number)]
+        there = dict(seen.flows)
+        match what:
+            case "idle" | "busy":
+                seen = replace(seen, idle={**seen.idle, **dict.fromkeys(names, what == "idle")})
+            case "add":
+                seen = replace(seen, flows={**{name: runs(name) for name in names}, **there})
+            case "remove":
+                seen = replace(seen, flows={name: flow for name, flow in there.items() if name not in names})
+            case _:
+                seen = replace(seen, quotas={SEARCH: Allowance("team", "search", rows_per_s=1000.0 + number - first)})
+        seen, _ = shared(seen)
+        assert shared(seen)[1] == 0, "what has been written stays, while nothing changes"
+        shares = [flow.share for flow in seen.flows.values() if flow.share is not None]
+        busy = sum(not share.idle for share in shares)
+        if busy:
+            equal = (seen.quotas[SEARCH].rows_per_s or 0.0) / len(shares)
+            assert all((share.rows_per_s or 0.0) >= 0.95 * equal * (IDLE_PART if share.idle else 1) * (1 - 1e-9) for share in shares)

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 
     from scribengin.control.world import Allowance, FlowSeen, TierSeen, World
 
+_MANY = 40
+"""under a quota of rows: so many flows have parts that are exact; among more a part is written anew only where it is much another"""
+_KEPT, _GIVEN = 0.95, 0.975
+"""of the exact part, among many: a flow keeps what it has from `_KEPT` of it up to the whole, else it is given `_GIVEN` of it"""
 IDLE_PART = 0.1
 """of an equal part: what a flow keeps that reads nothing, so that it can begin at once when something comes"""
 
@@ -92,6 +96,9 @@ def admit(world: World) -> Admission:
         for pool in _pools_of(found._pools, flow):
             if (now := taken_by(flow)) != Taken():
                 pool.give(flow.name, now)
+    for last in _left_alone(world):
+        for pool in _pools_of(found._pools, last):
+            pool.give(last.name, taken_by(last))
     for flow in sorted(under, key=lambda flow: (not is_at_work(flow), flow.wish.generation, flow.name)):
         more = sum_of(given_to(tier) for tier in _to_start(world, flow))
         if more == Taken():
@@ -146,6 +153,10 @@ def divide(world: World, waits: Mapping[str, Wait]) -> dict[str, Share]:
 
     Flows that are at work have equal parts. One that reads nothing keeps a tenth of its own, and the others have the rest; it has its whole
     part again once it reads. What a flow that reads does not use is nobody else's: so parts change only when flows come, go, or fall idle.
+
+    All parts together are never more than the rate. Where there are many flows, one that changes gives each other one a little: they keep
+    what they have, so that not all are written, and all workers woken, for it. What flows have whose records say nothing is nobody else's,
+    up to all but a tenth of the rate: the others are not to stand still for it.
     """
     found: dict[str, Share] = {}
     for name, allowed in sorted(world.quotas.items()):
@@ -158,15 +169,36 @@ def divide(world: World, waits: Mapping[str, Wait]) -> dict[str, Share]:
         if allowed.closed or allowed.rows_per_s is None:
             continue
         idle = sum(members.values())
-        equal = allowed.rows_per_s / max(1, len(members))
+        whole = max(allowed.rows_per_s - _rows_left_alone(world, allowed), allowed.rows_per_s * IDLE_PART)
+        equal = whole / max(1, len(members))
         kept = equal * IDLE_PART if idle < len(members) else equal
-        rest = (allowed.rows_per_s - idle * kept) / max(1, len(members) - idle)
+        rest = (whole - idle * kept) / max(1, len(members) - idle)
         for flow, rests in members.items():
-            share = Share(rows_per_s=kept if rests else rest, quota=name, idle=rests)
+            part = _part(world.flows[flow].share, name, kept if rests else rest, idle=rests, many=len(members) > _MANY)
+            share = Share(rows_per_s=part, quota=name, idle=rests)
             before = found.get(flow)
             if before is None or (before.rows_per_s or 0.0) > (share.rows_per_s or 0.0):
                 found[flow] = share
     return found
+
+
+def _part(before: Share | None, quota: str, exact: float, *, idle: bool, many: bool) -> float:
+    """What a flow is given, never more than `exact`."""
+    if not many:
+        return exact
+    had = before.rows_per_s if before is not None and (before.quota, before.idle) == (quota, idle) else None
+    return had if had is not None and _KEPT * exact <= had <= exact else _GIVEN * exact
+
+
+def _left_alone(world: World) -> Iterator[FlowSeen]:
+    """Flows whose records say nothing, as they were: their workers go on, with what they have."""
+    return (held.last for held in world.held.values() if held.last is not None)
+
+
+def _rows_left_alone(world: World, allowed: Allowance) -> float:
+    """What of a quota's rows they may read."""
+    under = [last for last in _left_alone(world) if allowed.covers(last.labels) and is_at_work(last)]
+    return sum(last.share.rows_per_s or 0.0 for last in under if last.share is not None)
 
 
 def _pools_of(pools: list[_Pool], flow: FlowSeen) -> list[_Pool]:
