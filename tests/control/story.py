@@ -118,7 +118,9 @@ class Story:
             self.flow = flow_of(action) or here
             self._act(action)
             said = _said(action)
-            told.append(said.replace("> ", f"> {self.flow}: ", 1) if len(self.world.flows) > 1 and flow_of(action) else said)
+            told.append(
+                said.replace("> ", f"> {self.flow}: ", 1) if len(self.world.flows) + len(self.world.held) > 1 and flow_of(action) else said
+            )
         self.flow = here
         self.loses = False
         return told
@@ -186,12 +188,14 @@ class Story:
                 self._report(tier, rest)
             case ["held", "no", "more"]:
                 held = self.world.held[self.flow]
-                self.world = replace(self.world, held={})
-                self._set_flow(replace(self.kept, status=held.status))
+                assert held.last is not None
+                self.world = replace(self.world, held={name: each for name, each in self.world.held.items() if name != self.flow})
+                self._set_flow(replace(held.last, status=held.status))
             case ["held", *why]:
-                self.kept = self.world.flows[self.flow]
-                held = Held(self.kept.status, " ".join(why), "mend it")
-                self.world = replace(self.world, flows={}, held={self.flow: held})
+                last = self.world.flows[self.flow]
+                held = Held(last.status, " ".join(why), "mend it", last=last)
+                others = {name: flow for name, flow in self.world.flows.items() if name != self.flow}
+                self.world = replace(self.world, flows=others, held={**self.world.held, self.flow: held})
             case ["refused", "nothing"]:
                 self._set_flow(replace(self.world.flows[self.flow], refused={}))
             case ["refused", path, *why]:
@@ -326,7 +330,7 @@ class Story:
             case Advance(id_, operation):
                 self.world = replace(self.world, workflows={key: each for key, each in self.world.workflows.items() if key != id_})
             case Tell(name, status) if name in self.world.held:
-                self.world = replace(self.world, held={name: replace(self.world.held[name], status=status)})
+                self.world = replace(self.world, held={**self.world.held, name: replace(self.world.held[name], status=status)})
             case Tell(name, status):
                 self._set_flow(replace(self.world.flows[name], status=status))
             case SetAside(name, spot):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -14,11 +15,12 @@ from hypothesis import strategies as st
 from scribengin.control.mirror import Mirror
 from scribengin.control.observe import Observer
 from scribengin.core.errors import Unreachable
+from scribengin.launch.memory import MemoryLauncher
 from scribengin.registry.contract import Create, Delete
-from scribengin.registry.kinds import Desired, Mapped, Report, Run, Spec, Status, TierSpec, TierWish
+from scribengin.registry.kinds import Desired, Host, Mapped, Report, Run, Spec, Status, TierSpec, TierWish
 from scribengin.registry.memory import MemoryRegistry, MemoryStore
 from scribengin.registry.records import Spot, put
-from scribengin.registry.tree import DESIRED, LEASE, MAPPED, REPORT, RUN, SPEC, STATUS, WANTED
+from scribengin.registry.tree import DESIRED, HOST, LEASE, MAPPED, REPORT, RUN, SPEC, STATUS, WANTED
 
 FLOWS, TIERS, HOSTS = ("a", "b", "c"), ("edge", "core"), ("h1", "h2")
 SPECS = {
@@ -80,7 +82,10 @@ def test_what_is_seen_by_and_by_is_what_is_there(steps: list[tuple[str, Any]]) -
                 with suppress(Unreachable):  # one that has nothing to ask sees no cut
                     observer.look(1.0)
             case "look":
-                assert (observer.look(1.0), observer.problems) == fresh(store)
+                world = observer.look(1.0)
+                # how it was before its records said nothing, one that looks for the first time cannot know
+                held = {name: replace(each, last=None) for name, each in world.held.items()}
+                assert (replace(world, held=held), observer.problems) == fresh(store)
             case "put":
                 writer.commit(put(writer, what[0], what[1]))
             case "remove" if writer.read(what[0].path) is not None and not writer.children(what[0].path):
@@ -139,6 +144,22 @@ def test_a_look_that_was_broken_off_is_made_up_for() -> None:
         observer.look(2.0)
     watcher.mend()
     assert observer.look(3.0).flows["a"].wish.goal == "stopped"
+
+
+def test_what_the_workers_of_a_flow_have_taken_is_known_while_its_records_say_nothing() -> None:
+    store = begun()
+    writer = store.client()
+    writer.commit(put(writer, HOST("h1"), Host(host="h1", cores=4)))
+    writer.commit(put(writer, RUN("a", "edge"), Run(number=1, node="h1", asked_at=1.0, generation=1)))
+    observer = Observer(Mirror(store.client()), {"h1": MemoryLauncher(lambda: 1.0)})
+    before = observer.look(1.0)
+    assert before.nodes["h1"].free_cores == 3
+    store.write_raw(SPEC("a", "1").path, b"{")
+    for now_s in (2.0, 3.0):
+        world = observer.look(now_s)
+        assert world.held["a"].last == before.flows["a"]
+        assert world.nodes["h1"].free_cores == 3
+        writer.commit(put(writer, STATUS("a"), Status(state="degraded")))
 
 
 class Asked:

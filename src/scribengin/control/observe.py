@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -124,6 +125,9 @@ class Observer:
             self._damaged, self._newer = {}, {}
             with self._mirror.reading(name):
                 seen = self._flow(name)
+            if isinstance(seen, Held):
+                was = self._flows.get(name)
+                seen = replace(seen, last=was.last if isinstance(was, Held) else was)
             self._flows[name] = seen
             refused = {} if seen is None else {path: said["why"] for path, said in seen.refused.items()}
             self._ill[name] = {**refused, **{spot.path: why for spot, why in self._damaged.items()}}
@@ -132,7 +136,7 @@ class Observer:
         self._dirty.clear()
         flows = {name: seen for name, seen in sorted(self._flows.items()) if isinstance(seen, FlowSeen)}
         held = {name: seen for name, seen in sorted(self._flows.items()) if isinstance(seen, Held)}
-        processes, nodes = self._launched(flows)
+        processes, nodes = self._launched([*flows.values(), *(each.last for each in held.values() if each.last is not None)])
         return World(now, flows, processes, nodes, held, workflows=self._workflows, readers=self._pressing(), quotas=self._quotas.allowed)
 
     def _place(self, flow: str, outside: Outside) -> None:
@@ -284,11 +288,11 @@ class Observer:
         free = (most - used if most else None for most, used in zip(limit, (cores, memory_bytes), strict=True))
         return Node(isinstance(self._mirror.stored(DECOMMISSIONED(name)), Stored), *free)
 
-    def _launched(self, flows: Mapping[str, FlowSeen]) -> tuple[dict[RunId, Process], dict[str, Node]]:
+    def _launched(self, flows: Sequence[FlowSeen]) -> tuple[dict[RunId, Process], dict[str, Node]]:
         processes: dict[RunId, Process] = {}
         nodes: dict[str, Node] = {}
         cores, memory_bytes = Counter[str](), Counter[str]()
-        for tier in (tier for flow in flows.values() for tier in flow.tiers.values()):
+        for tier in (tier for flow in flows for tier in flow.tiers.values()):
             if tier.run is not None and tier.run.ended_at is None:
                 cores[tier.run.node] += tier.cores
                 memory_bytes[tier.run.node] += tier.memory_bytes

@@ -19,12 +19,12 @@ from scribengin.registry.records import Stored, put, read_record, read_records
 from scribengin.registry.tree import DESIRED, QUOTA, RUN, SHARE, SPARE, SPEC, STATUS, WANTED
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from scribengin.control.mirror import Mirror
     from scribengin.registry.contract import Registry
     from scribengin.registry.kinds import Spec
-    from scribengin.registry.records import Newer
+    from scribengin.registry.records import Newer, Spot
 
 _FOLDER = "quotas"
 _MOST = {"cores": 10**6, "memory_bytes": 10**18, "rows_per_s": 1e15}
@@ -120,7 +120,7 @@ def list_quotas(registry: Registry) -> list[dict[str, Any]]:
     there = [name for name in registry.children(_FOLDER) if QUOTA.fits(name)]
     found = dict(zip(there, read_records(registry, [QUOTA(name) for name in there]), strict=True))
     allowed = {name: _allowance(name, record) for name, record in found.items() if record is not None}
-    flows = _flows(registry) if allowed else []
+    flows = _flows(registry, allowed.values()) if allowed else []
     rows = []
     for name, each in sorted(allowed.items()):
         under = {flow.name: flow for flow in flows if each.covers(flow.labels)}
@@ -155,37 +155,43 @@ def _row(flow: FlowSeen, taken: Taken, quota: str) -> dict[str, Any]:
     }
 
 
-def _flows(registry: Registry) -> list[FlowSeen]:
-    """All flows with labels, as far as quotas look at them."""
+def _flows(registry: Registry, quotas: Collection[Allowance]) -> list[FlowSeen]:
+    """All flows under some of these, as far as quotas look at them; in a few requests for all of them."""
     names = [name for name in registry.children("flows") if DESIRED.fits(name)]
-    found = []
-    for name, desired in zip(names, read_records(registry, [DESIRED(name) for name in names]), strict=True):
-        version = str(desired.record.version) if isinstance(desired, Stored) else ""
-        if not isinstance(desired, Stored) or not SPEC.fits(name, version):
-            continue
-        spec = _value(read_record(registry, SPEC(name, version)))
-        if spec is None or not spec.labels:
-            continue
-        wish = Wish(desired.record.version, desired.record.state, desired.entry.changed)
-        tiers = {tier: _tier(registry, name, tier, spec) for tier in _tiers(registry, name, spec)}
-        status, share = _value(read_record(registry, STATUS(name))), _value(read_record(registry, SHARE(name)))
-        found.append(FlowSeen(name, wish, tiers, status, frozenset(spec.tiers), labels=spec.labels, share=share))
-    return found
+    found = zip(names, read_records(registry, [DESIRED(name) for name in names]), strict=True)
+    wanted = {name: each for name, each in found if isinstance(each, Stored) and SPEC.fits(name, str(each.record.version))}
+    spots: dict[str, Spot[Spec]] = {name: SPEC(name, str(each.record.version)) for name, each in wanted.items()}
+    values = _values(registry, spots.values())
+    specs: dict[str, Spec] = {name: values[spot.path] for name, spot in spots.items() if spot.path in values}
+    specs = {name: spec for name, spec in specs.items() if any(quota.covers(spec.labels) for quota in quotas)}
+    runs = registry.children_many([f"flows/{name}/runs" for name in specs])
+    tiers = {
+        name: sorted({*spec.tiers, *(tier for tier in there if RUN.fits(name, tier))})
+        for (name, spec), there in zip(specs.items(), runs, strict=True)
+    }
+    of_tiers = [kind(name, tier) for name in specs for tier in tiers[name] for kind in (WANTED, RUN, SPARE)]
+    values = _values(registry, [*of_tiers, *(kind(name) for name in specs for kind in (STATUS, SHARE))])
+    rows = []
+    for name, spec in specs.items():
+        wish = Wish(wanted[name].record.version, wanted[name].record.state, wanted[name].entry.changed)
+        seen = {tier: _tier(values, name, tier, spec) for tier in tiers[name]}
+        status, share = (values.get(kind(name).path) for kind in (STATUS, SHARE))
+        rows.append(FlowSeen(name, wish, seen, status, frozenset(spec.tiers), labels=spec.labels, share=share))
+    return rows
 
 
-def _tiers(registry: Registry, flow: str, spec: Spec) -> list[str]:
-    return sorted({*spec.tiers, *(tier for tier in registry.children(f"flows/{flow}/runs") if RUN.fits(flow, tier))})
-
-
-def _tier(registry: Registry, flow: str, tier: str, spec: Spec) -> TierSeen:
+def _tier(values: Mapping[str, Any], flow: str, tier: str, spec: Spec) -> TierSeen:
     said = spec.tiers.get(tier, TierSpec())
-    wish, run, spare = (_value(read_record(registry, spot(flow, tier))) for spot in (WANTED, RUN, SPARE))
+    wish, run, spare = (values.get(kind(flow, tier).path) for kind in (WANTED, RUN, SPARE))
     cores, memory_bytes, executors = said.cores, said.memory_bytes, said.executors
     return TierSeen(tier, cores=cores, memory_bytes=memory_bytes, wish=wish, run=run, spare=spare, executors=executors)
 
 
-def _value(found: Stored[Any] | Newer | Damaged | None) -> Any:
-    return found.record if isinstance(found, Stored) else None
+def _values(registry: Registry, spots: Iterable[Spot[Any]]) -> dict[str, Any]:
+    """Path → record, of those that say something."""
+    asked = list(spots)
+    found = zip(asked, read_records(registry, asked), strict=True)
+    return {spot.path: each.record for spot, each in found if isinstance(each, Stored)}
 
 
 def _allowance(name: str, found: Stored[Quota] | Newer | Damaged) -> Allowance:

@@ -22,10 +22,12 @@ if TYPE_CHECKING:
 
     from scribengin.control.world import Allowance, FlowSeen, TierSeen, World
 
+_MANY = 40
+"""under a quota of rows: so many flows have parts that are exact; among more a part is written anew only where it is much another"""
+_KEPT, _GIVEN = 0.95, 0.975
+"""of the exact part, among many: a flow keeps what it has from `_KEPT` of it up to the whole, else it is given `_GIVEN` of it"""
 IDLE_PART = 0.1
 """of an equal part: what a flow keeps that reads nothing, so that it can begin at once when something comes"""
-_NAMED = 5
-"""of those who have taken something that a reason names"""
 
 
 class Taken(NamedTuple):
@@ -54,16 +56,15 @@ class _Pool:
     name: str
     allowed: Allowance
     taken: dict[str, Taken] = field(default_factory=dict)
+    total: Taken = field(default_factory=Taken)
     first: str = ""
-
-    def sum(self) -> Taken:
-        return sum_of(self.taken.values())
 
     def give(self, flow: str, more: Taken) -> None:
         self.taken[flow] = self.taken.get(flow, Taken()).plus(more)
+        self.total = self.total.plus(more)
 
     def has_room(self, more: Taken) -> bool:
-        return fits(self.allowed, self.sum().plus(more))
+        return fits(self.allowed, self.total.plus(more))
 
 
 @dataclass(slots=True)
@@ -95,6 +96,9 @@ def admit(world: World) -> Admission:
         for pool in _pools_of(found._pools, flow):
             if (now := taken_by(flow)) != Taken():
                 pool.give(flow.name, now)
+    for last in _left_alone(world):
+        for pool in _pools_of(found._pools, last):
+            pool.give(last.name, taken_by(last))
     for flow in sorted(under, key=lambda flow: (not is_at_work(flow), flow.wish.generation, flow.name)):
         more = sum_of(given_to(tier) for tier in _to_start(world, flow))
         if more == Taken():
@@ -149,6 +153,10 @@ def divide(world: World, waits: Mapping[str, Wait]) -> dict[str, Share]:
 
     Flows that are at work have equal parts. One that reads nothing keeps a tenth of its own, and the others have the rest; it has its whole
     part again once it reads. What a flow that reads does not use is nobody else's: so parts change only when flows come, go, or fall idle.
+
+    All parts together are never more than the rate. Where there are many flows, one that changes gives each other one a little: they keep
+    what they have, so that not all are written, and all workers woken, for it. What flows have whose records say nothing is nobody else's,
+    up to all but a tenth of the rate: the others are not to stand still for it.
     """
     found: dict[str, Share] = {}
     for name, allowed in sorted(world.quotas.items()):
@@ -161,15 +169,36 @@ def divide(world: World, waits: Mapping[str, Wait]) -> dict[str, Share]:
         if allowed.closed or allowed.rows_per_s is None:
             continue
         idle = sum(members.values())
-        equal = allowed.rows_per_s / max(1, len(members))
+        whole = max(allowed.rows_per_s - _rows_left_alone(world, allowed), allowed.rows_per_s * IDLE_PART)
+        equal = whole / max(1, len(members))
         kept = equal * IDLE_PART if idle < len(members) else equal
-        rest = (allowed.rows_per_s - idle * kept) / max(1, len(members) - idle)
+        rest = (whole - idle * kept) / max(1, len(members) - idle)
         for flow, rests in members.items():
-            share = Share(rows_per_s=kept if rests else rest, quota=name, idle=rests)
+            part = _part(world.flows[flow].share, name, kept if rests else rest, idle=rests, many=len(members) > _MANY)
+            share = Share(rows_per_s=part, quota=name, idle=rests)
             before = found.get(flow)
             if before is None or (before.rows_per_s or 0.0) > (share.rows_per_s or 0.0):
                 found[flow] = share
     return found
+
+
+def _part(before: Share | None, quota: str, exact: float, *, idle: bool, many: bool) -> float:
+    """What a flow is given, never more than `exact`."""
+    if not many:
+        return exact
+    had = before.rows_per_s if before is not None and (before.quota, before.idle) == (quota, idle) else None
+    return had if had is not None and _KEPT * exact <= had <= exact else _GIVEN * exact
+
+
+def _left_alone(world: World) -> Iterator[FlowSeen]:
+    """Flows whose records say nothing, as they were: their workers go on, with what they have."""
+    return (held.last for held in world.held.values() if held.last is not None)
+
+
+def _rows_left_alone(world: World, allowed: Allowance) -> float:
+    """What of a quota's rows they may read."""
+    under = [last for last in _left_alone(world) if allowed.covers(last.labels) and is_at_work(last)]
+    return sum(last.share.rows_per_s or 0.0 for last in under if last.share is not None)
 
 
 def _pools_of(pools: list[_Pool], flow: FlowSeen) -> list[_Pool]:
@@ -229,7 +258,7 @@ def _why_not(pool: _Pool, flow: FlowSeen, more: Taken, *, keeps: bool) -> Wait |
         if keeps or not pool.first:
             return None
         return Wait(f"waits for {quota} behind {pool.first}, which was wanted before it", f"see: scribengin quota list {pool.name}")
-    there, limit = pool.sum(), pool.allowed
+    there, limit = pool.total, pool.allowed
     mine = pool.taken.get(flow.name, Taken())
     over_cores = limit.cores is not None and there.cores + more.cores > limit.cores
     needed, taken, most = _in_words(more, there, limit, cores=over_cores)
@@ -243,9 +272,10 @@ def _why_not(pool: _Pool, flow: FlowSeen, more: Taken, *, keeps: bool) -> Wait |
             f"it takes {needed} in all, and {quota} allows {most}",
             f"scribengin quota set {pool.name} {said} {enough}, or give it less: scribengin scale {flow.name} {said} …",
         )
+    # who has taken it is for `quota list`: named here, each taker that comes or goes would be a new status for all who wait
     return Wait(
-        f"waits for {quota}: it needs {needed}; taken: {taken} of {most} ({_takers(pool, cores=over_cores)})",
-        f"it starts when they end; or: scribengin quota set {pool.name} {said} {figure}",
+        f"waits for {quota}: it needs {needed}; taken: {taken} of {most}",
+        f"it starts when others end (scribengin quota list {pool.name}); or: scribengin quota set {pool.name} {said} {figure}",
     )
 
 
@@ -258,11 +288,3 @@ def _in_words(more: Taken, there: Taken, limit: Allowance, *, cores: bool) -> tu
 def _argument(taken: Taken, *, cores: bool) -> str:
     """As a command takes it."""
     return str(taken.cores) if cores else f"{-(-taken.memory_bytes // 2**20)}MiB"
-
-
-def _takers(pool: _Pool, *, cores: bool) -> str:
-    """Who has how much, the most first."""
-    amounts = {flow: taken.cores if cores else taken.memory_bytes for flow, taken in pool.taken.items()}
-    largest = sorted((flow for flow in amounts if amounts[flow]), key=lambda flow: (-amounts[flow], flow))
-    named = [f"{flow} has {amounts[flow] if cores else show_bytes(amounts[flow])}" for flow in largest[:_NAMED]]
-    return ", ".join(named) + (f", and {len(largest) - _NAMED} more" if len(largest) > _NAMED else "")

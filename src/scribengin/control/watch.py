@@ -83,17 +83,8 @@ class Watch:
     def idle(self) -> dict[str, bool]:
         """Flow → whether it has read nothing for IDLE_S, of those that have a part of a quota and whose workers all have been heard for so
         long; and of those that read, however short they have been heard."""
-        now = self.board.now()
-        shared = [name for name, flow in self._flows.items() if flow.share is not None and flow.share.quota]
-        found = {}
-        for name in shared:
-            tiers = self.board.tiers(name)
-            with self.board.reading:
-                reads = any(tier.series.total("rows_in", now - IDLE_S, now) > 0 for tier in tiers.values())
-                began = [tier.series.began for tier in tiers.values()]
-            if reads or (began and all(at is not None and now - at >= IDLE_S for at in began)):
-                found[name] = not reads
-        return found
+        shared = (name for name, flow in self._flows.items() if flow.share is not None and flow.share.quota)
+        return {name: rests for name in shared if (rests := self.board.is_idle(name, IDLE_S)) is not None}
 
     def waiting(self) -> dict[tuple[str, str], Waiting]:
         """(flow, source) → what waits there, of sources that say how much may."""

@@ -169,6 +169,8 @@ class Held:
     next: str
     refused: Mapping[str, Any] = field(default_factory=dict)
     damaged: tuple[Spot[Any], ...] = ()
+    last: FlowSeen | None = None
+    """as it was before: what its workers have taken; None where this master has never seen it so"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import threading
 import time
 from collections import deque
 from dataclasses import dataclass, field, replace
-from math import nan
+from math import inf, nan
 from typing import TYPE_CHECKING
 
 from scribengin.watching.series import Moved, Series
@@ -57,6 +57,8 @@ class Watched:
     attempts: deque[Attempt] = field(default_factory=lambda: deque(maxlen=_ATTEMPTS))
     progressed: float = 0.0
     """when a Batch was committed, or nothing waited, last"""
+    read: float = -inf
+    """when it was heard last that rows were read"""
     totals: dict[str, float] = field(default_factory=lambda: dict.fromkeys(_COUNTS, 0.0))
 
     @property
@@ -148,6 +150,15 @@ class Board:
                 for name, there in sorted(self._flows.get(flow, {}).items())
             }
 
+    def is_idle(self, flow: str, for_s: float) -> bool | None:
+        """Whether none of its tiers has read anything for so long; None where nobody can say: one of them has been heard only since."""
+        with self.reading:
+            tiers, since = self._flows.get(flow, {}).values(), self.now() - for_s
+            if any(there.read > since for there in tiers):
+                return False
+            began = [there.series.began for there in tiers]
+        return True if began and all(at is not None and at <= since for at in began) else None
+
     def _note(self, there: Watched, before: TierProgress, progress: TierProgress, now: float) -> None:
         other = progress.run != before.run
         moved = _moved(None if other else before, progress)
@@ -167,6 +178,8 @@ class Board:
         there.progress, there.heard = progress, now
         if moved.batches or not there.waits:
             there.progressed = now
+        if moved.rows_in > 0:
+            there.read = now
         there.series.add(now, moved)
 
 
