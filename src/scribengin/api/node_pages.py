@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 _CONNECT_S, _READ_S, _LOOK_S = 3.0, 10.0, 150.0
 T = TypeVar("T")
-_EVERYWHERE = ("0.0.0.0", "::")
 
 
 class Looking(msgspec.Struct, frozen=True):
@@ -132,6 +131,4 @@ class NodePages:
                 remedy="let others reach it: scribengin node --listen HOST --tls-certificate FILE --tls-key FILE",
                 code="node-silent",
             )
-        if url.hostname in _EVERYWHERE:
-            return f"{url.scheme}://{host}:{url.port}"
         return http.rstrip("/")
