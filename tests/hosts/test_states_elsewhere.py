@@ -57,6 +57,10 @@ def test_nodes_are_asked_those_of_the_workers_first_and_who_does_not_answer_is_n
     with pytest.raises(Refused, match=r"not on this host.*may be on silent \(it is away\)") as told:
         node_with_state(registry, "tweets", lambda node, flow: has(node, flow) and node == "a")
     assert told.value.code == "state-elsewhere"
+    asked.clear()
+    with pytest.raises(Refused, match=r"may be on silent \(not asked.*there \(not asked"):
+        node_with_state(registry, "tweets", has, within_s=0)
+    assert asked == []
     assert node_with_state(registry, "tweets", lambda _node, _flow: False) == "", "all say that they have none: there is none yet"
     (tmp_path / "state/tweets").mkdir(parents=True)
     asked.clear()

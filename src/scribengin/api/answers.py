@@ -4,7 +4,6 @@ A process of its own looks; where the state lies on the host of another master t
 """
 
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from typing import Annotated, Any
 
 import msgspec
@@ -92,9 +91,8 @@ def _answer(asked: Asked, what: str, flow: str, said: Mapping[str, Any], kind: t
         there = find_state(asked.registry, flow)
     except Refused as error:  # no master is up there; a node may be
         node = ""
-        if error.code == "state-elsewhere":
-            with suppress(Refused):
-                node = node_with_state(asked.registry, flow, plane.nodes.has_state)
+        if error.code == "state-elsewhere":  # of two errors that of the nodes says more
+            node = node_with_state(asked.registry, flow, plane.nodes.has_state)
         if not node:
             raise
         looking = Looking(what, flow, (flow,), plane.revision(), plane.state, arguments=said, answer=True)

@@ -11,10 +11,10 @@ from urllib.parse import quote, urlsplit
 import httpx2
 import msgspec
 
-from scribengin.api.gate import is_loopback
 from scribengin.client import problems
 from scribengin.client.models import Submit  # noqa: TC001  msgspec looks at it
 from scribengin.core.errors import ScribenginError, Unreachable
+from scribengin.core.loopback import is_loopback
 from scribengin.registry.contract import Entry
 from scribengin.registry.tree import HOST_UP
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from scribengin.core.secret import Secret
     from scribengin.registry.contract import Registry
 
-_CONNECT_S, _READ_S, _LOOK_S = 3.0, 10.0, 150.0
+_CONNECT_S, _READ_S, _LOOK_S = 3.0, 10.0, 115.0
 T = TypeVar("T")
 
 

@@ -14,9 +14,10 @@ import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from scribengin.api.gate import Gate, is_loopback
+from scribengin.api.gate import Gate
 from scribengin.client.problems import CODE, MEDIA_TYPE, Fault, PointedError, encode, to_problem
 from scribengin.core.errors import EnvironmentFault, Refused
+from scribengin.core.loopback import is_loopback
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
