@@ -157,7 +157,7 @@ def test_a_question_that_takes_too_long_is_ended_and_holds_up_nobody_else_for_lo
     submission = admin.Submission("numbers", data.id, "flow.py", str(bench.folder), {"main": TierSpec()})
     admin.apply(bench.person, submission, state=lambda _: str(bench.folder / "state"), by="bob")
     monkeypatch.setattr(master.plane.planner, "_answer_s", 3)
-    monkeypatch.setattr(planning, "_TURN_S", 0.1)
+    monkeypatch.setattr(planning, "TURN_S", 0.1)
     with ThreadPoolExecutor(3) as threads:
         answers = list(threads.map(lambda _: master.ask("GET", "/v1/flows/numbers/graph"), range(3)))
     assert sorted((answer.status_code, answer.json()["code"]) for answer in answers) == [(429, "too-many")] + [(503, "answer-late")] * 2
