@@ -55,8 +55,11 @@ def answer_routes(may: Callable[[Role], Any]) -> APIRouter:
         return _answer(asked, "dead-counts", flow, {"query": query}, LetterCounts)
 
     @routes.get("/trace", response_model=Way)
-    def trace(flow: str, record: Text, asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:
-        """The sinks and dead letters that a record reached, hop by hop; `record` is its id, or how that begins."""
+    def trace(
+        flow: str, record: Annotated[str, Query(min_length=1, max_length=_LONGEST)], asked: Annotated[Asked, may(Role.VIEWER)]
+    ) -> Response:
+        """The sinks and dead letters that a record reached, hop by hop; `record` is its id, or how that begins. At most 1,000
+        are told; a note says where there are more."""
         return _answer(asked, "trace", flow, {"record": record}, Way)
 
     @routes.get("/audit", response_model=Audit)
