@@ -10,6 +10,7 @@ from scribengin.control import admin, reading
 from scribengin.control.workflow_operate import KEPT, begin, cancel, read_operations, rows_of
 from scribengin.control.workflows import Workflows
 from scribengin.core.errors import Refused
+from scribengin.registry.contract import Create
 from tests.control.obedient import Plane, met
 
 if TYPE_CHECKING:
@@ -165,3 +166,11 @@ def test_a_flow_that_is_deleted_meanwhile_holds_nobody_up_and_old_operations_are
     for _ in range(KEPT + 5):
         asked(plane, "drained")
     assert len(read_operations(plane.person)) <= KEPT + 2
+
+
+def test_one_that_says_nothing_is_in_the_way_of_no_other() -> None:
+    plane = made()
+    assert asked(plane, "paused") == "w1"
+    plane.person.commit(Create("workflows/7", {"goal": 5, "format": 1}))
+    assert asked(plane, "stopped") == "w8"
+    assert over(plane)[-1] == dict.fromkeys(FLOWS, "stopped")

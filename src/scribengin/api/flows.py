@@ -77,7 +77,15 @@ def flow_routes(may: Callable[[Role], Any]) -> APIRouter:
                 )
             topology.check_agreed(plan, expected=wanted.plan, accept=wanted.accept)
             state, by = asked.plane.state, asked.who.name
-            [done] = topology.write_topology(registry, submissions, plan, state=lambda _: state, by=by, accept=wanted.accept)
+            [done] = topology.write_topology(
+                registry,
+                submissions,
+                plan,
+                state=lambda _: state,
+                by=by,
+                accept=wanted.accept,
+                workflows=asked.plane.workflows,
+            )
             return AppliedFlow(done.flow, done.version, done.changed)
 
         return asked.write("apply", flow, act, wanted, slow=True)

@@ -57,7 +57,13 @@ def verb_routes(may: Callable[[Role], Any]) -> APIRouter:
             plan, submissions = planned(asked, wanted)
             topology.check_agreed(plan, expected=wanted.plan, accept=wanted.accept)
             done = topology.write_topology(
-                registry, submissions, plan, state=lambda _: asked.plane.state, by=asked.who.name, accept=wanted.accept
+                registry,
+                submissions,
+                plan,
+                state=lambda _: asked.plane.state,
+                by=asked.who.name,
+                accept=wanted.accept,
+                workflows=asked.plane.workflows,
             )
             applied = tuple(AppliedFlow(each.flow, each.version, each.changed) for each in done)
             return AppliedTopology(msgspec.convert(msgspec.to_builtins(plan), TopologyPlan), applied)
@@ -84,7 +90,17 @@ def verb_routes(may: Callable[[Role], Any]) -> APIRouter:
             topology.check_agreed(plan, accept=to.accept)
             renew = {each.flow: [(anew.tier, anew.query) for anew in each.anew] for each in plan.flows if each.anew}
             how = to.accept or "again"
-            return WentBack(admin.rollback(registry, flow, to.version, by=asked.who.name, only=to.only, renew=renew, how=how))
+            changed = admin.rollback(
+                registry,
+                flow,
+                to.version,
+                by=asked.who.name,
+                only=to.only,
+                renew=renew,
+                how=how,
+                workflows=asked.plane.workflows,
+            )
+            return WentBack(changed)
 
         return asked.write(f"rollback to {to.version}", flow, act, to)
 

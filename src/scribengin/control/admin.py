@@ -41,13 +41,14 @@ def apply_all(
     renew: Mapping[str, Sequence[tuple[str, str]]] | None = None,
     how: str = "again",
     effects: Mapping[str, str | None] | None = None,
+    workflows: Workflows | None = None,
 ) -> tuple[Applied, ...]:
     """Make each the next version of its flow, and want it to run; what is wanted just so is left alone. All records are written, or none.
 
     `state`: flow → folder of its state, where it has none. `versions`: flow → the version that it is to follow, 0 for a new flow. `renew`:
     flow → (tier, Query) of those that begin with a new checkpoint, `how` they do (`Accept`). `effects`: flow → how its changes take effect
-    (`changes.Effect`), by which workers stay; else they are all replaced. Raises Refused `plan-stale` where another
-    version is wanted by now, `operation-under-way`; StateError where a flow's records are damaged; Unreachable.
+    (`changes.Effect`), by which workers stay; else they are all replaced. `workflows`: who has looked at all flows before. Raises Refused
+    `plan-stale` where another version is wanted by now, `operation-under-way`; StateError where a flow's records are damaged; Unreachable.
     """
 
     def attempt() -> tuple[Applied, ...]:
@@ -63,7 +64,7 @@ def apply_all(
             found.append((submission, stored, spec, newest))
         applied = tuple(_applied(*each) for each in found)
         changed = {each.flow for each in applied if each.changed}
-        refuse_circle(Workflows(registry), {each.flow: each.ends for each in submissions if each.flow in changed})
+        refuse_circle(workflows or Workflows(registry), {each.flow: each.ends for each in submissions if each.flow in changed})
         together = {each.flow: each.version for each in applied} if len(applied) > 1 else {}
         writes: list[Write] = []
         for each, (submission, stored, before, _) in zip(applied, found, strict=True):
@@ -157,10 +158,11 @@ def rollback(
     only: bool = False,
     renew: Mapping[str, Sequence[tuple[str, str]]] | None = None,
     how: str = "again",
+    workflows: Workflows | None = None,
 ) -> dict[str, int]:
     """Want another version that there was, code and flow together, in the state that is wanted now. Flows that were submitted as one with
-    that version go back with it, unless `only`. Returns flow → version of those that changed: all of them, or none. `renew` and `how` as in
-    `apply_all`.
+    that version go back with it, unless `only`. Returns flow → version of those that changed: all of them, or none. `renew`, `how` and
+    `workflows` as in `apply_all`.
 
     Raises Refused where there is no such flow or version, it is wanted already, or an operation is under way.
     """
@@ -169,7 +171,7 @@ def rollback(
         changed = going_back(registry, flow, version, only=only)
         specs = {name: read_known(registry, SPEC(name, str(number))) for name, number in changed.items()}
         ends = {name: (f"version {changed[name]}", spec.outside) for name, spec in specs.items() if spec is not None}
-        refuse_circle(Workflows(registry), ends)
+        refuse_circle(workflows or Workflows(registry), ends)
         writes: list[Write] = []
         for name, number in changed.items():
             there = registry.read(DESIRED(name).path)

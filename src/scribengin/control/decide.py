@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from scribengin.control.actions import Action
     from scribengin.control.quotas import Admission
     from scribengin.control.world import FlowSeen, Held, World
+    from scribengin.registry.kinds import Run
 
 
 def decide(world: World, only: Collection[str] | None = None) -> list[Action]:
@@ -79,7 +80,7 @@ def _for_flow(
             # who is being removed is gone first: the next look shows it
             if isinstance(action, Start) and (flow.name, name) in left:
                 continue
-            if isinstance(action, Start) and action.run is not tiers[name].run and flow.name in admission.waits:
+            if isinstance(action, Start) and _is_new(action.run, tiers[name].run) and flow.name in admission.waits:
                 continue
             yield action
             if isinstance(action, Note | Start):
@@ -87,7 +88,7 @@ def _for_flow(
         for action in tend_spare(world, flow.name, tiers[name], load, back_off_s, serves=serves(tiers[name])):
             if isinstance(action, Start) and (flow.name, name) in left:
                 continue
-            if isinstance(action, Start) and action.run is not tiers[name].spare and not admission.takes_spare(flow, tiers[name]):
+            if isinstance(action, Start) and _is_new(action.run, tiers[name].spare) and not admission.takes_spare(flow, tiers[name]):
                 continue
             yield action
     if is_news(flow.held_back, now := held_back(world, flow)):
@@ -97,3 +98,8 @@ def _for_flow(
     status = standing(world, replace(flow, tiers=tiers), admission.waits.get(flow.name))
     if status != flow.status:
         yield Tell(flow.name, status)
+
+
+def _is_new(run: Run, known: Run | None) -> bool:
+    """Whether a start is of a process that was not ordered yet; one that was is asked for again, whatever a quota says by now."""
+    return known is None or run.number != known.number

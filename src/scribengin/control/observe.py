@@ -84,6 +84,7 @@ class Observer:
         self._bindings = Bindings()
         self._quotas = Quotas()
         self._groups: dict[str, str] = {}
+        self._ill_workflows: dict[str, str] = {}
         """the part of `problems` that is of no flow"""
         self._ill: dict[str, dict[str, str]] = {}
         """flow → its part of `problems`"""
@@ -104,7 +105,7 @@ class Observer:
         of_flows = {path: why for _, problems in sorted(self._ill.items()) for path, why in problems.items()}
         of_bindings = {path: said["why"] for refused in self._bindings.refused.values() for path, said in refused.items()}
         of_quotas = {QUOTA(name).path: said["why"] for name, said in self._quotas.refused.items()}
-        return {**of_flows, **of_bindings, **of_quotas, **self._groups}
+        return {**of_flows, **of_bindings, **of_quotas, **self._groups, **self._ill_workflows}
 
     def look(self, now: float) -> World:
         """Only at flows of which something may have changed. Raises Unreachable where the registry does not answer."""
@@ -169,6 +170,7 @@ class Observer:
             with self._mirror.reading(_WORKFLOWS):
                 ids = [id_ for id_ in self._mirror.children("workflows") if WORKFLOW_OPERATION.fits(id_)]
                 operations = {id_: self._mirror.stored(WORKFLOW_OPERATION(id_)) for id_ in ids}
+            self._ill_workflows = {WORKFLOW_OPERATION(id_).path: said.why for id_, said in operations.items() if isinstance(said, Damaged)}
             self._workflows = {
                 id_: said.record for id_, said in operations.items() if isinstance(said, Stored) and said.record.step == "ask"
             }
@@ -199,6 +201,8 @@ class Observer:
         status = self._made(STATUS(name))
         wish, spec, refused = read_wish(self._mirror, name, status)
         if wish is None and not refused:
+            self._meetings.drop(name)
+            self._readers = None
             return None
         refused = {**refused, **refused_limits(self._mirror, name), **self._bindings.refused.get(name, {})}
         if wish is None or spec is None:

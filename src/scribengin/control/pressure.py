@@ -1,7 +1,7 @@
 """How much of its time a flow may still work whose readers have too much before them. Pure; as `local.gates` does for channels.
 
 Above `high_water` a feeder is slowed, the more the nearer `capacity` is; there it is paused, and goes on once less waits than `low_water`.
-A reader that somebody has stopped holds nobody back; one that says nothing, or has failed, does as it did.
+A reader that somebody has stopped holds nobody back; of one that says nothing, or has failed, what it said last holds, and grows older.
 """
 
 from __future__ import annotations

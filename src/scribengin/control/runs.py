@@ -67,7 +67,8 @@ def tend(world: World, flow: str, tier: TierSeen, load: Mapping[str, int]) -> It
         yield from _give_up(world, id_, run, process, f"it has not held its lease for {REGAIN_S:.0f} s")
     elif process is None and node is not None:
         # its record was written and the launcher never heard of it: the master that wrote it is gone, or the node was not there then
-        yield Start(flow, tier.tier, replace(run, unleased_since=None))
+        # of one that has held its lease the time goes on in which it must hold it again
+        yield Start(flow, tier.tier, run if run.leased or run.unleased_since is None else replace(run, unleased_since=None))
     elif not run.leased and process is None and run.unleased_since is None:
         yield Note(flow, tier.tier, replace(run, unleased_since=world.now))
     elif not run.leased and process is None and run.unleased_since is not None:
@@ -184,11 +185,11 @@ def _lost_its_lease(world: World, run: Run) -> bool:
 
 
 def _give_up(world: World, id_: RunId, run: Run, process: Process | None, why: str) -> Iterator[Action]:
-    """It does not answer. Killed where that can be done; where its node is away too, its Term alone holds it back."""
+    """It does not answer. Killed where that can be done; where its node is away, or knows nothing of it, its Term alone holds it back."""
     if process is not None:
         yield Kill(id_, process.node, why)
-    elif run.node not in world.nodes:
-        cause = f"{why}, and node {run.node} does not answer"
+    else:
+        cause = f"{why}, and node {run.node} " + ("knows nothing of it" if run.node in world.nodes else "does not answer")
         yield Note(id_.flow, id_.tier, replace(run, ended_at=world.now, unleased_since=None, failures=run.failures + 1, cause=cause))
 
 

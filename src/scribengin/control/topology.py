@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from scribengin.control.submission import Applied
+    from scribengin.control.workflows import Workflows
     from scribengin.local.prepare import PreparedFlow
     from scribengin.packages.store import PackageStore
     from scribengin.registry.contract import Registry
@@ -165,13 +166,23 @@ def write_topology(
     state: Callable[[str], str],
     by: str,
     accept: Accept | None = None,
+    workflows: Workflows | None = None,
 ) -> tuple[Applied, ...]:
     """Write what was planned and agreed to: all of it, or nothing. Raises as `admin.apply_all`."""
     renew = {each.flow: [(anew.tier, anew.query) for anew in each.anew] for each in plan.flows if each.anew}
     versions = {each.flow: each.version for each in plan.flows}
     effects = {each.flow: each.effect for each in plan.flows}
-    how = accept or "again"
-    return admin.apply_all(registry, submissions, versions, state=state, by=by, renew=renew, how=how, effects=effects)
+    return admin.apply_all(
+        registry,
+        submissions,
+        versions,
+        state=state,
+        by=by,
+        renew=renew,
+        how=accept or "again",
+        effects=effects,
+        workflows=workflows,
+    )
 
 
 def _hash(submissions: Sequence[Submission], compared: Sequence[Compared], before: Sequence[Spec | None]) -> str:

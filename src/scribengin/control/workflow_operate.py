@@ -42,7 +42,7 @@ def begin(registry: Registry, workflow: Workflow, goal: Goal, *, by: str) -> str
     def attempt() -> str:
         wanted = {flow: known_flow(registry, flow).entry for flow in feeders}
         there = _read(registry)
-        number = max(there, default=0) + 1
+        number = max(_numbers(registry), default=0) + 1
         now = now_text()
         begun = {flow: entry.changed for flow, entry in wanted.items()}
         operation = WorkflowOperation(goal=goal, step="ask", feeders=feeders, begun=begun, by=by, at=now, since=now)
@@ -96,7 +96,8 @@ def rows_of(registry: Registry, flow: str | None = None, seen: Callable[[Collect
     which of some flows may be seen; of an operation with another one nothing is told but that it is there."""
     rows = []
     for each in read_operations(registry, flow):
-        flows = tuple(name for name in each.flows if name in seen(each.flows))
+        there = seen(each.flows)
+        flows = tuple(name for name in each.flows if name in there)
         told = each if flows == each.flows else Told(each.id, each.goal, each.step, flows, each.since, each.by, each.at)
         said = {"flows": list(told.flows), "waits_for": list(told.waits_for), "stuck": list(told.stuck)}
         kind, under_way = f"workflow {told.goal}", told.step == "ask"
@@ -143,6 +144,11 @@ def _waits(registry: Registry, operation: WorkflowOperation) -> dict[str, tuple[
 
 def _read(registry: Registry) -> dict[int, Stored[WorkflowOperation]]:
     """By number, the oldest first; what says nothing is left out."""
-    numbers = sorted(int(name) for name in names(registry, "workflows") if WORKFLOW_OPERATION.fits(name))
+    numbers = _numbers(registry)
     found = read_records(registry, [WORKFLOW_OPERATION(str(number)) for number in numbers])
     return {number: stored for number, stored in zip(numbers, found, strict=True) if isinstance(stored, Stored)}
+
+
+def _numbers(registry: Registry) -> list[int]:
+    """Of all that are there, those too that say nothing."""
+    return sorted(int(name) for name in names(registry, "workflows") if WORKFLOW_OPERATION.fits(name))

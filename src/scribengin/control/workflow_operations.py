@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from scribengin.control.actions import Advance, Ask
 from scribengin.core.moments import moment_text
 from scribengin.registry.kinds import Desired
+from scribengin.registry.tree import DESIRED
 from scribengin.watching.intake import BEHIND
 
 if TYPE_CHECKING:
@@ -44,6 +45,10 @@ def next_of(world: World, id_: str, operation: WorkflowOperation) -> Iterator[Ac
         flow = world.flows.get(name)
         if flow is None or flow.damaged or _is_asked(operation, flow) or not reached.issuperset(before):
             continue
+        if DESIRED(name).path in flow.refused:
+            error = f"what somebody wants of flow {name} by hand cannot be; see: scribengin status {name}"
+            yield Advance(id_, replace(operation, step="failed", since=now, error=error))
+            return
         wish = flow.wish
         wanted = Desired(state=operation.goal, version=wish.version, by=operation.by, at=now, operation=wish.operation)
         yield Ask(name, id_, wanted)

@@ -190,7 +190,8 @@ def from_the_sources(flows: Collection[str], met: Sequence[Meeting]) -> tuple[st
 
 def refuse_circle(workflows: Workflows, coming: Mapping[str, tuple[str, Outside]]) -> None:
     """Raise InputError where flows would feed each other in a circle, those that come and those that are there. `coming`: flow → where it
-    stands, for people, and where it reads and writes."""
+    stands, for people, and where it reads and writes. Two that close a circle and are submitted at one moment do not see each
+    other."""
     if not any(outside.reads and outside.writes for _, outside in coming.values()):
         return
     met = workflows.meeting({name: outside for name, (_, outside) in coming.items()})

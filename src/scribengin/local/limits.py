@@ -137,8 +137,9 @@ class Paced:
         if held is not None and held.share <= 0.0:
             return Admission(LOOK_S, why=held.why, paused=True)
         if held is not None:  # between two Batches it rests so long that it works for its share of the time
-            wait_s = max(wait_s, self._begun_s + self._batch_s / held.share - self.now())
-            why = held.why
+            rest_s = self._begun_s + self._batch_s / held.share - self.now()
+            if rest_s > wait_s:
+                wait_s, why = rest_s, held.why
         wait_s = max(0.0, wait_s)
         inner = Admission() if self.inner is None else self.inner.admit()
         said = "; ".join(filter(None, (inner.why, why if wait_s else "")))

@@ -58,7 +58,7 @@ class Spot(Generic[R]):
 
     def put(self, there: Entry | Damaged | None, record: R) -> Create | Replace:
         """The write that makes it what is there, in place of what was read, with the keys that others keep there. A commit of it raises
-        Conflict where something else is there by now. Raises Refused where what is there has a newer format."""
+        Conflict where something else is there by now, Refused where what is there has a newer format."""
         if there is None:
             return self.create(record)
         return Replace(there, record.dump(there.value if isinstance(there, Entry) else None))
