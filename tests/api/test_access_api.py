@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import ssl
 import subprocess
 from typing import TYPE_CHECKING
@@ -223,6 +224,24 @@ class TestTheFile:
         assert copy.move_to(bench.person) == [], "who was removed does not come back with the copy of another master"
         assert bench.tokens.prove(token) is None
 
+    def test_one_that_cannot_go_over_is_named(self, bench: Bench, tmp_path: Path) -> None:
+        bench.tokens.add("ann", "viewer", {})
+        file, skipped = TokenFile(tmp_path / "tokens.json"), list[tuple[str, str]]()
+        for name in ("ann", "bob", "cleo"):
+            file.add(name, "viewer", {})
+        said = json.loads(file.path.read_text())
+        said["tokens"][1]["id"] = "by/hand"
+        file.path.write_text(json.dumps(said))
+        copy = TokenFile(tmp_path / "copy.json")
+        copy.path.write_bytes(file.path.read_bytes())
+        assert file.move_to(bench.person, lambda *told: skipped.append(told)) == ["cleo"]
+        assert [(name, word in why) for (name, why), word in zip(skipped, ("another", "by/hand"), strict=True)] == [
+            ("ann", True),
+            ("bob", True),
+        ]
+        assert copy.move_to(bench.person, lambda *told: skipped.append(told)) == []
+        assert [name for name, _ in skipped] == ["ann", "bob", "ann", "bob"], "the same token of another master's copy is not another"
+
     def test_a_damaged_one_is_told(self, bench: Bench, tmp_path: Path) -> None:
         file = TokenFile(tmp_path / "tokens.json")
         file.path.write_text("{")
@@ -252,7 +271,8 @@ class TestTheDoor:
     def test_tokens_are_asked_for_elsewhere_also_where_it_is_insecure(self, bench: Bench) -> None:
         bench.tokens.add("ann", "viewer", {})
         master = bench.master(listen=Listen("0.0.0.0", insecure=True))
-        port = master.url.rpartition(":")[2]
+        scheme, host, port = master.url.replace("//", "").split(":")
+        assert (scheme, host) == ("http", socket.gethostname()), "others ask this machine, not their own 0.0.0.0"
         assert httpx2.get(f"http://127.0.0.1:{port}/v1/flows", trust_env=False).json()["code"] == "token-missing"
 
     def test_the_first_token_closes_a_door_that_was_open_without(self, bench: Bench) -> None:

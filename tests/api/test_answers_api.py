@@ -6,10 +6,13 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
 from scribengin.api import planning
+from scribengin.api.child import MOST_BYTES, within
 from scribengin.api.serving import Listen
+from scribengin.api.verb_process import Seen
 from scribengin.cli.main import main
 from scribengin.client.models import Submit
 from scribengin.connectors.contract import BatchId
@@ -52,7 +55,8 @@ def buries(master: Served, *steps: str) -> None:
         for step in those:
             number += 1
             id_ = f"numbers/data/a.jsonl:{number}#{step}"
-            writer.write(DeadLetter(id_, "kept", batch, step, "raised", "no", file="data/a.jsonl", line=number, payload=b"\xff" * number))
+            place, record = {"file": "data/a.jsonl", "line": number}, f"numbers/data/a.jsonl+{number}"
+            writer.write(DeadLetter(id_, "kept", batch, step, "raised", "no", **place, payload=b"\xff" * number, record=record))  # type: ignore[arg-type]
         segment = writer.close()
         decision = Decision(BatchId("numbers", "kept", lineage.id, batch, 1), "hash", "f", (), (), (segment,) if segment else ())
         Decisions(part.decisions).decide(decision)
@@ -132,6 +136,23 @@ def test_a_way_and_an_audit_are_told_of_a_flow_by_name(bench: Bench, says: Says)
     assert (audit["flow"], audit["queries"][0]["dead"]) == ("numbers", {"decided": 3, "found": 3, "expired": 0})
 
 
+def test_an_answer_has_bounds(bench: Bench) -> None:
+    master = bench.master()
+    submits(bench)
+    buries(master, *["odd"] * 1000)
+    way = bench.client().trace("numbers", "numbers/data")
+    assert (len(way["dead"]), way["notes"]) == (1000, ["there are more than these 1,000: write more of the id"])
+    way = bench.client().trace("numbers", "numbers/data/a.jsonl+100")
+    assert [each["id"] for each in way["dead"]] == ["numbers/data/a.jsonl+100"]
+    answer = master.ask("GET", "/v1/flows/numbers/trace?record=")
+    assert (answer.status_code, answer.json()["code"]) == (422, "parameter")
+
+    assert within(b"7" * MOST_BYTES) == b"7" * MOST_BYTES
+    problem = msgspec.json.decode(within(b"7" * (MOST_BYTES + 1)), type=Seen).problem
+    assert problem is not None
+    assert (problem.status, problem.code, "limit=" in problem.remedy) == (422, "answer-large", True)
+
+
 def test_state_on_another_host_is_asked_of_the_master_there_or_named(bench: Bench) -> None:
     here = bench.master()
     submits(bench)
@@ -140,7 +161,11 @@ def test_state_on_another_host_is_asked_of_the_master_there_or_named(bench: Benc
     person.commit(Create(LEASE("numbers", "main").path, {"host": "far", "pid": 7}, ephemeral=True))
     answer = here.ask("GET", "/v1/flows/numbers/dead-letters")
     assert (answer.status_code, answer.json()["code"]) == (409, "state-elsewhere")
-    assert "its tier main runs on far" in answer.json()["detail"]
+    assert "it may be on b (node b is away" in answer.json()["detail"]
+    beside = {"id": "m3", "host": "far", "http": "http://127.0.0.1:1"}
+    person.commit(Create(MASTERS("m3").path, beside, ephemeral=True))
+    answer = here.ask("GET", "/v1/flows/numbers/audit")
+    assert (answer.status_code, answer.json()["code"]) == (409, "state-elsewhere"), "nobody is sent to the loopback of another host"
     person.commit(Create(MASTERS("m2").path, {"id": "m2", "host": "far", "http": "http://far:1"}, ephemeral=True))
     answer = here.ask("GET", "/v1/flows/numbers/trace?record=a%20b&x=1")
     assert (answer.status_code, answer.headers["location"]) == (307, "http://far:1/v1/flows/numbers/trace?record=a%20b&x=1")
@@ -153,7 +178,7 @@ def test_a_question_that_takes_too_long_is_ended_and_holds_up_nobody_else_for_lo
     submission = admin.Submission("numbers", data.id, "flow.py", str(bench.folder), {"main": TierSpec()})
     admin.apply(bench.person, submission, state=lambda _: str(bench.folder / "state"), by="bob")
     monkeypatch.setattr(master.plane.planner, "_answer_s", 3)
-    monkeypatch.setattr(planning, "_TURN_S", 0.1)
+    monkeypatch.setattr(planning, "TURN_S", 0.1)
     with ThreadPoolExecutor(3) as threads:
         answers = list(threads.map(lambda _: master.ask("GET", "/v1/flows/numbers/graph"), range(3)))
     assert sorted((answer.status_code, answer.json()["code"]) for answer in answers) == [(429, "too-many")] + [(503, "answer-late")] * 2

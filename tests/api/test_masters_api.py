@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import socket
 from typing import TYPE_CHECKING
 
 import pytest
+from fastapi import FastAPI
 
 from scribengin.api.once import MOST, Once
+from scribengin.api.serving import Listen, open_door
 from scribengin.control import admin
 from scribengin.core.errors import Refused, Unreachable
-from scribengin.registry.kinds import TierSpec
+from scribengin.registry.kinds import Host, TierSpec
+from scribengin.registry.tree import HOST, HOST_UP
 
 if TYPE_CHECKING:
     from conftest import Bench
@@ -90,3 +94,14 @@ def test_a_write_whose_master_was_cut_off_in_the_middle_is_done_once_by_the_next
     assert bench.store.nodes["flows/numbers/desired"].version == before + 1
     assert client.flow("numbers").wanted.state == "paused"
     assert client.masters[0] == second.url
+
+
+def test_a_node_that_answers_with_something_else_is_shown_as_one_that_is_silent(bench: Bench) -> None:
+    master = bench.master()
+    with open_door(Listen()) as door, door.serve(FastAPI()):
+        bench.person.commit(HOST("a").create(Host(host="h")))
+        up = HOST_UP.kind(host=socket.gethostname(), http=door.url)
+        bench.person.commit(HOST_UP("a").create(up, ephemeral=True))
+        view = master.ask("GET", "/v1/nodes/a").json()
+    assert (view["node"]["node"], view["now"]) == ("a", None)
+    assert view["silent"]

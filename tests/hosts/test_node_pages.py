@@ -9,15 +9,18 @@ from typing import TYPE_CHECKING
 import httpx2
 import pytest
 from plane import until
+from starlette.requests import Request
 
 from scribengin.api.node_pages import NodePages
 from scribengin.api.serving import Listen
+from scribengin.api.token_file import TokenFile
 from scribengin.api.tokens import Tokens
 from scribengin.control.home import Home
 from scribengin.core.errors import Refused, Unreachable
 from scribengin.core.secret import Secret
 from scribengin.hosts.node import Node
-from scribengin.hosts.node_door import check_door
+from scribengin.hosts.node_door import NodeGate, check_door
+from scribengin.hosts.up import House
 from scribengin.registry.access import Address, DigestLogin
 from scribengin.registry.contract import Entry
 from scribengin.registry.entrance import Entrance
@@ -143,6 +146,31 @@ def test_the_key_of_a_node_is_its_own_and_nobody_beyond_is_let_near_without_one(
     with pytest.raises(Refused, match="nobody could show a token"):
         check_door(Listen("0.0.0.0", insecure=True), has_key=False)
     check_door(Listen(), has_key=False)
+
+
+def test_where_no_key_tells_masters_from_people_operators_look_into_states(plane: Plane) -> None:
+    tokens = Tokens(plane.registry)
+    gate = NodeGate(plane.registry, Listen("0.0.0.0", insecure=True), None, tokens)
+
+    def shows(token: str) -> Request:
+        return Request({"type": "http", "headers": [(b"authorization", f"Bearer {token}".encode())]})
+
+    viewer, operator = (shows(tokens.add(role, role, {})) for role in ("viewer", "operator"))
+    gate.check(viewer)
+    gate.check_master(operator)
+    with pytest.raises(Refused, match="operator"):
+        gate.check_master(viewer)
+
+
+def test_up_asks_at_the_page_of_its_node_too(tmp_path: Path) -> None:
+    home = Home(tmp_path / "home")
+    token = TokenFile(home.tokens).add("ann", "viewer", {})
+    with House(home, listen=Listen(asks=True)) as house, home.registry() as registry:
+        there = registry.read(HOST_UP("local").path)
+        assert isinstance(there, Entry)
+        assert gets(f"{there.value['http']}/json").json()["code"] == "token-missing"
+        view = gets(f"{house.url}/v1/nodes/local", token=token).json()
+        assert (view["now"]["node"], view["silent"]) == ("local", ""), "its master comes in with the key"
 
 
 def test_masters_reach_a_node_over_tls_that_they_know_who_signs(plane: Plane) -> None:

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import socket
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING
 
 import httpx2
+import msgspec
 import pytest
 
+from scribengin.api import planning
 from scribengin.api.elsewhere import node_with_state
 from scribengin.api.node_pages import Looking, NodePages
 from scribengin.api.serving import Listen
@@ -15,10 +22,11 @@ from scribengin.control.home import Home
 from scribengin.core.errors import Refused, Unreachable
 from scribengin.hosts.node import Node
 from scribengin.packages.make import make_package
+from scribengin.packages.package import PackedFlow, build_package
 from scribengin.registry.entrance import Entrance
 from scribengin.registry.kinds import Host, Run, TierSpec
 from scribengin.registry.memory import MemoryStore
-from scribengin.registry.tree import HOST, RUN
+from scribengin.registry.tree import HOST, HOST_UP, RUN
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -57,13 +65,17 @@ def test_nodes_are_asked_those_of_the_workers_first_and_who_does_not_answer_is_n
     with pytest.raises(Refused, match=r"not on this host.*may be on silent \(it is away\)") as told:
         node_with_state(registry, "tweets", lambda node, flow: has(node, flow) and node == "a")
     assert told.value.code == "state-elsewhere"
+    asked.clear()
+    with pytest.raises(Refused, match=r"may be on silent \(not asked.*there \(not asked"):
+        node_with_state(registry, "tweets", has, within_s=0)
+    assert asked == []
     assert node_with_state(registry, "tweets", lambda _node, _flow: False) == "", "all say that they have none: there is none yet"
     (tmp_path / "state/tweets").mkdir(parents=True)
     asked.clear()
     assert (node_with_state(registry, "tweets", has), asked) == ("", []), "it lies here"
 
 
-def test_a_node_looks_into_states_for_masters_and_for_nobody_else(plane: Plane) -> None:
+def test_a_node_looks_into_states_for_masters_and_for_nobody_else(plane: Plane, monkeypatch: pytest.MonkeyPatch) -> None:
     """No Spark: what there is to be found is that nothing was read yet."""
     entrance, folder = Entrance(plane.address, plane.login), plane.folder / "flow"
     folder.mkdir()
@@ -101,5 +113,57 @@ def test_a_node_looks_into_states_for_masters_and_for_nobody_else(plane: Plane) 
         key = entrance.host_key("a")
         assert key is not None
         headers = {"Authorization": f"Bearer {key.reveal()}"}
-        for body in (b"{", b'{"what": 1}', b" " * 300_000):
-            assert httpx2.post(f"{node.url}/states", content=body, headers=headers, trust_env=False).status_code in (409, 413, 422)
+        for body, status, code in ((b"{", 422, "body"), (b'{"what": 1}', 422, "body"), (b" " * 300_000, 413, "body-large")):
+            answer = httpx2.post(f"{node.url}/states", content=body, headers=headers, trust_env=False)
+            assert (answer.status_code, answer.json()["code"]) == (status, code)
+
+        # two questions at a time, whoever asks
+        slow = build_package("numbers", "0", [PackedFlow("numbers", "flow.py")], [], {"flow.py": b"import time\ntime.sleep(8)\n"})
+        home.packages.put([slow.data], slow.id)
+        admin.apply(plane.registry, replace(submission, package=slow.id, path="flow.py"), state=lambda _: str(state), by="me")
+        monkeypatch.setattr(planning, "TURN_S", 0.1)
+        asks = msgspec.json.encode(looking("graph", answer=True))
+        with ThreadPoolExecutor(3) as threads:
+            posted = threads.map(
+                lambda _: httpx2.post(f"{node.url}/states", content=asks, headers=headers, trust_env=False, timeout=60), range(3)
+            )
+            assert sorted(answer.json()["code"] == "too-many" for answer in posted) == [False, False, True]
+
+
+class Holds(BaseHTTPRequestHandler):
+    """A node that answers when it may."""
+
+    asked, may = threading.Semaphore(0), threading.Event()
+
+    def do_POST(self) -> None:
+        self.asked.release()
+        self.may.wait(60)
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"7")
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def test_a_master_asks_nodes_for_two_questions_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    registry = MemoryStore().client()
+    monkeypatch.setattr(planning, "TURN_S", 0.1)
+    question = Looking("graph", "numbers", ("numbers",), 0, "/state", answer=True)
+    with ThreadingHTTPServer(("127.0.0.1", 0), Holds) as server, ThreadPoolExecutor(2) as threads:
+        threading.Thread(target=server.serve_forever).start()
+        try:
+            up = HOST_UP.kind(host=socket.gethostname(), http=f"http://127.0.0.1:{server.server_port}")
+            registry.commit(HOST_UP("a").create(up, ephemeral=True))
+            pages = NodePages(registry)
+            asks = [threads.submit(pages.look_into, "a", question) for _ in range(2)]
+            assert all(Holds.asked.acquire(timeout=60) for _ in asks)
+            with pytest.raises(Refused) as told:
+                pages.look_into("a", question)
+            assert told.value.code == "too-many"
+            Holds.may.set()
+            assert [each.result() for each in asks] == [7, 7]
+            assert pages.look_into("a", question) == 7
+        finally:
+            Holds.may.set()
+            server.shutdown()

@@ -4,7 +4,6 @@ A process of its own looks; where the state lies on the host of another master t
 """
 
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from typing import Annotated, Any
 
 import msgspec
@@ -56,8 +55,11 @@ def answer_routes(may: Callable[[Role], Any]) -> APIRouter:
         return _answer(asked, "dead-counts", flow, {"query": query}, LetterCounts)
 
     @routes.get("/trace", response_model=Way)
-    def trace(flow: str, record: Text, asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:
-        """The sinks and dead letters that a record reached, hop by hop; `record` is its id, or how that begins."""
+    def trace(
+        flow: str, record: Annotated[str, Query(min_length=1, max_length=_LONGEST)], asked: Annotated[Asked, may(Role.VIEWER)]
+    ) -> Response:
+        """The sinks and dead letters that a record reached, hop by hop; `record` is its id, or how that begins. At most 1,000
+        are told; a note says where there are more."""
         return _answer(asked, "trace", flow, {"record": record}, Way)
 
     @routes.get("/audit", response_model=Audit)
@@ -92,9 +94,8 @@ def _answer(asked: Asked, what: str, flow: str, said: Mapping[str, Any], kind: t
         there = find_state(asked.registry, flow)
     except Refused as error:  # no master is up there; a node may be
         node = ""
-        if error.code == "state-elsewhere":
-            with suppress(Refused):
-                node = node_with_state(asked.registry, flow, plane.nodes.has_state)
+        if error.code == "state-elsewhere":  # of two errors that of the nodes says more
+            node = node_with_state(asked.registry, flow, plane.nodes.has_state)
         if not node:
             raise
         looking = Looking(what, flow, (flow,), plane.revision(), plane.state, arguments=said, answer=True)

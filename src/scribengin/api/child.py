@@ -10,10 +10,15 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import msgspec
 
+from scribengin.client.problems import to_problem
+from scribengin.core.errors import Refused
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 MEMORY_BYTES = 8 * 2**30
+MOST_BYTES = 16 * 2**20
+"""of an answer: a master has several of them in memory at a time"""
 
 
 class Limited(Protocol):
@@ -31,13 +36,25 @@ def serve_one(kind: type[L], perform: Callable[[L], Any]) -> None:
     """Read a task from stdin, perform it, and write what came of it to stdout, both as JSON. All that is printed meanwhile goes to stderr.
 
     The process is ended when the time of the task is over, also where the master that started it is gone; it gets no more than
-    MEMORY_BYTES.
+    MEMORY_BYTES. Where the answer has more than MOST_BYTES it is a problem instead, `answer-large`.
     """
     answer = os.dup(1)
     os.dup2(2, 1)
     task = msgspec.json.decode(sys.stdin.buffer.read(), type=kind)
     signal.alarm(task.limit_s)
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
-    data = memoryview(msgspec.json.encode(perform(task)))
+    data = memoryview(within(msgspec.json.encode(perform(task))))
     while data:
         data = data[os.write(answer, data) :]
+
+
+def within(answer: bytes) -> bytes:
+    """The answer, or a `Seen` that says that it is too large."""
+    if len(answer) <= MOST_BYTES:
+        return answer
+    error = Refused(
+        f"the answer has {len(answer):,} bytes, and may have {MOST_BYTES:,}",
+        remedy="ask for less: fewer letters (limit=), a longer beginning of an id, one Query, fewer flows at once",
+        code="answer-large",
+    )
+    return msgspec.json.encode({"problem": to_problem(error)})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 def find_state(registry: Registry, flow: str) -> str:
     """Empty where the flow's state lies on this host, or nowhere yet; else where a master answers that is on the host of its workers.
 
-    Raises Refused where it lies on another host and no master is up there, and as `read_flow`.
+    Raises Refused `state-elsewhere` where it lies on another host and no master is up there that others reach, and as `read_flow`.
     """
     folder = Path(reading.state_of(registry, flow), flow)
     if folder.is_dir():
@@ -38,16 +39,16 @@ def find_state(registry: Registry, flow: str) -> str:
     host, tier = next(iter(hosts.items()))
     raise Refused(
         f"the state of flow {flow} is not on this host, {here}: there is no {folder}; its tier {tier} runs on {host}",
-        remedy=f"keep states where all hosts reach them, or start a master on {host}: scribengin master --registry ADDRESS",
+        remedy=f"keep states where all hosts reach them, or start a master on {host}: scribengin master --registry ADDRESS --listen HOST",
         code="state-elsewhere",
     )
 
 
-def node_with_state(registry: Registry, flow: str, has: Callable[[str, str], bool]) -> str:
+def node_with_state(registry: Registry, flow: str, has: Callable[[str, str], bool], *, within_s: float = 20.0) -> str:
     """Empty where the flow's state lies on this host, or nowhere yet; else a node that has it. `has`: node, flow → whether it has, or
-    an error where the node does not answer.
+    an error where the node does not answer. After `within_s` no further node is asked.
 
-    Raises Refused `state-elsewhere` where none has it, and some do not answer; as `read_flow`.
+    Raises Refused `state-elsewhere` where none has it, and some do not answer or were not asked; as `read_flow`.
     """
     folder = Path(reading.state_of(registry, flow), flow)
     if folder.is_dir():
@@ -58,7 +59,11 @@ def node_with_state(registry: Registry, flow: str, has: Callable[[str, str], boo
         return ""
     known = [node for node in names(registry, HOSTS) if HOST.fits(node) and isinstance(registry.read(HOST(node).path), Entry)]
     silent = []
+    deadline = time.monotonic() + within_s
     for node in dict.fromkeys([*(run.node for run in runs), *known]):
+        if time.monotonic() >= deadline:
+            silent.append(f"{node} (not asked: others took too long)")
+            continue
         try:
             if has(node, flow):
                 return node

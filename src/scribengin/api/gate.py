@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import ipaddress
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import unquote, urlsplit
 
 from scribengin.api.access import Role, Who
 from scribengin.client.transport import USER
 from scribengin.core.errors import Refused
+from scribengin.core.loopback import is_loopback
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -59,20 +59,6 @@ class Gate:
         if self._local:
             _check_origin(request)
         return Who(unquote(request.headers.get(USER, ""))[:_LONGEST_NAME] or "somebody", Role.ADMIN)
-
-
-def is_loopback(host: str) -> bool:
-    """Whether it names this machine only.
-
-    >>> [is_loopback(host) for host in ("127.0.0.1", "localhost", "[::1]", "0.0.0.0", "10.0.0.1", "localhost.example")]
-    [True, True, True, False, False, False]
-    """
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
 
 
 def _check_origin(request: Request) -> None:

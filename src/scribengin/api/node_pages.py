@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import ssl
+import threading
 from collections.abc import Mapping  # noqa: TC003  msgspec looks at it
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote, urlsplit
@@ -11,10 +12,11 @@ from urllib.parse import quote, urlsplit
 import httpx2
 import msgspec
 
-from scribengin.api.gate import is_loopback
+from scribengin.api.planning import AT_ONCE, turn
 from scribengin.client import problems
 from scribengin.client.models import Submit  # noqa: TC001  msgspec looks at it
 from scribengin.core.errors import ScribenginError, Unreachable
+from scribengin.core.loopback import is_loopback
 from scribengin.registry.contract import Entry
 from scribengin.registry.tree import HOST_UP
 
@@ -25,9 +27,8 @@ if TYPE_CHECKING:
     from scribengin.core.secret import Secret
     from scribengin.registry.contract import Registry
 
-_CONNECT_S, _READ_S, _LOOK_S = 3.0, 10.0, 150.0
+_CONNECT_S, _READ_S, _LOOK_S = 3.0, 10.0, 115.0
 T = TypeVar("T")
-_EVERYWHERE = ("0.0.0.0", "::")
 
 
 class Looking(msgspec.Struct, frozen=True):
@@ -61,6 +62,7 @@ class NodePages:
         self._registry = registry
         self._key = key
         self._token = token
+        self._turns = threading.BoundedSemaphore(AT_ONCE)
         self._verify: Any = True if certificates is None else ssl.create_default_context(cafile=str(certificates))
 
     def look(self, node: str) -> dict[str, Any]:
@@ -80,8 +82,10 @@ class NodePages:
         return self._get(node, f"/states/{quote(flow, safe='')}", bool)
 
     def look_into(self, node: str, looking: Looking) -> Any:
-        """What the planner's process finds there. Raises Unreachable, and as `Planner.look` and `Planner.answer`."""
-        return self._get(node, "/states", Any, looking)
+        """What the planner's process finds there; some at a time of all nodes together. Raises Unreachable, Refused `too-many`, and as
+        `Planner.look` and `Planner.answer`."""
+        with turn(self._turns):
+            return self._get(node, "/states", Any, looking)
 
     def _get(self, node: str, path: str, kind: type[T], body: Looking | None = None) -> T:
         """With a body it is a POST, and may take as long as the planner does."""
@@ -132,6 +136,4 @@ class NodePages:
                 remedy="let others reach it: scribengin node --listen HOST --tls-certificate FILE --tls-key FILE",
                 code="node-silent",
             )
-        if url.hostname in _EVERYWHERE:
-            return f"{url.scheme}://{host}:{url.port}"
         return http.rstrip("/")

@@ -13,7 +13,7 @@ from scribengin.client.host_models import Binding, Bound, NodeChanged, NodeRow, 
 from scribengin.client.models import Written
 from scribengin.control import bindings
 from scribengin.control.world import RunId
-from scribengin.core.errors import Refused, ScribenginError, Unreachable
+from scribengin.core.errors import Refused, ScribenginError
 from scribengin.registry.contract import Registry
 from scribengin.registry.records import Stored, read_record
 from scribengin.registry.tree import HOST, RUN, SPARE
@@ -37,7 +37,7 @@ def node_routes(may: Callable[[Role], Any]) -> APIRouter:
         now, silent = None, ""
         try:
             now = asked.plane.nodes.look(node)
-        except Unreachable as error:
+        except ScribenginError as error:
             silent = error.message
         return asked.answer(NodeView(row, now, silent))
 

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -21,7 +21,7 @@ from scribengin.core.errors import EnvironmentFault, Refused, ScribenginError
 from scribengin.packages.fetch import FetchedPackages
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from scribengin.packages.store import PackageStore
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 LIMIT_S = 60
 ANSWER_S = 100
-_AT_ONCE = 2
-_TURN_S = 10
+AT_ONCE = 2
+TURN_S = 10
 """how long a question waits for its turn; each that waits takes a thread of the API"""
 _TOLD_BYTES = 2000
 _HIDDEN = ("SCRIBENGIN_REGISTRY_LOGIN", "SCRIBENGIN_TOKEN")
@@ -47,6 +47,21 @@ def from_others(store: PackageStore, others: Callable[[], Sequence[str]], **more
             fetched.fetch(package)
 
     return fetch
+
+
+@contextmanager
+def turn(turns: threading.BoundedSemaphore) -> Iterator[None]:
+    """One of the AT_ONCE turns. Raises Refused `too-many` where none is free within TURN_S."""
+    if not turns.acquire(timeout=TURN_S):
+        raise Refused(
+            f"{AT_ONCE} questions about the states of flows are being answered here",
+            remedy="ask again when they are, or another master",
+            code="too-many",
+        )
+    try:
+        yield
+    finally:
+        turns.release()
 
 
 class Planner:
@@ -67,15 +82,16 @@ class Planner:
         self._state = state
         self._limit_s = limit_s
         self._answer_s = answer_s
-        self._turns = threading.BoundedSemaphore(_AT_ONCE)
-        self._questions = threading.BoundedSemaphore(_AT_ONCE)
+        self._turns = threading.BoundedSemaphore(AT_ONCE)
+        self._questions = threading.BoundedSemaphore(AT_ONCE)
 
-    def look(self, what: str, records: Mapping[str, Mapping[str, Any]], **more: Any) -> Any:
-        """What `api.verb_process` finds: it has the records, the packages and the states. Raises as the process does; Refused: `plan-late`;
-        EnvironmentFault where it ended without an answer."""
+    def look(self, what: str, records: Mapping[str, Mapping[str, Any]], *, state: Path | None = None, **more: Any) -> Any:
+        """What `api.verb_process` finds: it has the records, the packages and the states; `state` in place of the planner's.
+
+        Raises as the process does; Refused: `plan-late`; EnvironmentFault where it ended without an answer."""
         self._fetch_all(records)
         folder = str(self._packages.absolute())
-        task = Look(what, folder, str(self._state.absolute()), records, self._limit_s + 5, **more)
+        task = Look(what, folder, str((state or self._state).absolute()), records, self._limit_s + 5, **more)
         with self._turns:
             seen = self._run("scribengin.api.verb_process", task, Seen)
         if seen.problem is not None:
@@ -88,16 +104,8 @@ class Planner:
         self._fetch_all(records)
         folder = str(self._packages.absolute())
         question = Question(what, folder, records, flow, self._answer_s + 5, arguments)
-        if not self._questions.acquire(timeout=_TURN_S):
-            raise Refused(
-                f"{_AT_ONCE} questions about the states of flows are being answered here",
-                remedy="ask again when they are, or another master",
-                code="too-many",
-            )
-        try:
+        with turn(self._questions):
             seen = self._run("scribengin.api.answer_process", question, Seen, self._answer_s)
-        finally:
-            self._questions.release()
         if seen.problem is not None:
             raise to_error(seen.problem)
         return seen.found

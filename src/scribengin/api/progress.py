@@ -29,7 +29,11 @@ def router(watch: Watch, viewer: Sequence[Any] = (), operator: Sequence[Any] = (
             return None
         address = watch.leader()
         if not address:
-            raise Unreachable("no master leads now", remedy="ask again in a moment", code="leader-missing")
+            raise Unreachable(
+                "no master leads now that can be reached from here",
+                remedy="ask again in a moment; a leader on another host lets others reach it: scribengin master --listen HOST",
+                code="leader-missing",
+            )
         query = f"?{request.url.query}" if request.url.query else ""
         return RedirectResponse(f"{address.rstrip('/')}{request.url.path}{query}", status_code=307)
 

@@ -14,9 +14,10 @@ import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from scribengin.api.gate import Gate, is_loopback
+from scribengin.api.gate import Gate
 from scribengin.client.problems import CODE, MEDIA_TYPE, Fault, PointedError, encode, to_problem
 from scribengin.core.errors import EnvironmentFault, Refused
+from scribengin.core.loopback import is_loopback
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from scribengin.api.gate import Proves
 
 _MAKE_ONE = "make one: scribengin token add NAME --role ROLE"
+_EVERYWHERE = ("0.0.0.0", "::")
+"""addresses to listen at, and none to be asked at"""
 _BACKLOG = 256
 _START_S = 30.0
 _LEAVE_S = 3
@@ -92,7 +95,7 @@ class Listen:
 
 @dataclass(frozen=True, slots=True)
 class Door:
-    """A bound socket. `url` is where the API will answer."""
+    """A bound socket. `url` is where the API will answer; where it listens at all addresses, by the name of this machine."""
 
     socket: socket.socket
     url: str
@@ -143,7 +146,8 @@ def open_door(listen: Listen) -> Iterator[Door]:
                 code="port-taken",
             ) from error
         bound.listen(_BACKLOG)
-        host = f"[{listen.host}]" if ":" in listen.host else listen.host
+        shown = socket.gethostname() if listen.host in _EVERYWHERE else listen.host
+        host = f"[{shown}]" if ":" in shown else shown
         yield Door(bound, f"{'http' if listen.certificate is None else 'https'}://{host}:{bound.getsockname()[1]}", listen)
 
 

@@ -22,7 +22,7 @@ from scribengin.registry.records import Stored, read_record
 from scribengin.registry.tree import TOKEN
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from scribengin.registry.contract import Registry
 
@@ -60,19 +60,26 @@ class TokenFile:
             self._write(_Tokens((*before.tokens, entry)))
         return made.token
 
-    def move_to(self, registry: Registry) -> list[str]:
+    def move_to(self, registry: Registry, skip: Callable[[str, str], None] = lambda _name, _why: None) -> list[str]:
         """Write them into the registry, whose they are from now on; the file is put aside as `NAME.moved`. Returns the names of those that
-        were moved: not those that the registry has, or that were removed there. Raises StateError, Unreachable."""
+        were moved: not those that the registry has, or that were removed there. `skip` hears the name of one that opens nothing, though
+        nobody has removed it, and why. Raises StateError, Unreachable."""
         if read_or_none(self.path) is None:
             return []
         with self._writing() as mine:
             known = {row.name for row in Tokens(registry).rows()}
             moved = []
             for entry in mine.tokens:
+                if not TOKEN.fits(entry.id):
+                    skip(entry.name, f'its id "{entry.id}" is none that a token can have')
+                    continue
                 spot = TOKEN(entry.id)
                 there = read_record(registry, spot)
                 was_removed = isinstance(there, Stored) and "" < there.record.removed < entry.at
                 if entry.name in known or (there is not None and not was_removed):
+                    is_same = isinstance(there, Stored) and there.record.hash == entry.hash
+                    if entry.name in known and not is_same:
+                        skip(entry.name, "the registry has another one of that name")
                     continue
                 kept = Token(
                     name=entry.name,

@@ -87,6 +87,7 @@ STATUSES: Mapping[str, int] = {
     "plan-late": 422,
     "plan-needed": 428,
     "answer-late": 503,
+    "answer-large": 422,
     "page-unknown": 422,
     "member-unknown": 404,
     "group-unknown": 404,

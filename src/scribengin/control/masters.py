@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
+from scribengin.core.loopback import is_loopback
 from scribengin.core.secret import Secret
 from scribengin.registry.contract import Entry
 from scribengin.registry.records import Stored, names, read_record
@@ -25,9 +28,9 @@ def token_of(environment: Mapping[str, str]) -> Secret | None:
 
 
 def leader(registry: Registry) -> str:
-    """Where the leading one answers; empty where none does. Raises Unreachable."""
+    """Where the leading one answers; empty where none does, or on another machine's loopback only. Raises Unreachable."""
     found = read_record(registry, LEADER())
-    return found.record.http if isinstance(found, Stored) else ""
+    return found.record.http if isinstance(found, Stored) and _is_reached(found.record.http, found.record.host) else ""
 
 
 def certificates_of(environment: Mapping[str, str]) -> Path | None:
@@ -52,10 +55,22 @@ def others(registry: Registry, url: str) -> tuple[str, ...]:
 
 
 def masters_by_host(registry: Registry) -> dict[str, str]:
-    """Host → where one of its masters answers. Raises Unreachable."""
+    """Host → where one of its masters answers, of those that this machine reaches. Raises Unreachable."""
     found = {}
     for name in names(registry, "masters"):
         there = registry.read(MASTERS(name).path)
-        if isinstance(there, Entry) and there.session and there.value.get("http"):
-            found[str(there.value.get("host", ""))] = str(there.value["http"])
+        if not isinstance(there, Entry) or not there.session:
+            continue
+        http, host = str(there.value.get("http") or ""), str(there.value.get("host") or "")
+        if http and _is_reached(http, host):
+            found[host] = http
     return found
+
+
+def _is_reached(http: str, host: str) -> bool:
+    """Not where `http` is on the loopback of another host: here that is an address of this machine, and somebody else's."""
+    try:
+        name = urlsplit(http).hostname or ""
+    except ValueError:
+        return False
+    return host in ("", socket.gethostname()) or not is_loopback(name)

@@ -99,7 +99,7 @@ class Watch:
     # --- for its pages ---
 
     def leader(self) -> str:
-        """Where the leading master answers; empty where none does. Raises Unreachable."""
+        """As `masters.leader`."""
         return leader(self._registry)
 
     def take(self, flow: str, tier: str, claim: str, data: bytes) -> None:

@@ -81,7 +81,10 @@ class MasterHost:
             log = stack.enter_context(open_run_log(self.home.master_log(self.name)))
             self.registry = self._entrance.open(session_s=self._session_s)
             stack.callback(self.registry.close)
-            for moved in TokenFile(self.home.tokens).move_to(self.registry):
+            for moved in TokenFile(self.home.tokens).move_to(
+                self.registry,
+                lambda name, why: log.warning("token not moved to the registry: it opens nothing; make another", name=name, why=why),
+            ):
                 log.info("token moved to the registry", name=moved)
             tokens = Tokens(self.registry)
             there = bool(tokens.rows())

@@ -10,7 +10,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 
-from scribengin.api.planning import from_others
+from scribengin.api.planning import Planner, from_others
 from scribengin.api.serving import Listen, open_door
 from scribengin.api.tokens import Tokens
 from scribengin.control.masters import TOKEN, addresses, certificates_of
@@ -123,7 +123,8 @@ class Node:
             certificates = certificates_of(os.environ)
             fetch = from_others(self.home.packages, lambda: addresses(registry), token=self._token, certificates=certificates)
             keeper = FolderKeeper(registry, self.name, about, log, may=lambda: agent.is_up)
-            glance = NodeGlance(registry, self.name, agent, self.home.packages, launcher.logs, shown, fetch, keeper.glance)
+            planner = Planner(self.home.packages.folder, self.home.state, fetch=fetch)
+            glance = NodeGlance(registry, self.name, agent, self.home.packages, launcher.logs, shown, planner, keeper.glance)
             stack.enter_context(door.serve(node_app(glance, NodeGate(registry, self._listen, key, tokens))))
             thread = threading.Thread(target=keeper.run, name="upkeep")
             stack.callback(thread.join)

@@ -12,15 +12,16 @@ import msgspec
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from scribengin.api.access import Role
 from scribengin.api.gate import Gate
+from scribengin.api.limits import BodyLimit
 from scribengin.api.logs import MOST_LINES, last_lines
 from scribengin.api.looked import records_of
 from scribengin.api.node_pages import Looking
-from scribengin.api.planning import Planner
 from scribengin.api.views import check_flow
 from scribengin.client.problems import CODE, MEDIA_TYPE, encode, to_problem
 from scribengin.client.worker_page import read_worker_page
@@ -40,13 +41,13 @@ if TYPE_CHECKING:
     from starlette.requests import Request
 
     from scribengin.api.gate import Proves
+    from scribengin.api.planning import Planner
     from scribengin.api.serving import Listen
     from scribengin.core.secret import Secret
     from scribengin.hosts.agent import Agent
     from scribengin.packages.store import PackageStore
     from scribengin.registry.contract import Registry
 
-_MOST_BYTES = 2**18
 _NO_STORE = {"Cache-Control": "no-store"}
 
 
@@ -61,10 +62,10 @@ class NodeGlance:
         packages: PackageStore,
         logs: Callable[[str], Sequence[str]],
         about: Mapping[str, Any],
-        fetch: Callable[[str], None],
+        planner: Planner,
         folders: Callable[[], Sequence[Mapping[str, Any]]] = tuple,
     ) -> None:
-        """`about` is what is so for the process's life: pid, registry. `fetch` brings a package here that a master has; `folders` are those
+        """`about` is what is so for the process's life: pid, registry. `planner` looks into states that lie here; `folders` are those
         of sinks that the host keeps."""
         self._registry = registry
         self.name = name
@@ -72,7 +73,7 @@ class NodeGlance:
         self._packages = packages
         self._logs = logs
         self._about = about
-        self._fetch = fetch
+        self._planner = planner
         self._folders = folders
 
     def look(self) -> dict[str, Any]:
@@ -130,12 +131,12 @@ class NodeGlance:
         """What the planner's process finds here. Raises as `Planner.look` and `Planner.answer`."""
         self._registry.sync(at_least=looking.revision)
         records = records_of(self._registry, looking.flows, looking.versions)
-        planner = Planner(self._packages.folder, Path(looking.state), fetch=self._fetch)
         if looking.answer:
-            return planner.answer(looking.what, records, looking.flow, looking.arguments)
+            return self._planner.answer(looking.what, records, looking.flow, looking.arguments)
         for package in {submit.package for submit in looking.submits}:
-            self._fetch(package)
-        return planner.look(looking.what, records, flow=looking.flow, arguments=looking.arguments, submits=looking.submits)
+            self._planner.fetch(package)
+        more = {"flow": looking.flow, "arguments": looking.arguments, "submits": looking.submits}
+        return self._planner.look(looking.what, records, state=Path(looking.state), **more)
 
 
 _CAPACITY = ("cores", "memory_bytes")
@@ -150,9 +151,10 @@ class NodeGate:
         self._gate = Gate(tokens, asks=listen.asks or not listen.local, local=listen.local)
 
     def check_master(self, request: Request) -> None:
-        """For what takes a host's time and memory: masters only. Raises Refused."""
+        """For what takes a host's time and memory, and shows the bytes of records: masters only, or, where no key tells them from people,
+        operators. Raises Refused."""
         if self._key is None:
-            self.check(request)
+            self.check(request, Role.OPERATOR)
         elif not self._is_master(request):
             raise Refused("this is for masters", remedy="ask a master: scribengin offsets show FLOW", code="role-lacking")
 
@@ -161,14 +163,14 @@ class NodeGate:
         shown = token.strip().encode()
         return self._key is not None and kind.lower() == "bearer" and hmac.compare_digest(shown, self._key.reveal().encode())
 
-    def check(self, request: Request) -> None:
+    def check(self, request: Request, role: Role = Role.VIEWER) -> None:
         """Raises Refused as `Gate.who`; `role-lacking` for a token of some flows only."""
         if self._is_master(request):
             return
         if "Authorization" in request.headers:
             self._registry.sync()  # a token that was removed opens nothing any more
         who = self._gate.who(request)
-        who.check(Role.VIEWER)
+        who.check(role)
         if who.labels:
             raise Refused(
                 f"{who.name} has flows with certain labels only; this is about all",
@@ -183,7 +185,7 @@ def check_door(listen: Listen, *, has_key: bool) -> None:
     if not listen.local and not has_key:
         raise Refused(
             f"others can reach {listen.host}, and nobody could show a token: the registry is entered without a password, and has none",
-            remedy="make one, and give it to the masters as SCRIBENGIN_TOKEN: scribengin token add NAME --role viewer",
+            remedy="make one, and give it to the masters as SCRIBENGIN_TOKEN: scribengin token add NAME --role operator",
             code="listen-open",
         )
 
@@ -219,8 +221,6 @@ def node_app(glance: NodeGlance, gate: NodeGate) -> Starlette:
     async def look_into(request: Request) -> Response:
         await run_in_threadpool(gate.check_master, request)
         data = await request.body()
-        if len(data) > _MOST_BYTES:
-            raise Refused("this is too long", remedy="send what a master sends", code="body-large")
         try:
             looking = msgspec.json.decode(data, type=Looking)
         except msgspec.DecodeError as error:
@@ -230,7 +230,8 @@ def node_app(glance: NodeGlance, gate: NodeGate) -> Starlette:
     pages["/states/{flow}"] = lambda request: _json(glance.has_state(str(request.path_params["flow"])))
     routes = [Route(path, route(answer), methods=["GET"]) for path, answer in pages.items()]
     routes.append(Route("/states", look_into, methods=["POST"]))
-    return Starlette(routes=routes, exception_handlers={ScribenginError: _told, HTTPException: _told, Exception: _told})
+    told = {ScribenginError: _told, HTTPException: _told, Exception: _told}
+    return Starlette(routes=routes, middleware=[Middleware(BodyLimit)], exception_handlers=told)
 
 
 def _json(value: Any) -> Response:
@@ -243,7 +244,9 @@ def _without_address(said: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _told(request: Request, error: Exception) -> Response:
-    if isinstance(error, HTTPException):
+    if isinstance(error, HTTPException) and isinstance(error.__cause__, ScribenginError):
+        error = error.__cause__
+    elif isinstance(error, HTTPException):
         error = Refused(f"there is nothing at {request.url.path}", remedy="a node has / and /json", code="not-found")
     elif not isinstance(error, ScribenginError):
         error = ScribenginError(f"this is a mistake in Scribengin: {type(error).__name__}", remedy="please report it", code="bug")

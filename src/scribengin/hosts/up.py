@@ -69,7 +69,9 @@ class House:
             entrance = Entrance(self.address, self.home.login())
             cluster = self._open_cluster(stack)
             stack.callback(self._end_workers)
-            stack.enter_context(Node(self.home, LOCAL, entrance, capacity=self._capacity, cluster=cluster))
+            stack.enter_context(
+                Node(self.home, LOCAL, entrance, capacity=self._capacity, cluster=cluster, listen=Listen(asks=self._listen.asks))
+            )
             logs = LocalLauncher(self.home.workers).logs
             master = stack.enter_context(
                 MasterHost(self.home, LOCAL, entrance, listen=self._listen, logs=logs, keep_versions=self._keep_versions)

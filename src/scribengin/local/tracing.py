@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from scribengin.state.source_log import SourceLog
 from scribengin.state.trails import find_arrivals
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from scribengin.connectors.contract import SourceStream
     from scribengin.local.prepare import PreparedFlow
@@ -28,10 +29,13 @@ if TYPE_CHECKING:
 
 _ID = re.compile(r"(?P<label>(?P<source>[a-z][a-z0-9_]*)/(?P<place>.+)(?P<sign>[+@]))(?P<sequence>\d+)(?:\.\d+)?", re.DOTALL)
 _KEEP_ALL = "write `defaults: {trace: 1}` to keep the way of every record from now on"
+MOST_FOUND = 1000
 
 
 def trace_record(prepared: PreparedFlow, prefix: str) -> dict[str, Any]:
-    """One object, as `trace --json` prints it, of the record of that id, or, where it is no whole one, of those whose id begins so."""
+    """One object, as `trace --json` prints it, of the record of that id, or, where it is no whole one, of those whose id begins so.
+
+    At most MOST_FOUND arrivals and dead letters, and a note where there are more."""
     prefix = without_ways(prefix)
     topology = topology_of(prepared.plan, prepared.root)
     exact = _ID.fullmatch(prefix) is not None
@@ -39,33 +43,38 @@ def trace_record(prepared: PreparedFlow, prefix: str) -> dict[str, Any]:
     def is_meant(id_: str) -> bool:
         return id_ == prefix or id_.startswith(f"{prefix}." if exact else prefix)
 
-    arrivals: list[dict[str, Any]] = []
-    dead: list[dict[str, Any]] = []
-    for key, folder in topology.queries.items():
-        for part in (*(past for past, _ in past_lineages(folder)), folder):
-            arrivals += (
-                {"id": each.id, "tier": key.tier, "query": key.query, "sink": each.sink, "hops": list(each.hops)}
-                for each in find_arrivals(part, prefix)
-                if is_meant(without_ways(each.id))
-            )
-            dead += (
-                {
-                    "id": letter.record,
-                    "tier": key.tier,
-                    "query": key.query,
-                    "step": letter.step,
-                    "reason": letter.reason,
-                    "message": letter.message,
-                    "letter": letter.id,
-                    "hops": list(letter.trail),
-                }
-                for letter in read_letters(part)
-                if letter.record and is_meant(without_ways(letter.record))
-            )
+    found = list(islice(_found(topology, prefix, is_meant), MOST_FOUND + 1))
+    more, found = len(found) > MOST_FOUND, found[:MOST_FOUND]
+    arrivals = [each for each in found if "sink" in each]
+    dead = [each for each in found if "sink" not in each]
     read = _read_by(prepared, topology, prefix)
     rate = prepared.plan.flow.defaults.trace
-    found = {"flow": prepared.name, "record": prefix, "trace": rate, "arrivals": arrivals, "dead": dead, "read": read}
-    return found | {"notes": _notes(prefix, rate, arrived=bool(arrivals), buried=bool(dead), read=bool(read))}
+    notes = _notes(prefix, rate, arrived=bool(arrivals), buried=bool(dead), read=bool(read))
+    if more:
+        notes.append(f"there are more than these {MOST_FOUND:,}: write more of the id")
+    said = {"flow": prepared.name, "record": prefix, "trace": rate, "arrivals": arrivals, "dead": dead, "read": read}
+    return said | {"notes": notes}
+
+
+def _found(topology: Topology, prefix: str, is_meant: Callable[[str], bool]) -> Iterator[dict[str, Any]]:
+    """Arrivals, which have a `sink`, and dead letters, which have none."""
+    for key, folder in topology.queries.items():
+        for part in (*(past for past, _ in past_lineages(folder)), folder):
+            for each in find_arrivals(part, prefix):
+                if is_meant(without_ways(each.id)):
+                    yield {"id": each.id, "tier": key.tier, "query": key.query, "sink": each.sink, "hops": list(each.hops)}
+            for letter in read_letters(part):
+                if letter.record and is_meant(without_ways(letter.record)):
+                    yield {
+                        "id": letter.record,
+                        "tier": key.tier,
+                        "query": key.query,
+                        "step": letter.step,
+                        "reason": letter.reason,
+                        "message": letter.message,
+                        "letter": letter.id,
+                        "hops": list(letter.trail),
+                    }
 
 
 def _notes(prefix: str, rate: float, *, arrived: bool, buried: bool, read: bool) -> list[str]:
