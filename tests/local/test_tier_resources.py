@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from scribengin.control.submission import submission_of
 from scribengin.local import session
 from scribengin.local.contract import RunSettings
 from scribengin.local.prepare import prepare
@@ -21,7 +22,7 @@ steps: {even: {from: n, filter: id % 2 = 0}, third: {from: even, filter: id % 3 
 sinks: {kept: {from: third, type: files, path: out, format: json}}
 tiers:
   near: {steps: [even], resources: {cores: 1, memory: 700MiB}}
-  far: {steps: [third]}
+  far: {steps: [third], resources: {spark: {spark.sql.shuffle.partitions: 3, spark.locality.wait: 0s}}}
 """
 
 
@@ -34,8 +35,11 @@ def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     def begin(tier: str | None, **settings: Any) -> tuple[str, str]:
         chosen = RunSettings(once=True, tier=tier, **settings)
         session.start([prepare(tmp_path / "flow.yaml", state=None, tier=tier)], chosen)
+        conf.update(asked["conf"])
         return asked["master"], asked["memory"]
 
+    conf: dict[str, str] = {}
+    begin.conf = conf  # type: ignore[attr-defined]
     return begin
 
 
@@ -50,3 +54,19 @@ def test_what_the_run_is_told_comes_first(begun: Any) -> None:
 
 def test_tiers_that_run_together_share_what_there_is(begun: Any) -> None:
     assert begun(None) == ("", "")
+
+
+def test_its_session_has_its_settings_of_spark_and_what_the_run_is_told_over_them(begun: Any) -> None:
+    begun("far", spark_conf={"spark.locality.wait": "1s"})
+    assert begun.conf == {"spark.sql.shuffle.partitions": "3", "spark.locality.wait": "1s"}
+
+
+def test_tiers_that_run_together_have_none_of_them(begun: Any) -> None:
+    begun(None)
+    assert begun.conf == {}
+
+
+def test_masters_know_them_so_that_another_one_is_a_restart(tmp_path: Path) -> None:
+    (tmp_path / "flow.yaml").write_text(FLOW)
+    tiers = submission_of(prepare(tmp_path / "flow.yaml", state=None).plan, "0" * 64, "flow.yaml", "/").tiers
+    assert (tiers["far"].spark, tiers["near"].spark) == ({"spark.sql.shuffle.partitions": "3", "spark.locality.wait": "0s"}, {})

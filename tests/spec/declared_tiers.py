@@ -90,7 +90,16 @@ def tiers(draw: st.DrawFn, id_: str, nodes: list[str]) -> Tier:
         id_,
         tuple(draw(st.lists(st.sampled_from(nodes), min_size=1, max_size=3, unique=True))),
         draw(st.none() | ids),
-        Resources(draw(st.none() | counts), draw(st.none() | counts)),
+        Resources(
+            draw(st.none() | counts),
+            draw(st.none() | counts),
+            draw(st.none() | counts),
+            draw(
+                st.dictionaries(
+                    st.sampled_from(["spark.sql.shuffle.partitions", "spark.locality.wait"]), st.sampled_from(["8", "0s", "a b"])
+                )
+            ),
+        ),
         draw(st.none() | st.just(0.0) | durations),
         draw(st.sampled_from(["checkpoint", "state"])),
     )

@@ -16,6 +16,7 @@ from scribengin.registry.kinds import TierSpec
 from scribengin.registry.outside import Outside
 from scribengin.registry.watched import AlertSpec, Watched
 from scribengin.spec.alerts import show_condition
+from scribengin.spec.model import Resources
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -68,13 +69,19 @@ def _tiers_of(plan: FlowPlan) -> dict[str, TierSpec]:
     for tier in plan.tiers:
         declared = plan.flow.tiers.get(tier.tier)
         feeders = sorted({channel.feeding for channel in plan.channels if channel.reading == tier.tier})
-        cores = 1 if declared is None else declared.resources.cores or 1
-        memory_bytes = 0 if declared is None else declared.resources.memory or 0
+        gets = Resources() if declared is None else declared.resources
         standby = standby_of(plan.flow, tier.tier)
         groups = {group: costs for sink in tier.flow.sinks.values() for group, costs in _group_of(plan.flow, sink)}
-        resources = {"cores": cores, "memory_bytes": memory_bytes}
-        folders = kept_folders(tier.flow)
-        tiers[tier.tier] = TierSpec(feeders=tuple(feeders), **resources, standby=standby, folders=folders, groups=groups)
+        tiers[tier.tier] = TierSpec(
+            feeders=tuple(feeders),
+            cores=gets.cores or 1,
+            memory_bytes=gets.memory or 0,
+            standby=standby,
+            executors=gets.executors or 1,
+            spark=gets.spark,
+            folders=kept_folders(tier.flow),
+            groups=groups,
+        )
     return tiers
 
 

@@ -28,15 +28,21 @@ def start(flows: Sequence[PreparedFlow], settings: RunSettings, tell: Callable[[
     """
     folder = flows[0].tiers[0].folder.path / "tmp"
     conf = settings.spark_conf if tell is None else settings.spark_conf | _for_spark_sinks(flows, settings.spark_conf, tell)
-    master, memory = _given(flows, settings)
-    return start_session("+".join(flow.name for flow in flows), master=master, memory=memory, conf=conf, folder=folder)
+    resources = _resources(flows)
+    master, memory = _given(resources, settings)
+    name = "+".join(flow.name for flow in flows)
+    return start_session(name, master=master, memory=memory, conf={**resources.spark, **conf}, folder=folder)
 
 
-def _given(flows: Sequence[PreparedFlow], settings: RunSettings) -> tuple[str, str]:
-    """(Spark's master, heap): what the run is told, else what the tier gets, where one runs alone. Tiers that run together share."""
+def _resources(flows: Sequence[PreparedFlow]) -> Resources:
+    """What the tier gets, where one runs alone. Tiers that run together share what there is."""
     tiers = [tier for flow in flows for tier in flow.tiers]
     declared = flows[0].plan.flow.tiers.get(tiers[0].plan.tier) if len(tiers) == 1 else None
-    resources = Resources() if declared is None else declared.resources
+    return Resources() if declared is None else declared.resources
+
+
+def _given(resources: Resources, settings: RunSettings) -> tuple[str, str]:
+    """(Spark's master, heap): what the run is told, else what the tier gets."""
     master = settings.master or (f"local[{resources.cores},3]" if resources.cores else "")
     here = not master.startswith("spark://")  # else it is the executors' memory, which the launcher has asked for
     memory = settings.memory or (f"{max(1, resources.memory // 2**20)}m" if resources.memory and here else "")

@@ -50,6 +50,7 @@ RULES: tuple[Rule, ...] = (
     emit.nothing_means_per_batch,
     tiers.tiers_name_nodes,
     tiers.tier_names_are_free,
+    tiers.settings_are_sparks,
     tiers.every_node_has_a_tier,
     tiers.every_tier_has_work,
     tiers.tiers_feed_one_way,

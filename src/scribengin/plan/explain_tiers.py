@@ -62,6 +62,9 @@ def _where(tier: Tier) -> str:
         said.append(f"{resources.cores} core{'s' * (resources.cores != 1)}")
     if resources.memory is not None:
         said.append(show_bytes(resources.memory))
+    if resources.executors is not None:
+        said.append(f"{resources.executors} executor{'s' * (resources.executors != 1)}")
+    said += [f"{name} = {value}" for name, value in resources.spark.items()]
     if resources.standby is not None:
         said.append("a warm standby" if resources.standby == "warm" else "no standby")
     if tier.trigger_s is not None:
@@ -118,6 +121,8 @@ def _tier_json(plan: FlowPlan, tier: Plan) -> dict[str, Any]:
         "group": declared.group if declared else None,
         "cores": declared.resources.cores if declared else None,
         "memory_bytes": declared.resources.memory if declared else None,
+        "executors": declared.resources.executors if declared else None,
+        "spark": dict(declared.resources.spark) if declared else {},
         "standby": standby_of(plan.flow, tier.tier),
         "acknowledge": declared.acknowledge if declared else "checkpoint",
         "queries": [query_json(tier, query) for query in tier.queries],

@@ -46,6 +46,8 @@ class TierSpec(Record):
     """`warm`: a spare worker waits, with Spark up"""
     executors: int = 1
     """where the launcher has executors: each of them gets so many cores and so much memory"""
+    spark: Mapping[str, str] = {}
+    """settings of its Spark session"""
     since: int = 0
     """workers of that version serve it as they are: what they run is the same. 0: only those of its own version"""
     process: int = 0

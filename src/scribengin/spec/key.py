@@ -33,6 +33,7 @@ KeyKind = Literal[
     "float",
     "group",
     "secrets",
+    "settings",
     "labels",
     "words",
 ]

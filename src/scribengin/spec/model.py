@@ -53,6 +53,10 @@ class Resources:
     cores: int | None = None
     memory: int | None = None
     """bytes"""
+    executors: int | None = None
+    """where Spark runs on a cluster: each has so many cores and so much memory"""
+    spark: Mapping[str, str] = field(default_factory=dict)
+    """settings of its session, over Scribengin's own"""
     standby: Standby | None = None
     """None: as `defaults` says"""
 

@@ -27,6 +27,7 @@ _KEY_KINDS = {
     "bytes": "size",
     "float": "number",
     "secrets": "mapping of texts",
+    "settings": "mapping of texts and numbers",
     "labels": "mapping of texts",
     "sections": "list of mappings",
     "words": "list of texts",

@@ -106,6 +106,8 @@ def _value(key: Key) -> Json:
             return _BYTES
         case "secrets":
             return {"type": "object", "additionalProperties": _TEXT}
+        case "settings":
+            return {"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}}
         case "labels":
             return {"type": "object", "patternProperties": {_NAME["pattern"]: _TEXT}, "additionalProperties": False}
         case "group":

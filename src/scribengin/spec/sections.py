@@ -172,6 +172,8 @@ class Sections:
                 return reader.text(node, what, key.example)
             case "secrets":
                 return read_texts_by_name(reader, node, what, key.example, secret=True)
+            case "settings":
+                return read_texts_by_name(reader, node, what, key.example, secret=False)
             case "labels":
                 return read_labels(reader, node, what, key.example)
             case "words":

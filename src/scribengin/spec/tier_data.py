@@ -83,7 +83,14 @@ def _depth(depth: Depth) -> dict[str, Any]:
 
 
 def _tier(tier: Tier, *, resolved: bool) -> dict[str, Any]:
-    resources = _given(cores=tier.resources.cores, memory=_size(tier.resources.memory), standby=tier.resources.standby)
+    gets = tier.resources
+    resources = _given(
+        cores=gets.cores,
+        memory=_size(gets.memory),
+        executors=gets.executors,
+        spark=_texts(gets.spark),
+        standby=gets.standby,
+    )
     return {"steps": names_data(tier.steps)} | _given(
         group=tier.group,
         resources=resources or None,

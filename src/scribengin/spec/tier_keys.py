@@ -182,6 +182,13 @@ RESOURCES = Section(
     (
         Key("cores", "int", "cores", "2", low=1),
         Key("memory", "bytes", "memory", "2GiB", low=1),
+        Key("executors", "int", "where Spark runs on a cluster: how many executors, each with these cores and this memory", "4", low=1),
+        Key(
+            "spark",
+            "settings",
+            "settings of its Spark session, where it runs in a process of its own; no secrets",
+            "{spark.sql.shuffle.partitions: 8}",
+        ),
         replace(STANDBY, default="that of `defaults`"),
     ),
     filled=True,

@@ -18,6 +18,24 @@ if TYPE_CHECKING:
     from scribengin.spec.places import Path
 
 
+_SAID_OTHERWISE = (
+    *("spark.master", "spark.submit.", "spark.app.name", "spark.cores.max", "spark.local.dir"),
+    *("spark.driver.memory", "spark.driver.host", "spark.driver.bindAddress"),
+    *("spark.executor.memory", "spark.executor.cores", "spark.executor.instances"),
+)
+_MEANT = (
+    *("asyncProgressTracking", "realTimeMode", "checkpointFileManagerClass", "stopActiveRunOnRestart", "stateStore.providerClass"),
+    *(
+        "spark.sql.ansi.",
+        "spark.sql.caseSensitive",
+        "spark.sql.session.timeZone",
+        "spark.scheduler.mode",
+        "spark.python.daemon.",
+        "redaction",
+    ),
+)
+
+
 def tiers_name_nodes(subject: Subject) -> Iterator[Problem]:
     """A tier names nodes of the flow, at least one, and no node is named in two tiers."""
     named: dict[str, Tier] = {}
@@ -48,6 +66,26 @@ def tier_names_are_free(subject: Subject) -> Iterator[Problem]:
         if tier in RESERVED:
             message = f'a tier cannot be called "{tier}": {RESERVED[tier]}'
             yield subject.problem_at_key("tier-name", ("tiers", tier), message, "give it another name")
+
+
+def settings_are_sparks(subject: Subject) -> Iterator[Problem]:
+    """Settings of a tier's session are Spark's, and none that a flow's meaning, its state or its place hangs on."""
+    for tier in subject.flow.tiers.values():
+        for name in tier.resources.spark:
+            path = ("tiers", tier.id, "resources", "spark", name)
+            if not name.startswith("spark."):
+                yield subject.problem_at_key("spark-setting", path, f'"{name}" is no setting of Spark', "their names begin with spark.")
+            elif name.startswith(_SAID_OTHERWISE):
+                yield subject.problem_at_key(
+                    "spark-setting", path, f"{name} is said otherwise", "write cores, memory or executors; the launcher says where it runs"
+                )
+            elif any(word in name for word in _MEANT):
+                yield subject.problem_at_key(
+                    "spark-setting",
+                    path,
+                    f"{name} cannot be set: what flows mean, or that each row counts once, hangs on it",
+                    "leave it out",
+                )
 
 
 def every_node_has_a_tier(subject: Subject) -> Iterator[Problem]:

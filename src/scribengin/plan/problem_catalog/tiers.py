@@ -56,6 +56,15 @@ CATALOG: tuple[Entry, ...] = (
         slot="file",
     ),
     Entry(
+        "spark-setting",
+        "A setting that is none of Spark's, or not a tier's to say",
+        "`resources: spark` takes settings of Spark's session, but for cores, memory and places, which are said otherwise, and for those "
+        "on which hangs what flows mean, or that each row counts once.",
+        "Leave it out, or write `cores`, `memory`, `executors`.",
+        _CUT.replace("{steps: [big]}", "{steps: [big], resources: {spark: {spark.sql.ansi.enabled: false}}}"),
+        slot="file",
+    ),
+    Entry(
         "tier-unclear",
         "A node whose tier cannot be told",
         "Nodes that no tier names go where what they read goes; here that is in several tiers, or nowhere.",
