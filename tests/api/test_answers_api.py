@@ -104,7 +104,7 @@ def test_dead_letters_come_counted_and_page_by_page(bench: Bench, says: Says) ->
         ({"after": "keep:0:1"}, "page-unknown"),
     ):
         answer = master.ask("GET", "/v1/flows/numbers/dead-letters", params=which)
-        assert (answer.status_code, answer.json()["code"], bool(answer.json()["remedy"])) == (409 if "query" in which else 422, code, True)
+        assert (answer.status_code, answer.json()["code"], bool(answer.json()["remedy"])) == (404 if "query" in which else 422, code, True)
     assert master.ask("GET", "/v1/flows/nobody/dead-letters").status_code == 404
 
     assert says("dead", "list", "numbers")["dead"] == 5
