@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import ssl
 import threading
 from collections.abc import Mapping  # noqa: TC003  msgspec looks at it
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -17,6 +16,7 @@ from scribengin.client import problems
 from scribengin.client.models import Submit  # noqa: TC001  msgspec looks at it
 from scribengin.core.errors import ScribenginError, Unreachable
 from scribengin.core.loopback import is_loopback
+from scribengin.core.tls import trusted
 from scribengin.registry.contract import Entry
 from scribengin.registry.tree import HOST_UP
 
@@ -63,7 +63,7 @@ class NodePages:
         self._key = key
         self._token = token
         self._turns = threading.BoundedSemaphore(AT_ONCE)
-        self._verify: Any = True if certificates is None else ssl.create_default_context(cafile=str(certificates))
+        self._verify = trusted(certificates)
 
     def look(self, node: str) -> dict[str, Any]:
         """What the node says of itself. Raises Unreachable where it does not answer, and why."""

@@ -14,6 +14,7 @@ import msgspec
 from scribengin.client import problems
 from scribengin.client.models import PackageRow
 from scribengin.core.errors import Refused, ScribenginError, Unreachable
+from scribengin.core.tls import trusted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -52,8 +53,7 @@ class Transport:
         if user:
             headers[USER] = quote(user)
         timeout = httpx2.Timeout(_READ_S, connect=_CONNECT_S)
-        verify = True if certificates is None else _tls(certificates)
-        self._http = httpx2.Client(headers=headers, timeout=timeout, verify=verify, trust_env=False)
+        self._http = httpx2.Client(headers=headers, timeout=timeout, verify=trusted(certificates), trust_env=False)
 
     def __enter__(self) -> Self:
         return self
@@ -179,9 +179,3 @@ def part(name: str) -> str:
 def number_in(text: str | None) -> int:
     """What a header says; 0 where it says no number."""
     return int(text) if text and text.isdigit() else 0
-
-
-def _tls(certificates: Path) -> Any:
-    import ssl
-
-    return ssl.create_default_context(cafile=str(certificates))

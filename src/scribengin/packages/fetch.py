@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import ssl
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import httpx2
 
 from scribengin.core.errors import Refused, ScribenginError, Unreachable
+from scribengin.core.tls import trusted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -86,7 +86,7 @@ class FetchedPackages:
 
     def _fetch_from(self, address: str, id: str) -> None:
         headers = {} if self._token is None else {"Authorization": f"Bearer {self._token.reveal()}"}
-        verify = True if self._certificates is None else ssl.create_default_context(cafile=str(self._certificates))
+        verify = trusted(self._certificates)
         timeout = httpx2.Timeout(_READ_S, connect=_CONNECT_S)
         try:
             with (

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scribengin.control.masters import CERTIFICATES, TOKEN, addresses, leader
+from scribengin.control.masters import TOKEN, addresses, certificates_of, leader
 from scribengin.control.workflows import Workflows
 from scribengin.control.world import RunId
 from scribengin.core.errors import Exit, Refused
@@ -72,7 +72,7 @@ def main(worker: str) -> Exit:
         wanted = Wanted(registry, id_)
         stack.callback(wanted.close)
         teller = Teller(id_.flow, id_.tier, id_.number, version)
-        reporter = Reporter(teller, lambda: leader(registry), lambda: lease.claim, certificates=os.environ.get(CERTIFICATES))
+        reporter = Reporter(teller, lambda: leader(registry), lambda: lease.claim, certificates=certificates_of(os.environ))
         stack.callback(reporter.close)
         limits = LiveLimits(registry, id_.flow)
         stack.callback(limits.close)
@@ -136,12 +136,11 @@ def take_secrets(environment: MutableMapping[str, str]) -> dict[str, Secret]:
 
 def _packages(registry: Registry, token: Secret | None) -> FetchedPackages:
     """This host's, and what masters have."""
-    certificates = os.environ.get(CERTIFICATES)
     return FetchedPackages(
         PackageStore(Path(os.environ[HOME]) / "packages"),
         lambda: addresses(registry),
         token=token,
-        certificates=Path(certificates) if certificates else None,
+        certificates=certificates_of(os.environ),
     )
 
 

@@ -5,7 +5,6 @@ Whatever fails here holds nothing up: what could not be told is forgotten for wh
 
 from __future__ import annotations
 
-import ssl
 import threading
 import time
 from typing import TYPE_CHECKING
@@ -13,10 +12,12 @@ from typing import TYPE_CHECKING
 import httpx2
 
 from scribengin.core.errors import ScribenginError
+from scribengin.core.tls import trusted
 from scribengin.watching.progress import PACE, encode, is_news
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from scribengin.local.contract import RunView
     from scribengin.watching.progress import Teller, TierProgress
@@ -41,13 +42,13 @@ class Reporter:
         leader: Callable[[], str],
         claim: Callable[[], str],
         *,
-        certificates: str | None = None,
+        certificates: Path | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._teller = teller
         self._leader = leader
         self._claim = claim
-        self._verify = True if certificates is None else ssl.create_default_context(cafile=certificates)
+        self._verify = trusted(certificates)
         self._clock = clock
         self._lock = threading.Lock()
         self._newest: RunView | None = None
