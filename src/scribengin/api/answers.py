@@ -8,12 +8,13 @@ from typing import Annotated, Any
 
 import msgspec
 from fastapi import APIRouter, Query
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 
 from scribengin.api.access import Role
 from scribengin.api.elsewhere import find_state, node_with_state
 from scribengin.api.node_pages import Looking
 from scribengin.api.plane import Asked
+from scribengin.api.sent_on import sent_to, sent_to_leader
 from scribengin.client.answer_models import Audit, FlowGraph, LetterCounts, LetterPage, Way
 from scribengin.control import reading
 from scribengin.core.errors import Refused
@@ -73,8 +74,8 @@ def answer_routes(may: Callable[[Role], Any]) -> APIRouter:
         where the master that answers was told: the one that leads."""
         asked.check_flow(flow)
         watch = asked.plane.watch
-        if watch is not None and not watch.leads() and (leader := watch.leader()):
-            return _elsewhere(asked, leader)
+        if (moved := sent_to_leader(watch, asked.request)) is not None:
+            return moved
         found = asked.plane.planner.answer("graph", _records(asked.registry, flow), flow, {})
         told = watch.told(flow) if watch is not None else None
         rows = {row.tier: row for row in asked.view.flow(flow).tiers}
@@ -101,15 +102,9 @@ def _answer(asked: Asked, what: str, flow: str, said: Mapping[str, Any], kind: t
         looking = Looking(what, flow, (flow,), plane.revision(), plane.state, arguments=said, answer=True)
         return asked.answer(msgspec.convert(plane.nodes.look_into(node, looking), kind))
     if there:
-        return _elsewhere(asked, there)
+        return sent_to(there, asked.request)
     found = plane.planner.answer(what, _records(asked.registry, flow), flow, said)
     return asked.answer(msgspec.convert(found, kind))
-
-
-def _elsewhere(asked: Asked, master: str) -> Response:
-    """Sends the client to another master with the same question."""
-    url = asked.request.url
-    return RedirectResponse(f"{master.rstrip('/')}{url.path}{f'?{url.query}' if url.query else ''}", status_code=307)
 
 
 def _records(registry: Registry, flow: str) -> dict[str, Mapping[str, Any]]:

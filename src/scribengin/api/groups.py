@@ -5,10 +5,11 @@ from typing import Annotated, Any
 
 import msgspec
 from fastapi import APIRouter
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 
 from scribengin.api.access import Role
 from scribengin.api.plane import Asked
+from scribengin.api.sent_on import sent_to_leader
 from scribengin.api.views import labels_of
 from scribengin.client.group_models import GroupRow, SetMember
 from scribengin.control.groups import GroupSeen, find_group, group_as_json, read_groups, set_member
@@ -46,10 +47,7 @@ def group_routes(may: Callable[[Role], Any]) -> APIRouter:
 
 def _leader(asked: Asked) -> Response | None:
     """The way to the master that was told how members are, where this one was not."""
-    watch = asked.plane.watch
-    if watch is None or watch.leads() or not (leader := watch.leader()):
-        return None
-    return RedirectResponse(f"{leader.rstrip('/')}{asked.request.url.path}", status_code=307)
+    return sent_to_leader(asked.plane.watch, asked.request)
 
 
 def _visible(asked: Asked) -> Callable[[str], bool] | None:

@@ -5,9 +5,10 @@ from typing import Any
 
 import msgspec
 from fastapi import APIRouter, Request
-from fastapi.responses import RedirectResponse, Response
+from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
+from scribengin.api.sent_on import sent_to
 from scribengin.control.watch import Watch
 from scribengin.core.errors import Refused, Unreachable
 from scribengin.watching.progress import MOST_BYTES, PACE
@@ -34,8 +35,7 @@ def router(watch: Watch, viewer: Sequence[Any] = (), operator: Sequence[Any] = (
                 remedy="ask again in a moment; a leader on another host lets others reach it: scribengin master --listen HOST",
                 code="leader-missing",
             )
-        query = f"?{request.url.query}" if request.url.query else ""
-        return RedirectResponse(f"{address.rstrip('/')}{request.url.path}{query}", status_code=307)
+        return sent_to(address, request)
 
     @routes.post("/v1/flows/{flow}/tiers/{tier}/progress", status_code=204, summary="A worker says how its tier goes")
     async def progress(flow: str, tier: str, request: Request) -> Response:

@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Request
-from fastapi.responses import RedirectResponse
+from fastapi import APIRouter
 from starlette.responses import Response
 
 from scribengin.api.access import Role
 from scribengin.api.plane import Asked
+from scribengin.api.sent_on import sent_to_leader
 from scribengin.client.workflow_models import WantWorkflow, WorkflowBegun, WorkflowRow, WorkflowView
 from scribengin.control import reading
 from scribengin.control.workflow_operate import begin
@@ -25,17 +25,14 @@ def workflow_routes(may: Callable[[Role], Any]) -> APIRouter:
         return asked.answer(asked.view.workflows())
 
     @routes.get("/{flow}", response_model=WorkflowView)
-    def show_workflow(flow: str, request: Request, asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:
+    def show_workflow(flow: str, asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:
         """The workflow of any of its flows, as a graph: the flows as they stand, where they meet, and what waits there. What waits the
         leader alone was told: other masters send you there."""
         asked.check_flow(flow)
         watch = asked.plane.watch
         if watch is None or watch.leads():
             return asked.answer(asked.view.workflow(flow, waits_of(asked)))
-        address = watch.leader()
-        if not address:
-            return asked.answer(asked.view.workflow(flow))
-        return RedirectResponse(f"{address.rstrip('/')}{request.url.path}", status_code=307)
+        return sent_to_leader(watch, asked.request) or asked.answer(asked.view.workflow(flow))
 
     @routes.put("/{flow}/wanted", response_model=WorkflowBegun)
     def want_workflow(flow: str, want: WantWorkflow, asked: Annotated[Asked, may(Role.OPERATOR)]) -> Response:
