@@ -10,9 +10,8 @@ import msgspec
 import pytest
 
 from scribengin.api import planning
-from scribengin.api.child import MOST_BYTES, within
+from scribengin.api.child import MOST_BYTES, Seen, within
 from scribengin.api.serving import Listen
-from scribengin.api.verb_process import Seen
 from scribengin.cli.main import main
 from scribengin.client.models import Submit
 from scribengin.connectors.contract import BatchId

@@ -11,13 +11,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scribengin.api.child import serve_one
-from scribengin.api.verb_process import Seen
-from scribengin.client.problems import to_problem
-from scribengin.core.errors import Refused, ScribenginError
+from scribengin.api.child import Seen, look_with, serve_one
+from scribengin.core.errors import Refused
 
 if TYPE_CHECKING:
     from scribengin.local.prepare import PreparedFlow
+    from scribengin.registry.contract import Registry
     from scribengin.state.folder import QueryFolder
 
 
@@ -37,16 +36,12 @@ def answer(question: Question) -> Seen:
     """Look."""
     from scribengin.control.offsets import prepared_flow
     from scribengin.packages.store import PackageStore
-    from scribengin.registry.contract import Create
-    from scribengin.registry.memory import MemoryStore
 
-    registry = MemoryStore().client()
-    registry.commit(*(Create(path, dict(value)) for path, value in question.records.items()))
-    try:
+    def find(registry: Registry) -> Any:
         prepared, version = prepared_flow(registry, PackageStore(Path(question.packages)), question.flow)
-        return Seen(_found(question.what, prepared, version, dict(question.arguments)))
-    except ScribenginError as error:
-        return Seen(problem=to_problem(error))
+        return _found(question.what, prepared, version, dict(question.arguments))
+
+    return look_with(question.records, find)
 
 
 def _found(what: str, prepared: PreparedFlow, version: int, said: dict[str, Any]) -> Any:

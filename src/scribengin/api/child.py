@@ -6,19 +6,30 @@ import os
 import resource
 import signal
 import sys
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import msgspec
 
-from scribengin.client.problems import to_problem
-from scribengin.core.errors import Refused
+from scribengin.client.problems import ProblemDetails, to_problem
+from scribengin.core.errors import Refused, ScribenginError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
+
+    from scribengin.registry.contract import Registry
 
 MEMORY_BYTES = 8 * 2**30
 MOST_BYTES = 16 * 2**20
 """of an answer: a master has several of them in memory at a time"""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What was found, as JSON; `problem` where it was refused."""
+
+    found: Any = None
+    problem: ProblemDetails | None = None
 
 
 class Limited(Protocol):
@@ -48,6 +59,19 @@ def serve_one(kind: type[L], perform: Callable[[L], Any]) -> None:
         data = data[os.write(answer, data) :]
 
 
+def look_with(records: Mapping[str, Mapping[str, Any]], find: Callable[[Registry], Any]) -> Seen:
+    """What `find` finds in a registry in memory that has copies of these records, path → value."""
+    from scribengin.registry.contract import Create
+    from scribengin.registry.memory import MemoryStore
+
+    registry = MemoryStore().client()
+    registry.commit(*(Create(path, dict(value)) for path, value in records.items()))
+    try:
+        return Seen(find(registry))
+    except ScribenginError as error:
+        return Seen(problem=to_problem(error))
+
+
 def within(answer: bytes) -> bytes:
     """The answer, or a `Seen` that says that it is too large."""
     if len(answer) <= MOST_BYTES:
@@ -57,4 +81,4 @@ def within(answer: bytes) -> bytes:
         remedy="ask for less: fewer letters (limit=), a longer beginning of an id, one Query, fewer flows at once",
         code="answer-large",
     )
-    return msgspec.json.encode({"problem": to_problem(error)})
+    return msgspec.json.encode(Seen(problem=to_problem(error)))

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from scribengin.api.answer_process import Question
-from scribengin.api.verb_process import Look, Seen
+from scribengin.api.child import Seen
+from scribengin.api.verb_process import Look
 from scribengin.client.problems import Fault, ProblemDetails, to_error
 from scribengin.core.errors import EnvironmentFault, Refused, ScribenginError
 from scribengin.packages.fetch import FetchedPackages

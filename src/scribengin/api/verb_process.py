@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from scribengin.api.child import serve_one
+from scribengin.api.child import Seen, look_with, serve_one
 from scribengin.client.models import Submit  # noqa: TC001  msgspec looks at it
-from scribengin.client.problems import ProblemDetails, to_problem
-from scribengin.core.errors import Refused, ScribenginError
+from scribengin.core.errors import Refused
 
 if TYPE_CHECKING:
     from scribengin.packages.store import PackageStore
@@ -38,26 +37,11 @@ class Look:
     submits: tuple[Submit, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """What was found, as JSON; `problem` where it was refused."""
-
-    found: Any = None
-    problem: ProblemDetails | None = None
-
-
 def look(task: Look) -> Seen:
     """Do it."""
     from scribengin.packages.store import PackageStore
-    from scribengin.registry.contract import Create
-    from scribengin.registry.memory import MemoryStore
 
-    registry = MemoryStore().client()
-    registry.commit(*(Create(path, dict(value)) for path, value in task.records.items()))
-    try:
-        return Seen(_found(task, registry, PackageStore(Path(task.packages))))
-    except ScribenginError as error:
-        return Seen(problem=to_problem(error))
+    return look_with(task.records, lambda registry: _found(task, registry, PackageStore(Path(task.packages))))
 
 
 def _found(task: Look, registry: Registry, packages: PackageStore) -> Any:
