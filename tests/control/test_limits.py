@@ -93,7 +93,7 @@ def test_a_worker_hears_of_a_change_at_once_and_keeps_what_it_knew(person: Perso
             time.sleep(0.01)
         assert live() == FlowLimits(Pace(rows_per_s=5), {}, {"c": Pace(bytes_per_s=9.0)})
         person.store.write_raw(LIMIT("tiered").path, b"{")
-        live._look()
+        live._followed.look()
         assert live().flow == Pace(rows_per_s=5)
         stored = read_record(person.registry, LIMIT("tiered"))
         assert not isinstance(stored, Stored)
@@ -113,8 +113,8 @@ def test_what_a_worker_may_not_read_changes_nothing_and_is_told_once() -> None:
         master.commit(SHARE("tiered").create(Share(rows_per_s=3)))
         until(lambda: len(told) == 2)
         for _ in range(3):
-            live._look()
-            turns._look("disks")
+            live._followed.look()
+            turns._followed.look()
         assert live() == FlowLimits(Pace(rows_per_s=5))
         assert sorted(text.partition(":")[0] for text in told) == [
             "limits stay as they were",
@@ -206,10 +206,10 @@ def test_a_worker_hears_that_a_reader_holds_it_back_beside_its_limits(person: Pe
     try:
         hold = Hold(flow="other", source="in", share=0.5, why="much waits")
         person.registry.commit(LIMIT("tiered").create(Limit(rows_per_s=5)), HELD_BACK("tiered").create(HeldBack(sinks={"kept": hold})))
-        live._look()
+        live._followed.look()
         assert live() == FlowLimits(Pace(rows_per_s=5), held={"kept": Held(0.5, "much waits")})
         person.store.write_raw(HELD_BACK("tiered").path, b"{")
-        live._look()
+        live._followed.look()
         assert live().held == {"kept": Held(0.5, "much waits")}, "what says nothing changes nothing"
     finally:
         live.close()

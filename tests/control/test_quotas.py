@@ -155,7 +155,7 @@ def test_rows_are_divided_among_those_that_run_and_a_worker_hears_of_it(plane: P
             time.sleep(0.01)
         assert live().share == Pace(rows_per_s=450.0)
         store.write_raw(SHARE("orders").path, b"{")
-        live._look()
+        live._followed.look()
         assert live().share == Pace(rows_per_s=450.0)
     finally:
         live.close()

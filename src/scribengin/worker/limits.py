@@ -3,26 +3,24 @@ they have changed, remembered while nobody answers."""
 
 from __future__ import annotations
 
-import threading
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from scribengin.core.errors import ScribenginError, Unreachable
-from scribengin.core.said import Said
 from scribengin.local.limits import FlowLimits, Held, Pace
-from scribengin.registry.records import Stored, stored_as
+from scribengin.registry.records import Stored
 from scribengin.registry.tree import HELD_BACK, LIMIT, SHARE
+from scribengin.worker.followed import Followed
 from scribengin.worker.own_log import tell
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from scribengin.registry.contract import Registry
     from scribengin.registry.kinds import Limit, Share
     from scribengin.registry.outside import HeldBack
+    from scribengin.worker.followed import Found
 
-_LOOK_S, _AGAIN_S = 30.0, 5.0
-"""a watch is a hint: how long to wait for one before looking anyhow; and after a look that found out nothing"""
+_LOOK_S = 30.0
 
 
 class LiveLimits:
@@ -30,17 +28,9 @@ class LiveLimits:
     nothing."""
 
     def __init__(self, registry: Registry, flow: str, tell: Callable[[str], None] = tell) -> None:
-        self._tell = tell
-        self._said = Said()
-        self._registry = registry
-        self._limit, self._share, self._held = LIMIT(flow), SHARE(flow), HELD_BACK(flow)
         self._now = FlowLimits()
-        self._changed = threading.Event()
-        self._closed = False
-        self._look()
-        self._watches = [registry.watch(spot.path, self._changed.set) for spot in (self._limit, self._share, self._held)]
-        self._thread = threading.Thread(target=self._follow, name="limits", daemon=True)
-        self._thread.start()
+        self._followed = Followed(registry, "limits", _LOOK_S, tell)
+        self._followed.add("limits stay as they were", (LIMIT(flow), SHARE(flow), HELD_BACK(flow)), self._take)
 
     def __call__(self) -> FlowLimits:
         """Those that hold now."""
@@ -48,33 +38,13 @@ class LiveLimits:
 
     def close(self) -> None:
         """Follow no more."""
-        self._closed = True
-        for watch in self._watches:
-            watch.close()
-        self._changed.set()
-        self._thread.join()
+        self._followed.close()
 
-    def _follow(self) -> None:
-        while not self._closed:
-            self._changed.clear()
-            self._changed.wait(self._look())
-
-    def _look(self) -> float:
-        """How long until the next one, where nothing changes."""
-        try:
-            entries = self._registry.read_many([spot.path for spot in (self._limit, self._share, self._held)])
-        except Unreachable:
-            return _AGAIN_S
-        except ScribenginError as error:
-            if self._said.is_new(error.message):
-                self._tell(f"limits stay as they were: {error.message}")
-            return _AGAIN_S
-        found = None if entries[0] is None else stored_as(entries[0], self._limit)
-        share = None if entries[1] is None else stored_as(entries[1], self._share)
-        held = None if entries[2] is None else stored_as(entries[2], self._held)
+    def _take(self, found: Sequence[Found]) -> None:
+        limit, share, held = found
         now = self._now
-        if found is None or isinstance(found, Stored):
-            said = FlowLimits() if found is None else limits_of(found.record)
+        if limit is None or isinstance(limit, Stored):
+            said = FlowLimits() if limit is None else limits_of(limit.record)
             now = replace(said, share=now.share, quota=now.quota, held=now.held)
         if share is None or isinstance(share, Stored):
             part, quota = (Pace(), "") if share is None else (share_of(share.record), share.record.quota)
@@ -82,7 +52,6 @@ class LiveLimits:
         if held is None or isinstance(held, Stored):
             now = replace(now, held={} if held is None else held_of(held.record))
         self._now = now
-        return _LOOK_S
 
 
 def limits_of(record: Limit) -> FlowLimits:

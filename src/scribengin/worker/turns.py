@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
 from typing import TYPE_CHECKING
 
 from scribengin.connectors.group.health import Turns
-from scribengin.core.errors import ScribenginError, Unreachable
-from scribengin.core.said import Said
-from scribengin.registry.records import Stored, read_record
+from scribengin.registry.records import Stored
 from scribengin.registry.tree import GROUP
+from scribengin.worker.followed import Followed
 from scribengin.worker.own_log import tell
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-    from scribengin.registry.contract import Registry, Watch
+    from scribengin.registry.contract import Registry
+    from scribengin.worker.followed import Found
 
 _LOOK_S = 5.0
-"""a watch is a hint: how long to wait for one before looking anyhow"""
 
 
 class LiveTurns:
@@ -26,51 +26,26 @@ class LiveTurns:
     that says nothing, or may not be read, changes nothing."""
 
     def __init__(self, registry: Registry, tell: Callable[[str], None] = tell) -> None:
-        self._tell = tell
-        self._said = Said()
-        self._registry = registry
         self._now: dict[str, Turns] = {}
-        self._watches: dict[str, Watch] = {}
+        self._known: set[str] = set()
         self._lock = threading.Lock()
-        self._changed = threading.Event()
-        self._closed = False
-        self._thread = threading.Thread(target=self._follow, name="turns", daemon=True)
-        self._thread.start()
+        self._followed = Followed(registry, "turns", _LOOK_S, tell)
 
     def __call__(self, group: str) -> Turns:
         """What holds of it now."""
         with self._lock:
-            if group not in self._watches and not self._closed:
-                self._watches[group] = self._registry.watch(GROUP(group).path, self._changed.set)
-                self._look(group)
+            if group not in self._known:
+                self._known.add(group)
+                self._followed.add(f"what is said of group {group} stays as it was", (GROUP(group),), partial(self._take, group))
         return self._now.get(group, Turns())
 
     def close(self) -> None:
         """Follow no more."""
-        with self._lock:
-            self._closed = True
-            for watch in self._watches.values():
-                watch.close()
-        self._changed.set()
-        self._thread.join()
+        self._followed.close()
 
-    def _follow(self) -> None:
-        while not self._closed:
-            self._changed.wait(_LOOK_S)
-            self._changed.clear()
-            for group in list(self._watches):
-                self._look(group)
-
-    def _look(self, group: str) -> None:
-        try:
-            found = read_record(self._registry, GROUP(group))
-        except Unreachable:
-            return
-        except ScribenginError as error:
-            if self._said.is_new(error.message):
-                self._tell(f"what is said of group {group} stays as it was: {error.message}")
-            return
-        if found is None:
+    def _take(self, group: str, found: Sequence[Found]) -> None:
+        (said,) = found
+        if said is None:
             self._now[group] = Turns()
-        elif isinstance(found, Stored):
-            self._now[group] = Turns(found.record.members, found.record.out)
+        elif isinstance(said, Stored):
+            self._now[group] = Turns(said.record.members, said.record.out)
