@@ -36,7 +36,7 @@ class CsvDecoder:
         self.schema = schema
         self._delimiter = delimiter
         self._null = null
-        self._columns = [_Column(field) for field in schema.fields]
+        self._columns = [CellColumn(field) for field in schema.fields]
 
     def rows(self, block: Block) -> Rows:
         """Dicts with every column of the schema and no other."""
@@ -148,7 +148,7 @@ class _Found:
         return sorted(self.bad, key=lambda bad: bad.ordinal)
 
 
-class _Column:
+class CellColumn:
     """Turns the texts of one column into values: all at once by msgspec, or one by one to find the culprit."""
 
     def __init__(self, field: Field) -> None:

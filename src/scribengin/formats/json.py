@@ -98,7 +98,10 @@ def _decoded(shape: Shape, block: Block) -> Decoded:
     if isinstance(block, DamageBlock):
         return [], [], block.bad(), 0
     assert isinstance(block, LineBlock)
-    return _joined([_piece(shape, first, piece) for first, piece in pieces(block.data)], 0)
+    decoded = _joined([_piece(shape, first, piece) for first, piece in pieces(block.data)], 0)
+    if not decoded[2] and not decoded[3]:
+        block.has_lines(len(decoded[0]))
+    return decoded
 
 
 def _joined(parts: list[Decoded], first: int) -> Decoded:

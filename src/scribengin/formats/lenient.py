@@ -1,0 +1,120 @@
+"""`evolve: lenient`: a record whose value does not fit its column keeps its other values, and that one is null and counted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from scribengin.core.types import Schema
+from scribengin.formats.contract import Bad, Columns, Rows
+from scribengin.formats.csv import CellColumn
+from scribengin.formats.csv_records import CsvBlock, split_cells
+from scribengin.formats.json import JsonDecoder
+from scribengin.formats.json_types import MisfitError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping
+
+    from scribengin.formats.contract import Block, Decoder
+    from scribengin.formats.noticing import Noticer
+
+_MENDABLE = frozenset({"wrong-type", "out-of-range", "invalid-value", "missing"})
+"""of a column; a record that is none has other reasons, and what is NOT NULL stays dead"""
+_RAW = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_Mended = tuple[dict[str, Any], list[str]]
+
+
+class LenientDecoder:
+    """Decodes as `strict` does, and looks again at what that has refused for its type: so good records cost what they cost there."""
+
+    def __init__(self, strict: Decoder, noticer: Noticer, options: Mapping[str, Any], only: Collection[str] = ()) -> None:
+        """`only` these columns may become null, where it names any."""
+        self._only = only
+        self.schema = strict.schema
+        self._strict = strict
+        self._noticer = noticer
+        self._delimiter = options.get("delimiter", ",")
+        self._null = options.get("null", "")
+        self._one = {field.name: JsonDecoder(Schema((field,))) for field in self.schema.fields} if options.get("format") == "json" else {}
+        self._cells = {field.name: CellColumn(field) for field in self.schema.fields}
+        structs = getattr(strict, "structs", None)
+        self.structs = None if structs is None else lambda block: self._decoded(block, structs)
+
+    @property
+    def strict(self) -> Decoder:
+        """What it asks first; it takes the same blocks."""
+        return self._strict
+
+    def rows(self, block: Block) -> Rows:
+        """Dicts."""
+        found: Rows = self._decoded(block, self._strict.rows)
+        return found
+
+    def columns(self, block: Block) -> Columns:
+        """Arrow."""
+        found = self._decoded(block, self._strict.columns)
+        if isinstance(found, Columns):
+            return found
+        import pyarrow as pa
+
+        from scribengin.core.types import arrow_schema
+
+        form = arrow_schema(self.schema)
+        arrays = [pa.array([row[field.name] for row in found.rows], field.type) for field in form]
+        return Columns(pa.RecordBatch.from_arrays(arrays, schema=form), found.ordinals, found.bad, found.skipped)
+
+    def _decoded(self, block: Block, strict: Callable[[Block], Any]) -> Any:
+        """What `strict` makes of the block, or Rows where a record of it was mended."""
+        found = strict(block)
+        if all(bad.reason not in _MENDABLE for bad in found.bad):
+            return found
+        rows = found if isinstance(found, Rows) else self._strict.rows(block)
+        mended: dict[int, dict[str, Any]] = dict(zip(rows.ordinals, rows.rows, strict=True))
+        left: list[Bad] = []
+        for bad in rows.bad:
+            again = self._mended(block, bad) if bad.reason in _MENDABLE else None
+            if again is None:
+                left.append(bad)
+                continue
+            mended[bad.ordinal], nulled = again
+            for column in nulled:
+                self._noticer.nulled(column, block, bad.ordinal)
+        ordinals = sorted(mended)
+        return Rows([mended[ordinal] for ordinal in ordinals], ordinals, left, rows.skipped)
+
+    def _mended(self, block: Block, bad: Bad) -> _Mended | None:
+        """The record's values, and the columns that became null; None where a column is NOT NULL that would, or there is no record."""
+        values: dict[str, Any] = {}
+        nulled = []
+        try:
+            given = self._given(block, bad.ordinal)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            return None  # no object, or more than one: the type was met before the syntax
+        for field in self.schema.fields:
+            try:
+                values[field.name] = given(field.name)
+            except MisfitError as misfit:
+                if misfit.reason not in _MENDABLE or not field.nullable or (self._only and field.name not in self._only):
+                    return None
+                values[field.name] = None
+                nulled.append(field.name)
+        return values, nulled
+
+    def _given(self, block: Block, ordinal: int) -> Callable[[str], Any]:
+        """What gives a column's value, or raises MisfitError."""
+        if isinstance(block, CsvBlock):
+            names = self.schema.names if block.header is None else block.header
+            cells = split_cells(block.payload(ordinal).decode(), self._delimiter, self._null) or []
+            by_name = dict(zip(names, cells, strict=False))
+            return lambda name: self._cells[name].value(by_name.get(name))
+        fields = _RAW.decode(block.payload(ordinal))
+
+        def value(name: str) -> Any:
+            raw = b"{%s:%s}" % (msgspec.json.encode(name), bytes(fields[name])) if name in fields else b"{}"
+            found = self._one[name].decode_values([raw])
+            if found.bad:
+                raise MisfitError(found.bad[0].reason, found.bad[0].message)
+            return found.rows[0][name]
+
+        return value

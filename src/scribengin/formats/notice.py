@@ -1,0 +1,30 @@
+"""What was noticed of a source's columns, as a value that loads nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(slots=True)
+class Notice:
+    """`kind` is `new` (a column that the schema has not), `missing` (one that files lack) or `nulled` (values that did not fit became
+    null). `type` is what was seen of a new one, as far as that says it, and else what is declared. The place is that of the first."""
+
+    source: str
+    column: str
+    kind: str
+    type: str
+    file: str
+    line: int | None = None
+    records: int = 0
+    """of `nulled`: how many values"""
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """What is told once."""
+        return self.source, self.column, self.kind
+
+    def as_json(self) -> dict[str, Any]:
+        """The form in a record."""
+        return asdict(self)

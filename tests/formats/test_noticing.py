@@ -1,0 +1,172 @@
+"""What data have that their schema has not is noticed, and `lenient` makes null of what does not fit, and of nothing else."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from scribengin.core.types import parse_schema
+from scribengin.formats.blocks import ArrowBlock, LineBlock
+from scribengin.formats.catalog import decoder_for
+from scribengin.formats.csv_records import CsvBlock
+from scribengin.formats.lenient import LenientDecoder
+from scribengin.formats.notice import Notice
+from scribengin.formats.noticing import MOST, Noticer
+from scribengin.formats.seen import Seen
+from scribengin.spark.noticed import together
+
+SCHEMA = parse_schema("id BIGINT NOT NULL, amount DOUBLE, at TIMESTAMP, exact DECIMAL(20,2)")
+
+
+def json_block(*rows: dict[str, Any] | str) -> LineBlock:
+    return LineBlock("a.jsonl", "".join((row if isinstance(row, str) else json.dumps(row)) + "\n" for row in rows).encode(), 0, 1)
+
+
+def noticed(block: Any, format: str) -> list[tuple[Any, ...]]:
+    noticer = Noticer("orders", SCHEMA, format)
+    noticer.look(block)
+    return [(each.column, each.kind, each.type, each.line) for each in noticer.found.values()]
+
+
+def test_new_fields_of_the_records_that_are_looked_at_are_noticed_with_their_type() -> None:
+    row = {"id": 1, "amount": 1.5, "at": None, "exact": 1, "more": {"x": [1.5]}, "empty": None}
+    assert noticed(json_block(row), "json") == [("more", "new", "STRUCT<x: ARRAY<DOUBLE>>", 1)]
+    assert noticed(json_block({"id": 1}, {"id": 2}, {"id": 3, "late": "2026-01-01"}), "json") == [("late", "new", "STRING", None)]
+    assert noticed(json_block("no json", "[1]"), "json") == []
+
+
+@pytest.mark.parametrize(
+    ("value", "type_"),
+    [
+        (5, "DOUBLE"),
+        (2**53 + 1, "BIGINT"),
+        (2**70, "DOUBLE"),
+        (True, "BOOLEAN"),
+        ("2026-01-01T00:00:00Z", "STRING"),
+        ([1, None, 2**60], "ARRAY<DOUBLE>"),
+        ({"a": 1, "b": None, "A": "x"}, "STRUCT<A: STRING>"),
+        ([{"a": 1}, {"b": "x"}], "ARRAY<STRUCT<a: DOUBLE, b: STRING>>"),
+        ({"": 1}, "MAP<STRING, DOUBLE>"),
+        ({f"k{index}": "x" for index in range(1000)}, "MAP<STRING, STRING>"),
+    ],
+)
+def test_the_type_of_a_new_column_takes_what_is_likely_to_come(value: Any, type_: str) -> None:
+    assert noticed(json_block({"id": 1, "more": value}), "json") == [("more", "new", type_, 1)]
+
+
+@pytest.mark.parametrize("value", [[], {}, {"a": None}, [1, "x"], [[]]])
+def test_a_value_that_does_not_say_its_type_waits_for_one_that_does(value: Any) -> None:
+    assert noticed(json_block({"id": 1, "more": value}), "json") == []
+
+
+@pytest.mark.parametrize("text", ["[" * 300 + "]" * 300, '{"a":' * 300 + "1" + "}" * 300, "[" * 5000])
+def test_no_depth_of_a_new_field_stops_anything(text: str) -> None:
+    assert noticed(json_block('{"id": 1, "more": ' + text + "}"), "json") == []
+    seen = Seen()
+    seen.add(json.loads(text if len(text) < 5000 else "1"))
+    assert len(str(seen.type("more", []))) < 1000
+
+
+def test_files_that_say_their_columns_tell_of_new_and_of_missing_ones() -> None:
+    block = CsvBlock("a.csv", b"1,x\n", 0, 2, header=("id", "extra"))
+    missing = [("amount", "missing", "DOUBLE", 2), ("at", "missing", "TIMESTAMP", 2), ("exact", "missing", "DECIMAL(20,2)", 2)]
+    assert [each[:3] for each in noticed(block, "csv")] == [("extra", "new", "STRING"), *(each[:3] for each in missing)]
+    batch = pa.record_batch({"id": [1]})
+    found = noticed(ArrowBlock("a.parquet", batch, 0, (("id", "BIGINT"), ("b", "DATE"))), "parquet")
+    assert found[0] == ("b", "new", "DATE", None)
+    assert [each[0] for each in found[1:]] == ["amount", "at", "exact"]
+
+
+def test_names_that_never_end_do_not_fill_the_ledger() -> None:
+    noticer = Noticer("orders", SCHEMA, "json")
+    noticer.look(json_block({f"key{index}": 1 for index in range(3000)}))
+    assert len(noticer.found) == MOST
+    known: set[tuple[str, str, str]] = set()
+    for batch in range(5):
+        reports = [{"noticed": [Notice("s", f"key{batch}-{index}", "new", "STRING", "f").as_json() for index in range(40)]}]
+        known.update(each.key for each in together(reports, known))
+    assert len(known) == MOST
+    counted = Notice("s", "amount", "nulled", "DOUBLE", "f", records=2).as_json()
+    assert [each.records for each in together([{"noticed": [counted]}] * 2, {("s", "amount", "nulled")})] == [4]
+
+
+def test_of_large_records_few_are_looked_at() -> None:
+    noticer = Noticer("orders", SCHEMA, "json")
+    for index in range(8):
+        noticer.look(json_block({"id": index, f"key{index}": "x" * 1000}, *({"id": 1, "more": "x" * 1000} for _ in range(9))))
+    assert [column for column, _ in noticer.found] == ["key0", "more"]
+
+
+def test_a_learned_column_makes_no_dead_letter_of_a_record_that_was_good_without_it() -> None:
+    schema = parse_schema("id BIGINT, amount DOUBLE, more DOUBLE")
+    lenient = LenientDecoder(decoder_for("json", schema, {}), Noticer("s", schema, "json"), {"format": "json"}, only=("more",))
+    found = lenient.rows(json_block({"id": 1, "more": "x"}, {"id": 2, "amount": "x", "more": 1}, {"id": 3, "amount": "x", "more": "x"}))
+    assert found.rows == [{"id": 1, "amount": None, "more": None}]
+    assert [each.ordinal for each in found.bad] == [1, 2]
+
+
+LINES = [
+    '{"id": 1, "amount": 1.5, "at": "2026-01-01T00:00:00Z", "exact": 12345678901234567.25}',
+    '{"id": 2, "amount": "x", "at": "2026-01-01T00:00:00Z", "exact": 12345678901234567.25}',
+    '{"id": "3", "amount": 1}',
+    "not json",
+    "",
+    '{"amount": 1}',
+    '{"id": 4, "amount": "x", "at": 7, "exact": 1.255}',
+    '{"id": 5}',
+    "[1]",
+    "7",
+    '{"id": 1, "amount": "x"} x',
+    '{"id": 1, "amount": "x"}{"id": 2}',
+]
+
+
+@pytest.mark.parametrize("form", ["rows", "columns", "structs"])
+def test_lenient_keeps_every_other_value_of_a_record_exactly(form: str) -> None:
+    schema = parse_schema(str(SCHEMA).replace(", exact DECIMAL(20,2)", "")) if form == "structs" else SCHEMA
+    strict = decoder_for("json", schema, {})
+    noticer = Noticer("orders", schema, "json")
+    lenient = LenientDecoder(strict, noticer, {"format": "json"})
+    block = LineBlock("a.jsonl", "\n".join(LINES).encode() + b"\n", 0, 1)
+    if form == "columns":
+        columns = lenient.columns(block)
+        rows, ordinals, bad = columns.batch.to_pylist(), list(columns.ordinals), columns.bad
+    else:
+        found = lenient.rows(block) if form == "rows" else lenient.structs(block)  # type: ignore[misc]
+        rows, ordinals, bad = found.rows, list(found.ordinals), found.bad
+    assert ordinals == [0, 1, 6, 7]
+    assert [each.ordinal for each in bad] == [2, 3, 5, 8, 9, 10, 11]
+    good = strict.rows(LineBlock("a.jsonl", LINES[0].encode(), 0, 1)).rows[0]
+    assert rows[0] == good
+    assert rows[1] == good | {"id": 2, "amount": None}
+    assert rows[2] == dict.fromkeys(schema.names) | {"id": 4}
+    counts = {column: notice.records for (column, kind), notice in noticer.found.items() if kind == "nulled"}
+    assert counts == {"amount": 2, "at": 1} | ({} if form == "structs" else {"exact": 1})
+
+
+def test_lenient_csv_makes_null_of_a_cell_and_leaves_ragged_records_dead() -> None:
+    schema = parse_schema("id BIGINT NOT NULL, amount DOUBLE")
+    lenient = LenientDecoder(decoder_for("csv", schema, {}), Noticer("s", schema, "csv"), {"format": "csv"})
+    found = lenient.rows(CsvBlock("a.csv", b'1,2\n2,"o,ops"\nbad,1\n3\n', 0, 2, header=("id", "amount")))
+    assert found.rows == [{"id": 1, "amount": 2.0}, {"id": 2, "amount": None}]
+    assert [(each.ordinal, each.reason) for each in found.bad] == [(2, "wrong-type"), (3, "ragged")]
+
+
+def test_a_block_without_mistakes_is_given_as_strict_gives_it() -> None:
+    schema = parse_schema("id BIGINT, amount DOUBLE")
+    strict = decoder_for("json", schema, {})
+    lenient = LenientDecoder(strict, Noticer("s", schema, "json"), {"format": "json"})
+    assert lenient.structs is not None
+    assert type(lenient.structs(json_block({"id": 1}))).__name__ == "Structs"
+
+
+def test_lenient_json_makes_null_of_what_lenient_csv_does() -> None:
+    schema = parse_schema("id BIGINT NOT NULL, d DATE, t TIMESTAMP, b BINARY, n BIGINT, l ARRAY<STRUCT<x: BIGINT NOT NULL>>")
+    lenient = LenientDecoder(decoder_for("json", schema, {}), Noticer("s", schema, "json"), {"format": "json"})
+    rows = [{"d": "x"}, {"t": "x"}, {"b": "!"}, {"n": "x"}, {"n": 2**70}, {"l": [{"x": None}]}, {"l": [{}]}, {"l": 1}]
+    found = lenient.rows(json_block(*({"id": 1} | row for row in rows), {"n": 1}))
+    assert found.rows == [dict.fromkeys(schema.names) | {"id": 1}] * len(rows)
+    assert [each.ordinal for each in found.bad] == [len(rows)]
