@@ -1,0 +1,35 @@
+"""A portable expression as a value that travels to executors: free of sqlglot and of pyarrow."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+FALLIBLE = frozenset({"+", "-", "*", "/", "%", "neg", "cast"})
+"""what may raise in Spark's ANSI mode, for some values"""
+_FLOATS = frozenset({"+", "-", "*", "neg"})
+"""what of these cannot raise for a DOUBLE"""
+
+
+@dataclass(frozen=True)
+class Expression:
+    """`op` over `args`; `type` is the word of what it gives (`BIGINT`). `value` is what else the operation needs: the column's name, the
+    literal, the pattern."""
+
+    op: str
+    type: str
+    args: tuple[Expression, ...] = ()
+    value: Any = None
+
+    @cached_property
+    def fallible(self) -> bool:
+        """True where it may raise for some rows: then it is asked only of those that Spark would ask it of."""
+        own = self.op in FALLIBLE and not (self.type == "DOUBLE" and self.op in _FLOATS)
+        return own or any(arg.fallible for arg in self.args)
+
+    @cached_property
+    def columns(self) -> frozenset[str]:
+        """The columns that it reads."""
+        own = frozenset({str(self.value)}) if self.op == "column" else frozenset()
+        return own.union(*(arg.columns for arg in self.args))
