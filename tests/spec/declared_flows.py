@@ -27,6 +27,7 @@ from scribengin.spec.model import (
     Source,
     Sql,
     Step,
+    Utilities,
     Watermark,
     WindowSpec,
 )
@@ -119,6 +120,7 @@ def actions(draw: st.DrawFn, inputs: tuple[str, ...]) -> Any:
             ),
             lambda: Route(tuple((name, draw(texts)) for name in branches[1:]), draw(st.sampled_from([None, branches[0]]))),
             lambda: Python("steps:f"),
+            lambda: Utilities(("steps:f", "steps:f", "pkg.more:C.g"), draw(st.sampled_from(["fixed", "free"]))),
             lambda: Python("pkg.steps:C.f", tuple(branches), draw(durations)),
             lambda: Dedupe(draw(names), time, within),
         ]
@@ -201,6 +203,7 @@ def flows(draw: st.DrawFn) -> Flow:
                 Defaults,
                 trigger_s=st.just(0.0) | durations,
                 retain_s=st.none() | durations.filter(lambda s: s >= 1.0),
+                retain_bytes=st.none() | st.integers(1, 2**40),
                 on_error=st.sampled_from(["fail", "dead_letter"]),
                 edge=st.just(default),
                 trace=st.sampled_from([0.0, 1.0]) | st.floats(0, 1),

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from spec_steps import Sorter, has_tag, sort_out
 
-from scribengin import Flow, source
+from scribengin import App, Flow, sink, source
 from scribengin.connectors.catalog import sink_types, source_types
 from scribengin.core.errors import InputError
 from scribengin.core.types import parse_schema
 from scribengin.spec.dump import dump_flow
-from scribengin.spec.model import Python
+from scribengin.spec.model import Python, Utilities
 from scribengin.spec.parse import parse_flow
 
 TYPES = {"source_types": source_types(), "sink_types": sink_types()}
@@ -174,3 +174,42 @@ def test_reading_a_flow_brings_nothing_heavy() -> None:
     program = "import sys, scribengin.spec.load; print(*sorted({name.partition('.')[0] for name in sys.modules}))"
     loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
     assert not {"pyarrow", "pyspark", "duckdb", "sqlglot", "msgspec", "rich", "click", "ruamel"} & set(loaded)
+
+
+def app(**more: Any) -> Any:
+    rows = source("files", id="tweets", path="data", format="json", schema=COLUMNS)
+    return App("tweets", **{"source": rows, "utilities": [has_tag, Sorter], "sink": sink("files", path="out", format="json"), **more})
+
+
+def test_an_app_is_a_flow_of_one_step_and_reads_back_as_the_same() -> None:
+    made = app(on_error="drop", labels={"team": "shop"})
+    text = dump_flow(made, **TYPES)
+    parsed = parse_flow(text, "f.yaml", folder=Path(), environment={}, **TYPES)
+    assert (parsed.flow, parsed.problems) == (made, ())
+    assert made.steps["utilities"].action == Utilities(("spec_steps:has_tag", "spec_steps:Sorter"))
+    assert made.steps["utilities"].action.functions == (has_tag, Sorter)
+    assert made.sinks["kept"].inputs == ("utilities",)
+    several = app(utilities=["spec_steps:has_tag"], order="free", sink=[sink("console"), sink("console", id="seen")])
+    assert several.steps["utilities"].action == Utilities(("spec_steps:has_tag",), "free")
+    assert list(several.sinks) == ["kept", "seen"]
+    assert list(app(sink=[sink("console"), sink("console")]).sinks) == ["kept", "kept_2"]
+    assert app(utilities=[]).sinks["kept"].inputs == ("tweets",)
+
+
+@pytest.mark.parametrize(
+    ("more", "code"),
+    [
+        ({"source": "data"}, "app-part"),
+        ({"sink": sink}, "app-part"),
+        ({"sink": {"path": "out"}}, "app-part"),
+        ({"utilities": [], "schema": "id BIGINT"}, "app-part"),
+        ({"utilities": has_tag}, "app-part"),
+        ({"utilities": [lambda row: row]}, "function-nameless"),
+        ({"order": "quick"}, "bad-choice"),
+    ],
+)
+def test_mistakes_in_an_app_are_told_at_its_call(more: dict[str, Any], code: str) -> None:
+    with pytest.raises(InputError) as raised:
+        app(**more)
+    (problem,) = raised.value.problems
+    assert (problem.code, Path(problem.place.file).name) == (code, "test_build.py")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,9 @@ from tests.design_flow import FLOW, TWEETS
 def test_the_flow_of_the_design_is_read(parse: Any) -> None:
     parsed = parse(TWEETS)
     assert parsed.ok
-    assert [(problem.code, problem.place.line) for problem in parsed.problems] == [("not-yet", 24)]
-    assert parsed.flow == FLOW
+    assert parsed.problems == ()
+    assert [test.name for test in parsed.flow.tests] == ["exactly five hundred is not enough"]
+    assert replace(parsed.flow, tests=()) == FLOW
 
 
 @pytest.mark.parametrize(
@@ -176,7 +178,10 @@ def test_nodes_that_could_not_be_read_are_named_so_that_nobody_misses_them(parse
         ("{from: [a, b], join: {key: id, time: {a: ts, c: ts}, within: 1m}}", 'names "c", which it does not read'),
         ('{from: a, python: "m:f", schema: "id BIGNT"}', 'unknown type "BIGNT"; did you mean "BIGINT"?'),
         ('{from: a, filter: x, schema: "id BIGINT"}', "take it out [key-misplaced]"),
-        ("{from: a, utilities: [f], order: free}", "this version does not run it"),
+        ("{from: a, utilities: [f], order: free}", 'write "module:function"'),
+        ('{from: a, utilities: ["m:f"], order: quick}', '`order` of step "s" cannot be "quick"'),
+        ("{from: a, filter: x, order: free}", "which only utilities have"),
+        ("{from: a, utilities: []}", "is empty"),
         ("{from: a, select: [id, 'upper(x)']}", "write upper(x) AS a_name"),
         ("[from, a]", 'step "s" is a list, not a mapping'),
     ],
@@ -216,11 +221,6 @@ def test_a_place_inside_a_schema_goes_through_quotes_and_escapes(parse: Any) -> 
     (problem,) = parse(step=r'{from: a, python: "m:f", schema: "\x69d BIGINT, b NUMER"}').problems
     line = r'  s: {from: a, python: "m:f", schema: "\x69d BIGINT, b NUMER"}'
     assert problem.place.column == line.index("NUMER") + 1
-
-
-def test_what_a_later_version_runs_and_changes_no_result_is_a_warning(parse: Any) -> None:
-    parsed = parse(TWEETS.partition("\ntests:")[0].replace("  # from the flow file's folder", "") + "tests: {}\n")
-    assert [(problem.code, problem.severity) for problem in parsed.problems] == [("not-yet", "warning")]
 
 
 def test_a_time_zone_that_stands_elsewhere_is_sent_to_the_window(parse: Any) -> None:

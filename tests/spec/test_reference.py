@@ -56,6 +56,14 @@ def test_the_tiers_on_the_page_are_right_for_the_flow_on_the_page(parse: Any) ->
     assert parse(format_text(whole + cut)).flow == parsed.flow
 
 
+def test_the_tests_on_the_page_are_right_for_the_flow_on_the_page(parse: Any) -> None:
+    (whole,) = [block for block in blocks("yaml") if block.startswith("version:")]
+    (tests,) = [block for block in blocks("yaml") if block.startswith("tests:")]
+    parsed = parse(whole + tests)
+    assert parsed.problems == ()
+    assert len(parsed.flow.tests) == 1
+
+
 @pytest.mark.parametrize("block", [block for block in blocks("yaml") if block.startswith("steps:")], ids=lambda block: block.split()[4])
 def test_the_steps_on_the_page_are_right(block: str, parse: Any) -> None:
     text = f"version: 1\nname: shop\nsources: {{orders: {{type: sequence}}}}\n{block}sinks: {{k: {{from: s, type: console}}}}\n"

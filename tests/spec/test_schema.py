@@ -25,7 +25,6 @@ TOLD = {
     "wrong-kind",
     "unknown-key",
     "missing-key",
-    "not-yet",
     "bad-name",
     "unknown-type",
     "unknown-option",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from scribengin.core.problems import did_you_mean
 from scribengin.core.zones import UTC, is_zone, zone_names
 from scribengin.spec import keys
-from scribengin.spec.model import Action, Aggregate, Dedupe, Filter, Join, Merge, Parse, Python, Route, Select, Sql, WindowSpec
+from scribengin.spec.model import Action, Aggregate, Dedupe, Filter, Join, Merge, Parse, Python, Route, Select, Sql, Utilities, WindowSpec
 from scribengin.spec.nodes import Node, shorten
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from scribengin.spec.sections import Owner, Read
 
 _FUNCTION = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*\Z")
-_ONE_INPUT = ("filter", "select", "aggregate", "parse", "route", "python", "dedupe")
+_ONE_INPUT = ("filter", "select", "aggregate", "parse", "route", "python", "utilities", "dedupe")
 _OTHERWISE = "otherwise"
 
 
@@ -38,6 +38,9 @@ def read_action(reader: Reader, read: Read, owner: Owner) -> tuple[str, Action] 
     if name not in read.values:
         return None
     before = reader.errors
+    if "order" in read.given and name != "utilities":
+        message = f"{owner.called} has an `order`, which only utilities have; {name} is one thing"
+        reader.error("key-misplaced", read.given["order"][0], message, "take it out")
     _check_inputs(reader, name, read, owner)
     action = _ACTIONS[name](reader, read.values[name], read, owner)
     return (name, action) if action is not None and reader.errors == before else None
@@ -171,20 +174,27 @@ def _python(reader: Reader, value: str | Read, read: Read, owner: Owner) -> Acti
     return Python(values["function"], values.get("branches", ()), values.get("time_limit", 30.0))
 
 
-def _is_function(reader: Reader, text: str, node: Node, owner: Owner) -> bool:
+def _is_function(reader: Reader, text: str, node: Node, owner: Owner, key: str = "python") -> bool:
     if _FUNCTION.match(text):
         return True
     if text.endswith(".py"):
         module = text.removesuffix(".py").replace("/", ".").strip(".")
         remedy = f'name the function too: "{module}:function"'
-        reader.error("function-syntax", node, f"`python` of {owner.called} is {shorten(text)}, a file", remedy)
+        reader.error("function-syntax", node, f"`{key}` of {owner.called} is {shorten(text)}, a file", remedy)
         return False
     path, _, name = text.removesuffix("()").rpartition(":" if ":" in text else ".")
     module = path.removesuffix(".py").replace("/", ".").strip(".")
     better = f"{module}:{name}"
     remedy = f'did you mean "{better}"?' if _FUNCTION.match(better) else 'write "module:function"'
-    reader.error("function-syntax", node, f"`python` of {owner.called} is {shorten(text)}, not module:function", remedy)
+    reader.error("function-syntax", node, f"`{key}` of {owner.called} is {shorten(text)}, not module:function", remedy)
     return False
+
+
+def _utilities(reader: Reader, value: tuple[str, ...], read: Read, owner: Owner) -> Action | None:
+    node = read.given["utilities"][1]
+    items = getattr(node, "items", None) or [node]
+    good = [_is_function(reader, text, item, owner, "utilities") for text, item in zip(value, items, strict=True)]
+    return Utilities(value, read.values.get("order", "fixed")) if all(good) else None
 
 
 def _dedupe(reader: Reader, value: Read, _read: Read, owner: Owner) -> Action | None:
@@ -227,6 +237,7 @@ _ACTIONS: dict[str, Any] = {
     "parse": _parse,
     "route": _route,
     "python": _python,
+    "utilities": _utilities,
     "dedupe": _dedupe,
     "merge": _merge,
 }

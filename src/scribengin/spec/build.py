@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from scribengin.core.errors import InputError
 from scribengin.core.problems import Place, Problem
 from scribengin.spec.calls import caller, data_folder
-from scribengin.spec.model import Flow, Python, Step
+from scribengin.spec.model import Flow, Python, Step, Utilities
 from scribengin.spec.parse import Parsed, parse_flow
 from scribengin.spec.plain import plain
 from scribengin.spec.yaml_text import write_yaml
@@ -66,7 +66,7 @@ class _Node:
     inputs: tuple[Stream, ...]
     names: _Names
     place: Place
-    function: Callable[..., Any] | None = None
+    functions: tuple[Callable[..., Any] | None, ...] = ()
     sinks: list[_Node] = field(default_factory=list)
 
 
@@ -114,6 +114,19 @@ class Stream:
         """A function of any form (`@record`, `@batch`, `@frame`, a class), as an object or as `module:name`."""
         long = _given(branches=branches or None, time_limit=time_limit)
         return self._python(function, long, {**common, **_given(schema=schema)})
+
+    def utilities(
+        self,
+        *functions: Function,
+        order: str | None = None,
+        schema: str | Schema | None = None,
+        **common: Unpack[Common],
+    ) -> Stream:
+        """Python steps in a row that are one step; `order="free"`: tests (`-> bool`) in the order that costs least."""
+        references = [_reference_of(function) for function in functions]
+        stream = self._step("utilities", references, {**common, **_given(order=order, schema=schema)})
+        stream._node.functions = tuple(None if isinstance(function, str) else function for function in functions)
+        return stream
 
     def parse(
         self,
@@ -191,11 +204,10 @@ class Stream:
         return Output(node)
 
     def _python(self, function: Function, long: dict[str, Any], common: Mapping[str, Any]) -> Stream:
-        place = caller()
-        reference = function if isinstance(function, str) else _reference(function, place)
+        reference = _reference_of(function)
         value = {"function": reference, **long} if long else reference
         stream = self._step("python", value, common, name=reference.rpartition(":")[2].rpartition(".")[2].lower())
-        stream._node.function = None if isinstance(function, str) else function
+        stream._node.functions = (None if isinstance(function, str) else function,)
         return stream
 
     def _step(self, operation: str, value: Any, common: Mapping[str, Any], *, others: tuple[Stream, ...] = (), name: str = "") -> Stream:
@@ -251,6 +263,7 @@ def build_flow(
     max_delay: str | None = None,
     alerts: Mapping[str, Any] | None = None,
     labels: Mapping[str, str] | None = None,
+    tests: Sequence[Mapping[str, Any] | str] = (),
     source_types: Mapping[str, NodeType],
     sink_types: Mapping[str, NodeType],
     environment: Mapping[str, str],
@@ -270,6 +283,7 @@ def build_flow(
         members = {node.id: _data(node) for node in nodes if node.section == section}
         data |= {section: members} if members else {}
     data |= _given(tiers=tiers or None, edges=edges or None, groups=groups or None, max_delay=max_delay, alerts=alerts or None)
+    data |= _given(tests=list(tests) or None)
     text = write_yaml(plain(data))
     own = Path(place.file).resolve().parent if Path(place.file).exists() else Path.cwd()
     base = data_folder()
@@ -278,8 +292,8 @@ def build_flow(
     parsed = parse_flow(text, place.file, folder=folder, code=code, environment=environment, **types)
     if not parsed.ok or parsed.flow is None:
         raise InputError([_at_call(problem, parsed, nodes, place) for problem in parsed.problems if problem.severity == "error"])
-    functions = {node.id: node.function for node in nodes if node.function is not None}
-    steps = {step.id: _with_function(step, functions.get(step.id)) for step in parsed.flow.steps.values()}
+    functions = {node.id: node.functions for node in nodes if any(node.functions)}
+    steps = {step.id: _with_functions(step, functions.get(step.id, ())) for step in parsed.flow.steps.values()}
     return replace(parsed.flow, steps=steps, calls={node.id: node.place for node in nodes})
 
 
@@ -297,8 +311,14 @@ def _data(node: _Node) -> dict[str, Any]:
     return ({"from": names[0] if len(names) == 1 else names} if names else {}) | node.data
 
 
-def _with_function(step: Step, function: Callable[..., Any] | None) -> Step:
-    return replace(step, action=replace(step.action, function=function)) if function and isinstance(step.action, Python) else step
+def _with_functions(step: Step, functions: tuple[Callable[..., Any] | None, ...]) -> Step:
+    match step.action:
+        case Python() as action if functions:
+            return replace(step, action=replace(action, function=functions[0]))
+        case Utilities() as action if functions:
+            return replace(step, action=replace(action, functions=functions))
+        case _:
+            return step
 
 
 def _all_nodes(sinks: list[_Node]) -> list[_Node]:
@@ -339,10 +359,16 @@ def _left_out(nodes: list[_Node]) -> list[Problem]:
 def _at_call(problem: Problem, parsed: Parsed, nodes: list[_Node], whole: Place) -> Problem:
     """The problem at the call that made the node in which it stands in the written flow file."""
     starts = sorted((parsed.places.key((node.section, node.id)).line, index) for index, node in enumerate(nodes))
-    sections = {parsed.places.key((section,)).line for section in ("sources", "steps", "sinks", "tiers", "edges", "groups", "alerts")}
+    sections = {
+        parsed.places.key((section,)).line for section in ("sources", "steps", "sinks", "tiers", "edges", "groups", "alerts", "tests")
+    }
     above = [(line, index) for line, index in starts if line <= problem.place.line]
     inside = above and not any(above[-1][0] < line <= problem.place.line for line in sections)
     return replace(problem, place=nodes[above[-1][1]].place if inside else whole)
+
+
+def _reference_of(function: Function) -> str:
+    return function if isinstance(function, str) else _reference(function, caller())
 
 
 def _reference(function: Callable[..., Any], place: Place) -> str:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, assert_never
 
 from scribengin.core.secret import Secret
 from scribengin.core.zones import UTC
 from scribengin.spec.alerts import show_condition
-from scribengin.spec.model import PROFILE_TRIGGER_S, Aggregate, Dedupe, Filter, Join, Merge, Parse, Python, Route, Select, Sql
+from scribengin.spec.dump_tests import dump_test
+from scribengin.spec.model import PROFILE_TRIGGER_S, Aggregate, Dedupe, Filter, Join, Merge, Parse, Python, Route, Select, Sql, Utilities
 from scribengin.spec.tier_data import edge_data, parts_data, waters_data
 from scribengin.spec.units_text import show_bytes_exactly, show_duration_exactly
 from scribengin.spec.yaml_text import escaped, names_data, write_yaml
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from scribengin.core.options import NodeType, Option, OptionKind
     from scribengin.spec.alert_model import Alert
     from scribengin.spec.model import Action, Flow, SchemaSpec, Sink, Source, Step, Watermark
@@ -52,6 +52,8 @@ def _watched(flow: Flow) -> dict[str, Any]:
         data["max_delay"] = show_duration_exactly(flow.max_delay_s)
     if flow.alerts:
         data["alerts"] = {id_: _alert(alert) for id_, alert in flow.alerts.items()}
+    if flow.tests or flow.test_files:
+        data["tests"] = [*(escaped(file) for file in flow.test_files), *map(dump_test, flow.tests)]
     return data
 
 
@@ -76,14 +78,19 @@ def _defaults(flow: Flow, *, resolved: bool) -> dict[str, Any]:
         data["profile"] = given.profile
     if resolved or given.trigger_s != PROFILE_TRIGGER_S[given.profile]:
         data["trigger"] = show_duration_exactly(given.trigger_s)
-    if given.retain_s is not None:
-        data["retain"] = show_duration_exactly(given.retain_s)
+    age = {} if given.retain_s is None else {"age": show_duration_exactly(given.retain_s)}
+    if given.retain_bytes is not None:
+        data["retain"] = age | {"size": show_bytes_exactly(given.retain_bytes)}
+    elif age:
+        data["retain"] = age["age"]
     if given.edge != plain.edge:
         data["edge"] = edge_data(given.edge)
     if resolved or given.trace != plain.trace:
         data["trace"] = given.trace
     if resolved or given.standby != plain.standby:
         data["standby"] = given.standby
+    if resolved or given.engine != plain.engine:
+        data["engine"] = given.engine
     return data
 
 
@@ -165,6 +172,8 @@ def _action(action: Action, *, resolved: bool) -> dict[str, Any]:
             return {"route": _pairs(cases) | ({"otherwise": otherwise} if otherwise else {})}
         case Python():
             return {"python": _python(action, resolved=resolved)}
+        case Utilities(references, order):
+            return {"utilities": list(references)} | ({"order": order} if resolved or order != "fixed" else {})
         case Dedupe(key, time_, within_s):
             return {"dedupe": {"key": names_data(key)} | ({"time": escaped(time_)} if time_ else {}) | _within(within_s)}
         case Merge(how, key, time_, within_s, origin):
@@ -188,13 +197,30 @@ def _within(within_s: float | None) -> dict[str, Any]:
 
 
 def _options(options: Mapping[str, Any], declared: NodeType | None, filled_from: Flow | None) -> dict[str, Any]:
-    kinds: dict[str, OptionKind] = {option.name: option.kind for option in declared.options} if declared else {}
     values = dict(options)
     if declared and filled_from is not None:
         filled = declared.filled(options, filled_from.defaults.profile)
-        values = {option.name: filled[option.name] for option in declared.options if _holds(option, options)}
+        values = {option.name: _with_defaults(option, filled[option.name]) for option in declared.options if _holds(option, options)}
         values = {name: value for name, value in values.items() if not _is_absent(value, declared.option(name))}
-    return {name: _option(value, kinds.get(name, "text")) for name, value in values.items()}
+    return {name: _declared(value, declared.option(name) if declared else None) for name, value in values.items()}
+
+
+def _with_defaults(option: Option, value: Any) -> Any:
+    """Sections with what they leave out."""
+    if not option.keys or value is None:
+        return value
+    if isinstance(value, Mapping):
+        return option.filled(value)
+    return tuple(option.filled(item) if isinstance(item, Mapping) else item for item in value)
+
+
+def _declared(value: Any, option: Option | None) -> Any:
+    """The value of an option; one that is not known is shown as text."""
+    if option is not None and option.keys and isinstance(value, Mapping):
+        return {name: _declared(item, option.key(name)) for name, item in value.items()}
+    if option is not None and option.keys:
+        return [_declared(item, option) if isinstance(item, Mapping) else escaped(item) for item in value]
+    return _option(value, "text" if option is None else option.kind)
 
 
 def _holds(option: Option, options: Mapping[str, Any]) -> bool:
@@ -224,8 +250,9 @@ def _option(value: Any, kind: OptionKind) -> Any:
             return escaped(str(value))
 
 
-def _schema(schema: SchemaSpec) -> str:
-    return escaped(str(schema.fields))
+def _schema(schema: SchemaSpec) -> Any:
+    fields = escaped(str(schema.fields))
+    return fields if schema.evolve == "strict" else {"fields": fields, "evolve": schema.evolve}
 
 
 def _watermark(watermark: Watermark) -> str:

@@ -9,7 +9,7 @@ from typing import get_args
 
 from scribengin.spec import alert_keys, tier_keys
 from scribengin.spec.key import Key, Section
-from scribengin.spec.model import Delivery, Emit, OnError, Profile
+from scribengin.spec.model import Delivery, Emit, Engine, Evolve, OnError, Profile
 
 _ON_ERROR = Key(
     "on_error",
@@ -47,7 +47,15 @@ SCHEMA = Section(
     "Columns in order, in the words of Spark SQL. `schema: TEXT` is short for `schema: {fields: TEXT}`.",
     (
         Key("fields", "schema", "the columns", '"id BIGINT NOT NULL, tags ARRAY<STRING>"', required=True),
-        Key("evolve", "choice", "what a changed schema may do; `strict`: nothing", "strict", choices=("strict",), default="strict"),
+        Key(
+            "evolve",
+            "choice",
+            "what becomes of data with other columns: `strict` tells of new ones and drops them, `add` takes them in at the next start, "
+            "`lenient` makes values that do not fit null",
+            "add",
+            choices=get_args(Evolve),
+            default="strict",
+        ),
     ),
 )
 
@@ -158,6 +166,7 @@ OPERATIONS = (
         "{big: amount > 100, otherwise: small}",
     ),
     Key("python", "function", "`module:name` of a function, or a mapping", '"steps:has_tag"', section=PYTHON),
+    Key("utilities", "words", "Python steps in a row, each `module:name`; counted as `step.name`", '["steps:f", "steps:g"]'),
     Key("dedupe", "section", "keeps the first row of each key", "{key: [id], time: ts, within: 10m}", section=DEDUPE),
     Key("merge", "section", "brings several inputs together", "{how: intersect, key: [id]}", section=MERGE),
 )
@@ -188,9 +197,17 @@ STEP = Section(
         _ON_ERROR,
         _EMIT,
         _WATERMARK,
-        Key("schema", "schema", "python: the columns that it gives; without it those of its input", '"id BIGINT"', section=SCHEMA),
-        Key("utilities", "names", "a pipeline of functions", '["steps:f", "steps:g"]', later="error"),
-        Key("order", "text", "of the utilities", "free", later="error"),
+        Key(
+            "schema", "schema", "python, utilities: the columns that it gives; without it those of its input", '"id BIGINT"', section=SCHEMA
+        ),
+        Key(
+            "order",
+            "choice",
+            "of the utilities: `fixed`, as written; `free`, tests (`-> bool`) in the order that costs least, found out on the way",
+            "free",
+            choices=("fixed", "free"),
+            default="fixed",
+        ),
     ),
 )
 
@@ -205,6 +222,16 @@ SINK = Section(
         _DELIVERY,
         tier_keys.TO,
     ),
+)
+
+RETAIN = Section(
+    "retain",
+    "How long dead letters are kept, and how many bytes of them; whichever is reached first.",
+    (
+        Key("age", "duration", "how long", "30d", default="for ever", low=1.0),
+        Key("size", "bytes", "how many bytes of each Query: of more the oldest Batches lose theirs", "1GiB", default="any", low=1),
+    ),
+    filled=True,
 )
 
 DEFAULTS = Section(
@@ -222,12 +249,28 @@ DEFAULTS = Section(
             default="balanced",
         ),
         Key("trigger", "duration", _TRIGGER.doc, "1s", default="0s"),
-        Key("retain", "duration", "how long dead letters are kept; their number stays in the ledger", "30d", default="for ever", low=1.0),
+        Key(
+            "retain",
+            "duration",
+            "how long dead letters are kept, or how long and how many bytes; their number stays in the ledger",
+            "30d",
+            default="for ever",
+            section=RETAIN,
+            low=1.0,
+        ),
         Key(
             "edge", "section", "what holds for every cut edge that says nothing else", "{compression: zstd}", section=tier_keys.DEFAULT_EDGE
         ),
         tier_keys.TRACE,
         tier_keys.STANDBY,
+        Key(
+            "engine",
+            "choice",
+            "`auto`: `filter` and `select` run in the tail where its own engine means the same (`plan` shows it); `spark`: in Spark",
+            "spark",
+            choices=get_args(Engine),
+            default="auto",
+        ),
     ),
 )
 
@@ -261,11 +304,11 @@ FLOW = Section(
             low=1.0,
         ),
         Key("alerts", "nodes", "id → who is told of what", "{stuck: {when: no progress for 5m}}", section=alert_keys.ALERT),
-        Key("tests", "text", "examples of input and output", "[]", later="warning"),
+        Key("tests", "own", "examples of input and output for `scribengin test`: tests, or files of them", "[tests/*.yaml]"),
     ),
 )
 
-_OWN = (FLOW, DEFAULTS, SOURCE, STEP, SINK, SCHEMA, AGGREGATE, WINDOW, JOIN, PARSE, PYTHON, DEDUPE, MERGE)
+_OWN = (FLOW, DEFAULTS, RETAIN, SOURCE, STEP, SINK, SCHEMA, AGGREGATE, WINDOW, JOIN, PARSE, PYTHON, DEDUPE, MERGE)
 SECTIONS: tuple[Section, ...] = (*_OWN, *tier_keys.SECTIONS, alert_keys.ALERT)
 
 

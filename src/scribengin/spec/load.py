@@ -7,9 +7,9 @@ import importlib.util
 import os
 import sys
 import traceback
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from scribengin.core import code_archive
 from scribengin.core.errors import InputError
 from scribengin.core.problems import Place, Problem
 from scribengin.spec.calls import CallPlaces, data_in
@@ -18,6 +18,7 @@ from scribengin.spec.parse import Parsed, parse_flow
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from pathlib import Path
     from types import ModuleType
 
     from scribengin.core.options import NodeType
@@ -34,7 +35,7 @@ def load_flow(
 ) -> Parsed:
     """Read a flow file; problems call it by `path` as given. Never raises for what the file holds.
 
-    A `.py` file is a module whose variable `flow` is a Flow. With `execute=False` (`validate`) it is compiled, never run: then `flow`
+    A `.py` file is a module that sets `flow`, or `app`. With `execute=False` (`validate`) it is compiled, never run: then `flow`
     is None and a warning says that only its syntax was checked. `base` is where the paths of its data and of its secrets start where
     that is not the file's folder, in which its code lies.
     """
@@ -77,10 +78,10 @@ def _look_at(text: str, file: str) -> Parsed:
 
 def _sets_flow(statement: ast.AST) -> bool:
     match statement:
-        case ast.Name(id="flow", ctx=ast.Store()):
+        case ast.Name(id="flow" | "app", ctx=ast.Store()):
             return True
         case ast.ImportFrom(names=names):
-            return any((name.asname or name.name) == "flow" for name in names)
+            return any((name.asname or name.name) in ("flow", "app") for name in names)
     return False
 
 
@@ -102,7 +103,7 @@ def _execute(path: Path, file: str, base: Path | None) -> Parsed:
         line = next((frame.lineno for frame in reversed(traceback.extract_tb(error.__traceback__)) if frame.filename == file), 0)
         message = f"the module raised {type(error).__name__}: {error}"
         return _failed("flow-file-python", Place(file, line or 0, 1 if line else 0), message, "mend what it does when it is loaded")
-    flow = getattr(module, "flow", None)
+    flow = getattr(module, "flow", getattr(module, "app", None))
     if not isinstance(flow, Flow):
         found = "has no variable `flow`" if flow is None else f"has a variable `flow` that is a {type(flow).__name__}, not a Flow"
         return _failed("flow-file-python", Place(file), f"the module {found}", "end it with: flow = Flow(…)")
@@ -125,12 +126,6 @@ def forget_others(folder: Path) -> None:
     _unload(folder, lambda file: file.startswith(others) and "site-packages" not in file)  # an environment may lie in such a folder
 
 
-def _of_an_archive(file: str) -> bool:
-    """Of a flow that ran in this process."""
-    archive, inside, _ = file.partition(f".zip{os.sep}")
-    return bool(inside) and Path(archive).parent.name == "code"
-
-
 def _unload(folder: Path, is_meant: Callable[[str], bool]) -> None:
     for name, module in list(sys.modules.items()):
         if is_meant(str(getattr(module, "__file__", None) or "")):
@@ -143,7 +138,7 @@ def _module(path: Path) -> ModuleType:
     """The executed module, under its own name: its functions are found again as `name:function`, from the flow's folder."""
     folder = path.resolve().parent
     forget_others(folder)
-    _unload(folder, _of_an_archive)
+    _unload(folder, lambda file: code_archive.inside(file) is not None)  # of flows that ran in this process
     _FOLDERS.add(folder)
     if sys.path[:1] != [str(folder)]:
         sys.path.insert(0, str(folder))

@@ -6,6 +6,7 @@ Places of the text are kept beside the model (`Located`), never in it, so that m
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -19,11 +20,13 @@ if TYPE_CHECKING:
     from scribengin.core.problems import Place
     from scribengin.core.types import Schema
     from scribengin.spec.alert_model import Alert
+    from scribengin.spec.flow_tests import FlowTest
 
 
 Delivery = Literal["exactly_once", "at_least_once"]
 OnError = Literal["fail", "drop", "dead_letter"]
 Emit = Literal["append", "update", "complete"]
+Evolve = Literal["strict", "add", "lenient"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +39,12 @@ class Watermark:
 
 @dataclass(frozen=True, slots=True)
 class SchemaSpec:
-    """The columns that a source or step gives. `evolve` is `strict` for now the only choice."""
+    """The columns that a source or step gives. `evolve` says what becomes of data that have others."""
 
     fields: Schema
-    evolve: Literal["strict"] = "strict"
+    evolve: Evolve = "strict"
+    learned: tuple[str, ...] = field(default=(), compare=False)
+    """those of `fields` that nobody declared: the data had them, under `evolve: add`"""
 
 
 Standby = Literal["none", "warm"]
@@ -95,6 +100,10 @@ Profile = Literal["throughput", "balanced", "latency"]
 PROFILE_TRIGGER_S: Mapping[Profile, float] = {"throughput": 5.0, "balanced": 0.0, "latency": 0.0}
 
 
+Engine = Literal["auto", "spark"]
+"""`auto`: SQL steps that mean the same there run in the tail's vector engine"""
+
+
 @dataclass(frozen=True, slots=True)
 class Defaults:
     """What holds for every node that says nothing else."""
@@ -104,12 +113,15 @@ class Defaults:
     trigger_s: float = 0.0
     retain_s: float | None = None
     """how long dead letters are kept; None: for ever"""
+    retain_bytes: int | None = None
+    """how many bytes of them a Query keeps; None: any"""
     profile: Profile = "balanced"
     """names defaults of everything that says only how much at once or how fast"""
     edge: Edge = field(default_factory=Edge)
     trace: float = 0.0
     """the share of records, 0 to 1, whose way is kept; that of dead letters always is"""
     standby: Standby = "none"
+    engine: Engine = "auto"
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +275,38 @@ class Merge:
     """of a union: the STRING column, last and never null, that names the input of a row: `a`, and `r_big` of a branch `r.big`"""
 
 
-Action = Filter | Select | Sql | Aggregate | Join | Parse | Route | Python | Dedupe | Merge
+@dataclass(frozen=True, slots=True)
+class Utilities:
+    """`utilities: ["module:f", "module:g"]`, with `order` beside it: Python steps in a row that are one step.
+
+    `functions` is set only by the Python form, one per reference or none at all; equality ignores it.
+    """
+
+    references: tuple[str, ...]
+    order: Literal["fixed", "free"] = "fixed"
+    """`free`: tests that run in the order that costs least"""
+    functions: tuple[Callable[..., Any] | None, ...] = field(default=(), compare=False, repr=False)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What each is called behind the step's dot: its function's name, with a number where that stands twice.
+
+        >>> Utilities(("steps:Near", "steps:f", "more:f")).names
+        ('near', 'f', 'f_2')
+        """
+        names: list[str] = []
+        for reference in self.references:
+            name = reference.rpartition(":")[2].rpartition(".")[2].lower()
+            others = sum(re.fullmatch(rf"{name}(_\d+)?", other) is not None for other in names)
+            names.append(name if name not in names else f"{name}_{others + 1}")
+        return tuple(names)
+
+    def function(self, index: int) -> Callable[..., Any] | None:
+        """The object itself, where the flow was built in Python."""
+        return self.functions[index] if self.functions else None
+
+
+Action = Filter | Select | Sql | Aggregate | Join | Parse | Route | Python | Dedupe | Merge | Utilities
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,6 +346,9 @@ class Flow:
     alerts: Mapping[str, Alert] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
     """by which verbs, and rights, choose flows"""
+    tests: tuple[FlowTest, ...] = ()
+    test_files: tuple[str, ...] = ()
+    """paths and globs of files that hold further tests, from the flow's folder"""
     version: int = 1
     folder: Path = field(default=Path(), compare=False)
     code: Path | None = field(default=None, compare=False)

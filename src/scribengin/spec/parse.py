@@ -12,6 +12,7 @@ from scribengin.spec.document import Document
 from scribengin.spec.edge_model import Edge
 from scribengin.spec.model import PROFILE_TRIGGER_S, Defaults, Flow, Sink, Source, Step
 from scribengin.spec.nodes import Mapping, Node, kind_of
+from scribengin.spec.read_tests import read_tests
 from scribengin.spec.reader import Reader
 from scribengin.spec.sections import Owner, Read, Sections
 from scribengin.spec.tiers import read_default_edge, read_parts, read_waters
@@ -95,6 +96,7 @@ class _FlowReader:
         sinks = self._nodes(read, "sinks", self._sink)
         defaults, sound = self._defaults(read)
         parts = read_parts(self._reader, self._sections, read, defaults.edge)
+        tests, test_files = read_tests(self._reader, self._sections, read.values["tests"]) if "tests" in read.values else ((), ())
         flow = Flow(
             name=read.values.get("name", "flow"),
             sources=sources,
@@ -108,6 +110,8 @@ class _FlowReader:
             max_delay_s=read.values.get("max_delay"),
             alerts=read_alerts(self._reader, self._sections, read),
             labels=read.values.get("labels") or {},
+            tests=tests,
+            test_files=test_files,
             version=_VERSION,
             folder=self._reader.folder,
         )
@@ -120,17 +124,20 @@ class _FlowReader:
             return Defaults(), "defaults" not in read.given
         values, before = given.values, self._reader.errors
         edge: Read | None = values.get("edge")
+        retain: Read | float | None = values.get("retain")
         owner = Owner("the flow", read.given["defaults"][0].start, "defaults.edge.")
         plain = Defaults(profile=values.get("profile", "balanced"))
         defaults = Defaults(
             values.get("delivery", plain.delivery),
             values.get("on_error", plain.on_error),
             values.get("trigger", PROFILE_TRIGGER_S[plain.profile]),
-            values.get("retain"),
+            retain.values.get("age") if isinstance(retain, Read) else retain,
+            retain.values.get("size") if isinstance(retain, Read) else None,
             plain.profile,
             read_default_edge(self._reader, edge, owner) if edge else Edge(),
             values.get("trace", 0.0),
             values.get("standby", plain.standby),
+            values.get("engine", plain.engine),
         )
         return defaults, given.sound and self._reader.errors == before
 
@@ -206,8 +213,8 @@ class _FlowReader:
             return None
         operation, action = done
         values = read.values
-        if "schema" in read.given and operation != "python":
-            message = f"{owner.called} has a `schema`, which only a python step declares; {operation} gives its own columns"
+        if "schema" in read.given and operation not in ("python", "utilities"):
+            message = f"{owner.called} has a `schema`, which only a python step declares, or utilities; {operation} gives its own columns"
             self._reader.error("key-misplaced", read.given["schema"][0], message, "take it out")
         return Step(
             id_,

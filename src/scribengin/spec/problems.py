@@ -74,11 +74,13 @@ CATALOG: tuple[Entry, ...] = (
         "big: {filter: amount > 100}",
     ),
     Entry(
-        "not-yet",
-        "A known word that this version does not run",
-        "A key of a later version. What changes no result is skipped with a warning, the rest is refused.",
-        "Take it out.",
-        'big: {from: orders, utilities: ["steps:f"], filter: id > 5}',
+        "test-clock",
+        "A clock that runs backwards",
+        "The times of a test's `clock` are those of its Batches, one after the other.",
+        "Write them in their order.",
+        "tests:\n  - name: late\n    given: {orders: {batches: [[], []]}}\n    expect: {}\n"
+        '    clock: ["2026-01-02T00:00:00Z", "2026-01-01T00:00:00Z"]',
+        slot="top",
     ),
     Entry(
         "version",
@@ -330,6 +332,14 @@ CATALOG: tuple[Entry, ...] = (
         "A function without a name",
         "A lambda, or a function inside another, cannot be found again by executors, nor after a restart.",
         "Write it at the top of a module.",
+        "",
+        slot="file",
+    ),
+    Entry(
+        "app-part",
+        "Something in an App that does not belong there",
+        "An `App` has a source that `source(…)` makes, functions, and a sink that `sink(…)` makes.",
+        'Write `App("tweets", source=source("files", …), utilities=[f], sink=sink("files", …))`.',
         "",
         slot="file",
     ),

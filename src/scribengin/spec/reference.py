@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scribengin.spec import alert_keys, keys, tier_keys
+from scribengin.spec import alert_keys, flow_test_keys, keys, tier_keys
 from scribengin.spec.key import Section
 from scribengin.spec.problems import CATALOG
-from scribengin.spec.reference_prose import ALERTS, EDITORS, HEAD, PYTHON, SCHEMAS, TIERS, TIME
+from scribengin.spec.reference_prose import ALERTS, EDITORS, HEAD, PYTHON, SCHEMAS, TESTS, TIERS, TIME
 from scribengin.spec.units_text import show_bound, show_bytes_exactly, show_duration_exactly
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from scribengin.spec.problem_entry import Entry, Slot
 
 _SLOTS: dict[Slot, str] = {"source": "sources", "step": "steps", "sink": "sinks"}
-_KINDS = {"path": "text", "raw": "text", "bytes": "size", "list": "list of texts", "map": "mapping of texts"}
+_KINDS = {"path": "text", "raw": "text", "bytes": "size", "list": "list of texts", "map": "mapping of texts", "section": "mapping"}
 _HEAD = ("key", "value", "meaning", "default", "example")
 _KEY_KINDS = {
     "expression": "SQL",
@@ -31,6 +31,7 @@ _KEY_KINDS = {
     "labels": "mapping of texts",
     "sections": "list of mappings",
     "words": "list of texts",
+    "own": "list or mapping",
     "group": "`group` or `group.member`",
 }
 
@@ -38,7 +39,7 @@ _KEY_KINDS = {
 def flow_file_page(source_types: Mapping[str, NodeType], sink_types: Mapping[str, NodeType]) -> str:
     """docs/flow-file.md."""
     parts = [HEAD, _top(), _ends("Sources", keys.SOURCE, source_types), _steps(), _ends("Sinks", keys.SINK, sink_types)]
-    return "\n".join([*parts, _tiers(), _alerts(), SCHEMAS, TIME, PYTHON, EDITORS])
+    return "\n".join([*parts, _tiers(), _alerts(), _tests(), SCHEMAS, TIME, PYTHON, EDITORS])
 
 
 def problems_page(more: Iterable[Entry] = ()) -> str:
@@ -79,13 +80,19 @@ def _sentence(title: str) -> str:
 
 
 def _top() -> str:
-    return _part("## The file", keys.FLOW) + "\n" + _part("### Defaults", keys.DEFAULTS)
+    return (
+        _part("## The file", keys.FLOW)
+        + "\n"
+        + _part("### Defaults", keys.DEFAULTS)
+        + "\n"
+        + _table(_HEAD, [_key_row(key, "retain.") for key in keys.RETAIN.keys])
+    )
 
 
 def _ends(title: str, section: Section, types: Mapping[str, NodeType]) -> str:
     parts = [_part(f"## {title}", section)]
     for declared in sorted(types.values(), key=lambda declared: declared.type):
-        rows = [_option_row(option) for option in declared.options]
+        rows = [row for option in declared.options for row in (_option_row(option), *_key_rows(option))]
         table = _table(("option", "value", "meaning", "default", "example"), rows)
         parts.append(f"### `type: {declared.type}` ({declared.role})\n\n{declared.doc}\n\n{table}")
     return "\n".join(parts)
@@ -117,6 +124,15 @@ def _alerts() -> str:
     return "\n".join([ALERTS, _table(_HEAD, [_key_row(key) for key in alert_keys.ALERT.keys])])
 
 
+def _tests() -> str:
+    rows = [_key_row(key) for key in flow_test_keys.TEST.keys]
+    parts = [TESTS, _table(_HEAD, rows)]
+    for section in flow_test_keys.SECTIONS[1:]:
+        inner = [_key_row(key) for key in section.keys]
+        parts.append(f"`{section.called}`: {section.doc}\n\n{_table(_HEAD, inner)}")
+    return "\n".join(parts)
+
+
 def _sections(section: Section | None, prefix: str) -> Iterator[tuple[Section, str]]:
     """A section and those inside it, with the dotted name that their keys begin with."""
     if section is None:
@@ -132,13 +148,13 @@ def _step_example(key: Key) -> str:
 
 
 def _part(title: str, section: Section) -> str:
-    rows = [_key_row(key) for key in section.keys if not key.later]
+    rows = [_key_row(key) for key in section.keys]
     return f"{title}\n\n{section.doc}\n\n{_table(_HEAD, rows)}"
 
 
 def _key_row(key: Key, prefix: str = "") -> tuple[str, ...]:
     value = ", ".join(f"`{choice}`" for choice in key.choices) or _KEY_KINDS.get(key.kind, key.kind)
-    value += " or section" * (key.kind == "word_or_section")
+    value += " or section" * (key.kind == "word_or_section" or (key.kind == "duration" and key.section is not None))
     example = "" if key.kind in ("section", "nodes") else f"`{key.example}`"
     return f"`{prefix}{key.name}`", value, key.doc, "must be given" if key.required else _default(key.default), example
 
@@ -150,6 +166,13 @@ def _option_row(option: Option) -> tuple[str, ...]:
     formats = f" (only format {', '.join(option.formats)})" if option.formats else ""
     default = "must be given" if option.required else _default(_shown(option))
     return f"`{option.name}`", ", ".join([value, *bounds]), option.doc + formats, default, f"`{option.example}`" if option.example else ""
+
+
+def _key_rows(option: Option) -> Iterator[tuple[str, ...]]:
+    """Those of a section's own keys."""
+    for key in option.keys:
+        name, *rest = _option_row(key)
+        yield f"`{option.name}.{name.strip('`')}`", *rest
 
 
 def _shown(option: Option) -> str:

@@ -66,7 +66,8 @@ SCHEMAS = """\
 ## Schemas
 
 `schema: TEXT` is short for `schema: {fields: TEXT}`. The text is `NAME TYPE [NOT NULL], …`; a name with other
-characters than letters, digits and `_` stands in backticks. Upper and lower case of names differ.
+characters than letters, digits and `_` stands in backticks. Upper and lower case of names differ. `evolve` beside `fields`
+says what becomes of data with other columns: [schemas](schemas.md).
 
 | type | a Python function gets |
 |---|---|
@@ -271,11 +272,14 @@ flow = Flow(
 | `parse` | `.parse("value", format="json", schema="id BIGINT")` |
 | `route` | `r = a.route({"big": "amount > 100"}, otherwise="small")`, then `r["big"]` |
 | `python` | `.map(f)`, `.python(f, branches=["late"], time_limit="5s")`; `f` is a function, a class, or `"module:name"` |
+| `utilities` | `.utilities(f, g, order="free")` |
 | `dedupe` | `.dedupe("id", time="ts", within="10m")` |
 | `merge` | `.merge(b, c)`, `.merge(b, how="intersect", key="id")`, `.merge(b, origin="came_by")` |
 | a sink | `.to("files", path=…, format=…)`; hand every sink to `Flow(…)` |
 | `tiers`, `edges`, `groups` | `Flow(…, tiers={"near": {"steps": ["known"]}}, edges={"known -> hot": {"compression": "zstd"}})` |
 | `max_delay`, `alerts` | `Flow(…, max_delay="5m", alerts={"stuck": {"when": "no progress for 5m"}})` |
+
+A source, a list of Python steps and a sink are shorter as an `App`: [utilities](utilities.md#app).
 
 Every step takes `id`, `require`, `on_error` and `watermark`. Without `id` it is named after its source and operation.
 Texts mean what they mean in the YAML form. A mistake is told at the line of its call. `validate` never runs code of
@@ -305,6 +309,19 @@ alerts:
 | `lag over TIME for TIME` | the oldest thing that waits was older than the first, for all of the second |
 | `dead letters over N in TIME` | more than N records became dead letters within that time |
 | `restarts over N in TIME` | workers, or Queries in them, were started again more than N times within that time |
+"""
+
+TESTS = """\
+## Tests
+
+`scribengin test FLOW` runs them; `run` passes them over. [Testing flows](testing.md) says how.
+
+```yaml
+tests:
+  - name: exactly five hundred is not enough
+    given: {tweets: [{id: 1, user: a, text: "#PresidentialDebate", followers: 5001, retweets: 500, ts: "2026-01-01T00:00:00Z"}]}
+    expect: {kept: []}
+```
 """
 
 EDITORS = """\

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, assert_never
 
-from scribengin.spec import keys, tier_keys
+from scribengin.spec import flow_test_keys, keys, tier_keys
 from scribengin.spec.reader import NAME_PATTERN
 from scribengin.spec.sections import FILLED_BY_GROUP
 from scribengin.spec.tiers import ARROW
@@ -38,6 +38,8 @@ def flow_schema(source_types: Mapping[str, NodeType], sink_types: Mapping[str, N
     flow["properties"]["steps"] = _nodes(_step())
     flow["properties"]["sinks"] = _nodes(_typed(keys.SINK, sink_types))
     flow["properties"]["edges"] = _nodes(_section(tier_keys.EDGE), _ARROW)
+    test = _section(flow_test_keys.TEST)
+    flow["properties"]["tests"] |= {"anyOf": [_TEXT, {"type": "array", "items": {"anyOf": [{"type": "string"}, test]}}]}
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Scribengin flow", **flow}
 
 
@@ -51,7 +53,7 @@ def _nodes(node: Json, pattern: str = _NAME["pattern"]) -> Json:
 
 
 def _section(section: Section) -> Json:
-    properties = {key.name: {"description": key.doc} | _value(key) for key in section.keys if key.later != "error"}
+    properties = {key.name: {"description": key.doc} | _value(key) for key in section.keys}
     return {
         "type": "object",
         "description": section.doc,
@@ -98,7 +100,7 @@ def _step() -> Json:
 def _value(key: Key) -> Json:
     match key.kind:
         case "text" | "raw" | "expression" | "column":
-            return _TEXT if not key.later else {}
+            return _TEXT
         case "int" | "float":
             bounds = {name: bound for name, bound in (("minimum", key.low), ("maximum", key.high)) if bound is not None}
             return {"anyOf": [{"type": "integer" if key.kind == "int" else "number", **bounds}, _REFERENCE]}
@@ -119,7 +121,7 @@ def _value(key: Key) -> Json:
         case "choice":
             return {"anyOf": [{"enum": list(key.choices)}, _REFERENCE]}
         case "duration":
-            return _DURATION
+            return {"anyOf": [_DURATION, _section(key.section)]} if key.section else _DURATION
         case "name":
             return {"anyOf": [_NAME, _REFERENCE]}
         case "columns" | "inputs":
@@ -147,6 +149,8 @@ def _value(key: Key) -> Json:
         case "sections":
             assert key.section
             return {"type": "array", "items": _section(key.section), "minItems": 1}
+        case "own":
+            return {}
         case "nodes":
             return _nodes(_section(key.section)) if key.section else {"type": "object"}
         case _:
@@ -170,11 +174,22 @@ def _option(option: Option) -> Json:
             return _BYTES
         case "choice":
             return {"anyOf": [{"enum": list(option.choices)}, _REFERENCE]}
+        case "list" if option.keys:
+            item = {"anyOf": [_TEXT, _keys(option)]}
+            return {"anyOf": [*item["anyOf"], {"type": "array", "items": item, "uniqueItems": True}]}
         case "list":
             return {"anyOf": [_TEXT, {"type": "array", "items": _TEXT, "uniqueItems": True}]}
+        case "section":
+            return _keys(option)
         case "schema":
             return {"type": "string"}
         case "map":
             return {"type": "object", "additionalProperties": _TEXT}
         case _:
             assert_never(option.kind)
+
+
+def _keys(option: Option) -> Json:
+    properties = {key.name: {"description": key.doc} | _option(key) for key in option.keys}
+    required = [key.name for key in option.keys if key.required]
+    return {"type": "object", "properties": properties, "additionalProperties": False} | ({"required": required} if required else {})

@@ -95,9 +95,7 @@ class Sections:
             option = of_type.option(name) if of_type else None
             if name.startswith("x-"):
                 continue
-            if key is not None and key.later:
-                self._not_yet(key, key_node, owner)
-            elif key is not None:
+            if key is not None:
                 read.given[name] = (key_node, value)
                 found = self._value(key, value, key_node, owner)
                 if found is not None:
@@ -149,6 +147,8 @@ class Sections:
                 return read_bool(reader, node, what)
             case "choice":
                 return reader.choice(node, what, key.choices, key.example)
+            case "duration" if isinstance(node, Mapping) and key.section:
+                return self.read(key.section, node, owner.inner(key.name, key_node.start))
             case "duration":
                 return read_duration(reader, node, what, key.example, Bounds(key.kind, key.low, key.high))
             case "name":
@@ -192,6 +192,8 @@ class Sections:
                 return self.read(key.section, node, owner.inner(key.name, key_node.start))
             case "nodes":
                 return self.reader.mapping(node, what, key.example)
+            case "own":
+                return node
             case _:
                 assert_never(key.kind)
 
@@ -212,12 +214,6 @@ class Sections:
                 of = f" (type {of_type.type})" if of_type and of_type.option(name) else ""
                 message = f"{owner.called}{of} has no `{owner.prefix}{name}`"
                 self.reader.error("missing-key", owner.start, message, f"add {name}: {example or '…'}")
-
-    def _not_yet(self, key: Key, at: Scalar, owner: Owner) -> None:
-        message = f"{owner.key(key.name)}: this version does not run it"
-        warning = key.later == "warning"
-        remedy = "it is skipped" if warning else "take it out"
-        self.reader.document.problem("not-yet", at.start, message, remedy, warning=warning)
 
     def _unknown(self, name: str, at: Scalar, section: Section, owner: Owner, of_type: NodeType | None) -> None:
         why = dict(section.misplaced).get(name)

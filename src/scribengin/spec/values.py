@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from math import isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, assert_never
 
@@ -10,7 +11,7 @@ from scribengin.core.problems import did_you_mean
 from scribengin.core.types import PRIMITIVES, Schema, SchemaSyntaxError, parse_schema
 from scribengin.core.units import parse_bytes, parse_duration_s
 from scribengin.spec.model import Watermark
-from scribengin.spec.nodes import Mapping, Node, Scalar, kind_of, shorten
+from scribengin.spec.nodes import Mapping, Node, Scalar, Sequence, kind_of, shorten
 from scribengin.spec.old_words import UNITS
 from scribengin.spec.reader import NAME
 from scribengin.spec.units_text import show_bound
@@ -71,14 +72,55 @@ def read_option(reader: Reader, option: Option, node: Node, what: str) -> Any:
             return read_bytes(reader, node, what, option.example or "64MiB", bounds_of(option))
         case "choice":
             return reader.choice(node, what, option.choices, option.example)
+        case "list" if option.keys:
+            return _read_texts_and_sections(reader, option, node, what)
         case "list":
             return read_texts(reader, node, what, option.example or "[a, b]")
+        case "section":
+            return _read_section(reader, option, node, what)
         case "schema":
             return read_schema(reader, node, what)
         case "map":
             return read_texts_by_name(reader, node, what, option.example or "{name: value}", secret=option.secret)
         case _:
             assert_never(option.kind)
+
+
+def _read_section(reader: Reader, option: Option, node: Node, what: str) -> dict[str, Any] | None:
+    """A mapping with the option's own keys; what is left out is left to the defaults."""
+    mapping = reader.mapping(node, what, option.example)
+    if mapping is None:
+        return None
+    before, values = reader.errors, dict[str, Any]()
+    names = [key.name for key in option.keys]
+    for name, (key_node, value) in mapping.entries.items():
+        key = option.key(name)
+        if key is not None:
+            values[name] = read_option(reader, key, value, f'"{name}" in {what}')
+        elif not comma_trouble(reader, mapping, key_node, value, what):
+            remedy = did_you_mean(name, names) or f"its keys are {', '.join(names)}"
+            reader.error("unknown-key", key_node, f'{what} has the unknown key "{name}"', remedy)
+    for key in option.keys:
+        if key.required and key.name not in mapping.entries:
+            reader.error("missing-key", mapping, f'{what} has no "{key.name}"', f"add {key.name}: {key.example}")
+    return values if reader.errors == before else None
+
+
+def _read_texts_and_sections(reader: Reader, option: Option, node: Node, what: str) -> tuple[Any, ...] | None:
+    """A list of texts and sections, or one of them; no text twice."""
+    items = [node] if isinstance(node, Mapping) else reader.items(node, what, option.example)
+    if items is None:
+        return None
+    sections = {index: item for index, item in enumerate(items) if isinstance(item, Mapping)}
+    texts: list[Node] = [item for item in items if not isinstance(item, Mapping)]
+    read = [_read_section(reader, option, item, f"item {index + 1} of {what}") for index, item in sections.items()]
+    words = read_texts(reader, replace(node, items=texts), what, option.example) if isinstance(node, Sequence) and sections else None
+    if not sections:
+        return read_texts(reader, node, what, option.example)
+    if any(each is None for each in read) or (texts and words is None):
+        return None
+    plain, whole = iter(words or ()), iter(read)
+    return tuple(next(whole) if index in sections else next(plain) for index in range(len(items)))
 
 
 def read_int(reader: Reader, node: Node, what: str, example: str, bounds: Bounds) -> int | None:
