@@ -2,6 +2,7 @@ import datetime as dt
 import errno
 import json
 import os
+import zlib
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 
 from scribengin.connectors.contract import Decided, Receipt
 from scribengin.connectors.files import sink_stream
+from scribengin.connectors.files.reading_again import read_again
 from scribengin.connectors.files.sink_partition import Partitions, escape
 from scribengin.core import faults, numbered_log
 from scribengin.core.errors import EnvironmentFault, FencedError, Refused, StateError
@@ -262,8 +264,9 @@ def test_many_partitions_keep_few_files_open_and_the_order_of_rows(tmp_path: Pat
 def test_splitting_loses_and_reorders_nothing(values: list[tuple[str | None, dt.date | None]]) -> None:
     batch_ = pa.RecordBatch.from_pylist([{"id": i, "country": c, "day": d} for i, (c, d) in enumerate(values)], schema=arrow_schema(SCHEMA))
     seen: dict[str, list[int]] = {}
-    for folder, part in Partitions(SCHEMA, ("country", "day")).split(batch_):
+    for folder, part, places, _ in Partitions(SCHEMA, ("country", "day")).split(batch_):
         assert folder not in seen
+        assert list(places) == part.column("id").to_pylist()
         assert part.schema.names == ["id"]
         seen[folder] = part.column("id").to_pylist()
     expected: dict[str, list[int]] = {}
@@ -365,3 +368,12 @@ def test_recovery_removes_the_drafts_of_killed_writers(tmp_path: Path) -> None:
     draft.touch()
     sink.recover(decided, lineage=LINEAGE, before=1)
     assert not draft.exists()
+
+
+@pytest.mark.parametrize("name", ["a.parquet", "a.jsonl.gz", "a.txt.zst"])
+def test_a_file_that_is_not_what_it_is_called_is_told_by_the_audit(tmp_path: Path, name: str) -> None:
+    data = b"no such thing"
+    (tmp_path / name).write_bytes(data)
+    rows_, said = read_again(tmp_path / name, {"rows": 2, "bytes": len(data), "crc": zlib.crc32(data)}, "json")
+    assert rows_ == 0
+    assert f"{tmp_path / name} cannot be read as what it is called" in said[0]

@@ -6,6 +6,7 @@ import pytest
 from scribengin.connectors.catalog import open_sink, open_source, source_types
 from scribengin.connectors.contract import Place, Sink
 from scribengin.connectors.files.options import SINK
+from scribengin.connectors.files.upkeep import roll_folder
 from scribengin.core.types import parse_schema
 from scribengin.testing.broken_sinks import NamesFromTheAttempt, NoStaging, SkippingSink, TrustingSink
 from scribengin.testing.checker import read_output
@@ -51,6 +52,17 @@ def test_the_files_sink_keeps_the_contract(tmp_path: Path, format: str, partitio
     place = sink_place(tmp_path, format, partition_by)
     rows = [row | {"bucket": row["bucket"] or ""} for row in ROWS]
     check_sink(lambda: open_sink("files", place), lambda: read_rows(tmp_path / "out", format), schema=parse_schema(SCHEMA), rows=rows)
+
+
+def test_a_files_sink_that_rolls_keeps_the_contract_whenever_somebody_rolls(tmp_path: Path) -> None:
+    options = SINK.filled({"path": "out", "format": "json", "partition_by": ("bucket",), "roll": {"size": 1024, "every": 300.0}})
+    rows = [row | {"bucket": row["bucket"] or ""} for row in ROWS]
+
+    def read() -> list[dict[str, object]]:
+        roll_folder(tmp_path / "out", lambda: None, flush=True)
+        return read_rows(tmp_path / "out", "json")
+
+    check_sink(lambda: open_sink("files", Place("out", tmp_path, options)), read, schema=parse_schema(SCHEMA), rows=rows)
 
 
 @pytest.mark.parametrize(

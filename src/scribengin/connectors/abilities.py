@@ -8,12 +8,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from typing import TypeGuard
+    from collections.abc import Callable
+    from typing import Any, Protocol, TypeGuard
 
     from typing_extensions import TypeIs
 
     from scribengin.connectors.contract import (
         ChainedSink,
+        HoldingReader,
         JsonStream,
         KeptSink,
         OriginStream,
@@ -26,8 +28,14 @@ if TYPE_CHECKING:
         SparkSink,
         StagingSink,
         TellingReader,
-        UnitSink,
     )
+    from scribengin.connectors.unit_contract import UnitSink
+
+    class CodeSink(Sink, Protocol):
+        """A sink whose streams run a person's code."""
+
+        load: Callable[[str], Any] | None
+        """what `module:name` stands for; set in the executor's copy before it is asked for a stream"""
 
 
 def is_written_by_spark(sink: Sink) -> TypeGuard[SparkSink]:
@@ -55,6 +63,11 @@ def wants_origins(stream: SinkStream | OriginStream) -> TypeIs[OriginStream]:
     return getattr(stream, "wants_origins", False)
 
 
+def runs_code(sink: Sink) -> TypeGuard[CodeSink]:
+    """True for a CodeSink."""
+    return hasattr(sink, "load")
+
+
 def keeps_batches(sink: Sink) -> TypeGuard[KeptSink]:
     """True for a KeptSink."""
     return hasattr(sink, "upkeep")
@@ -73,6 +86,11 @@ def tells(reader: SourceReader) -> TypeGuard[TellingReader]:
 def rechecks(reader: SourceReader) -> TypeGuard[RecheckingReader]:
     """True for a RecheckingReader."""
     return hasattr(reader, "recheck")
+
+
+def holds(reader: SourceReader) -> TypeGuard[HoldingReader]:
+    """True for a HoldingReader."""
+    return hasattr(reader, "let_go")
 
 
 def is_chained(sink: Sink) -> TypeGuard[ChainedSink]:

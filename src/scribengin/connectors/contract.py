@@ -125,6 +125,16 @@ class RecheckingReader(SourceReader, Protocol):
         streams where all is there. Asked when a Query starts, before anything else. Raises SourceError where it must not go on without."""
 
 
+class HoldingReader(SourceReader, Protocol):
+    """What a reader may have besides, where others delete what it reads: they leave what it holds. It holds what `split` returns."""
+
+    def hold(self, streams: Sequence[SourceStream]) -> None:
+        """These are logged, and in no decided Batch: an earlier reader has held them."""
+
+    def let_go(self, streams: Sequence[SourceStream]) -> None:
+        """A Batch that read these is through."""
+
+
 class Source(Protocol):
     """One configured source."""
 
@@ -295,38 +305,6 @@ class KeptSink(Sink, Protocol):
 
     def upkeep(self) -> list[str]:
         """Driver side, now and then between Batches: hand over what waits, if the place takes it now. Sentences for people."""
-
-
-class AlreadyCommitted(Exception):
-    """Raised by a UnitStream: this unit of this Batch is committed; `report` is what its task reported then."""
-
-    def __init__(self, report: Mapping[str, Any]) -> None:
-        super().__init__("committed by another attempt")
-        self.report = report
-
-
-class UnitStream(SinkStream, Protocol):
-    """A stream whose rows become visible by `commit`, in one step with what the task has to report of them.
-
-    `write`, `close` and `commit` raise AlreadyCommitted where another attempt was first. `close` waits until the rows are where they
-    will be, still invisible, and says so in the Receipt.
-    """
-
-    def commit(self, report: Mapping[str, Any]) -> None:
-        """Make rows and report visible together."""
-
-
-class UnitSink(ChainedSink, StagingSink, Protocol):
-    """A sink that can commit the units of a Batch one by one: each in a transaction of its own that also holds its report. The engine
-    asks for it where a unit is the same whenever the Batch is run: its `input_hash` says what is read, and the unit which part."""
-
-    units: int
-    """how many units a Batch may have at most"""
-
-    def unit_stream(
-        self, batch: BatchId, unit: int, attempt: str, schema: Schema, *, input_hash: str, behind: Mapping[str, Any]
-    ) -> UnitStream:
-        """Executor side: as `stream`. `unit` counts from 0; `behind` is what `ChainedSink.behind` has said."""
 
 
 class RowStream(SinkStream, Protocol):

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors.contract import Place
 from scribengin.connectors.files.options import SINK
-from scribengin.connectors.files.sink import INTERNAL, FilesSink
+from scribengin.connectors.files.sink import FilesSink
+from scribengin.connectors.files.sink_folders import INTERNAL
 from scribengin.core import faults
 from scribengin.core.storage import SummedFile, read_or_none, remove_tree, replace
 from scribengin.state.decisions import Decisions, decision_as_json, decision_from_json

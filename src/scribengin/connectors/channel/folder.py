@@ -13,7 +13,8 @@ from scribengin.connectors.channel.missing import ChannelReader
 from scribengin.connectors.channel.wire import Wire, known_schema
 from scribengin.connectors.contract import Receipt
 from scribengin.connectors.files.pieces import pieces_of, root_of
-from scribengin.connectors.files.sink import INTERNAL, PublishedFiles
+from scribengin.connectors.files.sink import PublishedFiles
+from scribengin.connectors.files.sink_folders import INTERNAL
 from scribengin.connectors.files.source import FilesSource
 from scribengin.core import faults
 from scribengin.core.errors import Unreachable

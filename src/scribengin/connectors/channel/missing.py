@@ -7,12 +7,14 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors.files.reader import FilesReader
-from scribengin.connectors.files.sink import lineages_in
+from scribengin.connectors.files.sink_folders import lineages_in
 from scribengin.core.errors import SourceError
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from scribengin.connectors.contract import Limits, SourceStream
-    from scribengin.connectors.files.sink import LineageFolder
+    from scribengin.connectors.files.sink_folders import LineageFolder
 
 _BATCH = re.compile(r"part-(\d{10})-")
 """how names of a feeder's files begin: with their Batch"""
@@ -77,6 +79,10 @@ class ChannelReader(FilesReader):
                 return False
         self._known.add(path)
         return True
+
+    def _hold(self, paths: Collection[str]) -> tuple[set[str], set[str]]:  # noqa: ARG002
+        """Of a channel nothing goes that its readers have not acknowledged."""
+        return set(), set()
 
     def _learn(self) -> None:
         for lineage in lineages_in(self._discovery.root):

@@ -71,10 +71,56 @@ SINK = NodeType(
             "auto",
             ("auto", "none", "gzip", "zstd", "snappy"),
         ),
-        Option("partition_by", "list", "columns that become folders (`column=value/`)", (), example="[country]"),
+        Option(
+            "partition_by",
+            "list",
+            "columns that become folders (`column=value/`); as the last one a mapping: folders by event time",
+            (),
+            example="[country]",
+            keys=(
+                Option("time", "text", "the TIMESTAMP by which rows go to folders; it stays in the files", REQUIRED, example="ts"),
+                Option("path", "text", "the folders, of `%Y`, `%m`, `%d`, `%H`, `%M`", REQUIRED, example="dt=%Y-%m-%d/hour=%H"),
+                Option("time_zone", "text", "of the folders' names", "UTC", example="Europe/Berlin"),
+            ),
+        ),
+        Option(
+            "roll",
+            "section",
+            "committed files stay hidden until they are merged to large ones",
+            None,
+            example="{size: 128MiB, every: 5m}",
+            pace=True,
+            keys=(
+                Option("size", "bytes", "merge when so much is there", 128 * 2**20, example="128MiB", low=1),
+                Option("every", "duration", "merge what has waited for so long, whatever its size", 300.0, example="5m", low=0.1),
+            ),
+        ),
+        Option("segment", "bytes", "a task begins another file when one has so much", None, example="1GiB", low=1, pace=True),
+        Option(
+            "close",
+            "section",
+            "of folders by time: a marker says when one is complete",
+            None,
+            example="{delay: 10m, late: reopen}",
+            keys=(
+                Option("delay", "duration", "closed when rows so much newer than its end have come", REQUIRED, example="10m", low=0),
+                Option("late", "choice", "what becomes of rows for a closed folder", "dead", ("dead", "reopen")),
+            ),
+        ),
+        Option(
+            "keep", "duration", "folders by time that ended so long ago, by event time, are deleted", None, example="30d", low=1, pace=True
+        ),
         Option("header", "bool", "csv: write the column names first", True, formats=_CSV),
         Option("delimiter", "text", "csv: what stands between two cells", ",", example=",", formats=_CSV),
         Option("null", "text", "csv: the cell that means null", "", example="NA", formats=_CSV),
+        Option(
+            "evolve",
+            "choice",
+            "how the columns may differ from those of the files in the folder: `strict` not at all, `add` by columns that come or go, "
+            "`any` by their types too",
+            "add",
+            ("strict", "add", "any"),
+        ),
     ),
     abilities=frozenset({"exactly_once", "append"}),
 )

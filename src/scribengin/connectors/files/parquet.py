@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 
 from scribengin.core.errors import SourceError
 from scribengin.formats.blocks import ArrowBlock, DamageBlock
+from scribengin.formats.own_columns import arrow_columns
 from scribengin.formats.parquet import ColumnMismatchError, conform, declared_by
 
 if TYPE_CHECKING:
@@ -30,6 +31,14 @@ def schema_of_file(path: Path) -> Schema:
         return declared_by(pq.read_schema(path))
     except (pa.ArrowException, OSError, ValueError) as error:
         raise SourceError(f"{path} does not say its columns: {error}", remedy="declare them with `schema:`") from error
+
+
+def schema_of_columns(path: Path) -> pa.Schema:
+    """What the file's footer says, in Arrow's words. Raises SourceError."""
+    try:
+        return pq.read_schema(path)
+    except (pa.ArrowException, OSError) as error:
+        raise SourceError(f"{path} is no whole Parquet file: {error}", remedy="write it anew, or leave it out") from error
 
 
 def divide_groups(path: Path, piece: Piece, split_bytes: int) -> list[Piece]:
@@ -60,8 +69,9 @@ def read_groups(file: IO[bytes], path: Path, piece: Piece, schema: Schema) -> It
         groups = range(piece.start, parquet.num_row_groups if piece.end == _ALL else piece.end)
         row = sum(parquet.metadata.row_group(group).num_rows for group in range(piece.start))
         names = [field.name for field in schema.fields if field.name in parquet.schema_arrow.names]
+        columns = tuple((field.name, str(field.type)) for field in arrow_columns(parquet.schema_arrow, []))
         for batch in parquet.iter_batches(_ROWS, row_groups=list(groups), columns=names):
-            yield ArrowBlock(label, conform(batch, schema), row)
+            yield ArrowBlock(label, conform(batch, schema), row, columns)
             row += batch.num_rows
     except ColumnMismatchError as error:
         raise SourceError(f"{path} {error}", remedy="correct `schema:`, or move the file away") from None

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from itertools import islice
 from os.path import relpath
 from typing import TYPE_CHECKING
 
 from scribengin.connectors.contract import Backlog, Limits, SourceStream
 from scribengin.connectors.files.pieces import Piece, pieces_of, root_of, streams_of
-from scribengin.core.errors import SourceError
+from scribengin.connectors.files.read_lease import ReadLease, kept_top
+from scribengin.core.errors import ScribenginError, SourceError
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from scribengin.connectors.files.discovery import Discovery
@@ -60,7 +62,7 @@ class FilesReader:
     """Hands out the files of one Discovery, each once (a growing one as it grows), in path order among those that wait.
 
     `folder` is the flow's. `divide` cuts a taken file into pieces; `grows` says whether a file can be read on where it ended;
-    `whole_lines` gives the end of the last whole line of such a file between two offsets.
+    `flow` is its name; `whole_lines` gives the end of the last whole line of such a file between two offsets.
     """
 
     def __init__(
@@ -72,7 +74,9 @@ class FilesReader:
         divide: Callable[[Path, Piece], list[Piece]],
         grows: Callable[[str], bool],
         whole_lines: Callable[[Path, int, int], int],
+        flow: str = "",
     ) -> None:
+        self._flow = flow
         self._discovery = discovery
         self._taking = taking
         self._folder = folder
@@ -86,8 +90,12 @@ class FilesReader:
         self._turn: Iterator[str] = iter(())
         self._notices: list[str] = []
         self._said: set[str] = set()
+        self._leases: dict[Path, ReadLease] = {}
+        """by the sink's folder"""
         self.quiet = False
         """True where nobody should hear of what else lies there"""
+        self.holds = True
+        """False for who only looks: no lease is written, and what another deletes meanwhile is gone"""
 
     def restore(self, entries: Iterable[Sequence[SourceStream]]) -> None:
         """Take over what the log says was handed out."""
@@ -105,6 +113,7 @@ class FilesReader:
         self._look(now_s)
         self._recheck(everything=final)
         pieces: list[Piece] = []
+        found: dict[str, Piece] = {}
         files = total = 0
         max_files = min(limits.max_files or _NONE, self._taking.max_files or _NONE)
         max_bytes = min(limits.max_bytes or _NONE, self._taking.max_bytes or _NONE)
@@ -116,9 +125,75 @@ class FilesReader:
                 break
             files, total = files + 1, total + piece.bytes
             pieces += self._divide(self._discovery.root / path, piece)
-            self._remember(path, piece)
+            found[path] = piece
+        doomed, put_off = self._hold(found.keys())
+        for path in found.keys() - put_off:
+            self._remember(path, found[path])
             del self._waiting[path]
-        return streams_of(pieces, root=self._root, stream_bytes=self._taking.split_bytes)
+        gone = [piece for piece in pieces if piece.path in doomed]
+        pieces = [piece for piece in pieces if piece.path not in doomed | put_off]
+        streams = streams_of(pieces, root=self._root, stream_bytes=self._taking.split_bytes)
+        return streams + [self._lost(stream) for stream in streams_of(gone, root=self._root, stream_bytes=self._taking.split_bytes)]
+
+    def _lost(self, stream: SourceStream) -> SourceStream:
+        """Of files that nobody may read any more: counted, and told."""
+        names = _some(sorted({piece.path for piece in pieces_of(stream)}))
+        what = f"{names} below {self._discovery.root} went before being read: gone, or in a folder that its sink deletes (`keep`)"
+        self._notices.append(what)
+        return replace(stream, label=f"{stream.label} lost", skipped=True, lost=what)
+
+    def hold(self, streams: Sequence[SourceStream]) -> None:
+        """See `HoldingReader`."""
+        self._hold({path for stream in streams for path in self._paths(stream)})
+
+    def let_go(self, streams: Sequence[SourceStream]) -> None:
+        """See `HoldingReader`."""
+        if not self._leases:
+            return
+        for top, names in self._by_top({path for stream in streams for path in self._paths(stream)}).items():
+            if top in self._leases:
+                with suppress(OSError, ScribenginError):  # it ends by itself
+                    self._leases[top].let_go(names.keys())
+
+    def _paths(self, stream: SourceStream) -> list[str]:
+        """From the discovery's root on."""
+        root = root_of(stream)
+        paths = [piece.path for piece in pieces_of(stream)]
+        return paths if root == self._root else [relpath(self._folder / root / path, self._discovery.root) for path in paths]
+
+    def _hold(self, paths: Collection[str]) -> tuple[set[str], set[str]]:
+        """Hold files that a sink of Scribengin's has written; returns those that are just being deleted, and those to be put off."""
+        doomed, put_off = set[str](), set[str]()
+        if not self.holds:
+            return doomed, put_off
+        for top, names in self._by_top(paths).items():
+            lease = self._leases.get(top)
+            if lease is None:
+                lease = self._leases[top] = ReadLease(top, self._flow)
+            try:
+                doomed |= {names[name] for name in lease.hold(names.keys())}
+                put_off |= {names[name] for name in lease.put_off}
+            except (OSError, ScribenginError) as error:
+                text = f"what is read of {top} is not held, and the sink that writes there may delete it meanwhile: {error}"
+                self._notices += [] if text in self._said else [text]
+                self._said.add(text)
+        return doomed, put_off
+
+    def _by_top(self, paths: Collection[str]) -> dict[Path, dict[str, str]]:
+        """A sink's folder → name from there on → path, of those files that sinks of Scribengin's have written; a glob may meet several, and
+        a link lead into one."""
+        tops: dict[Path, tuple[Path, Path] | None] = {}
+        found: dict[Path, dict[str, str]] = {}
+        for path in paths:
+            file = self._discovery.root / path
+            if file.parent not in tops:
+                folder = file.parent.resolve()
+                top = kept_top(folder)
+                tops[file.parent] = None if top is None else (top, folder.relative_to(top))
+            kept = tops[file.parent]
+            if kept is not None:
+                found.setdefault(kept[0], {})[str(kept[1] / file.name)] = path
+        return found
 
     def backlog(self) -> Backlog:
         """The files seen at the last `split` that were not handed out."""

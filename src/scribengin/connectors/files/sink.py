@@ -4,6 +4,9 @@
     <path>/_scribengin/owner.json                     the installations and lineages that write here; the last one may
     <path>/_scribengin/<lineage>/staged/<batch>/…     what tasks write, without a suffix
     <path>/_scribengin/<lineage>/batches/…            this sink's commit records, put-if-absent; see `core.numbered_log`
+    <path>/_scribengin/<lineage>/hidden/…             with `roll`: segments that are committed, until the roller has merged them
+    <path>/_scribengin/<lineage>/merges/…             what the roller has done; see `roll_state`
+    <path>/_scribengin/<lineage>/keeping.json         how the folder is to be kept; see `keeping`
 
 A Batch becomes visible by its commit record and then, file by file, by renames, which recovery completes.
 """
@@ -13,82 +16,28 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
+from scribengin.connectors.files.keeping import COMPLETE, Keeping
+from scribengin.connectors.files.roll_audit import Rolled
+from scribengin.connectors.files.roll_state import is_rolled, outputs_of
 from scribengin.connectors.files.sink_audit import audit_files
 from scribengin.connectors.files.sink_claim import check_claim, check_clear, claim, foreign_output
-from scribengin.connectors.files.sink_stream import FilesSinkStream, StagedPlace
+from scribengin.connectors.files.sink_folders import INTERNAL, LineageFolder, lineages_in, remove_empty
+from scribengin.connectors.files.sink_stream import FilesSinkStream, SegmentRules, StagedPlace
+from scribengin.connectors.files.time_path import TimePath
 from scribengin.core import faults
 from scribengin.core.errors import FencedError, StateError, Unreachable
-from scribengin.core.numbered_log import NumberedLog
-from scribengin.core.records import seal, unseal
-from scribengin.core.storage import make_folder, names_in, read_or_none, remove_drafts, remove_tree, replace, sync_folder
+from scribengin.core.storage import make_folder, names_in, read_or_none, remove_drafts, remove_tree, sync_folder
 from scribengin.formats.catalog import encoder_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from scribengin.connectors.contract import BatchId, Decided, OriginStream, Place, Published, SinkStream
+    from scribengin.core.numbered_log import NumberedLog
     from scribengin.core.types import Schema
-
-INTERNAL = "_scribengin"
-
-
-@dataclass(frozen=True, slots=True)
-class LineageFolder:
-    """The folders of one lineage at the sink's place."""
-
-    path: Path
-
-    @property
-    def staged(self) -> Path:
-        """Of what is not published yet."""
-        return self.path / "staged"
-
-    @property
-    def _mark(self) -> Path:
-        return self.path / "published"
-
-    def read_mark(self) -> int:
-        """The last Batch whose files were all renamed, durably; -1 where that is not known."""
-        data = read_or_none(self._mark) or b""
-        return int(data) if data.isdigit() else -1
-
-    def write_mark(self, number: int) -> None:
-        """Not durable: a mark that is lost costs a look at some files."""
-        draft = self._mark.with_name(f".published.{uuid4().hex}")
-        draft.write_bytes(b"%d" % number)
-        draft.replace(self._mark)
-
-    @property
-    def _released(self) -> Path:
-        return self.path / "released"
-
-    def read_released(self) -> tuple[int, int]:
-        """(up to which Batch files may be gone, up to which they are); -1 for none."""
-        data = read_or_none(self._released)
-        if data is None:
-            return -1, -1
-        body = unseal(data, "released", 1, self._released)
-        return body["released"], body["swept"]
-
-    def write_released(self, released: int, swept: int) -> None:
-        """Durably."""
-        replace(self._released, seal("released", 1, {"released": released, "swept": swept}))
-
-    @property
-    def commits(self) -> NumberedLog:
-        """What each Batch has published."""
-        return NumberedLog(self.path / "batches", "commit")
-
-
-def lineages_in(path: Path) -> list[LineageFolder]:
-    """Every lineage that has written to a sink's folder."""
-    internal = path / INTERNAL
-    return [LineageFolder(internal / name) for name in sorted(names_in(internal)) if (internal / name).is_dir()]
 
 
 class PublishedFiles(ABC):
@@ -155,11 +104,8 @@ class PublishedFiles(ABC):
     def audit(self, *, lineage: str, decided: Iterable[Decided], since: int | None = None) -> Iterator[Published]:
         """Read every committed file again; see `sink_audit`, and `group.contract.MemberSink` for `since`."""
         place = self._of(lineage)
-        others = [each.commits for each in lineages_in(self.path) if each.path.name != lineage]
-        released, _ = place.read_released()
-        return audit_files(
-            self.path, place.commits, self.format, decided, staged=place.staged, others=others, released=released, since=since
-        )
+        others = [each for each in lineages_in(self.path) if each.path.name != lineage]
+        return audit_files(self.path, place, self.format, decided, Rolled(self.path, place, self.format), others=others, since=since)
 
     def release(self, *, lineage: str, through: int) -> None:
         """Under the lease: delete the files of Batches up to `through`, which all their readers have acknowledged. `audit` then counts
@@ -192,12 +138,14 @@ class PublishedFiles(ABC):
         if foreign is not None:
             raise foreign_output(self.node, self.path, f'commits of the flow "{foreign}"')
         files = [self.path / file["name"] for record in commits for file in record["files"]]
+        files += [self.path / name for lineage in lineages_in(self.path) for name in outputs_of(lineage)]
+        files = sorted({*files, *(marker for file in files if (marker := file.with_name(COMPLETE)).exists())})
         there = [file for file in files if file.exists()]
         if dry_run:
             return len(there)
         for file in there:
             file.unlink()
-            _remove_empty(file.parent, self.path)
+            remove_empty(file.parent, self.path)
         remove_tree(self.path / INTERNAL)
         return len(there)
 
@@ -212,17 +160,20 @@ class PublishedFiles(ABC):
         batch = decided.batch
         check_claim(self._owner_file, owner=self._owner, lineage=batch.lineage, sink=self.node)
         place = self._of(batch.lineage)
-        record = self._record(decided)
+        before = self._newest_before(place.commits, batch)
+        record = self._record(decided, before)
         self._put(place.commits, batch, record)
         if place.read_mark() >= batch.number:
             return  # and if its files are gone since, a reader took them away; `audit` tells
-        files = record["files"]
-        folders = {(self.path / file["name"]).parent for file in files}
+        files = place.files_of(batch.number, record, self.path)
+        folders = {final.parent for _, final in files}
         for folder in folders:
             make_folder(folder)
         staged = place.staged / f"{batch.number:010d}"
-        for file in files:
-            _reveal(staged / file["staged"], self.path / file["name"], batch)
+        for nth, (there, final) in enumerate(files):
+            hidden = "hidden" in record["files"][nth]
+            if not (hidden and not final.exists() and not there.exists() and is_rolled(place, record, batch.number, nth)):
+                _reveal(there, final, batch)
             faults.reached("publish.renamed")
         for folder in folders:
             sync_folder(folder)
@@ -232,27 +183,33 @@ class PublishedFiles(ABC):
         if self._keeps and place.commits.wants_folding(batch.number, gaps=self._gaps):
             place.commits.fold(summarize_commits)
 
-    def _put(self, commits: NumberedLog, batch: BatchId, record: Mapping[str, Any]) -> None:
+    def _newest_before(self, commits: NumberedLog, batch: BatchId) -> Mapping[str, Any] | None:
+        """The commit record that the Batch follows. Raises FencedError where it can follow none of those that stand there."""
         last = batch.number - 1
         before = commits.read(last)
         if before is None or self._gaps or commits.has(batch.number + 1):
             newest = commits.newest()
             if newest is not None and newest > batch.number:
                 raise self._fenced(batch, f"batch {newest} stands there already")
-            if before is None and newest is not None and newest < batch.number:
-                last, before = newest, commits.read(newest)
+            if before is None and newest is not None:
+                last, before = commits.newest_below(batch.number) or (last, None)
         if before is not None and before["term"] > batch.term:
             raise self._fenced(batch, f"batch {last} stands there under the newer term {before['term']}, this one has {batch.term}")
+        return before
+
+    def _put(self, commits: NumberedLog, batch: BatchId, record: Mapping[str, Any]) -> None:
         faults.reached("publish.record.before")
         stored = commits.put(batch.number, record)
         faults.reached("publish.record.after")
         if stored != record:
-            differing = next(name for name in record if stored.get(name) != record[name])
+            differing = next(name for name in (*record, *stored) if stored.get(name) != record.get(name))
             raise self._fenced(batch, f"batch {batch.number} stands there already with another {differing}")
 
-    def _record(self, decided: Decided) -> dict[str, Any]:
+    def _record(self, decided: Decided, before: Mapping[str, Any] | None) -> dict[str, Any]:
         batch = decided.batch
         files = [dict(segment) for receipt in decided.receipts for segment in receipt.segments]
+        times = [file["newest_us"] for file in files if "newest_us" in file]
+        times += [before["newest_us"]] if before is not None and "newest_us" in before else []
         return {
             "owner": self._owner,
             "flow": batch.flow,
@@ -264,7 +221,7 @@ class PublishedFiles(ABC):
             "term": batch.term,
             "rows": sum(receipt.rows for receipt in decided.receipts),
             "files": files,
-        }
+        } | ({"newest_us": max(times)} if times else {})
 
     def _fenced(self, batch: BatchId, why: str) -> FencedError:
         return FencedError(
@@ -280,13 +237,41 @@ class FilesSink(PublishedFiles):
         super().__init__(place)
         options = place.options
         self.format = options["format"]
-        self._partition_by: tuple[str, ...] = tuple(options.get("partition_by") or ())
+        by = options.get("partition_by") or ()
+        self._partition_by = tuple(part if isinstance(part, str) else TimePath.of(part) for part in by)
+        self._keeping = Keeping.of(place.node, options)
+        self._most_bytes: int | None = options.get("segment")
+        self._header = self.format == "csv" and options.get("header", True)
+        self._csv = (options.get("delimiter", ","), options.get("null", "")) if self.format == "csv" else None
         self._encoders = encoder_for(self.format, compression=options.get("compression") or "auto", options=options)
+
+    def prepare(self, *, owner: str, lineage: str, adopt: bool = False) -> None:
+        """See the contract."""
+        super().prepare(owner=owner, lineage=lineage, adopt=adopt)
+        self._keeping.write(self._of(lineage))
+        for place in lineages_in(self.path):
+            if place.path.name != lineage:
+                self._keeping.write_to_earlier(place)
 
     def stream(self, batch: BatchId, unit: int, attempt: str, schema: Schema) -> FilesSinkStream:
         """See the contract."""
         place = self._staged_place(batch, unit, attempt)
-        return FilesSinkStream(place, schema, self._encoders, self._partition_by, json=self.format == "json")
+        return FilesSinkStream(place, schema, self._encoders, self._partition_by, self._rules(batch))
+
+    def _rules(self, batch: BatchId) -> SegmentRules:
+        keeping, closed_us = self._keeping, None
+        if keeping.refuses_late:
+            # by the commits before it, and by nothing else: so it is the same whenever the Batch is run
+            before = self._of(batch.lineage).commits.newest_below(batch.number)
+            closed_us = None if before is None else keeping.closed_us(before[1].get("newest_us"))
+        return SegmentRules(
+            json=self.format == "json",
+            header=self._header,
+            csv=self._csv,
+            most_bytes=self._most_bytes,
+            hidden_below=keeping.roll_bytes,
+            closed_us=closed_us,
+        )
 
 
 def summarize_commits(summary: Any | None, records: Iterable[Any]) -> dict[str, int]:
@@ -318,9 +303,3 @@ def _reveal(staged: Path, final: Path, batch: BatchId) -> None:
                 f"batch {batch.number} names {final}, which is missing, and its staged form {staged} is missing too",
                 remedy="restore the file from a backup, or begin anew: scribengin reset FLOW --outputs --yes",
             ) from None
-
-
-def _remove_empty(folder: Path, top: Path) -> None:
-    while folder != top and folder.is_dir() and not any(folder.iterdir()):
-        folder.rmdir()
-        folder = folder.parent

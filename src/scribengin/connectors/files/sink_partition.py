@@ -6,25 +6,36 @@ Null is `__HIVE_DEFAULT_PARTITION__`, and so is an empty text, for which readers
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from scribengin.connectors.files.time_path import NULL, TimePath, path_fault
 from scribengin.core.errors import Refused
 from scribengin.core.types import Schema
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     import pyarrow as pa
 
-NULL = "__HIVE_DEFAULT_PARTITION__"
 _ESCAPED = re.compile(r"[\x00-\x1f\x7f\"#%'*/:=?\\{\[\]^]")
 _PLAIN = ("STRING", "BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "DATE", "TIMESTAMP", "DECIMAL")
+
+
+class Part(NamedTuple):
+    """Rows of one folder (with its `/`), where they stood in the batch, and the newest of their times in microseconds, where folders go by
+    time."""
+
+    folder: str
+    rows: pa.RecordBatch
+    places: Sequence[int]
+    newest_us: int | None
 
 
 class Partitions:
     """Splits batches of one schema. `rest` is what stays in the files. Raises Refused for columns that cannot name folders."""
 
-    def __init__(self, schema: Schema, columns: tuple[str, ...]) -> None:
+    def __init__(self, schema: Schema, by: Sequence[str | TimePath]) -> None:
+        columns = [part for part in by if isinstance(part, str)]
         for column in columns:
             if column not in schema:
                 raise Refused(
@@ -35,28 +46,41 @@ class Partitions:
         self.rest = Schema(tuple(field for field in schema.fields if field.name not in columns))
         if not self.rest.fields:
             raise Refused("partition_by names every column: nothing is left for the files", remedy="leave one out")
-        self._columns = columns
+        for part in by:
+            if isinstance(part, TimePath):
+                _check_time(part, schema, self.rest)
+        if any(isinstance(part, TimePath) for part in by[:-1]):
+            raise Refused("partition_by has a time before its end", remedy="let it be the last, and once")
+        self._by = tuple(by)
+        self._time = next((part for part in by if isinstance(part, TimePath)), None)
 
-    def split(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
-        """(folder with its `/`, rows in their order, without the partition columns)."""
+    def split(self, batch: pa.RecordBatch) -> Iterator[Part]:
+        """The folders of the rows, and these in their order, without the partition columns."""
         import numpy as np
         import pyarrow as pa
         import pyarrow.compute as pc
 
         if not batch.num_rows:
             return
-        parts = [self._folder_names(column, batch.column(column)) for column in self._columns]
+        parts = [
+            part.folders(batch.column(part.column)) if isinstance(part, TimePath) else self._folder_names(part, batch.column(part))
+            for part in self._by
+        ]
         encoded = (pc.binary_join_element_wise(*parts, "") if len(parts) > 1 else parts[0]).dictionary_encode()
         rest = batch.select(list(self.rest.names))
+        times = None if self._time is None else batch.column(self._time.column)
         folders: list[str] = encoded.dictionary.to_pylist()
         if len(folders) == 1:
-            yield folders[0], rest
+            yield Part(folders[0], rest, range(batch.num_rows), _newest_us(times))
             return
         codes = encoded.indices.to_numpy()
-        grouped = rest.take(pa.array(np.argsort(codes, kind="stable")))
+        order = np.argsort(codes, kind="stable")
+        grouped = rest.take(pa.array(order))
+        times = None if times is None else times.take(pa.array(order))
         start = 0
         for folder, size in zip(folders, np.bincount(codes).tolist(), strict=True):
-            yield folder, grouped.slice(start, size)
+            newest_us = None if times is None else _newest_us(times.slice(start, size))
+            yield Part(folder, grouped.slice(start, size), order[start : start + size].tolist(), newest_us)
             start += size
 
     @staticmethod
@@ -66,6 +90,27 @@ class Partitions:
         encoded = _texts(values).dictionary_encode(null_encoding="encode")
         names = [f"{escape(column)}={escape(text) if text else NULL}/" for text in encoded.dictionary.to_pylist()]
         return pa.array(names, pa.string()).take(encoded.indices)
+
+
+def _check_time(part: TimePath, schema: Schema, rest: Schema) -> None:
+    if part.column not in schema or schema[part.column].type.name != "TIMESTAMP":
+        found = f"a {schema[part.column].type}" if part.column in schema else "no column of the rows"
+        raise Refused(f'partition_by has the time "{part.column}", {found}', remedy="name a TIMESTAMP")
+    fault = path_fault(part.path)
+    if fault is not None:
+        raise Refused(f'partition_by has the path "{part.path}", which {fault[0]}', remedy=fault[1])
+    both = [name for name in part.names if name in rest.names]
+    if both:
+        raise Refused(
+            f'partition_by makes folders "{both[0]}=…", and the rows have a column of that name', remedy="name the folders otherwise"
+        )
+
+
+def _newest_us(times: pa.Array | None) -> int | None:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    return None if times is None else pc.max(times.cast(pa.timestamp("us", tz="UTC")).cast(pa.int64())).as_py()
 
 
 def escape(text: str) -> str:

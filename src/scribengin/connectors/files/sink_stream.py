@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
+import time
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors.contract import Receipt
+from scribengin.connectors.files.roll_state import segment_id
 from scribengin.connectors.files.sink_partition import Partitions
+from scribengin.connectors.files.time_path import TimePath
 from scribengin.core import faults
 from scribengin.core.storage import SummedFile, explained, make_folder, sync_folder
+from scribengin.formats.contract import Bad
 from scribengin.formats.encoders import JsonEncoder
 
 if TYPE_CHECKING:
@@ -19,8 +22,9 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from scribengin.connectors.files.sink_partition import Part
     from scribengin.core.types import Schema
-    from scribengin.formats.contract import Bad, Encoder, EncoderFactory
+    from scribengin.formats.contract import Encoder, EncoderFactory
 
 MAX_OPEN = 64
 """Files that a unit has open at most; with more partitions the one unused for longest is finished, and begun again in a further file."""
@@ -47,12 +51,27 @@ class StagedPlace:
         return f"{self.unit:05d}-{self.attempt}-{nth:05d}"
 
     def final_name(self, folder: str, nth: int) -> str:
-        """Of the nth file in a partition's folder, without the format's suffix: the same for every attempt.
-
-        The id tells lineages and sinks apart, and folders whose names a file system takes for the same.
-        """
-        id_ = hashlib.sha256(f"{self.lineage}/{self.sink}/{folder}".encode()).hexdigest()[:8]
+        """Of the nth file in a partition's folder, without the format's suffix: the same for every attempt."""
+        id_ = segment_id(self.lineage, self.sink, folder)
         return f"{folder}part-{self.batch:010d}-{self.unit:05d}-{nth:03d}{id_}"
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentRules:
+    """What becomes of a unit's files."""
+
+    json: bool = False
+    """the encoders write JSON, and take it too"""
+    header: bool = False
+    """each file begins with the names of the columns"""
+    csv: tuple[str, ...] | None = None
+    """of CSV all that the name does not tell and the bytes depend on; files in which it differs are not merged"""
+    most_bytes: int | None = None
+    """with so much in it a file is finished, and another begun"""
+    hidden_below: int | None = None
+    """a smaller file stays hidden until the roller has merged it"""
+    closed_us: int | None = None
+    """a folder whose time was over by then takes no more rows"""
 
 
 class FilesSinkStream:
@@ -60,9 +79,18 @@ class FilesSinkStream:
 
     wants_ids = False
 
-    def __init__(self, place: StagedPlace, schema: Schema, encoders: EncoderFactory, partition_by: tuple[str, ...], *, json: bool) -> None:
-        """`json`: the encoders write JSON, and take it too."""
-        self.json_needs: tuple[str, ...] | None = () if json and not partition_by else None
+    def __init__(
+        self,
+        place: StagedPlace,
+        schema: Schema,
+        encoders: EncoderFactory,
+        partition_by: tuple[str | TimePath, ...],
+        rules: SegmentRules,
+    ) -> None:
+        self.json_needs: tuple[str, ...] | None = () if rules.json and not partition_by else None
+        self._rules = rules
+        self._time = next((part for part in partition_by if isinstance(part, TimePath)), None)
+        self._late: dict[str, bool] = {}
         self._place = place
         self._encoders = encoders
         self._partitions = Partitions(schema, partition_by) if partition_by else None
@@ -73,16 +101,22 @@ class FilesSinkStream:
         self._done: list[dict[str, Any]] = []
 
     def write(self, batch: pa.RecordBatch, ids: Sequence[str] | None = None) -> Sequence[Bad]:  # noqa: ARG002 (the contract's)
-        """Stage the rows."""
+        """Stage the rows. Those are refused that come too late for a folder that is closed."""
+        late: list[Bad] = []
         with explained(self._place.doing):
             if self._partitions is None:
                 if batch.num_rows:
                     self._segment("").write(batch)
+                    self._finish_if_full("")
             else:
-                for folder, rows in self._partitions.split(batch):
-                    self._segment(folder).write(rows)
+                for part in self._partitions.split(batch):
+                    if self._is_closed(part.folder):
+                        late += self._refused(part)
+                        continue
+                    self._segment(part.folder).write(part.rows, part.newest_us)
+                    self._finish_if_full(part.folder)
             faults.reached("stage.mid_write")
-        return ()
+        return sorted(late, key=lambda bad: bad.ordinal)
 
     def write_json(
         self,
@@ -95,6 +129,7 @@ class FilesSinkStream:
         with explained(self._place.doing):
             if rows:
                 self._segment("").write_json(lines, rows)
+                self._finish_if_full("")
             faults.reached("stage.mid_write")
         return ()
 
@@ -130,9 +165,26 @@ class FilesSinkStream:
             staged = self._place.staged_name(self._count)
             self._count += 1
             path, name = self._place.folder / staged, self._place.final_name(folder, nth)
-            segment = _Segment(path, name, self._schema, self._encoders)
+            segment = _Segment(path, name, self._schema, self._encoders, self._rules)
         self._open[folder] = segment  # the last place is that of the one used last
         return segment
+
+    def _is_closed(self, folder: str) -> bool:
+        if self._rules.closed_us is None or self._time is None:
+            return False
+        if folder not in self._late:
+            end_us = self._time.end_us(folder)
+            self._late[folder] = end_us is not None and end_us <= self._rules.closed_us
+        return self._late[folder]
+
+    def _refused(self, part: Part) -> list[Bad]:
+        message = f"{part.folder} is closed: rows of its time came too late for it"
+        return [Bad(int(place), "late", message) for place in part.places]
+
+    def _finish_if_full(self, folder: str) -> None:
+        most = self._rules.most_bytes
+        if most is not None and self._open[folder].size >= most:
+            self._finish(folder)
 
     def _finish(self, folder: str) -> None:
         self._done.append(self._open[folder].finish())
@@ -142,7 +194,10 @@ class FilesSinkStream:
 class _Segment:
     """One staged file."""
 
-    def __init__(self, path: Path, name: str, schema: Schema, encoders: EncoderFactory) -> None:
+    def __init__(self, path: Path, name: str, schema: Schema, encoders: EncoderFactory, rules: SegmentRules) -> None:
+        self._rules = rules
+        self._columns = schema.names
+        self._newest_us: int | None = None
         self._staged = path.name
         self._name = name
         self._file = SummedFile(path)
@@ -153,9 +208,18 @@ class _Segment:
             self._file.close()
             raise
 
-    def write(self, batch: pa.RecordBatch) -> None:
+    @property
+    def size(self) -> int:
+        """Bytes of it that have reached the file."""
+        return self._file.size
+
+    def write(self, batch: pa.RecordBatch, newest_us: int | None = None) -> None:
         self._encoder.write(batch)
         self._rows += batch.num_rows
+        if newest_us is not None:
+            # a time ahead of the clock must not close what is still to come
+            newest_us = min(newest_us, round(time.time() * 1e6))
+            self._newest_us = newest_us if self._newest_us is None else max(newest_us, self._newest_us)
 
     def write_json(self, lines: bytes, rows: int) -> None:
         assert isinstance(self._encoder, JsonEncoder)
@@ -166,13 +230,21 @@ class _Segment:
         self._encoder.close()
         self._file.sync()
         self._file.close()
-        return {
+        said = {
             "staged": self._staged,
             "name": self._name + self._encoder.suffix,
             "rows": self._rows,
             "bytes": self._file.size,
             "crc": self._file.crc,
         }
+        if self._newest_us is not None:
+            said["newest_us"] = self._newest_us
+        below = self._rules.hidden_below
+        if below is not None and self._file.size < below:
+            said |= {"hidden": True} | ({"header": True} if self._rules.header else {})
+            if self._rules.csv is not None:
+                said["form"] = [*self._rules.csv, *(() if self._rules.header else self._columns)]
+        return said
 
     def abort(self) -> None:
         with suppress(Exception):  # an encoder may want to write its end to a disk that is full

@@ -36,6 +36,7 @@ class FilesSource:
         self._folder = place.folder
         self._path = place.folder / Path(self._options["path"]).expanduser()
         self._node = place.node
+        self._flow = place.flow
         self._format: str = self._options["format"]
         self._growing: bool = self._options["growing"]
         self._stop_on_change = self._options["on_change"] == "stop"
@@ -68,7 +69,9 @@ class FilesSource:
             max_files=options["max_files"],
             max_bytes=options["max_bytes"],
         )
-        return self._readers(discovery, taking, folder=self._folder, divide=self._divide, grows=self._grows, whole_lines=self._whole_lines)
+        return self._readers(
+            discovery, taking, folder=self._folder, divide=self._divide, grows=self._grows, whole_lines=self._whole_lines, flow=self._flow
+        )
 
     def decoder(self) -> Decoder:
         """A fresh decoder of the source's format."""

@@ -1,27 +1,33 @@
 """The upkeep of a folder that file sinks write into: done once per folder, by whoever has the right to it, beside those who write.
 
-Commit records are folded by the thousand; what attempts have left in `staged/`, and drafts of writers that were killed, are deleted. All
-of it may be killed at any point, and done again. What is taken away counts for nothing already: a Batch whose files all have their names
-needs nothing that is staged, and a summary stands for the records that it sums up. So a keeper that loses its right between its last look
-and its next step can do no harm by that one step, and does no further one.
+Hidden segments are merged (`roller`); commit records are folded by the thousand; what attempts have left in `staged/`, and drafts of
+writers that were killed, are deleted. All of it may be killed at any point, and done again. What is taken away counts for nothing already:
+a Batch whose files all have their names needs nothing that is staged, and a summary stands for the records that it sums up. So a keeper
+that loses its right between its last look and its next step can do no harm by that one step, and does no further one.
 """
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
-from scribengin.connectors.files.sink import INTERNAL, lineages_in, summarize_commits
+from scribengin.connectors.files.keeping import Keeping
+from scribengin.connectors.files.read_lease import over
+from scribengin.connectors.files.roll_state import summarize_turns
+from scribengin.connectors.files.roller import Roller, leftovers
+from scribengin.connectors.files.sink import summarize_commits
 from scribengin.connectors.files.sink_claim import last_lineage
+from scribengin.connectors.files.sink_folders import INTERNAL, lineages_in, remove_empty
 from scribengin.core import faults
 from scribengin.core.storage import drafts_in, names_in
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
-    from scribengin.connectors.files.sink import LineageFolder
+    from scribengin.connectors.files.sink_folders import LineageFolder
+    from scribengin.core.numbered_log import NumberedLog
 
 OLD_S = 3600.0
 """how long a draft, or what an earlier lineage has staged, is left alone: somebody may still be writing it"""
@@ -37,21 +43,48 @@ class Upkept:
     """files that nobody needs, deleted"""
     bytes: int = 0
     """what these took"""
+    merged: int = 0
+    """hidden segments that readers see now, in"""
+    merged_files: int = 0
+    """so many files, of"""
+    merged_bytes: int = 0
+    closed: int = 0
+    """folders by time that got their marker"""
+    expired: int = 0
+    """files that were deleted with their folder by time"""
+    due_s: float | None = field(default=None, compare=False)
+    """in so many seconds segments have waited long enough; None: none wait"""
 
     @property
     def anything(self) -> bool:
         """Whether there was something to do."""
-        return bool(self.folded or self.files)
+        return any((self.folded, self.files, self.merged, self.closed, self.expired))
 
 
-def keep_folder(path: Path, check: Callable[[], None], *, now_s: Callable[[], float] = time.time) -> Upkept:
+def roll_folder(path: Path, check: Callable[[], None], *, flush: bool = False, now_s: Callable[[], float] = time.time) -> Upkept:
+    """Only the roller's part of `keep_folder`; with `flush` everything that is committed is visible afterwards. Raises as that does."""
+    lineages = lineages_in(path)
+    newest_us = max((each for each in map(_newest_us, lineages) if each is not None), default=None)
+    done = [Roller(path, lineage, check, now_s, newest_us).run(flush=flush) for lineage in lineages]
+    return Upkept(
+        merged=sum(each.segments for each in done),
+        merged_files=sum(each.files for each in done),
+        merged_bytes=sum(each.bytes for each in done),
+        closed=sum(each.closed for each in done),
+        expired=sum(each.removed for each in done),
+        due_s=min((each.due_s for each in done if each.due_s is not None), default=None),
+    )
+
+
+def keep_folder(path: Path, check: Callable[[], None], *, flush: bool = False, now_s: Callable[[], float] = time.time) -> Upkept:
     """One turn. `check` raises where this process may not (any more); it is asked before each step that writes or deletes. A folder that is
     not there, or nobody has written to, is none to keep. Raises what `check` does, StateError for records that are damaged, OSError."""
+    rolled = roll_folder(path, check, flush=flush, now_s=now_s)
     folded = files = size = 0
     newest = last_lineage(path / INTERNAL / "owner.json")
     for lineage in lineages_in(path):
-        folded += _fold(lineage, check)
-        for orphan in [*_orphans(lineage, current=lineage.path.name == newest, before_s=now_s() - OLD_S)]:
+        folded += _fold(lineage.commits, summarize_commits, check) + _fold(lineage.merges, summarize_turns, check)
+        for orphan in [*orphans_of(lineage, current=lineage.path.name == newest, before_s=now_s() - OLD_S)]:
             faults.reached("upkeep.orphan")
             check()
             there_bytes = _size(orphan)
@@ -59,22 +92,33 @@ def keep_folder(path: Path, check: Callable[[], None], *, now_s: Callable[[], fl
             files, size = files + 1, size + there_bytes
         for folder in _emptied(lineage):
             check()
-            _remove_empty(folder)
-    return Upkept(folded, files, size)
+            remove_empty(folder, folder.parent)
+    for lease in over(path, now_s()):
+        check()
+        lease.unlink(missing_ok=True)
+    return replace(rolled, folded=folded, files=files, bytes=size)
 
 
-def _fold(lineage: LineageFolder, check: Callable[[], None]) -> int:
-    commits = lineage.commits
-    newest = commits.newest()
-    if newest is None or not (commits.wants_folding(newest, gaps=True) or commits.has_leftovers()):
+def _newest_us(lineage: LineageFolder) -> int | None:
+    """The newest event time that a lineage has written, where its sink goes by time."""
+    if Keeping.read(lineage) is None:
+        return None
+    newest = lineage.commits.newest()
+    record = None if newest is None else lineage.commits.read(newest)
+    return None if record is None else record.get("newest_us")
+
+
+def _fold(log: NumberedLog, summarize: Callable[[Any | None, Iterable[Any]], Any], check: Callable[[], None]) -> int:
+    newest = log.newest()
+    if newest is None or not (log.wants_folding(newest, gaps=True) or log.has_leftovers()):
         return 0
-    before = commits.high_mark()
-    commits.fold(summarize_commits, check)
-    return commits.high_mark() - before
+    before = log.high_mark()
+    log.fold(summarize, check)
+    return log.high_mark() - before
 
 
-def _orphans(lineage: LineageFolder, *, current: bool, before_s: float) -> Iterator[Path]:
-    """Files that nobody needs."""
+def orphans_of(lineage: LineageFolder, *, current: bool, before_s: float) -> Iterator[Path]:
+    """Files that nobody needs; of those that somebody may still be writing, the ones from before a moment."""
     mark, commits = lineage.read_mark(), lineage.commits
     for name in names_in(lineage.staged):
         folder = lineage.staged / name
@@ -84,7 +128,9 @@ def _orphans(lineage: LineageFolder, *, current: bool, before_s: float) -> Itera
             yield from _files(folder)
         elif not current and commits.read(int(name)) is None:  # another lineage writes now: this one commits no more
             yield from (file for file in _files(folder) if _time(file) < before_s)
-    for folder in (lineage.path.parent, lineage.path, commits.folder, commits.folder / "folded"):
+    yield from leftovers(lineage)
+    logs = (commits.folder, lineage.merges.folder)
+    for folder in (lineage.path.parent, lineage.path, *logs, *(log / "folded" for log in logs)):
         yield from (draft for draft in drafts_in(folder) if _time(draft) < before_s)
 
 
@@ -117,10 +163,3 @@ def _size(path: Path) -> int:
         return path.stat().st_size
     except FileNotFoundError:
         return 0
-
-
-def _remove_empty(folder: Path) -> None:
-    try:
-        folder.rmdir()
-    except OSError:
-        return  # somebody was faster, or has put something there

@@ -10,7 +10,7 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from scribengin.connectors.abilities import rechecks, tells
+from scribengin.connectors.abilities import holds, rechecks, tells
 from scribengin.connectors.contract import Backlog, Limits, SourceStream
 from scribengin.connectors.group.contract import DOWN, said
 from scribengin.connectors.group.health import Health
@@ -175,6 +175,18 @@ class GroupReader:
                 continue
             if tells(reader):
                 reader.committed(part, query=query)
+
+    def hold(self, streams: Sequence[SourceStream]) -> None:
+        """See HoldingReader; of members that are open."""
+        for name, reader in self._readers.items():
+            if holds(reader):
+                reader.hold([_own(stream) for stream in streams if stream.place["member"] == name])
+
+    def let_go(self, streams: Sequence[SourceStream]) -> None:
+        """See HoldingReader."""
+        for name, reader in self._readers.items():
+            if holds(reader):
+                reader.let_go([_own(stream) for stream in streams if stream.place["member"] == name])
 
     def backlog(self) -> Backlog:
         """Of all members; of one that is away what waited at the last look."""

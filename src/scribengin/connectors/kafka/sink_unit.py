@@ -7,10 +7,11 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from scribengin.connectors.contract import AlreadyCommitted, Receipt
+from scribengin.connectors.contract import Receipt
 from scribengin.connectors.kafka.message_stream import MessageStream
 from scribengin.connectors.kafka.sink_stream import staged_messages
 from scribengin.connectors.kafka.transaction import Superseded
+from scribengin.connectors.unit_contract import AlreadyCommitted
 from scribengin.core import faults
 from scribengin.core.errors import FencedError, Unreachable
 from scribengin.core.storage import make_folder

@@ -1,0 +1,265 @@
+"""A schema for files, proposed from what they hold, and what it would make of the records that were looked at.
+
+The proposal is checked by the decoder that would read the files: what it would leave behind as dead letters is told with its place.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from scribengin.connectors.files.parquet import schema_of_columns
+from scribengin.connectors.files.sampling import MOST_FILES, Sample, format_of, head_of, read_sample
+from scribengin.core.errors import SourceError
+from scribengin.core.types import Field, Schema, Type
+from scribengin.formats.blocks import DamageBlock, LineBlock
+from scribengin.formats.catalog import decoder_for
+from scribengin.formats.csv_records import CsvBlock, split_cells
+from scribengin.formats.guess_csv import guess_column, guess_delimiter, guess_header, guess_null
+from scribengin.formats.own_columns import arrow_columns, avro_columns, joined_columns
+from scribengin.formats.seen import Seen, can_name, schema_of
+from scribengin.formats.text import TEXT_SCHEMA
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from scribengin.formats.contract import Bad, Block
+
+_SHOWN_DEAD = 5
+_LOWEST = Schema((Field("\N{OBJECT REPLACEMENT CHARACTER}", Type("STRING")),))
+"""columns for a look that is not after columns"""
+
+
+@dataclass(frozen=True, slots=True)
+class Dead:
+    """A record that the proposed schema does not take."""
+
+    file: str
+    line: int | None
+    row: int | None
+    reason: str
+    message: str
+
+    def __str__(self) -> str:
+        at = f":{self.line}" if self.line is not None else f" row {self.row}" if self.row is not None else ""
+        return f"{self.file}{at}: {self.message} [{self.reason}]"
+
+
+@dataclass(slots=True)
+class Proposal:
+    """`options` are those of a files source beside `path` that differ from their defaults."""
+
+    format: str
+    schema: Schema
+    options: dict[str, Any]
+    columns: dict[str, Seen]
+    files: int
+    records: int
+    """that were looked at, dead ones included and empty lines not"""
+    whole: bool
+    """True where these are all records of all files"""
+    dead: int = 0
+    deaths: list[Dead] = field(default_factory=list)
+    """the first of them"""
+    notes: list[str] = field(default_factory=list)
+
+
+def infer(paths: Sequence[Path], *, records: int, format: str | None = None, options: Mapping[str, Any] | None = None) -> Proposal:
+    """Look at `records` records of the files at most, and propose. `format` and csv's `options` are found out where they are not
+    given. Raises SourceError for files that cannot be read, or of which nothing can be said."""
+    format = format or _one_format(paths)
+    match format:
+        case "json":
+            proposal = _of_json(read_sample(paths, "json", {}, _LOWEST, records=records))
+        case "csv":
+            proposal = _of_csv(paths, dict(options or {}), records)
+        case "text":
+            sample = read_sample(paths, "text", {}, TEXT_SCHEMA, records=records)
+            proposal = _checked("text", TEXT_SCHEMA, {}, sample, [])
+        case _:
+            proposal = _of_typed(paths, format, records)
+    return proposal
+
+
+def _one_format(paths: Sequence[Path]) -> str:
+    """Of all files that hold something. Raises SourceError where they differ: a source reads its files in one way."""
+    found: dict[str, Path] = {}
+    for path in paths[:MOST_FILES]:
+        if path.stat().st_size:
+            found.setdefault(format_of(path), path)
+    if len(found) > 1:
+        each = ", ".join(f"{path} is {format}" for format, path in found.items())
+        raise SourceError(f"the files are of several formats: {each}", remedy="name those of one format, or say --format")
+    return next(iter(found), None) or format_of(paths[0])
+
+
+def _of_json(sample: Sample) -> Proposal:
+    columns: dict[str, Seen] = {}
+    decoder = msgspec.json.Decoder()
+    for block in sample.blocks:
+        for line in block.lines() if isinstance(block, LineBlock) else ():
+            try:
+                record = decoder.decode(line)
+            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+                continue  # the reference decoder says why
+            for name, value in record.items() if isinstance(record, dict) else ():
+                if name not in columns:
+                    columns[name] = Seen()
+                columns[name].add(value)
+    notes: list[str] = []
+    schema = schema_of(columns, notes)
+    if schema is None:
+        raise _no_json(sample)
+    return _checked("json", schema, {}, sample, notes, columns)
+
+
+def _no_json(sample: Sample) -> SourceError:
+    """Of files without one record."""
+    if not sample.records:
+        return SourceError("the files are empty", remedy="name files that hold records")
+    block = sample.blocks[0]
+    if isinstance(block, LineBlock) and block.data.lstrip()[:1] == b"[":
+        return SourceError(
+            f"{block.file} is one JSON list; a source reads an object a line", remedy="write it so: jq -c '.[]' FILE > FILE.jsonl"
+        )
+    remedy = "say what the files are: --format csv, or --format text"
+    return SourceError(f"of {sample.records:,} lines none is a JSON object with a field", remedy=remedy)
+
+
+def _of_csv(paths: Sequence[Path], options: dict[str, Any], records: int) -> Proposal:
+    head = head_of(paths[0]).removeprefix(b"\xef\xbb\xbf")
+    delimiter = options.get("delimiter") or guess_delimiter(head)
+    header = guess_header(head, delimiter) if options.get("header") is None else options["header"]
+    given: dict[str, Any] = {"delimiter": delimiter, "header": header}
+    sample = read_sample(paths, "csv", given, _LOWEST, records=records)
+    null = options.get("null")
+    if null is None:
+        tables = _tables(sample, delimiter, "")
+        null = guess_null([[cell or "" for cell in row] for row in max(tables.values(), key=len)]) if tables else ""
+    given["null"] = null
+    notes = ["the first line is taken for the columns' names; if it is a record: --no-header"] if header else []
+    cells: dict[str, list[str | None]] = {}
+    for names, rows in _tables(sample, delimiter, null).items():
+        for index, name in enumerate(names):
+            if not can_name(name) or names.count(name) > 1:
+                notes.append(f"column {index + 1}, {name!r}, is left out: a schema cannot hold such a name, or it stands twice")
+            elif name in cells or name.lower() not in map(str.lower, cells):
+                cells.setdefault(name, []).extend(row[index] for row in rows)
+    if not cells:
+        raise SourceError(
+            "the files hold no record of CSV with a column that a schema can name",
+            remedy="say what they are: --format json, or --no-header",
+        )
+    fields = []
+    for name, column in cells.items():
+        guessed = guess_column(name, column)
+        fields.append(Field(name, guessed.type))
+        notes += [guessed.note] * bool(guessed.note)
+    return _checked("csv", Schema(tuple(fields)), given, sample, notes)
+
+
+def _tables(sample: Sample, delimiter: str, null: str) -> dict[tuple[str, ...], list[list[str | None]]]:
+    """Names → the records of their width that stand under them. Files without a header have the names c1, c2, … of the commonest
+    width."""
+    tables: dict[tuple[str, ...], list[list[str | None]]] = {}
+    headed = any(isinstance(block, CsvBlock) and block.header for block in sample.blocks)
+    for block in sample.blocks:
+        if not isinstance(block, CsvBlock):
+            continue
+        if block.header:
+            tables.setdefault(block.header, [])
+        for line in block.lines():
+            cells = split_cells(line.removesuffix(b"\r").decode("utf-8", "replace"), delimiter, null) if line.strip(b" \t\r") else None
+            if cells is not None:
+                names = block.header or tuple(f"c{index + 1}" for index in range(len(cells)))
+                if len(cells) == len(names):
+                    tables.setdefault(names, []).append(cells)
+    if tables and not headed:
+        commonest = max(tables, key=lambda names: len(tables[names]))
+        return {commonest: tables[commonest]}
+    return tables
+
+
+def _of_typed(paths: Sequence[Path], format: str, records: int) -> Proposal:
+    notes: list[str] = []
+    known: list[tuple[str, tuple[Field, ...]]] = []
+    for path in paths:
+        if format == "parquet":
+            known.append((path.name, arrow_columns(schema_of_columns(path), notes)))
+        else:
+            known.append((path.name, avro_columns(_writer(path), notes)))
+    schema = joined_columns(known, notes)
+    if schema is None:
+        raise SourceError(f"{paths[0]} has no column that a schema can hold", remedy="read it by another program first")
+    odd = [field.name for field in schema.fields if _has_odd_keys(field.type)]
+    notes += [f"{name} is left out: a map by objects or lists is no value of a record" for name in odd]
+    kept = tuple(field for field in schema.fields if field.name not in odd)
+    if not kept:
+        raise SourceError(f"{paths[0]} has no column that a record can hold", remedy="read it by another program first")
+    schema, sample = _readable(paths, format, Schema(kept), records, notes)
+    return _checked(format, schema, {}, sample, list(dict.fromkeys(notes)))
+
+
+def _has_odd_keys(type_: Type) -> bool:
+    own = type_.name == "MAP" and bool(type_.parts[0].parts or type_.parts[0].fields)
+    return own or any(map(_has_odd_keys, (*type_.parts, *(field.type for field in type_.fields))))
+
+
+def _readable(paths: Sequence[Path], format: str, schema: Schema, records: int, notes: list[str]) -> tuple[Schema, Sample]:
+    """Without the columns of which a value does not fit the type that stands for theirs: nanoseconds, or more than 63 bits."""
+    try:
+        return schema, read_sample(paths, format, {}, schema, records=records)
+    except SourceError as all_of_it:
+        kept = []
+        for field in schema.fields:
+            try:
+                read_sample(paths, format, {}, Schema((field,)), records=records)
+            except SourceError as error:
+                notes.append(f"{field.name} is left out: {error.message}")
+            else:
+                kept.append(field)
+        if not 0 < len(kept) < len(schema.fields):
+            raise all_of_it from None
+        return Schema(tuple(kept)), read_sample(paths, format, {}, Schema(tuple(kept)), records=records)
+
+
+def _writer(path: Path) -> Any:
+    from scribengin.formats.avro_container import ContainerError, read_header
+    from scribengin.formats.avro_schema import AvroSchemaError
+
+    try:
+        with path.open("rb") as file:
+            return read_header(file).writer
+    except (ContainerError, AvroSchemaError) as error:
+        raise SourceError(f"{path} {error}", remedy="write it anew, or leave it out") from None
+
+
+def _checked(
+    format: str, schema: Schema, options: dict[str, Any], sample: Sample, notes: list[str], columns: dict[str, Seen] | None = None
+) -> Proposal:
+    """The proposal, with what the decoder makes of the sample."""
+    defaults = {"delimiter": ",", "header": True, "null": ""}
+    shown = {name: value for name, value in options.items() if defaults.get(name) != value}
+    seen = columns if columns is not None else {each.name: Seen() for each in schema.fields}
+    proposal = Proposal(format, schema, shown, seen, sample.files, sample.records, sample.whole, notes=list(dict.fromkeys(notes)))
+    decoder = decoder_for(format, schema, options)
+    for block in sample.blocks:
+        found = decoder.rows(block)
+        proposal.records -= found.skipped
+        for bad in found.bad:
+            proposal.dead += 1
+            if len(proposal.deaths) < _SHOWN_DEAD:
+                proposal.deaths.append(_dead(block, bad))
+        if columns is None and not isinstance(block, DamageBlock):
+            for row in found.rows:
+                for name, value in row.items():
+                    seen[name].add(value)
+    return proposal
+
+
+def _dead(block: Block, bad: Bad) -> Dead:
+    place = block.place(bad.ordinal)
+    return Dead(place.file, place.line, place.row, bad.reason, bad.message)

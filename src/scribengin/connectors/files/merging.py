@@ -1,0 +1,178 @@
+"""Several segments as one file: bytes behind bytes where the format allows it, row groups where it does not. In bounded memory."""
+
+from __future__ import annotations
+
+import zlib
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING, Any
+
+from scribengin.core import faults
+from scribengin.core.errors import StateError
+from scribengin.core.storage import SummedFile, explained
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+_BLOCK = 1 << 20
+_ROWS = 16384
+_GROUP_BYTES = 64 * 2**20
+_LEVELS = {"gz": "gzip", "zst": "zstd"}
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """A hidden segment: where it lies, and what its commit record says of it."""
+
+    path: Path
+    said: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """A finished draft, durable but for its name. `taken`: of so many inputs, the first ones; others do not fit behind them."""
+
+    taken: int
+    rows: int
+    bytes: int
+    crc: int
+
+
+def merge(inputs: Sequence[Input], draft: Path) -> Merged:
+    """Write the rows of `inputs`, in their order, to `draft`. Stops before one that has other columns than the first.
+
+    Raises StateError for a segment that is not what was committed, EnvironmentFault where there is no room (then there is no draft), and
+    FileNotFoundError for a segment that is gone.
+    """
+    doing = f"{len(inputs)} segments cannot be merged in {draft.parent}; they stay hidden, nothing is lost, and it is tried again"
+    name = str(inputs[0].said["name"])
+    out: SummedFile | None = None
+    try:
+        with explained(doing):
+            out = SummedFile(draft)
+            faults.reached("roll.draft.writing")
+            if name.endswith(".parquet"):
+                taken = _merge_parquet(inputs, out)
+            elif inputs[0].said.get("header"):
+                taken = _merge_csv(inputs, out, _LEVELS.get(name.rpartition(".")[2], "none"))
+            else:
+                for each in inputs:
+                    for block in _checked(each):
+                        out.write(block)
+                taken = len(inputs)
+            out.sync()
+            out.close()
+    except BaseException:
+        if out is not None:
+            with suppress(OSError):
+                out.close()
+        draft.unlink(missing_ok=True)
+        raise
+    return Merged(taken, sum(each.said["rows"] for each in inputs[:taken]), out.size, out.crc)
+
+
+def _checked(each: Input) -> Iterator[bytes]:
+    """The bytes, compared with what was committed."""
+    size = crc = 0
+    with each.path.open("rb") as file:
+        while block := file.read(_BLOCK):
+            size, crc = size + len(block), zlib.crc32(block, crc)
+            yield block
+    if (size, crc) != (each.said["bytes"], each.said["crc"]):
+        raise StateError(
+            f"{each.path} was changed after it was written ({each.said['rows']} rows of {each.said['name']}): it is not merged",
+            remedy="restore it from a backup; `audit` tells what else is wrong",
+        )
+
+
+def _merge_csv(inputs: Sequence[Input], out: SummedFile, compression: str) -> int:
+    from scribengin.formats.encoders import compressed
+
+    file, end, _ = compressed(out, compression)  # type: ignore[arg-type]
+    first: bytes | None = None
+    taken = 0
+    for each in inputs:
+        for _ in _checked(each):
+            pass
+        with each.path.open("rb") as raw:
+            source = _decompressed(raw, compression)
+            header, rest = _split_header(source)
+            if first is None:
+                first = header
+                file.write(header)
+            elif header != first:
+                break
+            file.write(rest)
+            while block := source.read(_BLOCK):
+                file.write(bytes(block))
+        taken += 1
+    end()
+    return taken
+
+
+def _decompressed(raw: IO[bytes], compression: str) -> Any:
+    if compression == "none":
+        return raw
+    import pyarrow as pa
+
+    return pa.CompressedInputStream(raw, compression)
+
+
+def _split_header(source: Any) -> tuple[bytes, bytes]:
+    """(the first record with its line end, what was read behind it); a name may hold line ends, in quotes."""
+    head, at, quoted = b"", 0, False
+    while True:
+        block = bytes(source.read(_BLOCK))
+        head += block
+        while at < len(head):
+            if head[at : at + 1] == b'"':
+                quoted = not quoted
+            elif head[at : at + 1] == b"\n" and not quoted:
+                return head[: at + 1], head[at + 1 :]
+            at += 1
+        if not block:
+            return head, b""
+
+
+def _merge_parquet(inputs: Sequence[Input], out: SummedFile) -> int:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    writer: Any = None
+    schema: pa.Schema | None = None
+    waiting: list[pa.RecordBatch] = []
+    taken = size = 0
+
+    def flush() -> None:
+        nonlocal waiting, size
+        if waiting:
+            writer.write_table(pa.Table.from_batches(waiting, schema).combine_chunks())
+        waiting, size = [], 0
+
+    try:
+        for each in inputs:
+            for _ in _checked(each):
+                pass
+            with pq.ParquetFile(each.path) as file:
+                if writer is None:
+                    schema = file.schema_arrow.remove_metadata()
+                    codec = file.metadata.row_group(0).column(0).compression if file.metadata.num_row_groups else "ZSTD"
+                    codec = "none" if codec == "UNCOMPRESSED" else codec.lower()
+                    writer = pq.ParquetWriter(out, schema, compression=codec, coerce_timestamps="us", version="2.6")
+                elif not file.schema_arrow.remove_metadata().equals(schema):
+                    break
+                for batch in file.iter_batches(_ROWS):
+                    waiting.append(pa.RecordBatch.from_arrays(batch.columns, schema=schema))
+                    size += batch.nbytes
+                    if size >= _GROUP_BYTES:
+                        flush()
+            taken += 1
+        flush()
+    except BaseException:
+        if writer is not None:
+            with suppress(Exception):  # else it writes its end when it is collected, to a file that is closed
+                writer.close()
+        raise
+    writer.close()
+    return taken

@@ -1,0 +1,93 @@
+"""What lies in a sink's folder that no record names: how old, how large, and whose."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from scribengin.connectors.files.keeping import COMPLETE
+from scribengin.connectors.files.read_lease import over
+from scribengin.connectors.files.roll_state import outputs_of
+from scribengin.connectors.files.roller import leftovers
+from scribengin.connectors.files.sink_claim import last_lineage
+from scribengin.connectors.files.sink_folders import INTERNAL, lineages_in
+from scribengin.connectors.files.upkeep import OLD_S, orphans_of
+from scribengin.core.storage import drafts_in
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+_OWN = ("owner.json",)
+
+
+@dataclass(frozen=True, slots=True)
+class Orphan:
+    """A file that nothing needs, or nobody knows."""
+
+    path: Path
+    kind: str
+    """`attempt` (staged by a task that failed, was late, or whose Batch was never decided), `merge` (left by a roller that was killed),
+    `draft` (half of a record), `lease` (of a reader that died), `foreign` (no record of Scribengin's names it)"""
+    bytes: int
+    age_s: float
+    may_be_used: bool = False
+    """whether somebody may still be writing it"""
+
+    @property
+    def foreign(self) -> bool:
+        """Whether it is not Scribengin's to delete."""
+        return self.kind == "foreign"
+
+
+def find_orphans(top: Path, *, now_s: Callable[[], float] = time.time) -> Iterator[Orphan]:
+    """Those of a sink's folder, by name; nothing where no sink has written. What a Batch under way stages is none. Raises StateError."""
+    # before the records: each file that has its name then is in a record that stands there already
+    outside = [*_outside(top)]
+    found: dict[Path, str] = {}
+    settled: set[Path] = set()
+    named = {top / INTERNAL / name for name in _OWN}
+    newest = last_lineage(top / INTERNAL / "owner.json")
+    for lineage in lineages_in(top):
+        kinds = dict.fromkeys(leftovers(lineage), "merge")
+        settled |= {*orphans_of(lineage, current=lineage.path.name == newest, before_s=now_s() - OLD_S)}
+        for path in orphans_of(lineage, current=lineage.path.name == newest, before_s=float("inf")):
+            found[path] = kinds.get(path) or ("attempt" if path.is_relative_to(lineage.staged) else "draft")
+        for _, record in lineage.commits.since():
+            named |= {top / file["name"] for file in record["files"]}
+        named |= {top / name for name in outputs_of(lineage)}
+    if not newest:
+        return
+    found |= dict.fromkeys(over(top, now_s()), "lease")
+    drafts = set(drafts_in(top / INTERNAL))
+    found |= {path: _kind(path) for path in outside if path not in named and path not in drafts and path not in found}
+    beside = set(outside)
+    for path in sorted(found):
+        try:
+            status = path.lstat()
+        except FileNotFoundError:  # it went meanwhile
+            continue
+        age_s = max(0.0, now_s() - status.st_mtime)
+        used = age_s < OLD_S if path in beside else found[path] in ("attempt", "merge", "draft") and path not in settled
+        yield Orphan(path, found[path], status.st_size, age_s, used)
+
+
+def _kind(path: Path) -> str:
+    return "draft" if path.name.startswith(f".{COMPLETE}.") else "foreign"
+
+
+def _outside(folder: Path, *, below: bool = False) -> Iterator[Path]:
+    """Every file below, but what lies in `_scribengin`, markers of folders by time, and what another sink keeps further down."""
+    try:
+        entries = list(folder.iterdir())
+    except FileNotFoundError:
+        return
+    if below and any(path.name == INTERNAL for path in entries):
+        return
+    for path in entries:
+        if path.is_dir() and not path.is_symlink():
+            if path.name != INTERNAL:
+                yield from _outside(path, below=True)
+        elif not (below and path.name == COMPLETE):
+            yield path

@@ -1,0 +1,180 @@
+"""What a reader still has to read of a folder that a sink writes: nobody deletes it meanwhile.
+
+    <path>/_scribengin/readers/<id>.json      the files, and until when that holds; its holder renews it
+    <path>/_scribengin/readers/<flow>.going   the files that a flow's `when_done` is just taking away, if nobody holds them
+
+Who wants to delete first says so where readers look (the roller in its turn, `when_done` in `going`), and then looks for leases; a reader
+first writes its lease, and then looks for what is said. So of a file that both want, one of the two sees the other. A reader that died, or
+slept, loses its lease when its time is over; what it had yet to read is then missing, and told.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import weakref
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from scribengin.connectors.files.keeping import Keeping
+from scribengin.connectors.files.roll_state import Frontier, folder_of, last_batch, newest_turn
+from scribengin.connectors.files.sink_folders import INTERNAL, READERS, lineages_in
+from scribengin.core.errors import ScribenginError
+from scribengin.core.records import seal, unseal
+from scribengin.core.storage import names_in, read_or_none, replace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator
+    from pathlib import Path
+
+HOLDS_S = 60.0
+"""a lease that nobody renews ends so long after"""
+_RENEW_S = 15.0
+_KIND, _GOING, _FORMAT = "read-lease", "going", 1
+_LEVELS = 12
+
+
+def kept_top(place: Path) -> Path | None:
+    """The sink's folder in which `place` lies, or which it is; None for a folder that no sink writes."""
+    for folder in [place, *place.parents][:_LEVELS]:
+        if (folder / INTERNAL / "owner.json").exists():
+            return folder
+    return None
+
+
+def leased(top: Path, names: Collection[str], now_s: float, *, but: str = "") -> bool:
+    """Whether a living reader, of another flow than `but`, has one of these files, named from `top` on, still to read. A lease that cannot
+    be read counts as one."""
+    for path in _leases(top):
+        try:
+            data = read_or_none(path)
+            body = None if data is None else unseal(data, _KIND, _FORMAT, path)
+        except ScribenginError:
+            return True
+        if body is None or (but and body["flow"] == but):
+            continue
+        if body["until_s"] >= now_s and not set(names).isdisjoint(body["files"]):
+            return True
+    return False
+
+
+def over(top: Path, now_s: float) -> Iterator[Path]:
+    """Leases whose time was over an hour ago: of readers that died."""
+    for path in _leases(top):
+        try:
+            data = read_or_none(path)
+            body = None if data is None else unseal(data, _KIND, _FORMAT, path)
+        except ScribenginError:
+            continue
+        if body is not None and body["until_s"] < now_s - 3600:
+            yield path
+
+
+@contextmanager
+def going(top: Path, names: Collection[str], flow: str) -> Iterator[None]:
+    """Say that the flow takes these away unless they are held; who comes to read them meanwhile puts them off."""
+    file = top / INTERNAL / READERS / f"{flow}.going"
+    replace(file, seal(_GOING, _FORMAT, {"until_s": time.time() + HOLDS_S, "flow": flow, "files": sorted(names)}))
+    try:
+        yield
+    finally:
+        file.unlink(missing_ok=True)
+
+
+def _going(top: Path, but: str) -> set[str]:
+    """What flows other than `but` say so of."""
+    folder = top / INTERNAL / READERS
+    found: set[str] = set()
+    for name in names_in(folder):
+        data = read_or_none(folder / name) if name.endswith(".going") else None
+        body = None if data is None else unseal(data, _GOING, _FORMAT, folder / name)
+        if body is not None and body["flow"] != but and body["until_s"] >= time.time():
+            found.update(body["files"])
+    return found
+
+
+class ReadLease:
+    """One reader's, of one folder. Renewed by a thread of its own while it holds anything; the thread ends with the object."""
+
+    def __init__(self, top: Path, flow: str, *, clock: Callable[[], float] = time.time) -> None:
+        self.top = top
+        self._flow = flow
+        self._path = top / INTERNAL / READERS / f"{flow or 'reader'}-{uuid4().hex[:12]}.json"
+        self._clock = clock
+        self._files: set[str] = set()
+        self.put_off: set[str] = set()
+        """of those asked for last: not held, for another flow's `when_done` may just be taking them away; to be asked for again"""
+        self._lock = threading.Lock()
+        self._renewing: threading.Thread | None = None
+        self._wake = threading.Event()
+        weakref.finalize(self, self._wake.set)
+
+    def hold(self, names: Collection[str]) -> set[str]:
+        """Hold these too, durably. Returns those of them that are just being deleted: they are not to be read. See `put_off` too."""
+        self.put_off = set()
+        with self._lock:
+            fresh = set(names) - self._files
+            if not fresh:
+                return set()
+            self._files |= fresh
+            self._write()
+        self.put_off = fresh & _going(self.top, self._flow)
+        doomed = {name for name in fresh - self.put_off if _is_doomed(self.top, name)}
+        if doomed or self.put_off:
+            self.let_go(doomed | self.put_off)
+        if self._renewing is None:
+            self._renewing = threading.Thread(target=_renew, args=(weakref.ref(self), self._wake), name="read lease", daemon=True)
+            self._renewing.start()
+        return doomed
+
+    def let_go(self, names: Collection[str]) -> None:
+        """They are read, and committed."""
+        with self._lock:
+            before = len(self._files)
+            self._files -= set(names)
+            if not self._files:
+                self._path.unlink(missing_ok=True)
+            elif len(self._files) != before:
+                self._write()
+
+    def renew(self) -> None:
+        """Put its end off."""
+        with self._lock:
+            if self._files:
+                self._write()
+
+    def _write(self) -> None:
+        body = {"until_s": self._clock() + HOLDS_S, "flow": self._flow, "pid": os.getpid(), "files": sorted(self._files)}
+        replace(self._path, seal(_KIND, _FORMAT, body))
+
+
+def _renew(lease: weakref.ref[ReadLease], over: threading.Event) -> None:
+    while not over.wait(_RENEW_S):
+        held = lease()
+        if held is None:
+            return
+        try:
+            held.renew()
+        except (OSError, ScribenginError):  # the disk is full, or away: tried again before its time is over
+            continue
+        finally:
+            del held
+
+
+def _leases(top: Path) -> list[Path]:
+    folder = top / INTERNAL / READERS
+    return [folder / name for name in sorted(names_in(folder)) if name.endswith(".json")]
+
+
+def _is_doomed(top: Path, name: str) -> bool:
+    if not (top / name).exists():
+        return True
+    for lineage in lineages_in(top):
+        through = Frontier.of(newest_turn(lineage)[1]).removing.get(folder_of(name))
+        keeping = Keeping.read(lineage)
+        last = None if keeping is None or through is None else last_batch(lineage, keeping.sink, name)
+        if last is not None and through is not None and last <= through:
+            return True
+    return False

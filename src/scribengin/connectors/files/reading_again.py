@@ -1,0 +1,54 @@
+"""Reading a committed file again: is it whole, unchanged, with as many rows as were written?"""
+
+from __future__ import annotations
+
+import zlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+_BLOCK = 1 << 20
+_LINES = {".jsonl", ".txt"}
+
+
+def read_again(file: Path, said: Mapping[str, Any], format: str) -> tuple[int, list[str]]:
+    """(rows found, what is wrong) of a file of which a record says `said`. Rows are counted in it where its name
+    names a format that tells them without decoding: the sink's may be another by now. An empty `format`: not at all."""
+    crc = size = 0
+    try:
+        with file.open("rb") as opened:
+            while block := opened.read(_BLOCK):
+                crc = zlib.crc32(block, crc)
+                size += len(block)
+    except FileNotFoundError:
+        return 0, [f"{file} is missing: {said['rows']} rows"]
+    except OSError as error:
+        return 0, [f"{file} cannot be read: {error.strerror}"]
+    if size != said["bytes"]:
+        return 0, [f"{file} has {size} bytes; {said['bytes']} were written ({said['rows']} rows)"]
+    if crc != said["crc"]:
+        return 0, [f"{file} was changed after it was written ({said['rows']} rows)"]
+    try:
+        rows = _count_rows(file) if format else None
+    except (OSError, ValueError) as error:  # Arrow's errors are ValueErrors, and OSErrors
+        return 0, [f"{file} cannot be read as what it is called: {error} ({said['rows']} rows)"]
+    if rows is not None and rows != said["rows"]:
+        return rows, [f"{file} holds {rows} rows; {said['rows']} were counted when it was written"]
+    return said["rows"], []
+
+
+def _count_rows(file: Path) -> int | None:
+    """What the file itself says, where that needs no decoding."""
+    suffixes = file.suffixes
+    if suffixes[-1:] == [".parquet"]:
+        import pyarrow.parquet as pq
+
+        return int(pq.read_metadata(file).num_rows)
+    if not _LINES.isdisjoint(suffixes[-2:]):
+        import pyarrow as pa
+
+        with pa.input_stream(str(file), compression="detect") as lines:
+            return sum(bytes(block).count(b"\n") for block in iter(lambda: lines.read(_BLOCK), b""))
+    return None

@@ -1,0 +1,378 @@
+"""The roller: committed segments that are hidden become large files that readers see, each by one rename.
+
+What it does is safe beside who writes, beside other rollers, and when it is killed or put to sleep at any point; see `roll_state` for why.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any, NamedTuple
+from uuid import uuid4
+
+from scribengin.connectors.files.closing import closed_now, counts, expired_now, is_expired, remove_expired, write_marker
+from scribengin.connectors.files.keeping import Keeping
+from scribengin.connectors.files.merging import Input, merge
+from scribengin.connectors.files.roll_state import Frontier, folder_of, newest_turn
+from scribengin.connectors.files.sink_folders import read_mark, write_mark
+from scribengin.core import faults
+from scribengin.core.errors import EnvironmentFault, FencedError, StateError
+from scribengin.core.storage import explained, make_folder, names_in, sync_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from scribengin.connectors.files.sink_folders import LineageFolder
+
+_TURN_FILES = 64
+_TURN_BYTES = 2**30
+"""a turn is recorded when it has merged so much: what another roller has done meanwhile is then no more than that in vain"""
+_MOVES = 1000
+"""so many Batches with nothing to do are recorded as a turn, so that nobody reads their records again"""
+_TRIES = 20
+"""turns that others were first with, before this one leaves it to them"""
+
+
+class _Segment(NamedTuple):
+    number: int
+    nth: int
+    file: Mapping[str, Any]
+
+    @property
+    def place(self) -> tuple[int, int]:
+        return self.number, self.nth
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What stands in the commit records that is not merged or counted yet."""
+
+    runs: dict[str, list[list[_Segment]]] = field(default_factory=dict)
+    """folder → segments in their order. A visible file ends a run, for nothing may be merged past it; so does a segment of another form"""
+    start: int = 0
+    """the first Batch that was looked at"""
+    newest: int = -1
+    newest_us: int | None = None
+    open: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class RollDone:
+    """What a roller has done. `due_s`: in how many seconds something more is due at the latest; None: nothing waits."""
+
+    segments: int = 0
+    files: int = 0
+    bytes: int = 0
+    closed: int = 0
+    removed: int = 0
+    due_s: float | None = None
+
+
+@dataclass(slots=True)
+class Roller:
+    """Of one lineage of the sink's folder `top`. `check` raises where this process may not write (any more)."""
+
+    top: Path
+    lineage: LineageFolder
+    check: Callable[[], None] = lambda: None
+    now_s: Callable[[], float] = time.time
+    newest_us: int | None = None
+    """the newest event time of all lineages there: by it folders grow old"""
+    done: RollDone = field(default_factory=RollDone)
+
+    def run(self, *, flush: bool = False) -> RollDone:
+        """All that is due now; with `flush` all that is hidden. Raises what `check` does, EnvironmentFault for a disk that is full, and
+        StateError for what is damaged; nothing is lost by any of it."""
+        keeping = Keeping.read(self.lineage)
+        if keeping is None:
+            return self.done
+        lost = 0
+        while lost < _TRIES:
+            number, turn = newest_turn(self.lineage)
+            if turn is not None:
+                self._settle(number, turn, keeping)
+            frontier = Frontier.of(turn)
+            seen = self._look(frontier, keeping)
+            groups, self.done.due_s = self._ready(seen, keeping, flush=flush)
+            record = self._next(number + 1, frontier, seen, keeping, groups)
+            if record is None:
+                break
+            lost += not self._put(number + 1, record, keeping)
+        return self.done
+
+    # --- what is there ---
+
+    def _look(self, frontier: Frontier, keeping: Keeping) -> _Seen:
+        seen = _Seen(open=dict(frontier.open))
+        mark, commits = self.lineage.read_mark(), self.lineage.commits
+        start = min(frontier.low, frontier.scanned + 1) if counts(keeping) else frontier.low
+        seen.start, seen.newest = start, start - 1
+        for number, record in commits.since(start):
+            if number > mark and not self._is_published(number, record, frontier):
+                break
+            seen.newest, seen.newest_us = number, record.get("newest_us")
+            for nth, file in enumerate(record["files"]):
+                folder = folder_of(file["name"])
+                if counts(keeping) and number > frontier.scanned:
+                    seen.open[folder] = seen.open.get(folder, 0) + file["rows"]
+                if not file.get("hidden"):
+                    if seen.runs.get(folder, [[]])[-1]:
+                        seen.runs[folder].append([])
+                elif not frontier.has_merged(folder, (number, nth)):
+                    runs = seen.runs.setdefault(folder, [[]])
+                    if runs[-1] and _form(runs[-1][-1].file) != _form(file):
+                        runs.append([])
+                    runs[-1].append(_Segment(number, nth, file))
+        if seen.newest_us is None and seen.newest >= 0:
+            before = commits.read(seen.newest)
+            seen.newest_us = None if before is None else before.get("newest_us")
+        return seen
+
+    def _is_published(self, number: int, record: Mapping[str, Any], frontier: Frontier) -> bool:
+        """Whether all files of a Batch are where they belong, though no mark says so."""
+        for nth, (staged, final) in enumerate(self.lineage.files_of(number, record, self.top)):
+            file = record["files"][nth]
+            if staged.exists():
+                return False
+            if file.get("hidden") and not final.exists() and not frontier.has_merged(folder_of(file["name"]), (number, nth)):
+                return False
+        return True
+
+    def _ready(self, seen: _Seen, keeping: Keeping, *, flush: bool) -> tuple[list[list[_Segment]], float | None]:
+        """(what is to be one file each, in how many seconds the next is due)."""
+        groups: list[list[_Segment]] = []
+        due_s: float | None = None
+        size = keeping.roll_bytes
+        for folder, runs in seen.runs.items():
+            now = flush or size is None or keeping.is_closed(folder, seen.newest_us)
+            for index, run in enumerate(runs):
+                full, rest = _cut(run, size or 2**62)
+                groups += full
+                if not rest:
+                    continue
+                waits_s = keeping.roll_every_s - (self.now_s() - self._oldest_s(rest))
+                if now or index < len(runs) - 1 or waits_s <= 0:
+                    groups.append(rest)
+                else:
+                    due_s = min(waits_s, due_s if due_s is not None else waits_s)
+        return groups, due_s
+
+    def _oldest_s(self, run: Sequence[_Segment]) -> float:
+        """When the first of a run was written; long ago for one that is gone: another roller was faster, or it is told when it is read."""
+        try:
+            return self._path(run[0]).stat().st_mtime
+        except FileNotFoundError:
+            return 0.0
+
+    def _gone(self, path: Path, segment: _Segment) -> StateError:
+        return StateError(
+            f"{path} is missing: {segment.file['rows']} rows of batch {segment.number} that are committed, and not merged yet",
+            remedy="restore it from a backup, or begin anew: scribengin reset FLOW --outputs --yes",
+        )
+
+    # --- the next turn ---
+
+    def _next(self, number: int, frontier: Frontier, seen: _Seen, keeping: Keeping, groups: list[list[_Segment]]) -> dict[str, Any] | None:
+        """The turn's record; None where there is nothing to do. Merges that go into one record come before folders that are closed."""
+        outputs = self._merge_all(number, groups) if groups else []
+        if outputs is None:
+            return {}
+        merged = {(each[0], each[1]) for output in outputs for each in output["inputs"]}
+        newest_us = self.newest_us = max((each for each in (self.newest_us, seen.newest_us) if each is not None), default=None)
+        closed = [] if groups else closed_now(self.top, self.lineage, seen.open, seen.newest_us, keeping)
+        expired = {} if groups else expired_now(self.top, self.lineage, seen.runs, newest_us, keeping, self.now_s())
+        expired = {folder: through for folder, through in expired.items() if frontier.removing.get(folder, -1) < through}
+        waiting = [segment.number for runs in seen.runs.values() for run in runs for segment in run if segment.place not in merged]
+        low = max(frontier.low, min(waiting, default=seen.newest + 1))
+        scanned = max(frontier.scanned, seen.newest) if counts(keeping) else frontier.scanned
+        last = dict(frontier.done)
+        for output in outputs:
+            last[folder_of(output["name"])] = tuple(output["inputs"][-1][:2])
+        for folder in (each["folder"] for each in closed):
+            seen.open.pop(folder, None)
+        there = [folder for folder in frontier.removing if (self.top / folder).exists()]
+        removing = {folder: frontier.removing[folder] for folder in there if is_expired(folder, newest_us, keeping, self.now_s())}
+        withdrawn = len(removing) < len(there)  # `keep` is another now; else nobody would ever read what is announced
+        if not (outputs or closed or expired or withdrawn) and min(low, scanned + 1 if counts(keeping) else low) < seen.start + _MOVES:
+            return None
+        done = {folder: place for folder, place in last.items() if place[0] >= low}
+        after = Frontier(low, done, scanned, seen.open, removing | expired)
+        removed = [{"folder": folder, "through": through} for folder, through in expired.items()]
+        return {"frontier": after.as_json(), "outputs": outputs, "closed": closed, "removed": removed}
+
+    def _merge_all(self, number: int, groups: list[list[_Segment]]) -> list[dict[str, Any]] | None:
+        """The outputs of a turn; None where another roller was faster. Raises EnvironmentFault where there is no room for one."""
+        outputs: list[dict[str, Any]] = []
+        try:
+            for whole in groups:
+                group = whole
+                while group and len(outputs) < _TURN_FILES and sum(output["bytes"] for output in outputs) < _TURN_BYTES:
+                    output, taken = self._merge_one(number, group)
+                    outputs.append(output)
+                    group = group[taken:]
+                if group:  # what of the folder comes behind must wait for it
+                    break
+            faults.reached("roll.drafts.written")
+        except FileNotFoundError as error:
+            self._throw_away(outputs)
+            if newest_turn(self.lineage)[0] >= number:
+                return None
+            segments = [each for group in groups for each in group]
+            segment = next((each for each in segments if str(self._path(each)) == str(error.filename)), segments[0])
+            raise self._gone(self._path(segment), segment) from None
+        except EnvironmentFault:
+            if not outputs:
+                raise
+            # what there was room for: when it is recorded its inputs go, and leave room for more
+        except BaseException:
+            self._throw_away(outputs)
+            raise
+        return outputs
+
+    def _merge_one(self, number: int, group: Sequence[_Segment]) -> tuple[dict[str, Any], int]:
+        self.check()
+        first = group[0]
+        if len(group) == 1:
+            said = {name: first.file[name] for name in ("name", "rows", "bytes", "crc")}
+            draft = self._path(first)
+            draft.stat()
+            taken = 1
+        else:
+            with explained(f"{self.lineage.drafts} cannot be made"):
+                make_folder(self.lineage.drafts)
+            draft = self.lineage.drafts / f"{number:010d}-{uuid4().hex}"
+            merged = merge([Input(self._path(each), each.file) for each in group], draft)
+            taken = merged.taken
+            name = first.file["name"] if taken == 1 else _name(first.file["name"], group[taken - 1].number)
+            said = {"name": name, "rows": merged.rows, "bytes": merged.bytes, "crc": merged.crc}
+        inputs = [[each.number, each.nth, each.file["staged"], each.file["rows"]] for each in group[:taken]]
+        return {**said, "draft": str(draft.relative_to(self.lineage.path)), "inputs": inputs}, taken
+
+    def _path(self, segment: _Segment) -> Path:
+        return self.lineage.hidden_file(segment.number, segment.file)
+
+    def _throw_away(self, outputs: Sequence[Mapping[str, Any]]) -> None:
+        for output in outputs:
+            if not output["draft"].startswith("hidden/"):
+                with suppress(OSError):
+                    (self.lineage.path / output["draft"]).unlink(missing_ok=True)
+
+    def _stored(self, number: int, record: dict[str, Any]) -> dict[str, Any] | None:
+        """The turn of that number; None where it is so old that others have folded it."""
+        try:
+            stored: dict[str, Any] = self.lineage.merges.put(number, record)
+        except FencedError:
+            return None
+        return stored
+
+    def _put(self, number: int, record: dict[str, Any], keeping: Keeping) -> bool:
+        """Whether this roller's turn is the one that counts; then it is finished, too."""
+        if not record:
+            return False
+        outputs = record["outputs"]
+        try:
+            if any(not output["draft"].startswith("hidden/") for output in outputs):
+                sync_folder(self.lineage.drafts)
+            self.check()
+            faults.reached("roll.record.before")
+            stored = self._stored(number, record)
+        except BaseException:
+            if newest_turn(self.lineage)[0] < number or self.lineage.merges.read(number) != record:
+                self._throw_away(outputs)  # else it stands there, though it was not said to
+            raise
+        faults.reached("roll.record.after")
+        if stored is not record:
+            self._throw_away(outputs)
+            return False
+        self._settle(number, record, keeping)
+        self.done.segments += sum(len(output["inputs"]) for output in outputs)
+        self.done.files += len(outputs)
+        self.done.bytes += sum(output["bytes"] for output in outputs)
+        self.done.closed += len(record["closed"])
+        return True
+
+    # --- what a turn says ---
+
+    def _settle(self, number: int, turn: Mapping[str, Any], keeping: Keeping) -> None:
+        """Do what the turn says, as far as it is not done. Only the newest turn can be undone in part."""
+        frontier = Frontier.of(turn)
+        if read_mark(self._settled_path) < number:
+            folders = {self.top / folder_of(output["name"]) for output in turn["outputs"]}
+            for folder in folders:
+                self.check()
+                make_folder(folder)
+            for output in turn["outputs"]:
+                self._reveal(self.lineage.path / output["draft"], self.top / output["name"])
+                faults.reached("roll.renamed")
+            for folder in folders:
+                sync_folder(folder)
+            for each in turn["closed"]:
+                self.check()
+                write_marker(self.top, each)
+                faults.reached("roll.marked")
+            for output in turn["outputs"]:
+                self.check()
+                for batch, _, staged, _ in output["inputs"]:
+                    self.lineage.hidden_file(batch, {"staged": staged}).unlink(missing_ok=True)
+                faults.reached("roll.deleted")
+            write_mark(self._settled_path, number)
+        for expired, through in frontier.removing.items():
+            if is_expired(expired, self.newest_us, keeping, self.now_s()):
+                now_s = self.now_s()
+                self.done.removed += remove_expired(self.top, self.lineage, keeping.sink, expired, through, self.check, now_s)
+
+    def _reveal(self, draft: Path, final: Path) -> None:
+        if final.exists():
+            if draft.exists():
+                raise StateError(
+                    f"{final} is there already, though nothing was merged to it", remedy="move that file away: it is not Scribengin's"
+                )
+            return
+        self.check()
+        with suppress(FileNotFoundError):  # it has its name, and a reader took it away since; `audit` tells
+            draft.rename(final)
+
+    @property
+    def _settled_path(self) -> Path:
+        return self.lineage.path / "settled"
+
+
+def leftovers(lineage: LineageFolder) -> Iterator[Path]:
+    """Drafts that no turn can name any more, and segments that are merged: what rollers that were killed have left."""
+    number, turn = newest_turn(lineage)
+    named = set() if turn is None else {PurePosixPath(output["draft"]).name for output in turn["outputs"]}
+    for name in names_in(lineage.drafts):
+        if name[:10].isdigit() and int(name[:10]) <= number and name not in named:
+            yield lineage.drafts / name
+    low = Frontier.of(turn).low
+    for name in names_in(lineage.hidden):
+        if name[:10].isdigit() and int(name[:10]) < low and name not in named:
+            yield lineage.hidden / name
+
+
+def _cut(run: list[_Segment], size: int) -> tuple[list[list[_Segment]], list[_Segment]]:
+    """(groups of `size` bytes and a little more, what is left)."""
+    full: list[list[_Segment]] = []
+    group: list[_Segment] = []
+    total = 0
+    for segment in run:
+        group.append(segment)
+        total += segment.file["bytes"]
+        if total >= size:
+            full.append(group)
+            group, total = [], 0
+    return full, group
+
+
+def _form(file: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Segments of the same may be one file: format and compression, by the suffix, and how CSV was written."""
+    return file["name"].rpartition("/")[2].partition(".")[2], bool(file.get("header")), file.get("form")
+
+
+def _name(first: str, last: int) -> str:
+    """Of a merged file: that of its first segment, and its last Batch. In the order of names it stands where its first segment would."""
+    stem, dot, suffix = first.rpartition("/")[2].partition(".")
+    return f"{folder_of(first)}{stem}-{last:010d}{dot}{suffix}"

@@ -1,0 +1,21 @@
+"""What a flow can say of `type: summary`."""
+
+from scribengin.core.options import NodeType, Option
+
+SINK = NodeType(
+    type="summary",
+    role="sink",
+    doc="Keeps a small table of results in the flow's state: shown at the end of `run` and by `scribengin summary FLOW`.",
+    options=(
+        Option(
+            "sql",
+            "text",
+            "count, sum, min, max and avg of columns, by columns: a SELECT from `rows` with GROUP BY",
+            example="SELECT user, count(*) AS n FROM rows GROUP BY user ORDER BY n DESC",
+        ),
+        Option("python", "text", "in place of `sql`: a class with `add(record)`, `merge(other)` and `result()`", example="steps:Totals"),
+        Option("keep", "int", "groups that are kept at most; each one that is kept is whole", 1000, example="100", low=1, high=10_000),
+        Option("format", "choice", "how it is shown", "table", ("table", "json", "csv")),
+    ),
+    abilities=frozenset({"exactly_once", "append"}),
+)

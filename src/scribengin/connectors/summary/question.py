@@ -1,0 +1,215 @@
+"""What a summary's SQL asks: figures of which the parts of a whole can be put together.
+
+A count of counts is their sum, the least of minima a minimum; a median of medians is nothing. So only these are taken, over plain columns:
+whatever else is wanted of a row stands in a step before.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Kind = Literal["count", "sum", "min", "max", "avg"]
+_FORM = "write SELECT column, count(*) AS n FROM rows GROUP BY column"
+_BEFORE = "compute it in a `select` step before, and name the column here"
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """`name` is the output's; `column` None for `count(*)`."""
+
+    name: str
+    kind: Kind
+    column: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """By an output column."""
+
+    name: str
+    descending: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """`outputs` are all names in the SELECT's order; `keys` are (output, column) of those that make a group."""
+
+    outputs: tuple[str, ...]
+    keys: tuple[tuple[str, str], ...]
+    figures: tuple[Figure, ...]
+    order: tuple[Order, ...] = ()
+    limit: int | None = None
+
+    @property
+    def form(self) -> str:
+        """Parts of equal form can be put together."""
+        keys = ",".join(column for _, column in self.keys)
+        return f"{keys}|{','.join(f'{each.kind}({each.column or chr(42)})' for each in self.figures)}"
+
+    @property
+    def ranked_by(self) -> tuple[tuple[int, bool], ...]:
+        """Which groups come first where not all are kept: by these keys (their place, whether descending), () for a hash of them."""
+        places = {name: place for place, (name, _) in enumerate(self.keys)}
+        if any(each.name not in places for each in self.order):
+            return ()
+        return tuple((places[each.name], each.descending) for each in self.order)
+
+
+class QuestionError(ValueError):
+    """The text asks what cannot be kept current, or nothing at all; with what to do."""
+
+    def __init__(self, message: str, remedy: str) -> None:
+        super().__init__(message)
+        self.remedy = remedy
+
+
+def read_question(sql: str) -> Question:
+    """The question of a SELECT. Raises QuestionError.
+
+    >>> read_question("SELECT user, count(*) AS n FROM rows GROUP BY user").form
+    'user|count(*)'
+    """
+    from sqlglot import exp, parse
+    from sqlglot.errors import SqlglotError
+
+    try:
+        (tree, *more) = parse(sql, read="spark")
+    except (SqlglotError, ValueError) as error:
+        raise QuestionError(
+            f"it is no SQL: {str(error).splitlines()[0]}", "write SELECT column, count(*) FROM rows GROUP BY column"
+        ) from None
+    if more or not isinstance(tree, exp.Select):
+        raise QuestionError("it is not one SELECT", _FORM)
+    _check_clauses(tree)
+    _check_rest(tree)
+    named = [(each.alias or (each.name if isinstance(each, exp.Column) else ""), each.unalias()) for each in tree.expressions]
+    group = tree.args.get("group")
+    columns = [_group_column(each, named) for each in group.expressions] if group else []
+    keys, figures = [], []
+    for name, value in named:
+        if isinstance(value, exp.Column):
+            if value.name not in columns:
+                raise QuestionError(f'column "{value.name}" stands outside of an aggregate and not in GROUP BY', "put it there")
+            keys.append((name, value.name))
+        else:
+            figures.append(_figure(name, value))
+    missing = [column for column in columns if column not in [column for _, column in keys]]
+    if missing:
+        raise QuestionError(f'"{missing[0]}" is in GROUP BY and not selected', "select it too: a row must say what it is of")
+    outputs = tuple(name for name, _ in named)
+    if "" in outputs or len(set(outputs)) < len(outputs):
+        raise QuestionError("two columns have one name, or one has none", "name them: count(*) AS n")
+    order = tuple(_order(each, outputs) for each in (tree.args["order"].expressions if tree.args.get("order") else ()))
+    return Question(outputs, tuple(keys), tuple(figures), order, _limit(tree))
+
+
+def _check_clauses(tree: object) -> None:
+    from sqlglot import exp
+
+    assert isinstance(tree, exp.Select)
+    said = {
+        "where": "WHERE",
+        "having": "HAVING",
+        "joins": "a join",
+        "distinct": "DISTINCT",
+        "with": "WITH",
+        "with_": "WITH",
+        "windows": "WINDOW",
+    }
+    said |= {"qualify": "QUALIFY", "laterals": "LATERAL", "offset": "OFFSET", "pivots": "PIVOT"}
+    for key, word in said.items():
+        if tree.args.get(key):
+            remedy = "filter in a step before" if key == "where" else "take it out, or do it in a `sql` step before"
+            raise QuestionError(f"it has {word}, and a summary is kept current by parts", remedy)
+    from_ = tree.args.get("from") or tree.args.get("from_")
+    if from_ is None or not isinstance(from_.this, exp.Table) or from_.this.name != "rows":
+        raise QuestionError("it does not read `rows`", "write FROM rows: the rows of what `from:` names")
+    group = tree.args.get("group")
+    if group is not None and any(value for key, value in group.args.items() if key != "expressions"):
+        raise QuestionError("GROUP BY has more than columns", "write GROUP BY with columns, without ROLLUP, CUBE or ALL")
+
+
+def _check_rest(tree: object) -> None:
+    """Nothing that nobody looks at: what is not understood is not passed over."""
+    from sqlglot import exp
+
+    assert isinstance(tree, exp.Select)
+    table = (tree.args.get("from") or tree.args["from_"]).this
+    alias = table.args.get("alias")
+    known: dict[type[Any], set[str]] = {
+        exp.Select: {"expressions", "from", "from_", "group", "order", "limit"},
+        exp.Table: {"this", "alias"},
+        exp.TableAlias: {"this"},
+        exp.Column: {"this", "table"},
+        exp.AggFunc: {"this", "expressions", "big_int"},
+        exp.Ordered: {"this", "desc", "nulls_first"},
+    }
+    for node in tree.walk():
+        names = next((names for type_, names in known.items() if isinstance(node, type_)), None)
+        odd = None if names is None else next((value for name, value in node.args.items() if value and name not in names), None)
+        if odd is not None:
+            raise QuestionError(f"{_shown(node)} has {_shown(odd[0] if isinstance(odd, list) else odd)}", f"take it out; {_FORM}")
+        if isinstance(node, exp.Column) and node.table not in ("", "rows", alias.name if alias else ""):
+            raise QuestionError(f"{_shown(node)} is no column of `rows`", _BEFORE)
+        if isinstance(node, exp.Ordered) and bool(node.args.get("nulls_first")) == bool(node.args.get("desc")):
+            raise QuestionError("ORDER BY has NULLS", "take it out: null comes before all values, and with DESC after them")
+
+
+def _group_column(each: object, named: list[tuple[str, object]]) -> str:
+    from sqlglot import exp
+
+    if isinstance(each, exp.Literal) and each.is_int and 1 <= int(each.this) <= len(named):
+        each = named[int(each.this) - 1][1]
+    if isinstance(each, exp.Column):
+        aliased = dict(named).get(each.name)
+        return aliased.name if isinstance(aliased, exp.Column) else each.name
+    raise QuestionError(f"GROUP BY {_shown(each)} is no column", _BEFORE)
+
+
+def _figure(name: str, value: object) -> Figure:
+    from sqlglot import exp
+
+    kinds: dict[type[exp.Expression], Kind] = {exp.Count: "count", exp.Sum: "sum", exp.Min: "min", exp.Max: "max", exp.Avg: "avg"}
+    kind = kinds.get(type(value))  # type: ignore[arg-type]
+    if kind is None:
+        parts = "only count, sum, min, max and avg can be put together from parts"
+        raise QuestionError(f"{_shown(value)}: {parts}", "use one of these, or compute it in a step before")
+    assert isinstance(value, exp.Func)
+    inner = value.this
+    if kind == "count" and (inner is None or isinstance(inner, exp.Star) or (isinstance(inner, exp.Literal) and not value.expressions)):
+        return Figure(name, "count", None)
+    if isinstance(inner, exp.Distinct):
+        why = "which values were seen cannot be put together from counts"
+        raise QuestionError(f"{_shown(value)}: {why}", "take DISTINCT out; a `dedupe` step before keeps each value once")
+    if not isinstance(inner, exp.Column) or value.expressions:
+        raise QuestionError(f"{_shown(value)} is not of one column", _BEFORE)
+    return Figure(name, kind, inner.name)
+
+
+def _order(each: object, outputs: tuple[str, ...]) -> Order:
+    from sqlglot import exp
+
+    assert isinstance(each, exp.Ordered)
+    if not isinstance(each.this, exp.Column) or each.this.name not in outputs:
+        raise QuestionError(f"ORDER BY {_shown(each.this)} is no column of the SELECT", f"order by {' or '.join(outputs)}")
+    return Order(each.this.name, bool(each.args.get("desc")))
+
+
+def _limit(tree: object) -> int | None:
+    from sqlglot import exp
+
+    assert isinstance(tree, exp.Select)
+    limit = tree.args.get("limit")
+    if limit is None:
+        return None
+    if not isinstance(limit.expression, exp.Literal) or not limit.expression.is_int:
+        raise QuestionError("LIMIT is no number", "write LIMIT 10")
+    return int(limit.expression.this)
+
+
+def _shown(value: object) -> str:
+    from sqlglot import exp
+
+    text = value.sql(dialect="spark") if isinstance(value, exp.Expression) else str(value)
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -1,0 +1,136 @@
+"""The Python form of a summary: a person's class adds records up, and its instances merge.
+
+What travels between tasks and the driver is the instance's attributes, of Python's own types only: so that a state can be read
+whatever became of the class's module, and reading it runs nobody's code.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import pickle
+from typing import TYPE_CHECKING, Any
+
+from scribengin.connectors.summary.moments import without_far
+from scribengin.core.errors import StepError
+from scribengin.formats.contract import Bad
+from scribengin.formats.rows import batch_to_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    import pyarrow as pa
+
+_PLAIN = {
+    "builtins": {"set", "frozenset", "bytearray", "complex", "range", "int", "float", "str", "list", "dict", "tuple"},
+    "collections": {"Counter", "defaultdict", "deque", "OrderedDict"},
+    "datetime": {"date", "datetime", "time", "timedelta", "timezone"},
+    "decimal": {"Decimal"},
+    "fractions": {"Fraction"},
+}
+
+
+class Reduced:
+    """A part: what an instance has added up."""
+
+    left_out = False
+    rows_left_out = 0
+    size = 0
+
+    def __init__(self, reference: str, make: Callable[[], Any], keep: int, rows: int = 0) -> None:
+        self.rows = rows
+        self._reference = reference
+        self._make = make
+        self._keep = keep
+        self._instance = self._opened()
+
+    def add(self, batch: pa.RecordBatch) -> list[Bad]:
+        """Give each row to the instance; those for which it raises are given back."""
+        given = batch.num_rows
+        batch, kept, bad = without_far(batch, batch.schema.names)
+        for index, row in zip(kept, batch_to_rows(batch), strict=True):
+            try:
+                self._instance.add(row)
+            except Exception as error:
+                bad.append(Bad(index, "raised", f"{self._reference}: {type(error).__name__}: {error}"))
+        self.rows += given - len(bad)
+        return bad
+
+    def goes_with(self, part: Mapping[str, Any]) -> bool:  # noqa: ARG002 (the form's)
+        """Always: nothing was left out of it, and what its attributes are is the class's."""
+        return True
+
+    def merge(self, other: Reduced) -> None:
+        """Take another part in. Raises StepError where the person's code does."""
+        self.rows += other.rows
+        try:
+            self._instance.merge(other._instance)
+        except Exception as error:
+            raise self._fault("merge", error) from error
+
+    def result(self) -> list[dict[str, Any]]:
+        """The rows that the instance gives, `keep` at most; one mapping is one row. Raises StepError."""
+        try:
+            found = self._instance.result()
+            rows = [dict(found)] if hasattr(found, "keys") else [dict(row) for row in found]
+        except Exception as error:
+            raise self._fault("result", error) from error
+        self.size, self.left_out = len(rows), len(rows) > self._keep
+        return rows[: self._keep]
+
+    def outputs(self, rows: list[dict[str, Any]]) -> list[str]:
+        """The names of all columns, in the order in which rows name them."""
+        return list(dict.fromkeys(name for row in rows for name in row))
+
+    def as_json(self, most_bytes: int | None = None) -> dict[str, Any]:
+        """For a receipt, and for a snapshot. Raises StepError for attributes of other types, and for more than `most_bytes` of them."""
+        try:
+            data = pickle.dumps(vars(self._instance), protocol=5)
+            _Plain(io.BytesIO(data)).load()
+        except Exception as error:  # pickle raises what it likes, and so do the attributes' own methods
+            raise StepError(
+                f"{self._reference}: its attributes cannot be stored: {error}",
+                remedy="keep numbers, texts, dates, lists, dicts, sets and Counters in them",
+            ) from None
+        if most_bytes is not None and len(data) > most_bytes:
+            raise StepError(
+                f"{self._reference}: its attributes take {len(data):,} bytes; a part may take {most_bytes:,}",
+                remedy="keep less in them: counts, not records",
+            )
+        return {"form": form_of(self._reference), "rows": self.rows, "state": base64.b64encode(data).decode()}
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any], reference: str, make: Callable[[], Any], keep: int) -> Reduced:
+        """The part that `as_json` wrote. Raises StepError for attributes that the class as it is now does not take."""
+        part = Reduced(reference, make, keep, data["rows"])
+        try:
+            vars(part._instance).update(_Plain(io.BytesIO(base64.b64decode(data["state"]))).load())
+        except Exception as error:  # pickle raises what it likes
+            raise StepError(
+                f"{reference}: a stored part cannot be read: {type(error).__name__}: {error}",
+                remedy="restore the class as it was, or give the changed one another name: its summary then begins anew",
+            ) from error
+        return part
+
+    def _opened(self) -> Any:
+        try:
+            return self._make()
+        except Exception as error:
+            raise self._fault("__init__", error) from error
+
+    def _fault(self, method: str, error: Exception) -> StepError:
+        return StepError(f"{self._reference}: {method} raised {type(error).__name__}: {error}", remedy="correct it, then ask again")
+
+
+def form_of(reference: str) -> str:
+    """Parts of equal form can be merged."""
+    return f"python {reference}"
+
+
+class _Plain(pickle.Unpickler):
+    """Makes Python's own types, and calls nothing else."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        if name in _PLAIN.get(module, ()):
+            return super().find_class(module, name)
+        raise TypeError(f"{module}.{name} is no type of Python's own that can be kept")

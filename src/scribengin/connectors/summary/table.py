@@ -1,0 +1,290 @@
+"""Parts of a summary, and how they are put together.
+
+Of more groups than are kept those stay whose keys come first: by the ORDER BY, where it names keys alone, else by a hash. That order does
+not depend on what was seen when. So a group that is kept at the end was kept in every part that had it, and its figures are whole; a group
+that was left out once is never among the kept ones again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from decimal import Context, Decimal
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from scribengin.connectors.summary.cells import as_cell, of_cell
+from scribengin.connectors.summary.moments import without_far
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import pyarrow as pa
+
+    from scribengin.connectors.summary.question import Figure, Order, Question
+    from scribengin.formats.contract import Bad
+
+_EXACT = Context(prec=100)
+_CELLS = msgspec.json.Encoder(order="deterministic")
+
+
+@dataclass(slots=True)
+class GroupOfRows:
+    """`states` stand in the figures' order: a count, a sum, a minimum, a maximum, (sum, count) of an average; None where no value was."""
+
+    key: tuple[Any, ...]
+    rows: int
+    states: list[Any]
+
+
+@dataclass(slots=True)
+class Table:
+    """The groups of some rows. `rows` counts those of groups too that were left out. `kinds` are those of the columns' values, () before
+    the first row: what is of other kinds can be neither compared nor added up with it."""
+
+    question: Question
+    keep: int
+    rows: int = 0
+    groups: dict[bytes, GroupOfRows] = field(default_factory=dict)
+    left_out: bool = False
+    kinds: tuple[str, ...] = ()
+
+    def add(self, batch: pa.RecordBatch) -> Sequence[Bad]:
+        """Take rows in; those with a moment that no table can show are given back."""
+        batch, _, bad = without_far(batch, _held(self.question))
+        if not batch.num_rows:
+            return bad
+        self.kinds = self.kinds or _kinds(self.question, batch)
+        self.rows += batch.num_rows
+        for group in _grouped(self.question, batch):
+            self._take(group)
+        if len(self.groups) > 2 * self.keep:
+            self.trim()
+        return bad
+
+    def merge(self, other: Table) -> None:
+        """Take the rows of another part in, one that it `goes_with`."""
+        self.rows += other.rows
+        self.left_out = self.left_out or other.left_out
+        self.kinds = self.kinds or other.kinds
+        for group in other.groups.values():
+            self._take(group)
+        self.trim()
+
+    def goes_with(self, part: Mapping[str, Any]) -> bool:
+        """Whether a part that `as_json` wrote, of the same form, can be put together with this. Where something was left out of it, it must
+        have been by this order, and not of fewer groups: else a group that is kept would not be whole."""
+        if self.kinds and part["kinds"] and list(self.kinds) != part["kinds"]:
+            return False
+        by = [list(each) for each in self.question.ranked_by]
+        return not part["left_out"] or (part["keep"] >= self.keep and part["by"] == by)
+
+    def trim(self) -> None:
+        """Leave out what is over `keep`."""
+        if len(self.groups) <= self.keep:
+            return
+        self.left_out = True
+        ranked = _ranked(self.question, self.groups)
+        self.groups = {identity: self.groups[identity] for identity in ranked[: self.keep]}
+
+    @property
+    def rows_left_out(self) -> int:
+        """Rows of groups that are not kept."""
+        return self.rows - sum(group.rows for group in self.groups.values())
+
+    @property
+    def size(self) -> int:
+        """Groups that are kept."""
+        return len(self.groups)
+
+    def result(self) -> list[dict[str, Any]]:
+        """A row a group, in the order that the question asks, else by the keys."""
+        rows = []
+        for group in self.groups.values():
+            named = {name: value for (name, _), value in zip(self.question.keys, group.key, strict=True)}
+            named |= {each.name: _value(each, state) for each, state in zip(self.question.figures, group.states, strict=True)}
+            rows.append({name: named[name] for name in self.question.outputs})
+        if not rows and not self.question.keys:
+            rows = [{each.name: 0 if each.kind == "count" else None for each in self.question.figures}]
+        rows.sort(key=lambda row: [_sortable(row[name]) for name, _ in self.question.keys])
+        rows = _sorted(rows, self.question.order)
+        return rows if self.question.limit is None else rows[: self.question.limit]
+
+    def outputs(self, rows: list[dict[str, Any]]) -> list[str]:  # noqa: ARG002 (the form's)
+        """As the SELECT has them."""
+        return list(self.question.outputs)
+
+    def as_json(self, most_bytes: int | None = None) -> dict[str, Any]:  # noqa: ARG002 (the form's)
+        """For a receipt, and for a snapshot."""
+        self.trim()
+
+        def part(group: GroupOfRows) -> list[Any]:
+            return [[as_cell(value) for value in group.key], group.rows, [_state_out(state) for state in group.states]]
+
+        groups = [part(group) for group in self.groups.values()]
+        said = {"form": self.question.form, "rows": self.rows, "groups": groups, "left_out": self.left_out}
+        return said | {"keep": self.keep, "by": [list(each) for each in self.question.ranked_by], "kinds": list(self.kinds)}
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any], question: Question, keep: int) -> Table:
+        """The part that `as_json` wrote, of the same form."""
+        table = Table(question, keep, data["rows"], left_out=data["left_out"], kinds=tuple(data["kinds"]))
+        for key, rows, states in data["groups"]:
+            group = GroupOfRows(tuple(map(of_cell, key)), rows, [_state_in(state) for state in states])
+            table.groups[_identity(group.key)] = group
+        return table
+
+    def _take(self, group: GroupOfRows) -> None:
+        identity = _identity(group.key)
+        known = self.groups.get(identity)
+        if known is None:
+            self.groups[identity] = GroupOfRows(group.key, group.rows, list(group.states))
+            return
+        known.rows += group.rows
+        for index, figure in enumerate(self.question.figures):
+            known.states[index] = _joined(figure, known.states[index], group.states[index])
+
+
+def _identity(key: tuple[Any, ...]) -> bytes:
+    return _CELLS.encode([as_cell(part) for part in key])
+
+
+def _ranked(question: Question, groups: Mapping[bytes, GroupOfRows]) -> list[bytes]:
+    """By what does not depend on the rows seen so far."""
+    ranked = sorted(groups, key=lambda identity: blake2b(identity, digest_size=16).digest())
+    for index, descending in reversed(question.ranked_by):
+        ranked.sort(key=lambda identity, index=index: _sortable(groups[identity].key[index]), reverse=descending)  # type: ignore[misc]
+    return ranked
+
+
+def _sorted(rows: list[dict[str, Any]], order: Sequence[Order]) -> list[dict[str, Any]]:
+    for each in reversed(order):
+        rows.sort(key=lambda row, name=each.name: _sortable(row[name]), reverse=each.descending)  # type: ignore[misc]
+    return rows
+
+
+def _sortable(value: Any) -> tuple[int, Any]:
+    """Null first, NaN last, as Spark has it."""
+    if value is None:
+        return 0, 0
+    return (2, 0) if value != value else (1, value)  # noqa: PLR0124 (NaN)
+
+
+def _joined(figure: Figure, one: Any, other: Any) -> Any:
+    if one is None or other is None:
+        return other if one is None else one
+    if figure.kind in ("min", "max") and (one != one or other != other):  # noqa: PLR0124 (NaN, which Arrow passes over too)
+        return one if other != other else other  # noqa: PLR0124
+    match figure.kind:
+        case "min":
+            return min(one, other)
+        case "max":
+            return max(one, other)
+        case "avg":
+            return _added(one[0], other[0]), one[1] + other[1]
+    return _added(one, other)
+
+
+def _added(one: Any, other: Any) -> Any:
+    """With all digits: Python rounds decimals to 28."""
+    return _EXACT.add(one, other) if isinstance(one, Decimal) else one + other
+
+
+def _value(figure: Figure, state: Any) -> Any:
+    if figure.kind == "avg" and state is not None:
+        return state[0] / state[1]
+    return state
+
+
+def _state_out(state: Any) -> Any:
+    return [as_cell(state[0]), state[1]] if isinstance(state, tuple) else as_cell(state)
+
+
+def _state_in(state: Any) -> Any:
+    return (of_cell(state[0]), state[1]) if isinstance(state, list) else of_cell(state)
+
+
+def _held(question: Question) -> list[str]:
+    """The keys' columns, and those whose values a figure holds."""
+    figures = [figure.column for figure in question.figures if figure.column is not None and figure.kind != "count"]
+    return [column for _, column in question.keys] + figures
+
+
+def _kinds(question: Question, batch: pa.RecordBatch) -> tuple[str, ...]:
+    """Of `_held`."""
+    import pyarrow as pa
+
+    def kind(type_: pa.DataType) -> str:
+        if pa.types.is_integer(type_) or pa.types.is_floating(type_):
+            return "int" if pa.types.is_integer(type_) else "float"
+        if pa.types.is_decimal(type_):
+            return f"decimal {type_.scale}"  # 1.5 and 1.50 are one value, and two texts in a key
+        return "time" if pa.types.is_timestamp(type_) else str(type_).removeprefix("large_")
+
+    found = [kind(batch.schema.field(column).type) for column in _held(question)]
+    return tuple(text if nth < len(question.keys) else text.partition(" ")[0] for nth, text in enumerate(found))
+
+
+def _grouped(question: Question, batch: pa.RecordBatch) -> list[GroupOfRows]:
+    """The groups of one batch, by Arrow."""
+    import pyarrow as pa
+
+    columns: dict[str, pa.Array] = {f"k{index}": _as_key(batch.column(column)) for index, (_, column) in enumerate(question.keys)}
+    asked: list[tuple[str, str]] = []
+    columns["rows"] = pa.repeat(pa.scalar(1, pa.int64()), batch.num_rows)
+    asked.append(("rows", "sum"))
+    for index, figure in enumerate(question.figures):
+        if figure.column is not None:
+            for name, column, how in _asked(f"f{index}", figure, batch.column(figure.column)):
+                columns[name] = column
+                asked.append((name, how))
+    keys = [f"k{index}" for index in range(len(question.keys))]
+    found = pa.table(columns).group_by(keys, use_threads=False).aggregate(asked)
+    groups = []
+    for row in found.to_pylist():
+        states = [_state(f"f{index}", figure, row) for index, figure in enumerate(question.figures)]
+        groups.append(GroupOfRows(tuple(row[key] for key in keys), row["rows_sum"], states))
+    return groups
+
+
+def _as_key(column: pa.Array) -> pa.Array:
+    """-0.0 and 0.0 are one key, as in Spark."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    return pc.add(column, pa.scalar(0.0, column.type)) if pa.types.is_floating(column.type) else column
+
+
+def _asked(name: str, figure: Figure, column: pa.Array) -> list[tuple[str, pa.Array, str]]:
+    """(name, column, Arrow's word). Whole numbers are added up in two halves: their sum may be more than 64 bits."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if figure.kind in ("count", "min", "max"):
+        return [(name, column, figure.kind)]
+    counted = [(f"{name}n", column, "count")]
+    if pa.types.is_integer(column.type):
+        wide = column.cast(pa.int64())
+        return [
+            *counted,
+            (f"{name}h", pc.shift_right(wide, pa.scalar(32, pa.int64())), "sum"),
+            (f"{name}l", pc.bit_wise_and(wide, pa.scalar(0xFFFFFFFF, pa.int64())), "sum"),
+        ]
+    if pa.types.is_decimal(column.type):
+        return [*counted, (name, column.cast(pa.decimal256(76, column.type.scale)), "sum")]
+    return [*counted, (name, column.cast(pa.float64()), "sum")]
+
+
+def _state(name: str, figure: Figure, row: Mapping[str, Any]) -> Any:
+    match figure.kind:
+        case "count":
+            return row["rows_sum"] if figure.column is None else row[f"{name}_count"]
+        case "min" | "max":
+            return row[f"{name}_{figure.kind}"]
+    total = row.get(f"{name}_sum")
+    if f"{name}h_sum" in row and row[f"{name}h_sum"] is not None:
+        total = (row[f"{name}h_sum"] << 32) + row[f"{name}l_sum"]
+    if total is None:
+        return None
+    return total if figure.kind == "sum" else (total, row[f"{name}n_count"])
