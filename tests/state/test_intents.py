@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from scribengin.core.errors import StateError
+from scribengin.core.records import seal
+from scribengin.core.storage import put_if_absent
 from scribengin.state.contract import SourceRange
 from scribengin.state.intents import Intent, Intents
 
@@ -25,6 +28,15 @@ def test_the_first_one_stands_and_others_are_told(tmp_path: Path) -> None:
     assert intents.put(intent(0, 1)) == intent(0, 1)
     assert intents.put(intent(0, 2)) == intent(0, 1)
     assert Intents(tmp_path / "intents").read(0) == intent(0, 1)
+
+
+def test_one_that_does_not_say_where_sql_runs_is_of_spark(tmp_path: Path) -> None:
+    body = asdict(intent(0))
+    del body["in_tail"]
+    put_if_absent(tmp_path / "0000000000.json", seal("intent", 1, body))
+    assert Intents(tmp_path).read(0) == replace(intent(0), in_tail=False)
+    Intents(tmp_path).put(replace(intent(1), in_tail=True))
+    assert Intents(tmp_path).read(1) == replace(intent(1), in_tail=True)
 
 
 def test_of_many_at_once_all_hold_to_one(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from scribengin.core.errors import EnvironmentFault, Refused, StateError
 from scribengin.spark.counting import add_losses
 from scribengin.state.audit import audit_query
 from scribengin.state.contract import Counts, DeadLetter
-from scribengin.state.dead import DeadWriter, find_letters, purge_dead, read_letters
+from scribengin.state.dead import DeadWriter, purge_dead, read_letters
 from scribengin.state.decisions import Decisions
 from scribengin.state.folder import QueryFolder, StateFolder
 from scribengin.state.ledger import Ledger, balance, read_batches, read_held, read_totals, write_held
@@ -169,9 +169,6 @@ def test_what_feeds_a_node_in_two_ways_must_arrive_twice() -> None:
 def test_dead_letters_come_back_with_their_bytes(job: Job) -> None:
     letters = list(read_letters(job.query))
     assert list(read_letters(job.query, start=3, limit=2)) == letters[3:5]
-    assert list(find_letters(job.query, letters[0].id)) == [letters[0]]
-    with pytest.raises(StopIteration):
-        next(find_letters(job.query, "nothing has this id"))
 
 
 def letter(batch: int, payload: bytes = b"x") -> DeadLetter:

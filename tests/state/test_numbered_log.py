@@ -166,3 +166,17 @@ def test_records_that_are_folded_while_somebody_reads_are_read_all_the_same(tmp_
     monkeypatch.setattr(NumberedLog, "_unfolded", folded_just_before)
     assert [number for number, _ in log.since(5)] == list(range(5, 35))
     assert log.high_mark() == 19
+
+
+@pytest.mark.usefixtures("small")
+def test_the_record_before_a_number_is_found_over_gaps_and_in_folded_ones(tmp_path: Path) -> None:
+    log = NumberedLog(tmp_path, "test")
+    there = [0, 3, 4, 17, 25, 31]
+    for number in there:
+        log.put(number, number)
+    for _ in range(2):
+        for number in range(40):
+            before = [each for each in there if each < number]
+            assert log.newest_below(number) == ((before[-1], before[-1]) if before else None)
+        log.fold(total)
+    assert log.high_mark() == 19

@@ -7,9 +7,10 @@ from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from scribengin.core.errors import StateError
-from scribengin.state.dead import read_expired, read_segment
+from scribengin.state.dead import read_expired, read_segment, standing_segments
 from scribengin.state.decisions import Decisions
 from scribengin.state.ledger import balance
+from scribengin.state.purged import count_purged
 from scribengin.state.totals import SinkTotals
 
 if TYPE_CHECKING:
@@ -51,6 +52,8 @@ class AuditReport:
     """a rewind has left this lineage"""
     losses: tuple[Loss, ...] = ()
     """what was gone before the lineage could read it; of a past one the ledger alone says how much"""
+    dead_purged: int = 0
+    """dead letters that a person has purged"""
     members: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """sink that goes to a group → member → Batches that were decided for it, as far as their details are there"""
 
@@ -92,12 +95,14 @@ def audit_query(
     expired = read_expired(query)
     letters, wrong = _read_dead(query, expired.through + 1, last)
     violations += wrong
-    if letters + expired.letters != totals.dead and expired.through <= last and not wrong:
-        violations.append(f"{totals.dead} dead letters were decided, {letters} are there and {expired.letters} have outlived `retain`")
+    purged = count_purged(query, last)
+    if letters + expired.letters + purged != totals.dead and expired.through <= last and not wrong:
+        gone = f"{expired.letters} have outlived `retain`" + (f", {purged} were purged" if purged else "")
+        violations.append(f"{totals.dead} dead letters were decided, {letters} are there and {gone}")
     violations += balance(totals.nodes, stateful=stateful, feeders=feeders)
     audits = tuple(_audit_sink(query, id_, sink, lineage, last, totals, running=running) for id_, sink in sinks.items())
     violations += [f'sink "{audit.sink}": {text}' for audit in audits for text in audit.violations]
-    return AuditReport(query.name, totals, audits, letters, expired.letters, tuple(violations), members=members)
+    return AuditReport(query.name, totals, audits, letters, expired.letters, tuple(violations), members=members, dead_purged=purged)
 
 
 def _decided(query: QueryFolder, last: int) -> Iterator[Decision]:
@@ -129,7 +134,7 @@ def _read_dead(query: QueryFolder, since: int, last: int) -> tuple[int, list[str
     """(letters of the Batches `since` to `last` that could be read, what is wrong)"""
     found, wrong = 0, []
     for batch in takewhile(lambda batch: batch.batch <= last, Decisions(query.decisions).letters(since)):
-        for segment in batch.segments:
+        for segment in standing_segments(query, batch):
             try:
                 rows = sum(1 for _ in read_segment(query, segment))
             except StateError as error:

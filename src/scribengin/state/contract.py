@@ -15,6 +15,7 @@ from scribengin.connectors.contract import BatchId, Decided, Receipt
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from scribengin.formats.notice import Notice
     from scribengin.state.taken import Taken
 
 
@@ -24,7 +25,8 @@ class Counts:
     when what its feeders put out == rows_in + late + dead (`held`: rows or windows in its state).
 
     `lost` counts what never came in: records of a source that were gone before they were read, and that the flow went on without, at
-    most; `lost_unknown` the times that nobody knows how many."""
+    most; `lost_unknown` the times that nobody knows how many. `replayed` of `rows_in` are dead letters that a replay has sent in here, and
+    no feeder has put out."""
 
     rows_in: int = 0
     out: int = 0
@@ -35,6 +37,9 @@ class Counts:
     held: int | None = None
     lost: int = 0
     lost_unknown: int = 0
+    replayed: int = 0
+    parts: dict[str, Counts] = field(default_factory=dict)
+    """of a step of utilities: name → its own counts, each in the order in which it ran"""
 
     def add(self, other: Counts) -> None:
         """Add the other's rows to these; `held` is a level, the later one stands."""
@@ -46,21 +51,28 @@ class Counts:
         self.made += other.made
         self.lost += other.lost
         self.lost_unknown += other.lost_unknown
+        self.replayed += other.replayed
         if other.held is not None:
             self.held = other.held
+        for name, part in other.parts.items():
+            self.parts.setdefault(name, Counts()).add(part)
 
-    def as_json(self) -> dict[str, int]:
+    def as_json(self) -> dict[str, Any]:
         """`{"in": …, "out": …, "filtered": …, "dead": …, "late": …, "made": …}`; `held` where there is state, `lost` and
-        `lost_unknown` where anything was lost."""
+        `lost_unknown` where anything was lost, `replayed` where anything was, `utilities` (name → the same) where there are."""
         counts = {"in": self.rows_in, "out": self.out, "filtered": self.filtered, "dead": self.dead, "late": self.late, "made": self.made}
         lost = {"lost": self.lost, "lost_unknown": self.lost_unknown} if self.lost or self.lost_unknown else {}
-        return counts | lost if self.held is None else counts | {"held": self.held} | lost
+        again = {"replayed": self.replayed} if self.replayed else {}
+        parts = {"utilities": {name: part.as_json() for name, part in self.parts.items()}} if self.parts else {}
+        return counts | ({} if self.held is None else {"held": self.held}) | lost | again | parts
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Counts:
         """The counts that `as_json` wrote."""
         counts = Counts(data["in"], data["out"], data["filtered"], data["dead"], data["late"], data["made"], data.get("held"))
         counts.lost, counts.lost_unknown = data.get("lost", 0), data.get("lost_unknown", 0)
+        counts.replayed = data.get("replayed", 0)
+        counts.parts = {name: Counts.from_json(part) for name, part in data.get("utilities", {}).items()}
         return counts
 
 
@@ -111,6 +123,10 @@ class Decision:
     """`tier` and `host`"""
     taken: Mapping[str, Taken] = field(default_factory=dict)
     """source that is a channel → what of it the Batch has taken, as its feeder counts it; see `state.taken`"""
+    orders: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """step of utilities → how they ran and what was learned of them: see `spark.orders`"""
+    noticed: tuple[Notice, ...] = ()
+    """of sources whose data have other columns than are declared, where no Batch before has said it, or values that became null"""
 
     def of_sink(self, sink: str) -> Decided:
         """The part that one sink publishes."""
@@ -123,7 +139,8 @@ class DeadLetter:
     """A record that a step could not handle. `payload` is the record's bytes (first 64 KiB of a larger one)."""
 
     id: str
-    """`<source>/<file>:<place>#<step>`: the same for the same record and step in every run"""
+    """`<source>/<file>:<place>#<step>`: the same for the same record and step in every run; a further row of one record ends in `.1`, one
+    that a replay has brought to its death again in `~1`, and so on"""
     query: str
     batch: int
     step: str
@@ -143,3 +160,19 @@ class DeadLetter:
     """what the record is called in all tiers, by its first coordinates; empty where no single record stands behind it"""
     trail: tuple[Mapping[str, Any], ...] = ()
     """the way by which it came, stop by stop, this Batch last"""
+    came: str = ""
+    """as JSON, the row that came to the step, where that is known: a replay can begin there; empty where the step is the source"""
+    form: str = ""
+    """of `payload`: `bytes` are the record as the source reads it, `row` is its row as JSON; empty where no record of a source is known"""
+    alone: bool = False
+    """True where no Python step on its way, in the stage where it died, had made several rows of a record"""
+    way: str = ""
+    """the input by which it came to a sink of several"""
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    """of a message, what the source's columns take from elsewhere: `key` (base64), `timestamp_ms`, `headers` (name, base64)"""
+    replays: int = 0
+    """how often it had been replayed when it died"""
+    replay_of: str = ""
+    """the letter that was replayed, `<batch>:<place in it>`"""
+    repaired: bool = False
+    """True where a person has changed it before the replay"""

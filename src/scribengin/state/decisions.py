@@ -12,6 +12,7 @@ from scribengin.core import faults
 from scribengin.core.errors import FencedError, StateError
 from scribengin.core.numbered_log import NumberedLog
 from scribengin.core.records import canonical
+from scribengin.formats.notice import Notice
 from scribengin.state.contract import Counts, Decision, LineSegment, SourceRange
 from scribengin.state.totals import Totals
 
@@ -163,6 +164,8 @@ def decision_as_json(decision: Decision) -> dict[str, Any]:
         times=dict(decision.times),
         ran=dict(decision.ran),
         taken=decision.taken,
+        orders=dict(decision.orders),
+        noticed=[each.as_json() for each in decision.noticed],
     )
 
 
@@ -182,6 +185,8 @@ def decision_from_json(body: Mapping[str, Any]) -> Decision:
         body.get("times", {}),
         body.get("ran", {}),
         body.get("taken", {}),
+        body.get("orders", {}),
+        tuple(Notice(**each) for each in body.get("noticed", ())),
     )
 
 

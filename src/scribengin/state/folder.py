@@ -51,6 +51,11 @@ class QueryFolder:
         return self.path / "dead"
 
     @property
+    def replays(self) -> Path:
+        """Requests to replay dead letters, and what they hold."""
+        return self.path / "replays"
+
+    @property
     def trails(self) -> Path:
         """The ways of chosen records."""
         return self.path / "trails"

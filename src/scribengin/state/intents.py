@@ -25,7 +25,8 @@ _KIND, _FORMAT = "intent", 1
 class Intent:
     """`units`: how many commit one by one; 0 where the Batch commits as a whole. `input_hash` covers what is read, not the plan: a unit
     that is committed counts also after the flow was changed, and the others run with the new one. `plan` is the one that began; `order`
-    the sources in the order in which their streams are the Batch's units, empty where there is only one."""
+    the sources in the order in which their streams are the Batch's units, empty where there is only one. `in_tail`: the vector engine runs
+    the Batch's SQL steps; a unit that is committed has counted what the units of the same placement count, and no others."""
 
     number: int
     sources: tuple[SourceRange, ...]
@@ -33,6 +34,7 @@ class Intent:
     input_hash: str
     plan: str
     order: tuple[str, ...] = ()
+    in_tail: bool = False
 
 
 class Intents:
@@ -64,7 +66,8 @@ class Intents:
             return None
         body = unseal(data, _KIND, _FORMAT, self._path(number))
         sources = tuple(SourceRange(**each) for each in body["sources"])
-        return Intent(body["number"], sources, body["units"], body["input_hash"], body["plan"], tuple(body["order"]))
+        order, in_tail = tuple(body["order"]), body.get("in_tail", False)  # without it: from when Spark ran them all
+        return Intent(body["number"], sources, body["units"], body["input_hash"], body["plan"], order, in_tail)
 
     def drop(self, before: int) -> None:
         """Forget those of Batches below `before`, which are decided."""

@@ -65,7 +65,8 @@ def balance(
 
     A stateless node must put out, filter or bury all it took in or made. A stateful one must have taken in, or dropped as late or
     dead, all that its feeders put out. Where `feeders` (node → ids, `step.branch` too; one that feeds it in two ways stands there twice)
-    are given, so must every other node that is not fed from a branch: a step counts its branches together.
+    are given, so must every other node that is not fed from a branch: a step counts its branches together. What a replay has sent in no
+    feeder has put out.
     """
     violations = []
     for node, count in counts.items():
@@ -75,12 +76,18 @@ def balance(
                 made = f" + {count.made} made" if count.made else ""
                 parts = f"{count.out} out + {count.filtered} filtered + {count.dead} dead"
                 violations.append(f'"{node}": {count.rows_in} in{made}, but {parts}: {_difference(took, gave)}')
+        if count.parts:
+            violations += balance({f"{node}.{name}": part for name, part in count.parts.items()})
+            kept = sum(part.out - part.rows_in for part in count.parts.values())
+            if kept != count.out - count.rows_in:
+                violations.append(f'"{node}": {count.out - count.rows_in} rows more, of its utilities {kept}')
         fed_by = (feeders or {}).get(node, ())
         if fed_by and all(feeder in counts for feeder in fed_by):
             fed = sum(counts[feeder].out for feeder in fed_by)
-            arrived = count.rows_in + (count.late + count.dead if node in stateful else 0)
+            arrived = count.rows_in - count.replayed + (count.late + count.dead if node in stateful else 0)
             if fed != arrived:
                 also = f" + {count.late} late + {count.dead} dead" if node in stateful else ""
+                also += f" - {count.replayed} replayed" if count.replayed else ""
                 names = " and ".join(f'"{feeder}"' for feeder in dict.fromkeys(fed_by))
                 violations.append(f'"{node}": {names} put out {fed}, but {count.rows_in} in{also} arrived: {_difference(fed, arrived)}')
     return violations

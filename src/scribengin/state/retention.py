@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from scribengin.state.dead import expire_letters, purge_dead
 from scribengin.state.decisions import Decisions
 from scribengin.state.lineage import past_lineages
+from scribengin.state.replays import Replays
 from scribengin.state.trails import forget_trails
 
 if TYPE_CHECKING:
@@ -30,11 +31,20 @@ class Forgotten:
 
 
 class Retention:
-    """Of one Query, used by one thread that holds the lease. `retain_s`: how long dead letters stay; None for ever."""
+    """Of one Query, used by one thread that holds the lease. `retain_s`: how long dead letters stay; None for ever. `retain_bytes`: how
+    many bytes of them; None for any."""
 
-    def __init__(self, query: QueryFolder, retain_s: float | None, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+    def __init__(
+        self,
+        query: QueryFolder,
+        retain_s: float | None,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        *,
+        retain_bytes: int | None = None,
+    ) -> None:
         self._query = query
         self._retain_s = retain_s
+        self._retain_bytes = retain_bytes
         self._now = now
         self._next = datetime.min.replace(tzinfo=UTC)
 
@@ -51,6 +61,8 @@ class Retention:
     def _forget(self, query: QueryFolder, now: datetime) -> Forgotten:
         purge_dead(query)  # of a Batch without details nobody could say any more which letters are its own
         batches = Decisions(query.decisions).prune(now - DETAILS)
-        letters = 0 if self._retain_s is None else expire_letters(query, now - timedelta(seconds=self._retain_s))
-        forget_trails(query, None if self._retain_s is None else now - timedelta(seconds=self._retain_s))
+        before = None if self._retain_s is None else now - timedelta(seconds=self._retain_s)
+        letters = 0 if before is None and self._retain_bytes is None else expire_letters(query, before, self._retain_bytes)
+        forget_trails(query, before)
+        Replays(query.replays).drop_lines(now - DETAILS)
         return Forgotten(batches, letters)

@@ -12,6 +12,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
+REPLAY = "replay"
+"""of a stream's place: it holds dead letters of the source, and what to do with them; see `state.replays`"""
+
+
+def is_replay(stream: SourceStream) -> bool:
+    """True for a stream of dead letters: nothing of it is the source's to interpret."""
+    return REPLAY in stream.place
+
 
 class SourceLog:
     """Used by Spark's planner process, which appends, and by the driver. One thread at a time."""
@@ -37,7 +45,10 @@ class SourceLog:
         return _streams(stored)
 
     def read(self, n: int) -> list[SourceStream]:
-        """Entry `n`. Raises StateError where it is missing."""
+        """Entry `n`, as far as it is the source's own: without dead letters that are replayed. Raises StateError where it is missing."""
+        return _own(self._whole(n))
+
+    def _whole(self, n: int) -> list[SourceStream]:
         stored = self._log.read(n)
         if stored is None:
             raise StateError(
@@ -47,8 +58,13 @@ class SourceLog:
         return _streams(stored)
 
     def range(self, start: int, end: int) -> list[SourceStream]:
-        """The streams to read of entries `start` (inclusive) to `end` (exclusive), in order; skipped ones are left out."""
-        return [stream for n in range(start, end) for stream in self.read(n) if not stream.skipped]
+        """The streams to read of entries `start` (inclusive) to `end` (exclusive), in order, replays among them; skipped ones are left
+        out."""
+        return [stream for n in range(start, end) for stream in self._whole(n) if not stream.skipped]
+
+    def own_range(self, start: int, end: int) -> list[SourceStream]:
+        """As `range`, as far as they are the source's own: what its reader may be handed."""
+        return _own(self.range(start, end))
 
     def lost(self, start: int, end: int) -> list[SourceStream]:
         """Of entries `start` (inclusive) to `end` (exclusive) those that say what was gone before it was read."""
@@ -64,7 +80,12 @@ class SourceLog:
         return self._length
 
     def entries(self, start: int = 0) -> Iterator[list[SourceStream]]:
-        """All entries from `start` on, in order, old ones a thousand in memory at a time."""
+        """All entries from `start` on, as `read` gives them, in order, old ones a thousand in memory at a time."""
+        for streams in self.whole(start):
+            yield _own(streams)
+
+    def whole(self, start: int = 0) -> Iterator[list[SourceStream]]:
+        """As `entries`, with the replays."""
         for _, body in self._log.since(start):
             yield _streams(body)
 
@@ -83,6 +104,10 @@ class SourceLog:
     def fold(self) -> None:
         """Fold old entries into few files; see `NumberedLog`."""
         self._log.fold(lambda summary, bodies: {"entries": (summary or {"entries": 0})["entries"] + sum(1 for _ in bodies)})
+
+
+def _own(streams: Iterable[SourceStream]) -> list[SourceStream]:
+    return [stream for stream in streams if not is_replay(stream)]
 
 
 def _streams(body: Iterable[dict[str, Any]]) -> list[SourceStream]:

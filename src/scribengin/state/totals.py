@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from scribengin.formats.notice import Notice
 from scribengin.state.contract import Counts
 
 if TYPE_CHECKING:
@@ -23,6 +24,20 @@ class SinkTotals:
 
 
 @dataclass(slots=True)
+class Noticed:
+    """Since which Batch it is known, and when that was decided. `records` of the notice is the sum over all Batches."""
+
+    notice: Notice
+    batch: int
+    at: str
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> Noticed:
+        """What `asdict` wrote."""
+        return Noticed(Notice(**data["notice"]), data["batch"], data["at"])
+
+
+@dataclass(slots=True)
 class Totals:
     """Sums over `batches` decisions. `nodes` maps node id → counts, `sinks` sink id → receipts, `dead` counts letters in segments.
 
@@ -35,6 +50,8 @@ class Totals:
     dead: int = 0
     last: int = -1
     """the number of the last Batch counted; -1 for none"""
+    noticed: dict[tuple[str, str, str], Noticed] = field(default_factory=dict)
+    """(source, column, kind) → what the data had that the schema has not"""
 
     def add(self, decision: Decision) -> None:
         """Count one more Batch. Each one once, in order."""
@@ -48,6 +65,10 @@ class Totals:
             sink.bytes += receipt.bytes
             sink.files += len(receipt.segments)
         self.dead += sum(segment.rows for segment in decision.dead)
+        for notice in decision.noticed:
+            if notice.key not in self.noticed:
+                self.noticed[notice.key] = Noticed(replace(notice, records=0), decision.batch.number, decision.decided_at)
+            self.noticed[notice.key].notice.records += notice.records
 
     def as_json(self) -> dict[str, Any]:
         """The form in a summary."""
@@ -57,7 +78,7 @@ class Totals:
             "sinks": {sink: asdict(totals) for sink, totals in self.sinks.items()},
             "dead": self.dead,
             "last": self.last,
-        }
+        } | ({"noticed": [asdict(each) for each in self.noticed.values()]} if self.noticed else {})
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Totals:
@@ -68,4 +89,5 @@ class Totals:
             {sink: SinkTotals(**totals) for sink, totals in data["sinks"].items()},
             data["dead"],
             data["last"],
+            {each.notice.key: each for each in map(Noticed.from_json, data.get("noticed", ()))},
         )

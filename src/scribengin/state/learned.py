@@ -1,0 +1,74 @@
+"""The columns that a source has learned under `evolve: add`: one record a column, put if absent, beside the flow's state.
+
+They belong to the source, not to a lineage: after a rewind, and where another Query reads the source, they are the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from scribengin.core.records import seal, unseal
+from scribengin.core.storage import names_in, put_if_absent, remove_tree
+from scribengin.core.types import Field, SchemaSyntaxError, parse_schema
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from scribengin.formats.notice import Notice
+
+FOLDER = "_learned"
+_KIND, _FORMAT = "learned-column", 1
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """`at` is when the Batch that saw it first was decided, ISO 8601; `file` where it stood."""
+
+    field: Field
+    at: str
+    file: str
+
+
+def column_of(notice: Notice) -> Field | None:
+    """The new column as a field; None where its name or type can be no column's."""
+    try:
+        (field,) = parse_schema(f"`{notice.column.replace('`', '``')}` {notice.type}").fields
+    except (SchemaSyntaxError, ValueError):
+        return None
+    return field
+
+
+def may_not_learn(name: str) -> bool:
+    """True of names like those of the columns that rows carry for Scribengin itself."""
+    return name.lower().startswith("_sg_")
+
+
+def learn(root: Path, flow: str, notice: Notice, at: str) -> bool:
+    """Keep a new column durably; False where the source has it already, or where its name or type can be no column's."""
+    field = column_of(notice)
+    if field is None or may_not_learn(field.name):
+        return False
+    folder = _folder(root, flow, notice.source)
+    name = hashlib.sha256(field.name.lower().encode()).hexdigest()[:32] + ".json"
+    return put_if_absent(folder / name, seal(_KIND, _FORMAT, {"column": str(field), "at": at, "file": notice.file}))
+
+
+def read_learned(root: Path, flow: str, source: str) -> list[Learned]:
+    """In the order in which they were seen. Raises StateError for a record that is damaged."""
+    folder = _folder(root, flow, source)
+    learned = []
+    for name in names_in(folder):
+        body = unseal((folder / name).read_bytes(), _KIND, _FORMAT, folder / name)
+        learned.append(Learned(parse_schema(body["column"]).fields[0], body["at"], body["file"]))
+    return sorted(learned, key=lambda each: (each.at, each.field.name))
+
+
+def forget_learned(root: Path, flow: str) -> None:
+    """As if its sources had been what is declared from the start."""
+    remove_tree(root / FOLDER / flow)
+
+
+def _folder(root: Path, flow: str, source: str) -> Path:
+    return root / FOLDER / flow / source

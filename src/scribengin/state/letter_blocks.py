@@ -1,0 +1,151 @@
+"""A dead letter as what a decoder takes: its record's own bytes for the source's decoder, its row as JSON for that of the row's columns."""
+
+from __future__ import annotations
+
+import base64
+import re
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from scribengin.formats.blocks import DamageBlock, LineBlock
+from scribengin.formats.contract import Columns, Rows
+from scribengin.formats.csv import CsvDecoder
+from scribengin.formats.csv_records import CsvBlock
+from scribengin.formats.json import JsonDecoder
+from scribengin.formats.json_lines import JSON
+from scribengin.formats.messages import MessageBlock, MessageDecoder
+from scribengin.formats.origins import Hop, Origins
+from scribengin.formats.rows import batch_to_rows
+from scribengin.formats.text import TextDecoder
+
+if TYPE_CHECKING:
+    from scribengin.core.types import Schema
+    from scribengin.formats.contract import Block, Decoder
+    from scribengin.state.contract import DeadLetter
+
+_EXACT = msgspec.json.Decoder(float_hook=Decimal)
+_NOT_FINITE = ("Infinity", "-Infinity", "NaN")
+_RECORD = re.compile(r"(.*[+@/])(\d+)(?:\.(\d+))?", re.DOTALL)
+
+
+def form_of(block: Block) -> str:
+    """See `DeadLetter.form`: whether the payload of a block's record is what its decoder reads, or a row."""
+    if isinstance(block, LineBlock | DamageBlock | MessageBlock):
+        return "bytes"
+    return "" if getattr(block, "bad", None) is not None else "row"  # what came from another tier, and is no pack
+
+
+def extra_of(block: Block, ordinal: int) -> dict[str, Any]:
+    """See `DeadLetter.extra`: what the decoder needs beside the record's bytes."""
+    if isinstance(block, CsvBlock):
+        return {"delimiter": block.delimiter, "header": None if block.header is None else list(block.header)}
+    if not isinstance(block, MessageBlock):
+        return {}
+    extra: dict[str, Any] = {"topic": block.topic, "partition": block.partition, "offset": block.offsets[ordinal]}
+    if block.keys:
+        extra["key"] = _text(block.keys[ordinal])
+    if block.timestamps_ms:
+        extra["timestamp_ms"] = block.timestamps_ms[ordinal]
+    if block.headers:
+        extra["headers"] = [[name, _text(value)] for name, value in block.headers[ordinal]]
+    return extra
+
+
+class RowDecoder:
+    """Reads a row that stands as JSON, as `json_lines` writes it: JSON has no word for numbers that are not finite, and sources refuse the
+    texts that stand for them; here they are what they were. One row a block."""
+
+    def __init__(self, schema: Schema) -> None:
+        self.schema = schema
+        self._decoder = JsonDecoder(schema)
+        self._numbers = {field.name for field in schema.fields if field.type.name in ("FLOAT", "DOUBLE")}
+
+    def rows(self, block: Block) -> Rows:
+        """As a dict."""
+        found = self.columns(block)
+        return Rows(batch_to_rows(found.batch), found.ordinals, found.bad, found.skipped)
+
+    def columns(self, block: Block) -> Columns:
+        """As Arrow."""
+        found = self._decoder.columns(block)
+        if not found.bad or not isinstance(block, LineBlock):
+            return found
+        try:
+            row = _EXACT.decode(block.data)
+        except msgspec.DecodeError:
+            return found
+        apart = {name: value for name, value in row.items() if name in self._numbers and value in _NOT_FINITE} if type(row) is dict else {}
+        if not apart:
+            return found
+        found = self._decoder.columns(LineBlock(block.file, JSON.encode(row | dict.fromkeys(apart, 0.0)) + b"\n"))
+        batch = found.batch
+        for name, value in apart.items():
+            at = batch.schema.get_field_index(name)
+            batch = batch.set_column(at, batch.schema.field(at), pa.array([float(value)] * batch.num_rows, batch.schema.field(at).type))
+        return Columns(batch, found.ordinals, found.bad, found.skipped)
+
+
+def row_decoder(schema: Schema) -> Decoder:
+    """What reads a row that stands as JSON."""
+    return RowDecoder(schema)
+
+
+def row_block(letter: DeadLetter, row: bytes) -> Block:
+    """A row of a letter, for `row_decoder`."""
+    return LineBlock(letter.file, _one_line(row))
+
+
+def record_block(letter: DeadLetter, decoder: Decoder) -> Block | None:
+    """The letter's record, for its source's decoder; None where that takes no such record: the source was another when it died."""
+    decoder = getattr(decoder, "strict", decoder)  # a lenient one
+    if letter.form == "row" or isinstance(decoder, JsonDecoder):
+        return LineBlock(letter.file, _one_line(letter.payload))
+    if isinstance(decoder, TextDecoder):
+        return LineBlock(letter.file, letter.payload + b"\n")
+    extra = letter.extra
+    if isinstance(decoder, CsvDecoder):
+        header = extra.get("header")
+        return CsvBlock(
+            letter.file,
+            letter.payload + b"\n",
+            delimiter=extra.get("delimiter", ","),
+            header=None if header is None else tuple(header),
+        )
+    if not isinstance(decoder, MessageDecoder) or "topic" not in extra:
+        return None
+    return MessageBlock(
+        extra["topic"],
+        extra["partition"],
+        [letter.payload],
+        [extra["offset"]],
+        [_bytes(extra.get("key"))],
+        [extra.get("timestamp_ms")],
+        [[(name, _bytes(value)) for name, value in extra.get("headers", ())]],
+    )
+
+
+def origins_of(letter: DeadLetter) -> Origins | None:
+    """The first coordinates of the record, and the way by which it had come; None where none are known."""
+    found = _RECORD.fullmatch(letter.record)
+    if found is None:
+        return None
+    trail = tuple(Hop(**hop) for hop in letter.trail[:-1])  # the last stop is where it died
+    one = np.zeros(1, np.int32)
+    return Origins([found[1]], one, np.array([int(found[2])], np.int64), np.array([int(found[3] or 0)], np.int32), [trail])
+
+
+def _one_line(data: bytes) -> bytes:
+    """JSON on one line: a line feed inside of it can be nothing but white space, or a mistake, and so is the carriage return."""
+    return data.strip().replace(b"\n", b"\r") + b"\n"
+
+
+def _text(value: bytes | None) -> str | None:
+    return None if value is None else base64.b64encode(value).decode()
+
+
+def _bytes(value: str | None) -> bytes | None:
+    return None if value is None else base64.b64decode(value)

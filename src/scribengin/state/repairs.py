@@ -1,0 +1,60 @@
+"""What a person has made of dead letters, until they are replayed: a file for each letter, the newest repair stands.
+
+dead/repairs/0000000012-3.json    of letter 3 of Batch 12
+"""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from scribengin.core.moments import now_text
+from scribengin.core.records import seal, unseal
+from scribengin.core.storage import names_in, read_or_none, replace
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from scribengin.state.folder import QueryFolder
+    from scribengin.state.replays import Key
+
+_FOLDER, _KIND = "repairs", "letter-repair"
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """Either the record as its source shall read it, or the row as it shall come to the step; the other is None."""
+
+    payload: bytes | None = None
+    came: str | None = None
+
+
+def write_repair(query: QueryFolder, key: Key, repair: Repair) -> None:
+    """Keep it, durably, in place of an earlier one."""
+    payload = None if repair.payload is None else base64.b64encode(repair.payload).decode()
+    replace(_path(query, key), seal(_KIND, 1, {"payload": payload, "came": repair.came, "repaired_at": now_text()}))
+
+
+def read_repair(query: QueryFolder, key: Key) -> Repair | None:
+    """That of a letter; None where nobody has repaired it."""
+    data = read_or_none(_path(query, key))
+    if data is None:
+        return None
+    body = unseal(data, _KIND, 1, _path(query, key))
+    return Repair(None if body["payload"] is None else base64.b64decode(body["payload"]), body["came"])
+
+
+def repaired_keys(query: QueryFolder) -> set[Key]:
+    """The letters that have been repaired."""
+    stems = (name.removesuffix(".json").split("-") for name in names_in(query.dead / _FOLDER))
+    return {(int(batch), int(place)) for batch, place in stems}
+
+
+def drop_repair(query: QueryFolder, key: Key) -> None:
+    """Forget it: the letter is gone, or on its way."""
+    _path(query, key).unlink(missing_ok=True)
+
+
+def _path(query: QueryFolder, key: Key) -> Path:
+    return query.dead / _FOLDER / f"{key[0]:010d}-{key[1]}.json"

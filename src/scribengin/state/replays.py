@@ -1,0 +1,304 @@
+"""Requests to replay dead letters: numbered records in a Query's `replays` folder, put-if-absent, each beside the lines that it holds.
+
+    replays/0000000003.json          request 3: which letters, of which source, where they enter
+    replays/0000000003/<id>.jsonl    the letters themselves, as a task reads them: they may be purged where they died
+    replays/0000000003.given         the source whose log takes it, where its own is none of the Query's any more
+    replays/0000000003.done          a Batch has come through with it: after 30 days the letters go, and the request stays
+
+Whoever feeds the Query makes of each request one entry of the source's log, in their order; the entry names the request, so that the
+log itself says which ones it has taken. From there a replay is a Batch as any other, and as sure to come through once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import msgspec
+
+from scribengin.connectors.contract import SourceStream
+from scribengin.core.moments import now_text
+from scribengin.core.numbered_log import NumberedLog
+from scribengin.core.storage import names_in, put_if_absent, read_or_none, remove_tree, replace
+from scribengin.state.contract import LineSegment
+from scribengin.state.dead import letter_as_json, letter_from_json
+from scribengin.state.folder import QueryFolder
+from scribengin.state.lineage import past_lineages, read_lineage
+from scribengin.state.segments import LineWriter, read_lines
+from scribengin.state.source_log import REPLAY, SourceLog, is_replay
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from scribengin.state.contract import DeadLetter
+    from scribengin.state.lineage import Lineage
+
+_DONE = ".done"
+Key = tuple[int, int]
+"""of a letter in its lineage: Batch, place among the Batch's letters"""
+
+
+@dataclass(frozen=True, slots=True)
+class Entering:
+    """A letter that is replayed, as it enters: `payload` or `came` are a person's where it is `repaired`. `at` is the node where it enters,
+    empty for its source. `entry` is where in the source's log its Batch began to read: who goes back before that reads it again."""
+
+    letter: DeadLetter
+    at: str
+    entry: int
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """`letters` are keys in `lineage`, in the order of the lines of all `parts` together."""
+
+    number: int
+    source: str
+    lineage: str
+    asked_at: str
+    letters: tuple[Key, ...]
+    repaired: tuple[Key, ...]
+    parts: tuple[Mapping[str, Any], ...]
+
+    def streams(self, of: str) -> list[SourceStream]:
+        """What it is in the source's log; `of` is `<tier>/<query>`, in whose folder it lies."""
+        name = f"replay {self.number}"
+        return [
+            SourceStream(
+                f"{name}.{index}" if len(self.parts) > 1 else name,
+                {REPLAY: {"of": of, "request": self.number, "lineage": self.lineage, "source": self.source, **part}},
+                bytes=part["segment"]["bytes"],
+                rows=part["segment"]["rows"],
+            )
+            for index, part in enumerate(self.parts)
+        ]
+
+
+class Replays:
+    """The requests of one Query. Asking needs no lease: of several who ask at once each gets a number of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        """`folder` is `QueryFolder.replays`."""
+        self._folder = folder
+        self._log = NumberedLog(folder, "replay-request")
+
+    def has(self, number: int) -> bool:
+        """True where there is such a request; one look at a file."""
+        return self._log.has(number)
+
+    def read(self, number: int) -> Request:
+        """That request, which is there."""
+        body = self._log.read(number)
+        assert body is not None, f"no request {number} in {self._folder}"
+        return _request(number, body)
+
+    def all(self, start: int = 0) -> Iterator[Request]:
+        """From number `start` on, in order."""
+        for number, body in self._log.since(start):
+            yield _request(number, body)
+
+    def asked(self, lineage: str) -> dict[Key, Request]:
+        """Letters of that lineage → the request that replays them."""
+        return {key: request for request in self.all() if request.lineage == lineage for key in request.letters}
+
+    def ask(self, number: int, source: str, lineage: str, letters: Sequence[tuple[Key, Entering]]) -> Request | None:
+        """Write request `number`, durably; None where another has that number already, and nothing has changed.
+
+        May be killed at any point: without the record its lines count for nothing.
+        """
+        token = uuid4().hex
+        parts: list[dict[str, Any]] = []
+        for index, (at, way) in enumerate(dict.fromkeys((entering.at, entering.letter.way) for _, entering in letters)):
+            writer = LineWriter(self._folder, f"{token}-{index}")
+            for _, entering in letters:
+                if (entering.at, entering.letter.way) == (at, way):
+                    writer.append(number, {"entry": entering.entry, "letter": letter_as_json(entering.letter)})
+            segment = writer.close()
+            assert segment is not None
+            first = min(entering.entry for _, entering in letters)
+            parts.append({"at": at, "way": way, "first": first, "segment": asdict(segment)})
+        body = {
+            "source": source,
+            "lineage": lineage,
+            "asked_at": now_text(),
+            "letters": [list(key) for key, _ in letters],
+            "repaired": [list(key) for key, entering in letters if entering.letter.repaired],
+            "parts": parts,
+        }
+        stored = self._log.put(number, body)
+        if stored["parts"] == parts:
+            return _request(number, stored)
+        for part in parts:
+            (self._folder / part["segment"]["name"]).unlink(missing_ok=True)
+        return None
+
+    def next_number(self) -> int:
+        """The number behind the newest request."""
+        newest = self._log.newest()
+        return 0 if newest is None else newest + 1
+
+    def note_done(self, streams: Iterable[SourceStream]) -> None:
+        """A Batch that read these has come through. It may be told twice, and is not told again after a crash: then its letters stay."""
+        for number in _numbers(streams, of_query(self._folder.parent)):
+            put_if_absent(self._folder / f"{number:010d}{_DONE}", now_text().encode())
+
+    def done(self) -> set[int]:
+        """The requests that have come through, as far as that was noted."""
+        return {int(name.removesuffix(_DONE)) for name in names_in(self._folder) if name.endswith(_DONE)}
+
+    def owner(self, request: Request) -> str:
+        """The source whose log takes it."""
+        given = read_or_none(self._given(request))
+        return request.source if given is None else given.decode()
+
+    def give(self, request: Request, source: str) -> None:
+        """Under the lease: let that source's log take it, durably; its own is none of the Query's any more."""
+        replace(self._given(request), source.encode())
+
+    def _given(self, request: Request) -> Path:
+        return self._folder / f"{request.number:010d}.given"
+
+    def drop_lines(self, before: datetime) -> None:
+        """Delete the letters in requests that had come through before that; that they were asked stays known."""
+        for name in names_in(self._folder):
+            folder = self._folder / name.removesuffix(_DONE)
+            if name.endswith(_DONE) and folder.is_dir():
+                done_at = (self._folder / name).read_text() or self.read(int(folder.name)).asked_at  # older ones do not say when
+                if datetime.fromisoformat(done_at) < before:
+                    remove_tree(folder)
+
+
+class Pending:
+    """What a source's log has not taken yet of the requests of its Query; `folder` is the Query's. One thread at a time.
+
+    The first source of a Query also takes the requests of sources that the Query does not read any more: somebody has to say what became
+    of them. Whose it is then, stands beside the request before it stands in the log."""
+
+    def __init__(self, folder: Path, source: str) -> None:
+        self._of = of_query(folder)
+        self._source = source
+        self._replays = Replays(folder / "replays")
+        self._sources = folder / "sources"
+        lineage = read_lineage(QueryFolder(folder))
+        self._read: tuple[str, ...] = (source,) if lineage is None else lineage.sources
+        self._next = 0
+        self._noted: set[int] = set()
+        self._left: list[Request] | None = None
+        """those below `_next` that fall to this source, once that was looked up"""
+
+    def note(self, streams: Sequence[SourceStream]) -> list[SourceStream]:
+        """An entry that stands in the log; those of its streams that are the source's own."""
+        for number in _numbers(streams, self._of):
+            self._next = max(self._next, number + 1)
+            self._noted.add(number)
+        return [stream for stream in streams if not is_replay(stream)]
+
+    def take(self) -> list[SourceStream]:
+        """The next request's entry; [] where none waits. All of the log must have been noted."""
+        if self._left is None:
+            first = bool(self._read) and self._read[0] == self._source
+            below = (self._replays.read(number) for number in range(self._next)) if first else ()
+            self._left = [request for request in below if request.number not in self._noted and self._falls_here(request)][::-1]
+        if self._left:
+            return self._left.pop().streams(self._of)
+        while self._replays.has(self._next):
+            request = self._replays.read(self._next)
+            self._next += 1
+            if request.number not in self._noted and self._falls_here(request):
+                return request.streams(self._of)
+        return []
+
+    def _falls_here(self, request: Request) -> bool:
+        owner = self._replays.owner(request)
+        if owner == self._source:
+            return True
+        if owner in self._read or self._read[:1] != (self._source,):
+            return False
+        log = SourceLog(self._sources, owner)
+        if any(request.number in _numbers(streams, self._of) for streams in log.whole()):
+            return False  # it came through while the Query still read that source
+        self._replays.give(request, self._source)
+        return True
+
+
+def _numbers(streams: Iterable[SourceStream], of: str) -> set[int]:
+    """The requests of that Query that an entry holds."""
+    return {stream.place[REPLAY]["request"] for stream in streams if is_replay(stream) and stream.place[REPLAY]["of"] == of}
+
+
+def of_query(folder: Path) -> str:
+    """`<tier>/<query>` of a Query's folder."""
+    return f"{folder.parent.name}/{folder.name}"
+
+
+def read_entering(query: QueryFolder, place: Mapping[str, Any]) -> list[DeadLetter]:
+    """The letters of a replay's stream, in their order, those left out that the Query's lineage reads again by itself: after a rewind.
+
+    `query` is the one that reads, `place` that of the stream. Raises StateError where the lines are gone.
+    """
+    said = place[REPLAY]
+    segment = LineSegment(**said["segment"])
+    lineage = read_lineage(query)
+    again = None
+    if lineage is not None and lineage.id != said["lineage"]:
+        again = _read_since([each for _, each in past_lineages(query)], lineage.starts, said["lineage"])
+        if said["first"] >= max(again.values(), default=0):
+            return []  # all of it, and its lines may be gone
+    lines = read_lines(_folder_of(query, said["of"], segment.name), segment, "dead letters to be replayed")
+    found = []
+    for line in lines:
+        data = msgspec.json.decode(line)
+        letter = letter_from_json(data["letter"])
+        source = letter.source or said.get("source", "")
+        if again is None or not source or data["entry"] < again.get(source, 0):
+            found.append(letter)
+    return found
+
+
+def missing_lines(query: QueryFolder, streams: Iterable[SourceStream], starts: Mapping[str, int]) -> list[str]:
+    """Replays among the streams whose lines are gone, and would be needed by a new lineage with these starts; what they are called."""
+    lineage = read_lineage(query)
+    assert lineage is not None
+    past = [*(each for _, each in past_lineages(query)), lineage]
+    found = []
+    for stream in filter(is_replay, streams):
+        said = stream.place[REPLAY]
+        needed = said["first"] < max(_read_since(past, starts, said["lineage"]).values(), default=0)
+        name = said["segment"]["name"]
+        if needed and not (_folder_of(query, said["of"], name) / name).exists():
+            found.append(stream.label)
+    return found
+
+
+def _read_since(past: Sequence[Lineage], starts: Mapping[str, int], since: str) -> Mapping[str, int]:
+    """Source → from where on it was read again, by a lineage with these starts or one between it and `since`: that one has written the
+    record, too."""
+    ids = [each.id for each in past]
+    between = [*(each.starts for each in (past[ids.index(since) + 1 :] if since in ids else ())), starts]
+    return {source: min(each.get(source, 0) for each in between) for each in between for source in each}
+
+
+def _folder_of(query: QueryFolder, of: str, name: str) -> Path:
+    """Where the lines lie: a flow that was cut otherwise has left them where they were."""
+    home = query.path.parent.parent / of
+    if not (home / "replays" / name).exists():
+        for lineage in names_in(home / "lineages"):
+            left = home / "lineages" / lineage / "replays"
+            if (left / name).exists():
+                return left
+    return home / "replays"
+
+
+def _request(number: int, body: Mapping[str, Any]) -> Request:
+    return Request(
+        number,
+        body["source"],
+        body["lineage"],
+        body["asked_at"],
+        tuple((batch, place) for batch, place in body["letters"]),
+        tuple((batch, place) for batch, place in body["repaired"]),
+        tuple(body["parts"]),
+    )
