@@ -56,6 +56,7 @@ from scribengin import batch, frame, record, to as send, to
 def one(row): return row
 def none(): return None
 def two(row, more): return row
+def marks(row) -> bool: return bool(row.pop("id"))
 def keyword(row, *, must): return row
 async def later(row): return row
 value = 3

@@ -7,6 +7,10 @@ def one(row):
     return row
 
 
+def tests(row) -> bool:
+    return row["id"] > 1
+
+
 @batch
 def many(rows):
     return rows

@@ -17,7 +17,23 @@ from scribengin.plan.diff import diff_plans
 from scribengin.plan.explain_tiers import as_json, as_mermaid, explain
 from scribengin.plan.graph import base
 from scribengin.plan.split import plan_flow
-from scribengin.spec.model import Action, Aggregate, Dedupe, Filter, Flow, Join, Merge, Parse, Python, Route, Select, Sql, Step, WindowSpec
+from scribengin.spec.model import (
+    Action,
+    Aggregate,
+    Dedupe,
+    Filter,
+    Flow,
+    Join,
+    Merge,
+    Parse,
+    Python,
+    Route,
+    Select,
+    Sql,
+    Step,
+    Utilities,
+    WindowSpec,
+)
 
 FOLDER = Path(__file__).parent
 COLUMNS = st.sampled_from(["id", "user", "ts", "nothing", "n", ""])
@@ -109,6 +125,8 @@ def good_flows(draw: st.DrawFn) -> Flow:
         Python("some_steps:one"),
         Python("some_steps:many"),
         Python("some_steps:whole"),
+        Utilities(("some_steps:tests", "some_steps:tests"), "free"),
+        Utilities(("some_steps:one", "some_steps:many")),
     ]
     ids = ["tweets", "b"]
     steps = []

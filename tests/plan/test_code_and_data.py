@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import zipfile
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,9 +13,11 @@ import pytest
 from scribengin.connectors.contract import Limits
 from scribengin.core.errors import InputError
 from scribengin.local.prepare import open_sinks, open_sources, prepare
+from scribengin.plan.python_functions import find_module
 from scribengin.plan.relative_places import RelativePlace, relative_places
 from scribengin.plan.split import plan_flow
 from scribengin.plan.validate import validate_file
+from scribengin.spark.user_code import activate, pack
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -152,6 +155,16 @@ def test_modules_of_another_flow_that_was_executed_here_are_not_found(tmp_path: 
     assert [problem.code for problem in told.value.problems] == ["python-module-missing"]
 
 
+def test_modules_of_a_flow_that_runs_here_are_not_found(tmp_path: Path, data: Path) -> None:
+    """Its archive stands on this process's Python path."""
+    activate(pack(place(tmp_path / "one"), tmp_path / "state").archive)
+    lacking = place(tmp_path / "two")
+    (lacking / "steps.py").unlink()
+    with pytest.raises(InputError) as told:
+        prepare(lacking / "orders.yaml", state=None, base=data)
+    assert [problem.code for problem in told.value.problems] == ["python-module-missing"]
+
+
 def test_problems_are_told_at_the_file_whatever_the_base(tmp_path: Path, data: Path) -> None:
     code = place(tmp_path / "one")
     (code / "orders.yaml").write_text(YAML.replace("id > 5", "idd > 5"))
@@ -204,3 +217,11 @@ groups: {disks: {members: [{name: first, at: /mnt/first}, {name: second, at: sec
         RelativePlace("numbers -> few", "keyring", "keys/ring"),
         RelativePlace("kept", "path", "second/kept"),
     }
+
+
+def test_a_module_in_an_archive_is_found_as_the_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    archive = tmp_path / "packed.zip"
+    with zipfile.ZipFile(archive, "w") as packed:
+        packed.writestr("only_in_an_archive.py", "def f(row): return row")
+    monkeypatch.syspath_prepend(str(archive))
+    assert find_module("only_in_an_archive", tmp_path / "flow") == archive

@@ -4,7 +4,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scribengin.plan.checks import arrows, columns, edges, emit, ends, expressions, folders, python_steps, state, static, tiers, time
+from scribengin.plan.checks import (
+    arrows,
+    by_time,
+    columns,
+    edges,
+    emit,
+    ends,
+    evolve,
+    expressions,
+    folders,
+    python_steps,
+    state,
+    static,
+    summary,
+    tests,
+    tiers,
+    time,
+    utilities,
+)
 from scribengin.plan.checks.subject import Rule, Subject
 
 if TYPE_CHECKING:
@@ -32,9 +50,13 @@ RULES: tuple[Rule, ...] = (
     ends.spark_writes_alone,
     ends.queries_are_named_once,
     ends.columns_fit_the_sink,
+    by_time.folders_by_time_are_right,
     python_steps.functions_are_there,
     python_steps.branches_are_declared,
     python_steps.frames_fail_whole,
+    utilities.functions_are_there,
+    utilities.utilities_give_records,
+    utilities.free_ones_only_test,
     expressions.queries_hold,
     expressions.expressions_hold,
     columns.keys_are_there,
@@ -64,6 +86,11 @@ RULES: tuple[Rule, ...] = (
     edges.channels_have_places_of_their_own,
     edges.keys_order_rows,
     edges.clusters_are_known,
+    evolve.evolve_has_a_place,
+    evolve.added_columns_meet_no_state,
+    evolve.added_columns_fit_the_sinks,
+    tests.tests_fit,
+    summary.summaries_can_be_kept,
 )
 
 

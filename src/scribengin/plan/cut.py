@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from scribengin.connectors import catalog
 from scribengin.plan.describe import listed
+from scribengin.plan.engines import in_the_tail
 from scribengin.plan.fingerprint import node_fingerprints, query_fingerprint, state_fingerprint
 from scribengin.plan.graph import Graph, query_sinks
 from scribengin.plan.groups import group_notes
@@ -56,6 +57,7 @@ def _query(graph: Graph, resolved: Resolved, forms: dict[str, Form], name: str, 
         )
         for id_ in members
     )
+    in_tail, by_spark = in_the_tail(graph, resolved, forms, nodes)
     sources = tuple(sorted(id_ for id_ in members if id_ in flow.sources and not flow.sources[id_].static))
     ids = tuple(sink.id for sink in sinks)
     source_types, sink_types = catalog.source_types(internal=True), catalog.sink_types(internal=True)
@@ -73,6 +75,8 @@ def _query(graph: Graph, resolved: Resolved, forms: dict[str, Form], name: str, 
         state_fingerprint=state_fingerprint(graph, resolved, members, ids),
         parts=parts,
         guarantees=guarantees(flow, sources, ids, above, source_types=source_types, sink_types=sink_types),
+        in_tail=in_tail,
+        by_spark=by_spark,
     )
 
 

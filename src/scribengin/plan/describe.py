@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, assert_never
 
+from scribengin.core.options import Option
 from scribengin.core.units import show_bytes, show_duration
 from scribengin.core.zones import UTC
-from scribengin.spec.model import Aggregate, Dedupe, Filter, Join, Merge, Parse, Python, Route, Select, Sink, Source, Sql, Step
+from scribengin.spec.model import Aggregate, Dedupe, Filter, Join, Merge, Parse, Python, Route, Select, Sink, Source, Sql, Step, Utilities
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
-    from scribengin.core.options import NodeType, Option
+    from scribengin.core.options import NodeType
 
 
 def describe(node: Source | Step | Sink, types: Mapping[str, NodeType]) -> str:
@@ -66,8 +68,11 @@ def _value(option: Option | None, value: Any) -> str:
         return show_bytes(value)
     if option is not None and option.kind == "duration":
         return span(value)
+    if isinstance(value, Mapping):
+        known = option or Option("", "text", "")
+        return "{" + ", ".join(f"{name} {_value(known.key(name), item)}" for name, item in value.items()) + "}"
     if isinstance(value, tuple | list):
-        return "[" + ", ".join(map(str, value)) + "]"
+        return "[" + ", ".join(_value(option, item) if isinstance(item, Mapping) else str(item) for item in value) + "]"
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -96,6 +101,9 @@ def _action(step: Step) -> str:
             )
         case Python(reference, branches):
             return f"python {reference}" + (f" (branches {', '.join(branches)})" if branches else "")
+        case Utilities(references, order):
+            what = "tests in the order that costs least" if order == "free" else "Python steps in a row"
+            return f"{len(references)} utilities, order {order}: {what}"
         case Dedupe(key, time, within):
             timed = f" by {time}" * bool(time) + (f" within {span(within)}" if within is not None else "")
             return f"dedupe on {', '.join(key)}{timed}"

@@ -11,36 +11,37 @@ from scribengin.plan.describe import describe, span
 from scribengin.plan.graph import Graph
 from scribengin.plan.guarantee import written_by_spark
 from scribengin.plan.resolve import resolve
-from scribengin.spec.model import Sink, Source, Step
+from scribengin.spec.model import Sink, Source, Step, Utilities
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from scribengin.plan.diff import Changes, ChannelChange, QueryChange
     from scribengin.plan.model import Plan, PlannedNode, QueryPlan
-    from scribengin.spec.model import Flow
+    from scribengin.spec.model import Flow, Node
 
 WIDTH = 100
 _HEADINGS = {
     "decode": "decoded in an Arrow stage",
     "native": "Spark",
+    "vector": "tail: SQL by its vector engine",
     "python": "Python stage",
     "tail": "tail: one pass in Python, the sinks' writes with it",
 }
 _BY_SPARK = "tail: one pass in Python makes the messages, Spark's own sink writes them"
 
 
-def explain(plan: Plan, changes: Changes | None = None) -> str:
+def explain(plan: Plan, changes: Changes | None = None, advice: Sequence[str] = ()) -> str:
     """The text form: each Query with its stages in order, unit, trigger and guarantees, then hints and changes."""
-    return "\n".join(_lines(plan, changes)) + "\n"
+    return "\n".join(_lines(plan, changes, advice)) + "\n"
 
 
-def _lines(plan: Plan, changes: Changes | None) -> Iterator[str]:
+def _lines(plan: Plan, changes: Changes | None, advice: Sequence[str]) -> Iterator[str]:
     count = len(plan.queries)
     yield f"flow {plan.flow.name}: 1 tier ({plan.tier}), {count} {'query' if count == 1 else 'queries'}"
     yield from about_lines(plan.flow)
     yield from tier_lines(plan)
-    yield from hint_lines(plan.hints)
+    yield from hint_lines([*plan.hints, *advice])
     yield from change_lines(changes)
 
 
@@ -99,7 +100,8 @@ class _Text:
         for stage, nodes in groupby(_in_stages(query), key=_group):
             yield f"  {_HEADINGS[stage] if stage != 'tail' or not self._by_spark(query) else _BY_SPARK}"
             for node in nodes:
-                yield from wrapped(f"    {node.id:{names}}  {_feeds(node):{feeds}}  ", self._says(node))
+                yield from wrapped(f"    {node.id:{names}}  {_feeds(node):{feeds}}  ", self._says(query, node))
+                yield from utility_lines(self._plan.flow.node(node.id))
         yield from wrapped("  unit       ", f"{query.unit}: {query.unit_reason}")
         for path in query.guarantees:
             yield from wrapped("  guarantee  ", f"{path.source} -> {path.sink}: {path.guarantee}; {path.reason}")
@@ -108,7 +110,7 @@ class _Text:
         flow = self._plan.flow
         return any(written_by_spark(flow, flow.sinks[sink], catalog.sink_types(internal=True)) for sink in query.sinks)
 
-    def _says(self, node: PlannedNode) -> str:
+    def _says(self, query: QueryPlan, node: PlannedNode) -> str:
         declared = self._plan.flow.node(node.id)
         types = catalog.sink_types(internal=True) if isinstance(declared, Sink) else catalog.source_types(internal=True)
         text = self._words.get(node.id) or describe(declared, types)
@@ -116,18 +118,44 @@ class _Text:
             marks = [f"{mark.column} {span(mark.delay_s)} of {mark.origin}" for mark in self._resolved.reaching(declared)]
             rules = f"the slowest of {', '.join(marks)}" if len(marks) > 1 else "".join(marks)
             text += f" [state; watermark {rules}]" if rules else " [state]"
+        if node.stage == "vector":
+            text += " [tail (vector)]"
+        elif node.stage == "native" and node.id in query.by_spark:
+            text += f" [Spark: {query.by_spark[node.id]}]"
         if isinstance(declared, Source | Sink) and node.schema is not None:
             text += f" ({node.schema})"
         return text
 
 
+def utility_lines(node: Node) -> Iterator[str]:
+    """A line for each utility of a step, in the written order."""
+    if isinstance(node, Step) and isinstance(node.action, Utilities):
+        width = max(map(len, node.action.names))
+        for name, reference in zip(node.action.names, node.action.references, strict=True):
+            yield from wrapped(f"      {node.id}.{name:{width}}  ", f"{'test' if node.action.order == 'free' else 'python'} {reference}")
+
+
+def engine_of(query: QueryPlan, node: PlannedNode) -> str | None:
+    """What runs a step: `tail (python)`, `tail (vector)`, `Spark: lower()`; None for sources and sinks."""
+    match node.stage:
+        case "vector":
+            return "tail (vector)"
+        case "native":
+            return f"Spark: {query.by_spark[node.id]}" if node.id in query.by_spark else "Spark"
+        case "tail":
+            return "tail (python)"
+        case "python":
+            return "Python stage"
+    return None
+
+
 def _in_stages(query: QueryPlan) -> list[PlannedNode]:
     """Topological order with all that runs in the tail at the end."""
-    return sorted(query.nodes, key=lambda node: _group(node) == "tail")
+    return sorted(query.placed, key=lambda node: _group(node) == "tail")
 
 
 def _group(node: PlannedNode) -> str:
-    return "tail" if node.stage in ("read", "tail", "sink") else node.stage
+    return "tail" if node.stage in ("read", "tail", "vector", "sink") else node.stage
 
 
 def _feeds(node: PlannedNode) -> str:
@@ -159,16 +187,26 @@ def query_json(plan: Plan, query: QueryPlan) -> dict[str, Any]:
                 "id": node.id,
                 "kind": _kind(plan, node.id),
                 "stage": node.stage,
+                "engine": engine_of(query, node),
                 "inputs": list(node.inputs),
                 "stateful": node.stateful,
                 "schema": None if node.schema is None else str(node.schema),
             }
-            for node in query.nodes
+            | _utilities(plan.flow.node(node.id))
+            for node in query.placed
         ],
         "guarantees": [
             {"source": path.source, "sink": path.sink, "guarantee": path.guarantee, "reason": path.reason} for path in query.guarantees
         ],
     }
+
+
+def _utilities(node: Node) -> dict[str, Any]:
+    """Of a step of utilities its order and each of them."""
+    if not (isinstance(node, Step) and isinstance(node.action, Utilities)):
+        return {}
+    named = zip(node.action.names, node.action.references, strict=True)
+    return {"order": node.action.order, "utilities": [{"id": f"{node.id}.{name}", "function": function} for name, function in named]}
 
 
 def _kind(plan: Plan, id_: str) -> str:

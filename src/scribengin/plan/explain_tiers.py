@@ -28,7 +28,7 @@ def explain(plan: FlowPlan, changes: Changes | None = None, advice: Sequence[str
     """The text form: each tier with its Queries, the channels, the paths with their guarantees, hints and changes. `advice` are further
     hints, from what a run has counted."""
     if not plan.flow.tiers:
-        return explain_tier(plan.tiers[0], changes)
+        return explain_tier(plan.tiers[0], changes, advice)
     return "\n".join(_lines(plan, changes, advice)) + "\n"
 
 

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 from scribengin.core.types import Schema
 from scribengin.plan.graph import Graph, base, inputs_of
 from scribengin.plan.python_functions import find_module
-from scribengin.spec.model import Filter, Python, Route, Sink, Source, Sql, Step
+from scribengin.spec.model import Filter, Python, Route, Sink, Source, Sql, Step, Utilities
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from scribengin.core.options import NodeType
     from scribengin.plan.resolve import Resolved
@@ -104,13 +104,17 @@ class _Meaning:
         inputs = [self.of(reference) for reference in inputs_of(node)]
         watermark = _plain(getattr(node, "watermark", None))
         if isinstance(node, Source):
-            return ["source", id_, node.type, _columns_text(self._resolved, id_), watermark, node.static]
+            return ["source", id_, node.type, self._columns_text(id_), watermark, node.static]
         assert isinstance(node, Step)
         match node.action:
             case Filter() | Route() if not watermark:
                 return inputs[0]
+            case Utilities(order="free") if not watermark:
+                return inputs[0]
+            case Utilities(references):
+                return ["utilities", *references, self._columns_text(id_), None, watermark, inputs]
             case Python():
-                own: list[Any] = ["python", node.action.reference, _columns_text(self._resolved, id_)]
+                own: list[Any] = ["python", node.action.reference, self._columns_text(id_)]
             case Sql(text):
                 own = ["sql", " ".join(text.split()), list(node.inputs)]
             case _:
@@ -118,18 +122,34 @@ class _Meaning:
         emit = node.emit if id_ in self._resolved.stateful else None
         return [*own, emit, watermark, inputs]
 
+    def _columns_text(self, id_: str) -> str:
+        """Without what the data have added: no state ever holds it (`evolve-state`), so a start after it was learned is no change."""
+        columns = self._resolved.of(id_)
+        if columns is None:
+            return "?"
+        node = self._graph.nodes[id_]
+        declares = not isinstance(node, Source) and getattr(node, "schema", None) is not None
+        added = set() if declares else self._learned_above(id_)
+        return ", ".join(str(column) for column in columns if column.name not in added)
 
-def _columns_text(resolved: Resolved, id_: str) -> str:
-    columns = resolved.of(id_)
-    return "?" if columns is None else ", ".join(map(str, columns))
+    def _learned_above(self, id_: str) -> set[str]:
+        nodes = (self._graph.nodes[each] for each in _postorder(self._graph, id_, set()))
+        return {name for node in nodes if isinstance(node, Source) and node.schema is not None for name in node.schema.learned}
 
 
 def _python_texts(flow: Flow, step: Step) -> list[Any]:
-    """What the step's function is made of: its module and those in the flow's folder that it imports, directly or not."""
-    if not isinstance(step.action, Python):
-        return []
-    module = step.action.reference.partition(":")[0]
-    function = step.action.function
+    """What the step's functions are made of: each module and those in the flow's folder that it imports, directly or not."""
+    match step.action:
+        case Python(reference, function=function):
+            return _function_texts(flow, reference, function)
+        case Utilities(references) as action:
+            return [_function_texts(flow, reference, action.function(index)) for index, reference in enumerate(references)]
+        case _:
+            return []
+
+
+def _function_texts(flow: Flow, reference: str, function: Callable[..., Any] | None) -> list[Any]:
+    module = reference.partition(":")[0]
     if function is None:
         return [_module_texts(module, find_module(module, flow.code_folder), flow.code_folder)]
     own, file = _source_of(function)

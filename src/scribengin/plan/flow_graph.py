@@ -10,6 +10,7 @@ from scribengin.plan.describe import describe
 from scribengin.plan.explain_tiers import as_mermaid
 from scribengin.plan.graph import Graph, base, inputs_of
 from scribengin.plan.groups import target
+from scribengin.plan.split import source_id
 from scribengin.spec.model import Sink, Source
 
 if TYPE_CHECKING:
@@ -66,13 +67,15 @@ def _node(plan: FlowPlan, node: Node) -> dict[str, Any]:
         "queries": [query for _, query, _ in placed],
         "stage": next((stage for _, _, stage in placed), None),
         "group": target(node) if isinstance(node, Source | Sink) else None,
+        "stateful": any(each.stateful for tier in plan.tiers for query in tier.queries for each in query.nodes if each.id == node.id),
     }
 
 
 def _placed(plan: FlowPlan, id_: str) -> Iterator[tuple[str, str, str]]:
-    """(tier, Query, stage) of each place where the node runs."""
+    """(tier, Query, stage) of each place where the node runs; a tier that gets its rows by a channel has a source of its name."""
+    arrives = {channel.reading for channel in plan.channels if source_id(channel) == id_}
     for tier in plan.tiers:
-        for query in tier.queries:
-            for node in query.nodes:
+        for query in tier.queries if tier.tier not in arrives else ():
+            for node in query.placed:
                 if node.id == id_:
                     yield tier.tier, query.name, node.stage

@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from scribengin.core.types import Schema
     from scribengin.spec.model import Flow
 
-Stage = Literal["read", "decode", "native", "python", "tail", "sink"]
+Stage = Literal["read", "decode", "native", "vector", "python", "tail", "sink"]
 """Where a node runs. `read`: its blocks are read and decoded inside the tail. `decode`: read and decoded by a stage before
 native steps. `native`: Spark SQL. `python`: Python steps that are followed by native ones. `tail`: Python steps in one pass
-with the sink's writes. `sink`: always part of the tail."""
+with the sink's writes. `vector`: SQL in that pass, by Arrow's kernels. `sink`: always part of the tail."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +58,16 @@ class QueryPlan:
     guarantees: tuple[PathGuarantee, ...] = ()
     parts: Mapping[str, str] = field(default_factory=dict)
     """node → fingerprint of its own definition: `diff` names by it what changed"""
+    in_tail: tuple[PlannedNode, ...] = ()
+    """the nodes as they are placed where the tail's vector engine runs native steps; empty where it runs none. `nodes` is how Spark runs
+    them, which it does where the engine is not sure"""
+    by_spark: Mapping[str, str] = field(default_factory=dict)
+    """native step → why Spark runs it in any case"""
+
+    @property
+    def placed(self) -> tuple[PlannedNode, ...]:
+        """The nodes where they run when nothing is out of the ordinary."""
+        return self.in_tail or self.nodes
 
     @property
     def stateful(self) -> bool:

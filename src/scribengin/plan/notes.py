@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from scribengin.plan.describe import span
 from scribengin.plan.graph import Graph
-from scribengin.plan.python_functions import inspect_function
+from scribengin.plan.python_functions import inspect_function, inspect_utilities
 from scribengin.plan.resolve import resolve
-from scribengin.spec.model import Dedupe, Python, Step
+from scribengin.spec.model import Dedupe, Python, Step, Utilities
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -38,3 +38,5 @@ def _notes(step: Step, resolved: Resolved, flow: Flow) -> Iterator[str]:
             yield f'"{step.id}" keeps the first of equal rows: cutting may change which one that is'
         case Python(reference, function=function) if inspect_function(reference, flow.code_folder, function).kind == "class":
             yield f'"{step.id}" is a class, which may remember rows: where it does, cutting may change what it gives'
+        case Utilities() as action if any(info.kind == "class" for info in inspect_utilities(action, flow.code_folder)):
+            yield f'"{step.id}" has a class among its utilities, which may remember rows: where it does, cutting may change what it gives'

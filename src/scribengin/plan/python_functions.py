@@ -9,12 +9,14 @@ import ast
 import inspect
 import os
 import sys
+import textwrap
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from scribengin.core import code_archive
 from scribengin.core.problems import Place, did_you_mean
 from scribengin.spec.functions import Form, form_of
 from scribengin.spec.load import executed_in
@@ -23,9 +25,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Any
 
+    from scribengin.spec.model import Utilities
+
 Kind = Literal["function", "class", "unknown"]
 _FORMS: tuple[Form, ...] = ("record", "batch", "frame")
 _FOLLOWED_IMPORTS = 8
+_CHANGE = ("clear", "pop", "popitem", "setdefault", "update")
+"""methods of a dict that change it"""
 _CALLED_WITH = "name a function that takes one record (or batch, or frame)"
 
 
@@ -49,6 +55,10 @@ class FunctionInfo:
     file: Path | None = None
     branches: tuple[tuple[str, int], ...] = ()
     """(branch, line) of every `to("branch", …)` in it"""
+    tests: bool | None = None
+    """True where it is annotated `-> bool`; None where that cannot be read"""
+    changes: tuple[int, ...] = ()
+    """lines that change the record which it is called with"""
     problems: tuple[FunctionFault, ...] = ()
 
 
@@ -62,6 +72,11 @@ def inspect_function(reference: str, folder: Path, function: Callable[..., Any] 
     return _inspect(module, name, folder, depth=0)
 
 
+def inspect_utilities(action: Utilities, folder: Path) -> tuple[FunctionInfo, ...]:
+    """As `inspect_function`, of each in its order."""
+    return tuple(inspect_function(reference, folder, action.function(index)) for index, reference in enumerate(action.references))
+
+
 def _inspect_object(reference: str, function: Callable[..., Any]) -> FunctionInfo:
     code = getattr(function, "__code__", None)
     info = FunctionInfo(
@@ -69,6 +84,8 @@ def _inspect_object(reference: str, function: Callable[..., Any]) -> FunctionInf
         "class" if isinstance(function, type) else "function",
         code.co_firstlineno if code is not None else 0,
         Path(code.co_filename) if code is not None else None,
+        tests=tests_object(function),
+        changes=_changes_of_object(function),
     )
     if not callable(function):
         return replace(info, problems=(FunctionFault("python-not-callable", f"{reference} is a {type(function).__name__}", _CALLED_WITH),))
@@ -82,6 +99,26 @@ def _inspect_object(reference: str, function: Callable[..., Any]) -> FunctionInf
     except ValueError:  # a builtin without a signature
         pass
     return info
+
+
+def tests_object(function: Callable[..., Any]) -> bool:
+    """Is the function, or the class's `__call__`, annotated `-> bool`?"""
+    called = function.__call__ if isinstance(function, type) else function
+    return getattr(called, "__annotations__", {}).get("return") in (bool, "bool")
+
+
+def _changes_of_object(function: Callable[..., Any]) -> tuple[int, ...]:
+    """As `_changes`; nothing where there is no text of it (an interactive session)."""
+    called = function.__call__ if isinstance(function, type) else function
+    try:
+        lines, first = inspect.getsourcelines(called)
+        tree = ast.parse(textwrap.dedent("".join(lines)))
+    except (OSError, TypeError, SyntaxError):
+        return ()
+    definition = tree.body[0] if tree.body else None
+    if not isinstance(definition, ast.FunctionDef):
+        return ()
+    return tuple(first - 1 + line for line in _changes(definition, bound=isinstance(function, type)))
 
 
 def find_module(module: str, folder: Path) -> Path | None:
@@ -98,7 +135,8 @@ def _on_python_path(module: str) -> Path | None:
     working_directory = Path.cwd()
     asked_for = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     left_out = executed_in() | {str(working_directory)}
-    path = [part for part in sys.path if part and (part in asked_for or str(Path(part).absolute()) not in left_out)]
+    others = [part for part in sys.path if part and not code_archive.is_archive(part)]
+    path = [part for part in others if part in asked_for or str(Path(part).absolute()) not in left_out]
     spec = None
     parts = module.split(".")
     for depth in range(len(parts)):
@@ -106,7 +144,11 @@ def _on_python_path(module: str) -> Path | None:
         if spec is None:
             return None
         path = list(spec.submodule_search_locations or [])
-    return Path(spec.origin) if spec is not None and spec.origin else None
+    if spec is None or not spec.origin:
+        return None
+    file = Path(spec.origin)
+    # of a module in an archive (zipimport) the archive stands for it: it has no file of its own that could be read
+    return next((each for each in (file, *file.parents) if each.is_file()), file)
 
 
 def _fault(code: str, message: str, remedy: str = "", place: Place | None = None, file: Path | None = None) -> FunctionInfo:
@@ -170,7 +212,8 @@ class _Module:
             case ast.Import():
                 return self._wrong("python-not-callable", name, statement, "is a module", f'name a function in it: "{name}:…"')
             case ast.Assign(value=ast.Lambda() as made) | ast.AnnAssign(value=ast.Lambda() as made):
-                return self._checked(name, statement, FunctionInfo("record", "function", statement.lineno, self.file), made.args)
+                info = FunctionInfo("record", "function", statement.lineno, self.file, tests=False)
+                return self._checked(name, statement, info, made.args)
             case ast.Assign(value=ast.Name(id=other)) if other != name and depth < _FOLLOWED_IMPORTS:
                 return self.inspect(other, module, folder, depth + 1)
             case ast.Assign(value=ast.Constant() | ast.List() | ast.Dict() | ast.Tuple() | ast.Set() | ast.JoinedStr()):
@@ -181,6 +224,7 @@ class _Module:
     def _function(self, name: str, function: ast.FunctionDef) -> FunctionInfo:
         form, plain = self._decorated(function)
         info = FunctionInfo(form, "function", function.lineno, self.file, tuple(_branches_used(function)))
+        info = replace(info, tests=_tests(function), changes=tuple(_changes(function, bound=False)))
         return self._checked(name, function, info, function.args) if plain else info
 
     def _class(self, name: str, class_: ast.ClassDef) -> FunctionInfo:
@@ -200,7 +244,9 @@ class _Module:
         if "open" in methods and (need := _needed(methods["open"].args, bound=True)):
             told = f"has an `open` that needs {need}"
             return replace(info, problems=self._wrong("python-signature", name, class_, told, "write `def open(self)`").problems)
-        return self._checked(name, class_, info, methods["__call__"].args, bound=True)
+        call = methods["__call__"]
+        info = replace(info, tests=_tests(call), changes=tuple(_changes(call, bound=True)))
+        return self._checked(name, class_, info, call.args, bound=True)
 
     def _methods(self, class_: ast.ClassDef) -> tuple[dict[str, ast.FunctionDef], bool]:
         """The methods with those of base classes in the same module, and whether that is all of them."""
@@ -330,5 +376,26 @@ def _branches_used(definition: ast.AST) -> Iterator[tuple[str, int]]:
         match node:
             case ast.Call(func=ast.Name(id="to"), args=[ast.Constant(value=str() as branch), *_]):
                 yield branch, node.lineno
+            case _:
+                pass
+
+
+def _tests(function: ast.FunctionDef) -> bool:
+    match function.returns:
+        case ast.Name(id="bool") | ast.Constant(value="bool"):
+            return True
+        case _:
+            return False
+
+
+def _changes(function: ast.FunctionDef, *, bound: bool) -> Iterator[int]:
+    """Lines that set, delete or take out a key of the record, by its own name."""
+    names = [argument.arg for argument in (*function.args.posonlyargs, *function.args.args)][1 if bound else 0 :][:1]
+    for node in ast.walk(function):
+        match node:
+            case ast.Subscript(value=ast.Name(id=name), ctx=ast.Store() | ast.Del()) if name in names:
+                yield node.lineno
+            case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=attr)) if name in names and attr in _CHANGE:
+                yield node.lineno
             case _:
                 pass

@@ -14,7 +14,7 @@ from scribengin.plan.graph import base
 from scribengin.plan.sql.names import expression_result, read_query
 from scribengin.plan.sql.parse import parse_expression, parse_query
 from scribengin.plan.sql.shape import Shape, shape_of
-from scribengin.spec.model import Aggregate, Dedupe, Filter, Join, Merge, Parse, Python, Route, Select, Sink, Source, Sql, Step
+from scribengin.spec.model import Aggregate, Dedupe, Filter, Join, Merge, Parse, Python, Route, Select, Sink, Source, Sql, Step, Utilities
 
 if TYPE_CHECKING:
     from scribengin.plan.graph import Graph
@@ -150,7 +150,7 @@ def _step_columns(step: Step, resolved: Resolved) -> Columns | None:
     inputs = [resolved.of(reference) for reference in step.inputs]
     first = inputs[0] if inputs else None
     match step.action:
-        case Filter() | Route() | Dedupe() | Python():
+        case Filter() | Route() | Dedupe() | Python() | Utilities():
             return first
         case Merge(how, origin=origin):
             return _with_origin(union_columns(inputs), origin) if how == "union" else first

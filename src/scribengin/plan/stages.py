@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from scribengin.plan.graph import base, inputs_of
-from scribengin.spec.model import Merge, Parse, Python, Sink, Source, Step
+from scribengin.spec.model import Merge, Parse, Python, Sink, Source, Step, Utilities
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -56,7 +56,7 @@ def needs_spark(step: Step, forms: Mapping[str, Form]) -> bool:
     match step.action:
         case Python():
             return forms.get(step.id) == "frame"
-        case Parse():
+        case Parse() | Utilities():
             return False
         case Merge(how):
             return how == "intersect" or bool(step.require)

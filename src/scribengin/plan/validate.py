@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from scribengin.connectors import catalog
@@ -17,12 +18,13 @@ if TYPE_CHECKING:
 
 
 def validate_file(
-    path: Path, environment: Mapping[str, str], *, execute: bool = False, base: Path | None = None
+    path: Path, environment: Mapping[str, str], *, execute: bool = False, base: Path | None = None, tests: bool = False
 ) -> tuple[Flow | None, list[Problem]]:
     """Read and check one flow file. The Flow is None where there is none to be had; with errors it is not for running.
 
     `environment` fills `${env:…}`. A `.py` file gives a Flow only with `execute`, which runs it; modules that a flow names are
-    never run here. `base` is where the paths of its data start where that is not the file's folder.
+    never run here. `base` is where the paths of its data start where that is not the file's folder. A test that names what is not there
+    is a warning, unless it is `tests` that are asked for: a flow runs without them.
 
     Problems come in file order, those in the user's modules last, under their own file.
     """
@@ -31,5 +33,9 @@ def validate_file(
     if loaded.flow is None:
         return None, list(loaded.problems)
     checked = check_flow(loaded.flow, loaded.places, broken=loaded.broken, unread=loaded.unread, **types)
-    found = [*loaded.problems, *checked]
+    found = [_milder(problem) if not tests else problem for problem in (*loaded.problems, *checked)]
     return loaded.flow, sorted(dict.fromkeys(found), key=lambda problem: (problem.place.file != str(path), problem.place))
+
+
+def _milder(problem: Problem) -> Problem:
+    return replace(problem, severity="warning") if problem.code.startswith("test-") else problem

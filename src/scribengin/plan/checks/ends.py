@@ -51,6 +51,8 @@ def schemas_are_known(subject: Subject) -> Iterator[Problem]:
         if source.schema is None:
             if format_ in _NEED_SCHEMA:
                 remedy = 'add the columns that you want: schema: "id BIGINT, name STRING"'
+                if source.type == "files":
+                    remedy += f"; scribengin infer {source.options.get('path', 'FILE')} proposes them"
                 message = f"{called(source)} reads {format_} and has no schema"
                 yield subject.problem_at_key("schema-missing", path_of(source), message, remedy)
             continue
@@ -138,9 +140,10 @@ def columns_fit_the_sink(subject: Subject) -> Iterator[Problem]:
         if columns is None:
             continue
         names = [column.name for column in columns]
-        folders = tuple(sink.options.get("partition_by") or ())
-        for index, name in enumerate(folders):
-            if name not in names:
+        by = tuple(sink.options.get("partition_by") or ())
+        folders = tuple(part for part in by if isinstance(part, str))
+        for index, name in enumerate(by):
+            if isinstance(name, str) and name not in names:
                 message = f'{called(sink)} partitions by "{name}", which it does not get'
                 yield subject.problem("partition-unknown", path_of(sink, "partition_by", index), message, _known(name, names))
         if folders and set(names) <= set(folders):

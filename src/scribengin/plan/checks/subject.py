@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from scribengin.core.problems import Problem
 from scribengin.plan.channels import plan_channels
 from scribengin.plan.graph import Graph, base, inputs_of
-from scribengin.plan.python_functions import inspect_function
+from scribengin.plan.python_functions import inspect_function, inspect_utilities
 from scribengin.plan.resolve import resolve
 from scribengin.plan.tiers import assign
-from scribengin.spec.model import Flow, Python, Sink, Source, Step
+from scribengin.spec.model import Flow, Python, Sink, Source, Step, Utilities
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,6 +32,7 @@ _STANDS_ALONE = (
     "sql-function",
     "sql-cast",
     "python-",
+    "utilit",
     "folder-",
     "cycle",
     "branch-unknown",
@@ -94,6 +95,15 @@ class Subject:
             step.id: inspect_function(step.action.reference, self.flow.code_folder, step.action.function)
             for step in self.flow.steps.values()
             if isinstance(step.action, Python)
+        }
+
+    @cached_property
+    def utilities(self) -> dict[str, tuple[FunctionInfo, ...]]:
+        """Step of utilities → what their modules say of each, in order."""
+        return {
+            step.id: inspect_utilities(step.action, self.flow.code_folder)
+            for step in self.flow.steps.values()
+            if isinstance(step.action, Utilities)
         }
 
     @cached_property

@@ -7,10 +7,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scribengin.plan.problem_catalog import arrows, ends, expressions, python_steps, streams, tiers
+from scribengin.plan.problem_catalog import arrows, ends, expressions, python_steps, streams, tests, tiers
 
 if TYPE_CHECKING:
     from scribengin.spec.problem_entry import Entry
 
-CATALOG: tuple[Entry, ...] = (*arrows.CATALOG, *ends.CATALOG, *python_steps.CATALOG, *expressions.CATALOG, *streams.CATALOG, *tiers.CATALOG)
+CATALOG: tuple[Entry, ...] = (
+    *arrows.CATALOG,
+    *ends.CATALOG,
+    *python_steps.CATALOG,
+    *expressions.CATALOG,
+    *streams.CATALOG,
+    *tiers.CATALOG,
+    *tests.CATALOG,
+)
 """In the order of the reference page"""

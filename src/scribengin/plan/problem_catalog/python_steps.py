@@ -50,6 +50,28 @@ CATALOG: tuple[Entry, ...] = (
         'big: {from: orders, python: "steps:sorts"}',
     ),
     Entry(
+        "utility-form",
+        "A utility of a form that cannot stand there",
+        "Utilities hand records on, one to the next: a `@frame` function runs in Spark, and branches leave the row of utilities.",
+        "Make it a python step of its own.",
+        'big: {from: orders, utilities: ["steps:one", "steps:whole"]}',
+    ),
+    Entry(
+        "utility-not-bool",
+        "A utility that may not be reordered",
+        "With `order: free` utilities run in the order that costs least. Only a record function that is annotated `-> bool` gives the same"
+        " in any order.",
+        "Annotate it where it only says whether a record stays, or write `order: fixed`.",
+        'big: {from: orders, utilities: ["steps:one"], order: free}',
+    ),
+    Entry(
+        "utility-changes-record",
+        "A test that changes its record",
+        "With `order: free` utilities get a record to look at: what one would change another may have seen already.",
+        "Let it only look, or write `order: fixed`.",
+        'big: {from: orders, utilities: ["steps:marks"], order: free}',
+    ),
+    Entry(
         "frame-on-error",
         "A frame function with dead letters",
         "A `@frame` function works on whole DataFrames: no single record of it can be set aside.",

@@ -167,7 +167,8 @@ def _free_window_functions(tokens: list[Token]) -> None:
 def _trailing_comma(tokens: list[Token]) -> int | None:
     """sqlglot forgives `SELECT a, FROM t`, Spark does not."""
     for token, follower in _pairs(tokens):
-        if token.text == "," and (follower is None or follower.text.upper() in _ENDS) and token.token_type.name == "COMMA":
+        ends = follower is None or (follower.text.upper() in _ENDS and follower.token_type.name != "STRING")  # '' is a value
+        if ends and token.text == "," and token.token_type.name == "COMMA":
             return token.start
     return None
 

@@ -1,0 +1,62 @@
+"""Rules on folders by event time: `partition_by` with a `time`, and what rests on it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from scribengin.connectors.files.time_path import path_fault
+from scribengin.core.problems import did_you_mean
+from scribengin.core.zones import is_zone, zone_names
+from scribengin.plan.checks.subject import Subject, called, path_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from scribengin.core.problems import Problem
+    from scribengin.spec.model import Sink
+
+_EXAMPLE = 'partition_by: [{time: ts, path: "dt=%Y-%m-%d/hour=%H"}]'
+
+
+def folders_by_time_are_right(subject: Subject) -> Iterator[Problem]:
+    """The time is a TIMESTAMP of the rows, the last of `partition_by`, with a path that names each folder for one stretch of time."""
+    for sink in subject.flow.sinks.values():
+        by = sink.options.get("partition_by") or ()
+        for index, part in enumerate(by):
+            if isinstance(part, Mapping):
+                yield from _part(subject, sink, part, index, last=index == len(by) - 1)
+        if sink.type == "files" and not any(isinstance(part, Mapping) for part in by):
+            for name in ("close", "keep"):
+                if sink.options.get(name) is not None:
+                    message = f'{called(sink)} has "{name}", which is of folders by time, and has none'
+                    yield subject.problem_at_key("partition-no-time", path_of(sink, name), message, f"add {_EXAMPLE}, or take it out")
+
+
+def _part(subject: Subject, sink: Sink, part: Mapping[str, str], index: int, *, last: bool) -> Iterator[Problem]:
+    def at(key: str, message: str, remedy: str) -> Problem:
+        return subject.problem("partition-time", path_of(sink, "partition_by", index, key), f"{called(sink)} {message}", remedy)
+
+    if not last:
+        yield at("time", "partitions by a time before its last folder", "write the time as the last of `partition_by`, and once")
+    fault = path_fault(part["path"])
+    if fault is not None:
+        yield at("path", f'partitions by time: its path "{part["path"]}" {fault[0]}', fault[1])
+    zone = part.get("time_zone", "UTC")
+    if not is_zone(zone):
+        remedy = did_you_mean(zone, zone_names()) or "write the name of a region, such as Europe/Berlin, or UTC"
+        yield at("time_zone", f'has the unknown time zone "{zone}"', remedy)
+    columns = subject.resolved.of(sink.id)
+    if columns is None:
+        return
+    found = next((column for column in columns if column.name == part["time"]), None)
+    names = [column.name for column in columns]
+    if found is None:
+        remedy = did_you_mean(part["time"], names) or f"its columns are {', '.join(names)}"
+        yield at("time", f'partitions by the time "{part["time"]}", which it does not get', remedy)
+    elif found.type is not None and found.type.name != "TIMESTAMP":
+        yield at("time", f'partitions by the time "{part["time"]}", a {found.type}', "name a TIMESTAMP, or name the column itself")
+    both = [] if fault is not None else [name for name in (each.partition("=")[0] for each in part["path"].split("/")) if name in names]
+    if both:
+        message = f'makes folders "{both[0]}=…", and its rows have a column of that name: readers could not tell the two'
+        yield at("path", message, "name the folders otherwise")

@@ -1,0 +1,88 @@
+"""Files of tests beside a flow: those that `tests` names, and `FLOW.test.yaml`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from glob import glob
+from typing import TYPE_CHECKING
+
+from scribengin.connectors import catalog
+from scribengin.core.problems import Place, Problem
+from scribengin.plan.checks.subject import Subject
+from scribengin.plan.checks.tests import check_tests
+from scribengin.spec.calls import CallPlaces
+from scribengin.spec.document import Document
+from scribengin.spec.read_tests import parse_tests
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from scribengin.spec.flow_tests import FlowTest
+    from scribengin.spec.model import Flow
+    from scribengin.spec.places import Path as At
+    from scribengin.spec.places import Places
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedTest:
+    """A test, and where it is written."""
+
+    test: FlowTest
+    file: Path
+    places: Places
+    at: At
+    """of the test in that file"""
+    text: str = ""
+    """of that file, when it was read"""
+
+    def place(self, path: Sequence[str | int]) -> Place:
+        """Where a part of it stands."""
+        return self.places.value((*self.at, *path))
+
+
+def beside(flow_file: Path) -> Path:
+    """`flow.yaml` → `flow.test.yaml`."""
+    return flow_file.with_suffix(".test.yaml")
+
+
+def read_test_files(flow: Flow, flow_file: Path) -> tuple[list[PlacedTest], list[Problem]]:
+    """Every test of every file, and what is wrong with them, in the order of the files."""
+    problems: list[Problem] = []
+    files: dict[Path, None] = {}
+    for name in flow.test_files:
+        found = files_named(flow.folder, name)
+        if not found:
+            remedy = f"mind the path: it starts at {flow.folder}"
+            problems.append(Problem("test-file", _place_in(flow_file, name), f'`tests` names "{name}", and there is no such file', remedy))
+        files |= dict.fromkeys(found)
+    if beside(flow_file).is_file():
+        files |= {beside(flow_file): None}
+    placed: list[PlacedTest] = []
+    subject = Subject(flow, CallPlaces(Place(str(flow_file)), {}), catalog.source_types(), catalog.sink_types())
+    for file in files:
+        try:
+            text = file.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            problems.append(Problem("test-file", Place(str(file)), f"it cannot be read: {error}", "mend it, or take it away"))
+            continue
+        tests, wrong, places, prefix = parse_tests(text, str(file), folder=flow.folder)
+        problems += wrong
+        problems += sorted(check_tests(subject, tests, places, prefix), key=lambda problem: problem.place)
+        placed += [PlacedTest(test, file, places, (*prefix, test.index), text) for test in tests]
+    return placed, problems
+
+
+def _place_in(file: Path, name: str) -> Place:
+    """Where the flow file names it; the file where it does so in another way."""
+    document = Document(file.read_text(encoding="utf-8"), str(file))
+    at = document.text.rfind(name)
+    return document.place(at) if at >= 0 else Place(str(file))
+
+
+def files_named(folder: Path, name: str) -> list[Path]:
+    """The files that a path or a pattern names, from a folder on or absolute, in order."""
+    if any(sign in name for sign in "*?["):  # `Path.glob` refuses absolute patterns
+        found = glob(name, root_dir=folder, recursive=True, include_hidden=True)  # noqa: PTH207
+        return sorted(path for path in (folder / each for each in found) if path.is_file())
+    return [path] if (path := folder / name).is_file() else []

@@ -1,0 +1,134 @@
+"""Utilities in tiers: what runs where, that nothing of the flow is lost by it, and what cannot be spread."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from scribengin.core.errors import Refused
+from scribengin.plan.split import plan_flow
+from scribengin.plan.spread import Branches, read_branches, spread, spread_text
+from scribengin.plan.validate import validate_file
+from scribengin.spec.model import Merge, Utilities
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from scribengin.spec.model import Flow
+
+STEPS = "".join(f"def {name}(row) -> bool:\n    return True\n\n\n" for name in "abcde")
+BRANCHES = Branches(("id",), "ts", 600.0)
+
+
+def declared(folder: Path, utilities: str = "abcde", order: str = "free", schema: str = "NOT NULL") -> Flow:
+    (folder / "steps.py").write_text(STEPS)
+    listed = ", ".join(f'"steps:{name}"' for name in utilities)
+    (folder / "data").mkdir(exist_ok=True)
+    (folder / "shop.yaml").write_text(f"""version: 1
+name: shop
+sources:
+  n: {{type: files, path: data, format: json, schema: "id BIGINT {schema}, ts TIMESTAMP {schema}", watermark: ts 1m}}
+  bare: {{type: files, path: data, format: json, schema: "id BIGINT NOT NULL, ts TIMESTAMP NOT NULL"}}
+steps:
+  before: {{from: n, filter: id > 1}}
+  u: {{from: before, utilities: [{listed}], order: {order}, on_error: drop}}
+  behind: {{from: u, filter: id > 3}}
+  aside: {{from: bare, filter: id > 3}}
+sinks:
+  kept: {{from: behind, type: console}}
+  seen: {{from: aside, type: console}}
+""")
+    flow, problems = validate_file(folder / "shop.yaml", os.environ)
+    assert flow is not None
+    assert [problem for problem in problems if problem.severity == "error"] == []
+    return flow
+
+
+@pytest.mark.parametrize(
+    ("tiers", "runs"),
+    [
+        (1, {}),
+        (2, {"u_1": "abc", "u_2": "de"}),
+        (3, {"u_1": "ab", "u_2": "cd", "u_3": "e"}),
+        (5, {"u_1": "a", "u_2": "b", "u_3": "c", "u_4": "d", "u_5": "e"}),
+        (9, {"u_1": "a", "u_2": "b", "u_3": "c", "u_4": "d", "u_5": "e"}),
+    ],
+)
+def test_each_tier_has_its_run_and_all_runs_are_the_whole_in_order(tmp_path: Path, tiers: int, runs: dict[str, str]) -> None:
+    flow = declared(tmp_path)
+    made = spread(flow, tiers)
+    assert {tier: "".join(names) for tier, names in made.runs.items()} == runs
+    actions = [step.action for step in made.flow.steps.values() if isinstance(step.action, Utilities)]
+    assert [reference for action in actions for reference in action.references] == [f"steps:{name}" for name in "abcde"]
+    assert {step.on_error for step in made.flow.steps.values() if isinstance(step.action, Utilities)} == {"drop"}
+    _, problems = spread_text(made, "shop.yaml (spread)")
+    assert [str(problem) for problem in problems if problem.severity == "error"] == []
+    if runs:
+        planned = plan_flow(made.flow)
+        assert [plan.tier for plan in planned.tiers] == list(runs)
+        where = {node.id: plan.tier for plan in planned.tiers for query in plan.queries for node in query.nodes if node.id in flow.steps}
+        last = list(runs)[-1]
+        assert where == {"before": "u_1", "u": last, "behind": last, "aside": "u_1"}
+
+
+def test_long_names_are_cut_and_stay_names(tmp_path: Path) -> None:
+    flow = declared(tmp_path)
+    long = "u" * 63
+    steps = {name: replace(step, inputs=tuple(long if each == "u" else each for each in step.inputs)) for name, step in flow.steps.items()}
+    steps[long] = replace(steps.pop("u"), id=long)
+    made = spread(replace(flow, steps=steps), 3)
+    assert [*made.runs] == [f"{'u' * 61}_{number}" for number in (1, 2, 3)]
+    assert [name for name in made.flow.steps if name not in flow.steps] == [f"{'u' * 61}_a", f"{'u' * 61}_c", long]
+    _, problems = spread_text(made, "shop.yaml (spread)")
+    assert [str(problem) for problem in problems if problem.severity == "error"] == []
+
+
+def test_branches_have_all_rows_and_meet_two_by_two_in_the_last_tier(tmp_path: Path) -> None:
+    made = spread(declared(tmp_path, "abc"), 9, BRANCHES)
+    assert made.lines() == ["tier u_1: a", "tier u_2: b", "tier u_3: c", "tier u_4: what all of them keep"]
+    steps = made.flow.steps
+    assert [steps[id_].inputs for id_ in ("u_a", "u_b", "u_c")] == [("before",)] * 3
+    assert (steps["u_meet_1"].inputs, steps["u"].inputs) == (("u_a", "u_b"), ("u_meet_1", "u_c"))
+    assert steps["u"].action == Merge("intersect", ("id",), "ts", 600.0)
+    _, problems = spread_text(made, "shop.yaml (spread)")
+    assert [str(problem) for problem in problems if problem.severity == "error"] == []
+
+
+def test_what_cannot_be_spread_is_told(tmp_path: Path) -> None:
+    flow = declared(tmp_path)
+    two = replace(flow, steps={**flow.steps, "v": replace(flow.steps["u"], id="v")})
+    none = replace(flow, steps={id_: step for id_, step in flow.steps.items() if id_ != "u"})
+    taken = replace(flow, steps={**flow.steps, "u_a": replace(flow.steps["aside"], id="u_a")})
+    for made, told in (
+        (two, "2 steps of utilities: u, v"),
+        (none, "no step of utilities"),
+        (taken, '"u_a" would be a part of step "u", and is a node already'),
+    ):
+        with pytest.raises(Refused, match=told):
+            spread(made, 2)
+
+
+@pytest.mark.parametrize(
+    ("order", "schema", "branches", "told"),
+    [
+        ("fixed", "NOT NULL", "id ts 10m", "may need what the one before it has made"),
+        ("free", "", "id ts 10m", 'column "id" may be null'),
+        ("free", "NOT NULL", "ids ts 10m", 'reads no column "ids"'),
+        ("free", "NOT NULL", "id ts", "does not say how branches meet"),
+        ("free", "NOT NULL", "id ts 10", "does not say how branches meet"),
+    ],
+)
+def test_branches_that_could_not_meet_are_refused(tmp_path: Path, order: str, schema: str, branches: str, told: str) -> None:
+    flow = declared(tmp_path, order=order, schema=schema)
+    with pytest.raises(Refused) as raised:
+        spread(flow, 3, read_branches(branches))
+    assert told in raised.value.message
+
+
+def test_a_flow_that_is_cut_already_stays_as_it_is_cut(tmp_path: Path) -> None:
+    made = spread(declared(tmp_path), 2)
+    with pytest.raises(Refused):
+        spread(made.flow, 3)
