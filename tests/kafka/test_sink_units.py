@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from scribengin.connectors.contract import AlreadyCommitted, BatchId, Decided, Receipt
+from scribengin.connectors.contract import BatchId, Decided, Receipt
+from scribengin.connectors.unit_contract import AlreadyCommitted
 from scribengin.core.errors import FencedError, StateError, Unreachable
 from scribengin.core.types import arrow_schema
 from tests.kafka.test_sink import ROWS, SCHEMA, claimed, rows_of, sink

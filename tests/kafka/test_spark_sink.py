@@ -108,7 +108,7 @@ def test_a_killed_flow_loses_nothing_and_what_it_doubles_has_the_same_id(topics:
     assert audited.returncode == 0, audited.stdout
     (query,) = json.loads(audited.stdout)["result"]["queries"]
     assert query["nodes"]["out"] == {"in": len(KEPT) + 1, "out": len(KEPT), "filtered": 0, "dead": 1, "late": 0, "made": 0}
-    assert query["dead"] == {"decided": 2, "found": 2, "expired": 0}
+    assert query["dead"] == {"decided": 2, "found": 2, "expired": 0, "purged": 0}
     letters = scribengin(tmp_path, "dead", "list", "flow.yaml").stdout
     assert "no-partition" in letters
     assert "as decided" in scribengin(tmp_path, "audit", "flow.yaml").stdout

@@ -77,6 +77,17 @@ print(hashlib.sha256(make_package(Path({str(copy)!r}), {{}}).package.data).hexdi
     assert make_package(copy, {}).package.id != first.id
 
 
+def test_a_text_stands_for_a_flow_file_and_code_goes_along(folder: Path) -> None:
+    text = (folder / "orders.yaml").read_text() + "\n# in tiers\n"
+    package = make_package(folder, {}, texts={"orders.yaml": text}).package
+    assert [(flow.name, flow.path) for flow in package.manifest.flows] == [("numbers", "numbers_flow.py"), ("orders", "orders.spread.yaml")]
+    assert package.content["orders.spread.yaml"] == text.encode()
+    assert "orders.yaml" not in package.content
+    in_python = make_package(folder, {}, texts={"numbers_flow.py": text}).package
+    assert in_python.manifest.flows[0].path == "numbers_flow.spread.yaml"
+    assert "numbers_flow.py" in in_python.content  # its functions are found there
+
+
 def test_a_package_is_read_as_it_was_made(folder: Path) -> None:
     package = make_package(folder, {}).package
     assert open_package(package.data, "here", expected=package.id) == package

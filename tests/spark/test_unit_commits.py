@@ -10,19 +10,22 @@ import pytest
 
 from scribengin.connectors.contract import BatchId, SourceStream
 from scribengin.core.errors import Refused, StateError
+from scribengin.core.types import parse_schema
+from scribengin.plan.engines import portable
 from scribengin.spark.compiled import Compiled, Tail
-from scribengin.spark.program import Program, StreamsEntry
+from scribengin.spark.program import Program, StreamsEntry, VectorNode
 from scribengin.spark.unit_commits import OtherIntent, UnitCommits, _stays_in_its_task, plan_of
 from scribengin.state.contract import Decision, SourceRange
 from scribengin.state.decisions import Decisions
 from scribengin.state.intents import Intents
+from scribengin.vector.steps import VectorStep
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
-    from scribengin.connectors.contract import UnitSink
+    from scribengin.connectors.unit_contract import UnitSink
 
 BATCH = BatchId("f", "q", "l", 0, 1)
 ONE, TWO = (SourceRange("a", 0, 1),), (SourceRange("a", 0, 2),)
@@ -36,13 +39,20 @@ class _Sink:
 @pytest.fixture
 def commits(tmp_path: Path) -> UnitCommits:
     sink = cast("UnitSink", _Sink())
-    parts = SimpleNamespace(query=SimpleNamespace(fingerprint="plan"))
+    parts = SimpleNamespace(query=SimpleNamespace(fingerprint="plan", in_tail=("some",)))
     return UnitCommits(cast("Any", parts), Intents(tmp_path / "intents"), Decisions(tmp_path / "decisions"), 2, sink)
 
 
 def compiled(*, python_before_native: bool = False) -> Compiled:
     program = Program(0, StreamsEntry({}), (), cast("Any", None), cast("Any", None))
     return Compiled((Tail(cast("Any", None), program),), (), {}, (), python_before_native)
+
+
+def vectored(predicate: str) -> Compiled:
+    schema = parse_schema("n BIGINT")
+    step = VectorStep("some", schema, portable(predicate, schema, test=True))
+    program = replace(compiled().tails[0].program, nodes=(VectorNode("some", ("a",), "some", (step,), schema),))
+    return replace(compiled(), tails=(Tail(cast("Any", None), program),))
 
 
 def test_what_was_agreed_on_is_found_again(commits: UnitCommits) -> None:
@@ -128,6 +138,34 @@ def test_units_whose_sources_change_places_are_refused(commits: UnitCommits) -> 
     assert commits.agreed(read_in_order("a", "b"), BATCH, ranges, streams).order == ("a", "b")
     with pytest.raises(Refused, match="no such units any more"):
         commits.agreed(read_in_order("b", "a"), BATCH, ranges, streams)
+
+
+def test_units_do_not_commit_one_by_one_where_the_vector_engine_may_be_unsure(commits: UnitCommits) -> None:
+    assert commits.agreed(vectored("n + 1 > 3"), BATCH, ONE, STREAMS).units == 0
+    assert commits.agreed(vectored("n > 3"), replace(BATCH, number=1), ONE, STREAMS).units == 2
+
+
+@pytest.mark.parametrize("in_tail", [True, False])
+def test_the_engine_that_has_begun_a_batch_unit_by_unit_runs_it_to_its_end(commits: UnitCommits, in_tail: bool) -> None:
+    mine, other = (vectored("n > 3"), compiled()) if in_tail else (compiled(), vectored("n > 3"))
+    begun = commits.agreed(mine, BATCH, ONE, STREAMS)
+    assert (begun.units, commits.in_tail(0)) == (2, in_tail)
+    with pytest.raises(OtherIntent):
+        commits.agreed(other, BATCH, ONE, STREAMS)
+    assert commits.agreed(mine, BATCH, ONE, STREAMS) == begun
+
+
+def test_either_engine_may_run_a_batch_again_that_commits_as_a_whole(commits: UnitCommits) -> None:
+    begun = commits.agreed(vectored("n + 1 > 3"), BATCH, ONE, STREAMS)
+    assert commits.in_tail(0) is None
+    assert commits.agreed(compiled(), BATCH, ONE, STREAMS) == begun
+
+
+def test_units_of_the_vector_engine_are_refused_where_the_flow_was_changed_so_that_spark_runs_it(commits: UnitCommits) -> None:
+    commits.agreed(vectored("n > 3"), BATCH, ONE, STREAMS)
+    commits.parts.query.in_tail = ()  # type: ignore[misc]
+    with pytest.raises(Refused, match="has begun to commit unit by unit"):
+        commits.agreed(compiled(), BATCH, ONE, STREAMS)
 
 
 def test_rows_stay_in_the_task_of_their_stream_in_narrow_plans_only(spark: SparkSession) -> None:

@@ -18,8 +18,8 @@ _BRACES = re.compile(r"(?:#[^\n]*\n|\s)*\{(?:.*[\s,{])?[\"']?(?:sources|sinks)[\
 def flow_files(folder: Path) -> tuple[list[Path], list[Problem]]:
     """The flow files that lie in `folder` itself, by name; and a Problem for each file that could be one and cannot be read.
 
-    A `.yaml` or `.yml` file is one that has `sources` or `sinks` at its top; a `.py` file that imports `scribengin` and sets `flow` at
-    its top.
+    A `.yaml` or `.yml` file is one that has `sources` or `sinks` at its top; a `.py` file that imports `scribengin` and sets
+    `flow`, or `app`, at its top.
     """
     if not folder.is_dir():
         found = "this is a file, not a folder" if folder.exists() else "there is no such folder"
@@ -47,13 +47,15 @@ def _makes_flow(text: str) -> bool:
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError):  # of a module the steps' checks say it; of a flow its text shows that it is one
-        return bool(re.search(r"^flow\s*=", text, re.MULTILINE) and re.search(r"^(?:from|import)\s+scribengin\b", text, re.MULTILINE))
+        return bool(
+            re.search(r"^(?:flow|app)\s*=", text, re.MULTILINE) and re.search(r"^(?:from|import)\s+scribengin\b", text, re.MULTILINE)
+        )
     sets = imports = False
     for statement in tree.body:
         match statement:
             case ast.Assign(targets=targets):
-                sets |= any(isinstance(target, ast.Name) and target.id == "flow" for target in targets)
-            case ast.AnnAssign(target=ast.Name(id="flow")):
+                sets |= any(isinstance(target, ast.Name) and target.id in ("flow", "app") for target in targets)
+            case ast.AnnAssign(target=ast.Name(id="flow" | "app")):
                 sets = True
             case ast.Import(names=names):
                 imports |= any(alias.name == "scribengin" for alias in names)

@@ -46,15 +46,23 @@ class Made:
     warnings: tuple[Problem, ...]
 
 
-def make_package(folder: Path, environment: Mapping[str, str]) -> Made:
+def make_package(folder: Path, environment: Mapping[str, str], *, texts: Mapping[str, str] | None = None) -> Made:
     """Pack the flow files that lie in `folder` itself (in no folder below it), the `.py` files under it, the schema files that the flows
     name, and the requirements. Flows in Python are executed, as by `plan`.
+
+    `texts`: file of a flow → what stands for it in the package, under the name of `text_name`; the file itself goes along as code alone.
 
     Raises InputError with every Problem of every flow, and of what cannot be taken along. Nothing is written.
     """
     making = _Making(folder, environment)
     flows = making.read_flows()
     content = making.read_files(flows)
+    for path, text in (texts or {}).items():
+        flows = {text_name(path) if name == path else name: flow for name, flow in flows.items()}
+        if not path.endswith(".py"):
+            del content[path]
+        content[text_name(path)] = text.encode()
+        making.unfilled |= {text_name(path)} if path in making.unfilled else set()
     making.look_for_secrets(flows, content)
     if any(problem.severity == "error" for problem in making.problems):
         raise InputError(making.problems)
@@ -63,6 +71,15 @@ def make_package(folder: Path, environment: Mapping[str, str]) -> Made:
     package = build_package(_name(packed), version("scribengin"), packed, requirements, content)
     relative = {flow.name: None if path in making.unfilled else relative_places(flow) for path, flow in flows.items()}
     return Made(package, relative, tuple(making.problems))
+
+
+def text_name(path: str) -> str:
+    """The flow file in a package that stands for the one at `path`.
+
+    >>> text_name("app.py")
+    'app.spread.yaml'
+    """
+    return f"{path.rpartition('.')[0]}.spread.yaml"
 
 
 def _name(flows: list[PackedFlow]) -> str:

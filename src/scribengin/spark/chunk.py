@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from scribengin.formats.json_rows import JsonRows
     from scribengin.formats.origins import Trail
     from scribengin.formats.structs import StructForm
+    from scribengin.state.contract import DeadLetter
 
 
 class Origin(ABC):
@@ -48,6 +49,14 @@ class Origin(ABC):
 
     def origins(self, ordinals: Sequence[int]) -> Origins | None:  # noqa: ARG002 (of an origin that knows)
         """The first coordinates of each record; None where no single record stands behind a row."""
+        return None
+
+    def block_at(self, ordinal: int) -> tuple[Block, int] | None:  # noqa: ARG002 (of an origin that knows)
+        """The block that holds the record as its source gave it, and the record's ordinal there; None where there is none."""
+        return None
+
+    def letter(self, ordinal: int) -> DeadLetter | None:  # noqa: ARG002
+        """The dead letter that the record is, where a replay has brought it here."""
         return None
 
     def way(self, ordinal: int) -> tuple[str, Trail]:
@@ -75,7 +84,11 @@ class BlockOrigin(Origin):
         """The block knows."""
         return self.block.payload(ordinal)
 
-    def ids(self, ordinals: Sequence[int]) -> list[str]:
+    def block_at(self, ordinal: int) -> tuple[Block, int]:
+        """The block itself."""
+        return self.block, ordinal
+
+    def ids(self, ordinals: Sequence[int]) -> list[str] | None:
         """`source/topic-0@17` of messages, else `source/stream+17`."""
         if is_traced(self.block):
             return self.block.origins(ordinals).ids()
@@ -87,7 +100,7 @@ class BlockOrigin(Origin):
         begin = f"{begin}{self._label}+"
         return [f"{begin}{first + ordinal}" for ordinal in ordinals]
 
-    def origins(self, ordinals: Sequence[int]) -> Origins:
+    def origins(self, ordinals: Sequence[int]) -> Origins | None:
         """As `ids`."""
         if is_traced(self.block):
             return self.block.origins(ordinals)
@@ -171,6 +184,15 @@ class Chunk:
         """The rows as Arrow, and the rows (by index, not ordinal) that do not fit `schema`."""
         return (_fitted(self._batch, schema), []) if self._batch is not None else together([self], schema)
 
+    def one(self, index: int) -> Chunk:
+        """Row `index` alone, as it is; this chunk stays in its form."""
+        ordinals = None if self.ordinals is None else [self.ordinals[index]]
+        if self._batch is not None:
+            return Chunk(self.origin, ordinals, batch=self._batch.slice(index, 1))
+        if self._form is not None:
+            return Chunk(self.origin, ordinals, structs=(self._form, [self._structs[index]]))
+        return Chunk(self.origin, ordinals, rows=[self.rows[index]])
+
     def selected(self, keep: Sequence[object]) -> Chunk:
         """The rows whose `keep` is true."""
         ordinals = None if self.ordinals is None else list(compress(self.ordinals, keep))
@@ -179,6 +201,15 @@ class Chunk:
         if self._form is not None:
             return Chunk(self.origin, ordinals, structs=(self._form, list(compress(self._structs, keep))))
         return Chunk(self.origin, ordinals, rows=list(compress(self.rows, keep)))
+
+    def taken(self, indexes: Sequence[int]) -> Chunk:
+        """The rows at `indexes`, which ascend."""
+        ordinals = None if self.ordinals is None else [self.ordinals[index] for index in indexes]
+        if self._batch is not None:
+            return Chunk(self.origin, ordinals, batch=self._batch.take(pa.array(indexes, pa.int64())))
+        if self._form is not None:
+            return Chunk(self.origin, ordinals, structs=(self._form, [self._structs[index] for index in indexes]))
+        return Chunk(self.origin, ordinals, rows=[self.rows[index] for index in indexes])
 
     def with_column(self, name: str, value: str) -> Chunk:
         """The rows with one column more, the same text in all."""

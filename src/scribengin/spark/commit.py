@@ -23,11 +23,14 @@ from scribengin.spark.arrow_functions import tail_function
 from scribengin.spark.compiled import BatchInputs, Compiled
 from scribengin.spark.counting import add_losses, gather_counts, newest_times, seconds_of
 from scribengin.spark.culprits import find_culprits
-from scribengin.spark.failures import is_data_error
+from scribengin.spark.failures import asks_spark, is_data_error
 from scribengin.spark.gate import NEVER_US
+from scribengin.spark.noticed import together as noticed_by
 from scribengin.spark.offset_log import watermark_us
+from scribengin.spark.orders import learned, with_orders
 from scribengin.spark.program import RowsEntry, SinkNode
 from scribengin.spark.ranges import StopRequested
+from scribengin.spark.replayed import with_letters
 from scribengin.spark.spark_write import write_tails
 from scribengin.spark.unit_commits import OtherIntent, at_members, behind_of, blame_members, plan_of, with_unit_commits
 from scribengin.state.contract import Counts, Decision, LineSegment
@@ -54,6 +57,10 @@ if TYPE_CHECKING:
     from scribengin.state.intents import Intent
     from scribengin.state.lease import Lease
     from scribengin.state.source_log import SourceLog
+
+
+_UNSURE_BATCHES = 3
+"""Batches that the vector engine has begun and Spark had to run: then Spark runs all, until the Query starts again"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +99,9 @@ class BatchRunner:
     compiled: Compiled | None = None
     reports: Accumulator[dict[Any, Any]] | None = None
     _last: Decision | None = field(default=None)
+    _unsure: int = field(default=0)
+    _known: set[tuple[str, str, str]] | None = None
+    """what decisions have told of columns"""
 
     def __call__(self, df: DataFrame, number: int) -> None:
         """What Spark calls. Whatever it raises ends the Query; nothing is visible that was not decided."""
@@ -124,6 +134,7 @@ class BatchRunner:
         self.lease.check()
         decision = self.decisions.decide(decision, hash_under=lambda plan: input_hash(batch, ranges, streams, plan))
         publish = time.perf_counter()
+        self._known_columns().update(notice.key for notice in decision.noticed)
         self._publish(decision)
         self._last = decision
         if self.units is not None:
@@ -177,6 +188,7 @@ class BatchRunner:
         begun = time.perf_counter()
         fingerprint = self.parts.query.fingerprint
         compiled, reports = self._frames(batch, streams, df)
+        compiled = with_letters(df.sparkSession, compiled, streams)
         losses = {each.source: self.logs[each.source].lost(each.start, each.end) for each in ranges}
         lost = any(losses.values())
         intent = None if self.units is None else self.units.agreed(compiled, batch, ranges, streams, lost=lost)
@@ -184,17 +196,26 @@ class BatchRunner:
         compiled = self._committing(compiled, intent, behind)
         compiling = time.perf_counter() - begun
         skip: Skip = {}
-        try:
-            tail_reports = self._run(compiled, reports, batch.number)
-        except Exception as error:
-            blame_members(self.parts, behind, error)
-            if self.compiled is not None or not is_data_error(error):
-                raise
-            inputs = find_culprits(self.spark, self.parts, self.compiler, BatchInputs(batch, {**streams, **self.static}), error)
-            skip = inputs.skip
+        inputs = self._inputs(batch, streams)
+        while True:
+            try:
+                tail_reports = self._run(compiled, reports, batch.number)
+                break
+            except Exception as error:
+                blame_members(self.parts, behind, error)
+                # what commits unit by unit was compiled with nothing that could be unsure, and may not change its placement
+                one_by_one = intent is not None and intent.units > 0
+                if self.compiled is None and not inputs.by_spark and not one_by_one and asks_spark(error):
+                    inputs = replace(inputs, by_spark=True)
+                    self._unsure += 1
+                elif self.compiled is None and not inputs.skip and is_data_error(error):
+                    inputs = find_culprits(self.spark, self.parts, self.compiler, inputs, error)
+                    skip = inputs.skip
+                else:
+                    raise
             reports = new_reports(self.spark)
-            compiled = self._committing(self.compiler.compile(inputs, reports), intent, behind)
-            tail_reports = self._run(compiled, reports, batch.number)
+            compiled = with_letters(df.sparkSession, self.compiler.compile(inputs, reports), streams)
+            compiled = self._committing(compiled, intent, behind)
         tails = {tail.program.index for tail in compiled.tails}
         middle = [report for (number, stage, _), report in reports.value.items() if number == batch.number and stage not in tails]
         for key in [key for key in reports.value if key[0] <= batch.number]:
@@ -218,8 +239,15 @@ class BatchRunner:
             self._times(batch.number, middle),
             {"tier": self.parts.plan.tier, "host": gethostname()},
             together(report.get("taken", {}) for report in (*tail_reports, *middle)),
+            learned(self._orders(), (*tail_reports, *middle)),
+            noticed_by((*tail_reports, *middle), self._known_columns()),
         )
         return decision, compiling, {"newest_us": newest_times(middle), "seconds": seconds_of(*tail_reports, *middle)}
+
+    def _known_columns(self) -> set[tuple[str, str, str]]:
+        if self._known is None:
+            self._known = set(self.decisions.totals().noticed)
+        return self._known
 
     def _times(self, number: int, middle: list[dict[str, Any]]) -> dict[str, int]:
         """See `Decision.times`."""
@@ -248,10 +276,21 @@ class BatchRunner:
     ) -> tuple[Compiled, Accumulator[dict[Any, Any]]]:
         if self.compiled is None:
             reports = new_reports(self.spark)
-            return self.compiler.compile(BatchInputs(batch, {**streams, **self.static}), reports), reports
+            return self.compiler.compile(self._inputs(batch, streams), reports), reports
         assert self.reports is not None
         (tail,) = self.compiled.tails
-        return replace(self.compiled, tails=(replace(tail, frame=df, program=replace(tail.program, batch=batch)),)), self.reports
+        program = with_orders(replace(tail.program, batch=batch), self._orders())
+        return replace(self.compiled, tails=(replace(tail, frame=df, program=program),)), self.reports
+
+    def _orders(self) -> Mapping[str, Mapping[str, Any]]:
+        """Step of utilities → what the Batch before has left."""
+        last = self._last or self.decisions.newest()
+        return {} if last is None else {step: left for step, left in last.orders.items() if step in self.parts.plan.flow.steps}
+
+    def _inputs(self, batch: BatchId, streams: Mapping[str, tuple[SourceStream, ...]]) -> BatchInputs:
+        in_tail = None if self.units is None else self.units.in_tail(batch.number)
+        by_spark = self._unsure >= _UNSURE_BATCHES if in_tail is None else not in_tail
+        return BatchInputs(batch, {**streams, **self.static}, by_spark=by_spark, orders=self._orders())
 
     def _check_whole(self, compiled: Compiled, reports: list[dict[str, Any]]) -> None:
         """Every unit has reported exactly once; Spark promises it, and nothing may rest on a promise alone."""

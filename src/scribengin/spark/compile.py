@@ -11,7 +11,6 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from scribengin.core.errors import StepError
-from scribengin.core.types import Field, Schema, Type
 from scribengin.plan.graph import base
 from scribengin.spark import native, spark_parse
 from scribengin.spark.arrow_functions import middle_function
@@ -28,15 +27,15 @@ from scribengin.spark.program import (
     EXIT,
     LANE,
     ExitNode,
+    PersonsNode,
     Program,
-    PythonNode,
     RowsEntry,
     SinkNode,
     StreamsEntry,
 )
 from scribengin.spark.sieve import sieve_of
-from scribengin.spark.step_nodes import step_node
-from scribengin.spec.model import Dedupe, Filter, Merge, Parse, Python, Route, Select, Source, Step
+from scribengin.spark.step_nodes import declared_schema, step_node, vector_node
+from scribengin.spec.model import Dedupe, Filter, Merge, Python, Route, Select, Source, Step
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -45,6 +44,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from scribengin.connectors.contract import SourceStream
+    from scribengin.core.types import Schema
     from scribengin.plan.model import PlannedNode
     from scribengin.plan.resolve import Inherited
     from scribengin.spark.compiled import Inputs, QueryParts
@@ -61,6 +61,9 @@ class Compiler:
         self._spark = spark
         self._parts = parts
         self._layout = Layout(parts.plan, parts.query)
+        in_tail = replace(parts.query, nodes=parts.query.in_tail)
+        self._in_tail = (replace(parts, query=in_tail), Layout(parts.plan, in_tail))
+        self._learned: dict[str, Schema] = {}  # what Spark says of the steps that the tail runs
         self.sink_schemas: Mapping[str, Schema] = {}
         """sink → the columns that it is given, as compiled last"""
 
@@ -70,6 +73,10 @@ class Compiler:
         Raises StepError for what Spark cannot take.
         """
         walk = _Walk(self._spark, self._parts, self._layout, inputs, reports)
+        if isinstance(inputs, BatchInputs) and inputs.may_run_in_tail and self._parts.query.in_tail:
+            if not self._learned:
+                self._learned = {id_: native.schema_of(frame.df, id_) for id_, frame in walk.compiled().frames.items()}
+            walk = _Walk(self._spark, *self._in_tail, inputs, reports, self._learned)
         compiled = walk.compiled()
         self.sink_schemas = {sink: walk.sink_schema(sink) for sink in self._parts.sinks}
         return compiled
@@ -77,7 +84,13 @@ class Compiler:
 
 class _Walk:
     def __init__(
-        self, spark: SparkSession, parts: QueryParts, layout: Layout, inputs: Inputs, reports: Accumulator[dict[Any, Any]]
+        self,
+        spark: SparkSession,
+        parts: QueryParts,
+        layout: Layout,
+        inputs: Inputs,
+        reports: Accumulator[dict[Any, Any]],
+        schemas: Mapping[str, Schema] | None = None,
     ) -> None:
         self._spark = spark
         self._parts = parts
@@ -87,7 +100,7 @@ class _Walk:
         self._frames: dict[str, Frame] = {}
         self._lanes: dict[str, list[Lane]] = {}
         self._taken: list[tuple[DataFrame, tuple[str, ...]]] = []
-        self._schemas: dict[str, Schema] = {}
+        self._schemas: dict[str, Schema] = dict(schemas or {})
         self._runs: dict[str, NativeRun] = {}
         self._gated: dict[str, None] = {}
         self._python_before_native = False
@@ -187,8 +200,7 @@ class _Walk:
         """Counts late rows before a stateful step."""
         offsets = self._parts.letters.folder.parent / "checkpoint" / "offsets"
         self._gated[mark.origin] = None
-        grid, lag_us = window_grid(step.action), self._layout.lag_us(node.id)
-        holds_us = self._layout.holds_us(node.id)
+        grid, lag_us, holds_us = window_grid(step.action), self._layout.lag_us(node.id), self._layout.holds_us(node.id)
         return GateNode(f"{id_}~{node.id}", node.id, (id_,), self._schema(id_), mark, grid, lag_us, holds_us, offsets)
 
     def _gate_behind(self, output: str) -> GateNode | None:
@@ -256,7 +268,7 @@ class _Walk:
         """What leaves one stage: a node's own rows and those of its branches. `before` is what enters by rows, `origin` see Lane."""
         at, stateful = (True, False) if before is None else (before.at, before.stateful)
         nodes, exits, gated = list(nodes), list[ExitNode](), set[str]()
-        self._python_before_native |= any(isinstance(node, PythonNode) for node in nodes)
+        self._python_before_native |= any(isinstance(node, PersonsNode) for node in nodes)
         behind = ways_behind(before, entry, nodes)
         for output in outputs:
             schema = self._schema(output)
@@ -308,7 +320,7 @@ class _Walk:
 
     def _streams_tail(self, sources: list[str]) -> Tail | None:
         refs = {id_: self._parts.sources[id_] for id_ in sources}
-        nodes = tuple(self._stage_node(node) for node in self._layout.tail_behind(sources))
+        nodes = self._tail_nodes(sources)
         if isinstance(self._inputs, StreamInputs):
             return None  # nothing native: nothing for Spark to analyse
         units = tuple((id_, index) for id_ in sources for index in range(len(self._inputs.streams[id_])))
@@ -319,8 +331,10 @@ class _Walk:
 
     def _rows_tail(self, id_: str) -> Tail:
         frame = self._frames[id_]
-        nodes = tuple(self._stage_node(node, only=id_) for node in self._layout.tail_behind([id_]))
-        return Tail(frame.df, self._program(self._rows_entry(id_, frame), nodes))
+        return Tail(frame.df, self._program(self._rows_entry(id_, frame), self._tail_nodes([id_], only=id_)))
+
+    def _tail_nodes(self, ids: list[str], only: str | None = None) -> tuple[StageNode, ...]:
+        return tuple(filter(None, (self._stage_node(node, only) for node in self._layout.tail_behind(ids))))
 
     # --- pieces ---
 
@@ -338,8 +352,7 @@ class _Walk:
         if isinstance(self._inputs, BatchInputs):
             streams = self._inputs.streams
         else:
-            folder = self._parts.letters.folder.parent
-            streams = LoggedStreams(self._parts.query.sources, folder, self._inputs.static)
+            streams = LoggedStreams(self._parts.query.sources, self._parts.letters.folder.parent, self._inputs.static)
         sources = {name: ref for name, ref in self._parts.sources.items() if name in streams}
         # of several stages that take the same rows of a run one counts them; a union of one lane has the frame of its input
         first = not any(df is frame.df and run == frame.run for df, run in self._taken)
@@ -356,14 +369,16 @@ class _Walk:
         batch = self._inputs.batch if isinstance(self._inputs, BatchInputs) else None
         return Program(index, entry, nodes, self._parts.code, self._parts.letters, batch)
 
-    def _stage_node(self, node: PlannedNode, only: str | None = None) -> StageNode:
-        """The node as a stage's node; `only` is the one of its inputs that this stage carries where it is entered there."""
+    def _stage_node(self, node: PlannedNode, only: str | None = None) -> Any:
+        """The node as a stage's node, None where the next one does it too; `only`: that of its inputs by which the stage is entered."""
         inputs = node.inputs
         if only in inputs:
             inputs = tuple(input_ for input_ in inputs if input_ == only or self._layout.in_tail(input_))
         if node.stage == "sink":
             return SinkNode(node.id, inputs, self._parts.sinks[node.id], self.sink_schema(node.id))
-        return step_node(self._layout.step(node.id), inputs, self._parts.code, self._schema)
+        if node.stage == "vector":
+            return vector_node(list(map(self._layout.step, self._layout.vector_run(node))), self._schema)
+        return step_node(self._layout.step(node.id), inputs, self._parts.code, self._schema, self._inputs.orders)
 
     def sink_schema(self, id_: str) -> Schema:
         """The columns that all inputs of a sink give."""
@@ -378,22 +393,6 @@ class _Walk:
         if name in self._schemas:
             return self._schemas[name]
         node = self._parts.plan.flow.node(name)
-        schema = self._schema_of_node(node)
+        schema = self._parts.schemas[name] if isinstance(node, Source) else declared_schema(node, self._schema)
         self._schemas[name] = schema
         return schema
-
-    def _schema_of_node(self, node: Any) -> Schema:
-        if isinstance(node, Source):
-            return self._parts.schemas[node.id]
-        assert isinstance(node, Step)
-        if node.schema is not None:
-            return node.schema.fields
-        if isinstance(node.action, Merge):
-            together = native.union_schema(node.id, [(id_, self._schema(id_)) for id_ in node.inputs])
-            origin = node.action.origin
-            return together if origin is None else Schema((*together.fields, Field(origin, Type("STRING"), nullable=False)))
-        inherited = self._schema(node.inputs[0])
-        if isinstance(node.action, Parse):
-            others = tuple(f for f in inherited.fields if f.name != node.action.column)
-            return Schema((*others, *node.action.schema.fields))
-        return inherited

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,12 +22,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class BatchInputs:
-    """The streams of one Batch, read by batch frames. `skip`: see StreamsEntry. `suspects` is set by the search of `culprits`."""
+    """The streams of one Batch, read by batch frames. `skip`: see StreamsEntry. `suspects` is set by the search of `culprits`. `by_spark`:
+    Spark is to run all SQL steps, since the vector engine was not sure of a value."""
 
     batch: BatchId
     streams: Mapping[str, tuple[SourceStream, ...]]
     skip: Mapping[tuple[str, int], Mapping[int, tuple[str, str]]] = field(default_factory=dict)
     suspects: Suspects | None = None
+    orders: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """what the last Batch has learned of utilities: see `Decision.orders`"""
+    by_spark: bool = False
+
+    @property
+    def may_run_in_tail(self) -> bool:
+        """False where only Spark can tell what is to become of the Batch."""
+        return not (self.by_spark or self.skip or self.suspects)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +45,7 @@ class StreamInputs:
 
     frames: Mapping[str, DataFrame]
     static: Mapping[str, tuple[SourceStream, ...]] = field(default_factory=dict)
+    orders: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 Inputs = BatchInputs | StreamInputs

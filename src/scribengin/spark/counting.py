@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from scribengin.plan.graph import base
-from scribengin.spark.program import DIED_IN, EXIT, LANE, LATE, ParseNode, PythonNode
+from scribengin.spark.program import DIED_IN, EXIT, LANE, LATE, ParseNode, PersonsNode
 from scribengin.state.contract import Counts
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def ways_behind(
     before: Frame | None, entry: StreamsEntry | RowsEntry, nodes: Sequence[StageNode]
 ) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """See `Frame.behind`: of what leaves a stage that `before`, or sources, have entered."""
-    own = tuple(node.node for node in nodes if isinstance(node, PythonNode | ParseNode))
+    own = tuple(node.node for node in nodes if isinstance(node, PersonsNode | ParseNode))
     if before is None:
         return tuple((source, own) for source in entry.sources)
     run = ("+".join(before.run),) if before.run else ()

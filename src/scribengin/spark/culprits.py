@@ -69,7 +69,7 @@ def find_culprits(spark: SparkSession, parts: QueryParts, compiler: Compiler, in
 def _place(parts: QueryParts, inputs: BatchInputs, at: int) -> str:
     """` at a.jsonl:38`, or nothing where the record's place cannot be known."""
     sources = {name: open_source(ref.type, ref.place) for name, ref in parts.sources.items()}
-    place = ReplayOrigin(sources, {ref.index: name for name, ref in parts.sources.items()}, inputs.streams).place(at)
+    place = ReplayOrigin(sources, {ref.index: name for name, ref in parts.sources.items()}, inputs.streams, parts.letters.folder).place(at)
     return f" at {show_place(place)}" if place.file else ""
 
 
@@ -179,16 +179,17 @@ class _Search:
         layout = Layout(self._parts.plan, self._parts.query)
         natives = [node.id for node in self._parts.query.nodes if node.stage == "native" or layout.requires(node.id)]
         if len(natives) == 1:
-            return natives[0], _short(error)
+            return natives[0], short_message(error)
         for node in natives:
             for id_ in [node, *[i for other in self._parts.query.nodes for i in other.inputs if i.startswith(f"{node}.")]]:
                 raised, _ = self._probe([[at]], until=id_)
                 if raised is not None:
-                    return node, _short(raised)
-        return natives[-1], _short(error)
+                    return node, short_message(raised)
+        return natives[-1], short_message(error)
 
 
-def _short(error: Exception) -> str:
+def short_message(error: Exception) -> str:
+    """What Spark says of a value that it cannot take, from its condition on, in a line."""
     text = message_of(error)
     start = text.find("[")
     return text[max(0, start) :].split(" SQLSTATE")[0].split("\n")[0].strip()[:300]

@@ -200,7 +200,7 @@ class SinkExit:
         for part in ready.parts:
             if index < part.size:
                 at = index if part.stayed is None else part.stayed[index]
-                self._letters.bury(self._node, part.chunk, at, bad.reason, bad.message)
+                self._letters.bury(self._node, part.chunk, at, bad.reason, bad.message, came=self._typed.schema)
                 return
             index -= part.size
 

@@ -126,6 +126,11 @@ def condition_of(error: BaseException) -> str | None:
     return str(told[-1]) if told else None
 
 
+def asks_spark(error: BaseException) -> bool:
+    """True where the tail's vector engine has met a value that only Spark can decide about."""
+    return "scribengin.vector.engine.NotSureError" in message_of(error)
+
+
 def is_data_error(error: BaseException) -> bool:
     """True where a native step could not take a value that a record holds (ANSI mode)."""
     condition = condition_of(error)

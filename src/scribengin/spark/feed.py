@@ -6,13 +6,16 @@ from dataclasses import asdict
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from scribengin.connectors.abilities import rechecks, tells
+import msgspec
+
+from scribengin.connectors.abilities import holds, rechecks, tells
 from scribengin.connectors.catalog import open_source
 from scribengin.connectors.contract import Limits
 from scribengin.connectors.group.contract import finishes
 from scribengin.core import faults
 from scribengin.core.errors import StateError
-from scribengin.state.source_log import SourceLog
+from scribengin.state.replays import Pending
+from scribengin.state.source_log import SourceLog, is_replay
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,6 +37,8 @@ def recheck(ref: SourceRef, log: Path, start: int) -> list[str]:
     told = []
     for number in range(start, entries.length()):
         before = entries.read(number)
+        if not before:  # dead letters that are replayed: these stay
+            continue
         after = reader.recheck(before)
         if after != before:
             entries.amend(number, after)
@@ -52,9 +57,13 @@ class Feed:
         self.final = False
         """True where what is there now is all there will be"""
         self._log = SourceLog(log, ref.node)
+        self._ref = ref
+        self._folder = log.parent
+        self._pending = Pending(self._folder, ref.node)
         self._full = self._limits = limits
         self._reader: SourceReader = open_source(ref.type, ref.place).reader()
         self._restored = 0
+        self._held = False
 
     def share(self, share: float) -> None:
         """Take only so much of the limits from the next entry on, 0 to 1; some of it at least."""
@@ -65,6 +74,7 @@ class Feed:
     def next(self, start: int) -> int:
         """The end of the next Batch that begins at `start`: one entry further, or `start` where nothing is new."""
         self._restore(start)
+        self._hold(start)
         if self._log.length() <= start and not self._take():
             return start
         return start + 1
@@ -97,22 +107,34 @@ class Feed:
 
     def committed(self, streams: Sequence[SourceStream]) -> None:
         """Let the source tell the outside world that these are through, where it can."""
-        if self._tells and tells(self._reader):
-            self._reader.committed(streams, query=self._query)
+        own = [stream for stream in streams if not is_replay(stream)]
+        if own and holds(self._reader):
+            self._reader.let_go(own)
+        if self._tells and own and tells(self._reader):
+            self._reader.committed(own, query=self._query)
 
     def notices(self) -> list[str]:
         """Sentences that a person should see once."""
         return self._reader.notices()
 
+    def _hold(self, start: int) -> None:
+        """Once: what an earlier reader has logged, and nobody has committed."""
+        if not self._held and holds(self._reader):
+            self._reader.hold(self._log.own_range(start, self._log.length()))
+        self._held = True
+
     def _take(self) -> bool:
-        """Log what the source proposes as the next entry; False where it has nothing new."""
-        streams = self._reader.split(self._limits, final=self.final)
+        """Log the next request to replay letters, else what the source proposes, as the next entry; False where there is nothing new."""
+        streams = self._pending.take() or self._reader.split(self._limits, final=self.final)
         if not streams:
             return False
-        # the reader counts its own proposal as handed out: were another driver's the first in the log, its decision would win too,
-        # and this one would stop there
-        self._log.append(self._restored, streams)
-        self._restored += 1
+        stored = self._log.append(self._restored, streams)
+        if _plain(stored) == _plain(streams):
+            self._restored += 1
+        else:  # another driver's was first: what was proposed here is not handed out, and what stands there may be a request
+            self._reader = open_source(self._ref.type, self._ref.place).reader()
+            self._pending, self._restored = Pending(self._folder, self.node), 0
+            self._restore(self._log.length())
         faults.reached("source.logged")
         return True
 
@@ -124,5 +146,11 @@ class Feed:
                 f'source "{self.node}": the last decided batch ended at entry {number}, the source\'s log ends at {self._log.length()}',
                 remedy="restore the state folder as a whole; its parts belong together",
             )
-        self._reader.restore(islice(self._log.entries(self._restored), number - self._restored))
+        logged = islice(self._log.whole(self._restored), number - self._restored)
+        self._reader.restore(self._pending.note(streams) for streams in logged)
         self._restored = number
+
+
+def _plain(streams: Sequence[SourceStream]) -> list[Any]:
+    """As they are in the log, whether they have been there or not."""
+    return [msgspec.to_builtins(stream.as_json()) for stream in streams]

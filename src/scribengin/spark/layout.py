@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from scribengin.spec.model import Action
 
 
+_IN_TAIL = ("tail", "sink", "vector")
+
+
 class Layout:
     """Made once per Query. Ids may be `step.branch`."""
 
@@ -51,7 +54,7 @@ class Layout:
 
     def feeds_tail(self, id_: str) -> bool:
         """True where a tail node reads `id_`."""
-        return any(reader.stage in ("tail", "sink") for reader in self.readers(id_))
+        return any(reader.stage in _IN_TAIL for reader in self.readers(id_))
 
     def native_steps_behind(self, output: str) -> list[Step]:
         """The native steps behind a Python stage that are each the only reader of what is before them."""
@@ -61,13 +64,22 @@ class Layout:
             steps.append(self.step(output))
         return steps
 
+    def vector_run(self, node: PlannedNode) -> list[str]:
+        """The run of vector steps that ends in `node`, first to last; [] where the next step goes on with it."""
+        if any(reader.stage == "vector" for reader in self.readers(node.id)):
+            return []
+        run = [node]
+        while (before := self._nodes[base(run[0].inputs[0])]).stage == "vector":
+            run.insert(0, before)
+        return [step.id for step in run]
+
     def ways_out(self, id_: str) -> int:
         """How many stages take in rows of `id_`; the tail is one."""
-        return sum(reader.stage not in ("tail", "sink") for reader in self.readers(id_)) + self.feeds_tail(id_)
+        return sum(reader.stage not in _IN_TAIL for reader in self.readers(id_)) + self.feeds_tail(id_)
 
     def in_tail(self, id_: str) -> bool:
         """True where the rows of `id_` arise inside the tail."""
-        return self._nodes[base(id_)].stage in ("tail", "read")
+        return self._nodes[base(id_)].stage in ("tail", "read", "vector")
 
     def requires(self, id_: str) -> bool:
         """True for a step with a `require`."""
@@ -100,7 +112,7 @@ class Layout:
         waiting = list(ids)
         while waiting:
             for reader in self.readers(waiting.pop()):
-                if reader.stage in ("tail", "sink") and reader.id not in found:
+                if reader.stage in _IN_TAIL and reader.id not in found:
                     found.add(reader.id)
                     waiting += self.outputs(reader)
         return [node for node in self._order if node.id in found]

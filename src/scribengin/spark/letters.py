@@ -5,24 +5,31 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from socket import gethostname
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from scribengin.core.errors import StepError
+from scribengin.formats.json_lines import json_lines
 from scribengin.formats.origins import Hop
+from scribengin.plan.graph import base
+from scribengin.spark.chunk import Chunk
 from scribengin.spark.user_code import code_line
 from scribengin.state.contract import DeadLetter
 from scribengin.state.dead import DeadWriter
+from scribengin.state.letter_blocks import extra_of, form_of
 from scribengin.state.trails import hop_as_json
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
+    import pyarrow as pa
+
+    from scribengin.core.types import Schema
     from scribengin.formats.contract import RecordPlace
     from scribengin.formats.origins import Trail
-    from scribengin.spark.chunk import Chunk
+    from scribengin.spark.chunk import Origin
     from scribengin.spec.model import OnError
     from scribengin.state.contract import LineSegment
 
@@ -39,6 +46,8 @@ class LetterRules:
     tier: str = ""
     trace: float = 0.0
     """the share of records whose way is kept where they reach a sink"""
+    tail: frozenset[str] = frozenset()
+    """the nodes of the tail: where a replay can enter, beside sources"""
 
     def stop(self, batch: int) -> Hop:
         """The stop that a record makes here, now."""
@@ -48,39 +57,60 @@ class LetterRules:
 class Letters:
     """The dead letters of one task. `close` makes them durable; an attempt that fails calls `abort`."""
 
-    def __init__(self, rules: LetterRules, batch: int, attempt: str) -> None:
+    def __init__(self, rules: LetterRules, batch: int, attempt: str, alone: Callable[[], bool] = lambda: False) -> None:
+        """`alone`: see `DeadLetter.alone`, of what is buried now."""
+        self._alone = alone
+        self._written: dict[str, int] = {}
+        """of the record whose letters are being written: node → how many"""
+        self._at = ""
         self._rules = rules
         self._batch = batch
         self._writer = DeadWriter(rules.folder, attempt)
 
-    def bury(self, node: str, chunk: Chunk, index: int, reason: str, message: str, *, error: BaseException | None = None) -> None:
-        """Row `index` of `chunk` cannot pass `node`. Raises StepError where the node's `on_error` is `fail`."""
+    def bury(
+        self,
+        node: str,
+        chunk: Chunk,
+        index: int,
+        reason: str,
+        message: str,
+        *,
+        error: BaseException | None = None,
+        came: Schema | None = None,
+        arrived: pa.RecordBatch | None = None,
+    ) -> None:
+        """Row `index` of `chunk` cannot pass `node` (`step.name` of a utility). `came`: the columns of the row, where it is just as it came
+        to the node, and a replay may begin with it there; `arrived`: the chunk's rows as they came, where its own may have been changed.
+
+        Raises StepError where the node's `on_error` is `fail`.
+        """
         ordinal = chunk.ordinal(index)
-        payload = None
-        place = None
-        way: tuple[str, Trail] = ("", ())
-        if ordinal is not None:
-            place = chunk.origin.place(ordinal)
-            payload = chunk.origin.payload(ordinal)
-            way = chunk.origin.way(ordinal)
+        payload = chunk.origin.payload(ordinal) if ordinal is not None else None
+        row = (
+            _row(chunk if arrived is None else arrived, index, came)
+            if came is not None and self._rules.on_error.get(base(node), "dead_letter") == "dead_letter"
+            else ""
+        )
         if payload is None:
             payload = _as_json(chunk, index)
-        self.write(node, chunk.origin.source, place, payload, reason, message, error=error, way=way)
+        self.write(node, chunk.origin, ordinal, payload, reason, message, error=error, row=row, way=chunk.way)
 
     def write(
         self,
         node: str,
-        source: str,
-        place: RecordPlace | None,
+        origin: Origin,
+        ordinal: int | None,
         payload: bytes,
         reason: str,
         message: str,
         *,
         error: BaseException | None = None,
-        way: tuple[str, Trail] = ("", ()),
+        row: str = "",
+        way: str = "",
     ) -> None:
-        """As `bury`, for a record that is no row yet; `way` as `Origin.way` gives it."""
-        match self._rules.on_error.get(node, "dead_letter"):
+        """As `bury`, for a record that is no row here: that with this ordinal, None where no single record stands behind it."""
+        place = None if ordinal is None else origin.place(ordinal)
+        match self._rules.on_error.get(base(node), "dead_letter"):
             case "drop":
                 return
             case "fail":
@@ -90,12 +120,15 @@ class Letters:
                     f'step "{node}" failed on a record{at}: {message}' + (f" ({line})" if line else ""),
                     remedy="repair the record or the step, or set on_error: dead_letter",
                 ) from error
-        record, trail = way
+        source = origin.source
+        came: tuple[str, Trail] = ("", ()) if ordinal is None else origin.way(ordinal)
+        form, extra = _form_of(origin, ordinal)
+        before = None if ordinal is None else origin.letter(ordinal)
         file = place.file if place else ""
         spot = "" if place is None else f"{_first(place.offset, place.row, place.line)}"
         self._writer.write(
             DeadLetter(
-                id=f"{source or '?'}/{file}:{spot}#{node}",
+                id=self._numbered(f"{source or '?'}/{file}:{spot}", node, 0 if before is None else before.replays),
                 query=self._rules.query,
                 batch=self._batch,
                 step=node,
@@ -110,11 +143,27 @@ class Letters:
                 code_line=code_line(error) if error is not None else "",
                 payload=payload[:PAYLOAD_BYTES],
                 # a source has cut a record that is "too-long" already
-                truncated=len(payload) > PAYLOAD_BYTES or reason == "too-long",
-                record=record,
-                trail=tuple(hop_as_json(hop) for hop in (*trail, self._rules.stop(self._batch))),
+                truncated=len(payload) > PAYLOAD_BYTES or reason == "too-long" or (before is not None and before.truncated),
+                record=came[0],
+                trail=tuple(hop_as_json(hop) for hop in (*came[1], self._rules.stop(self._batch))),
+                came=row,
+                form=form if before is None else before.form,
+                extra=extra if before is None else before.extra,
+                alone=self._alone() and (before is None or before.alone),
+                way=way,
+                replays=0 if before is None else before.replays,
+                replay_of="" if before is None else before.replay_of,
+                repaired=before is not None and before.repaired,
             )
         )
+
+    def _numbered(self, at: str, node: str, replays: int) -> str:
+        """With the number of the row, where the record has a letter of that node already."""
+        if at != self._at:
+            self._at, self._written = at, {}
+        nth = self._written.get(node, 0)
+        self._written[node] = nth + 1
+        return f"{at}#{node}" + (f".{nth}" if nth else "") + (f"~{replays}" if replays else "")
 
     def close(self) -> LineSegment | None:
         """Make the letters durable; None where there were none."""
@@ -136,6 +185,22 @@ def show_place(place: RecordPlace) -> str:
     if place.row is not None:
         return f"{place.file} row {place.row}"
     return f"{place.file} byte {place.offset}" if place.offset is not None else place.file
+
+
+def _form_of(origin: Origin, ordinal: int | None) -> tuple[str, dict[str, Any]]:
+    """`form` and `extra` of a letter."""
+    found = None if ordinal is None else origin.block_at(ordinal)
+    return ("", {}) if found is None else (form_of(found[0]), extra_of(*found))
+
+
+def _row(rows: Chunk | pa.RecordBatch, index: int, schema: Schema) -> str:
+    """The row as JSON, by which the same row can be had again; empty where it cannot, or is long."""
+    try:
+        batch, bad = rows.one(index).batch(schema) if isinstance(rows, Chunk) else (rows.slice(index, 1), [])
+        text = "" if bad else json_lines(batch).decode().rstrip("\n")
+    except Exception:  # a value of the user's own that no column can hold
+        return ""
+    return text if len(text) <= PAYLOAD_BYTES else ""
 
 
 def _first(*values: int | None) -> int | str:

@@ -19,7 +19,9 @@ from scribengin.formats.contract import RecordPlace, is_traced
 from scribengin.formats.origins import Origins
 from scribengin.spark.chunk import Origin
 from scribengin.spark.offset_log import batch_of_task, end_of
-from scribengin.state.source_log import SourceLog
+from scribengin.spark.replayed import LetterBlock, letters_in
+from scribengin.state.letter_blocks import origins_of
+from scribengin.state.source_log import SourceLog, is_replay
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from scribengin.connectors.contract import Source
     from scribengin.formats.contract import Block
     from scribengin.formats.origins import Trail
+    from scribengin.state.contract import DeadLetter
 
 _INDEX_BITS = 20
 _SEQUENCE_BITS = 36
@@ -52,7 +55,12 @@ def unpack_at(at: int) -> tuple[int, int, int]:
 class ReplayOrigin(Origin):
     """Ordinals are AT values. Sources are opened, and blocks found, when the first letter asks."""
 
-    def __init__(self, sources: Mapping[str, Source], indexes: Mapping[int, str], streams: Mapping[str, Sequence[SourceStream]]) -> None:
+    def __init__(
+        self, sources: Mapping[str, Source], indexes: Mapping[int, str], streams: Mapping[str, Sequence[SourceStream]], dead: Path
+    ) -> None:
+        """`dead` is the Query's folder of letters: those that are replayed are found by it."""
+        self._dead = dead
+        self._letters: dict[tuple[str, int], list[DeadLetter]] = {}
         self._sources = sources
         self._indexes = indexes
         self._streams = streams
@@ -70,8 +78,29 @@ class ReplayOrigin(Origin):
         found = self._find(ordinal)
         return None if found is None else found[0].payload(found[1])
 
+    def block_at(self, ordinal: int) -> tuple[Block, int] | None:
+        """By reading up to it again."""
+        return self._find(ordinal)
+
+    def letter(self, ordinal: int) -> DeadLetter | None:
+        """That of a replay's stream."""
+        source, index, sequence = unpack_at(ordinal)
+        letters = self._replayed(self._indexes.get(source, ""), index)
+        return None if letters is None else letters[sequence]
+
+    def _replayed(self, source: str, index: int) -> list[DeadLetter] | None:
+        """The letters of a stream; None of one that is the source's own."""
+        streams = self._streams.get(source, ())
+        if index >= len(streams) or not is_replay(streams[index]):
+            return None
+        if (source, index) not in self._letters:
+            self._letters = {(source, index): letters_in(self._dead, streams[index])}
+        return self._letters[source, index]
+
     def ids(self, ordinals: Sequence[int]) -> list[str]:
-        """`source/stream+17`; nothing is read for it."""
+        """`source/stream+17`; nothing is read for it, but for letters that are replayed."""
+        if any(self.letter(at) is not None for at in ordinals[:1]):
+            return self.origins(ordinals).ids()
         names: dict[int, str] = {}
         ids = []
         for at in ordinals:
@@ -105,9 +134,13 @@ class ReplayOrigin(Origin):
         """What the blocks of a stream say; None where they know nothing of their own."""
         key = (source, index)
         if key not in self._known:
-            opened = self._sources[source]
-            blocks = opened.read(self._streams[source][index]) if is_handed_over(opened) else iter(())
-            parts = [block.origins(range(len(block))) for block in blocks if is_traced(block)]
+            letters, parts = self._replayed(source, index), list[Origins]()
+            if letters is not None:
+                label = f"{source}/{self._streams[source][index].label}+"
+                parts = [origins_of(letter) or Origins.of(label, np.array([number])) for number, letter in enumerate(letters)]
+            elif is_handed_over(opened := self._sources[source]):
+                blocks = opened.read(self._streams[source][index])
+                parts = [block.origins(range(len(block))) for block in blocks if is_traced(block)]
             self._known = {key: Origins.joined(parts) if parts else None}
         known = self._known[key]
         return None if known is None else known.taken(sequences)
@@ -115,6 +148,8 @@ class ReplayOrigin(Origin):
     def _find(self, at: int) -> tuple[Block, int] | None:
         source, index, sequence = unpack_at(at)
         self.source = self._indexes.get(source, "")
+        if (letters := self._replayed(self.source, index)) is not None:
+            return LetterBlock(letters[sequence]), 0
         if self._walked is not None and self._walked[:2] == (self.source, index):
             first, block = self._walked[2:]
             if first <= sequence < first + len(block):

@@ -30,7 +30,8 @@ class ParseStep:
         self._counts.rows_in += len(rows)
         decoded = self._decoder.decode_values([row.get(column) for row in rows])
         for bad in decoded.bad:
-            self._letters.bury(self._node.node, chunk, bad.ordinal, bad.reason, f'column "{column}": {bad.message}')
+            message = f'column "{column}": {bad.message}'
+            self._letters.bury(self._node.node, chunk, bad.ordinal, bad.reason, message, came=self._node.schema_in)
         self._counts.dead += len(decoded.bad)
         self._counts.filtered += decoded.skipped
         parsed = [

@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any, Literal
 from scribengin.spark.gate import GateNode
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from scribengin.connectors.contract import BatchId, Place, Sink, SourceStream
     from scribengin.core.types import Schema
     from scribengin.spark.letters import LetterRules
     from scribengin.spark.user_code import UserCode
+    from scribengin.spec.model import Evolve
+    from scribengin.vector.steps import VectorStep
 
 AT = "_sg_at"
 """Hidden BIGINT column: which record of which stream a row was (see `origin`)."""
@@ -38,6 +40,9 @@ class SourceRef:
     type: str
     place: Place
     index: int
+    evolve: Evolve = "strict"
+    learned: tuple[str, ...] = ()
+    """columns that nobody declared, under `evolve: add`"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +61,32 @@ class PythonNode:
 
 
 @dataclass(frozen=True, slots=True)
+class UtilitiesNode:
+    """A step of utilities, `names`, `references` and `forms` in the written order. `learned` is what earlier Batches know of them where
+    they are free (see `orders`)."""
+
+    node: str
+    inputs: tuple[str, ...]
+    names: tuple[str, ...]
+    references: tuple[str, ...]
+    forms: tuple[Literal["record", "batch"], ...]
+    free: bool
+    schema_in: Schema
+    schema_out: Schema
+    limit_s: float
+    learned: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        """What each is called in dead letters and while its stage counts: `step.name`."""
+        return tuple(f"{self.node}.{name}" for name in self.names)
+
+
+PersonsNode = PythonNode | UtilitiesNode
+"""where a person's functions run"""
+
+
+@dataclass(frozen=True, slots=True)
 class ParseNode:
     """A parse step: `column` is decoded and leaves, its fields join the others."""
 
@@ -68,6 +99,25 @@ class ParseNode:
     schema_out: Schema
     options: Mapping[str, str] = field(default_factory=dict)
     """the format's, such as `delimiter` of csv"""
+
+
+@dataclass(frozen=True, slots=True)
+class VectorNode:
+    """A run of `filter` and `select` steps: `node` is the last of them, `run` their name in the ledger (`known+hot`). `sieve` as in
+    ExitNode; where it `decides` it is all that the steps do."""
+
+    node: str
+    inputs: tuple[str, ...]
+    run: str
+    steps: tuple[VectorStep, ...]
+    schema_in: Schema
+    sieve: str | None = None
+    decides: bool = False
+
+    @property
+    def fallible(self) -> bool:
+        """True where a row may come of which only Spark can tell what becomes of it."""
+        return any(step.fallible for step in self.steps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +162,7 @@ class ExitNode:
     """in BRANCH, where several outputs leave the stage; None for a stage with one"""
 
 
-StageNode = PythonNode | ParseNode | UnionNode | GateNode | SinkNode | ExitNode
+StageNode = PersonsNode | ParseNode | VectorNode | UnionNode | GateNode | SinkNode | ExitNode
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +207,19 @@ class Program:
     letters: LetterRules
     batch: BatchId | None = None
     """None in a streaming part: then the task's own Batch number is asked of Spark"""
+
+
+def feeds_a_step(nodes: Sequence[StageNode], node: str) -> bool:
+    """True where one of a stage's nodes reads the rows of `node` before they leave the stage."""
+    steps = (other for other in nodes if not isinstance(other, SinkNode | ExitNode))
+    return any(input_.partition(".")[0] == node for other in steps for input_ in other.inputs)
+
+
+def last_step(nodes: Sequence[StageNode], inputs: Sequence[str]) -> str | None:
+    """The python or parse step whose rows are checked where they leave a stage by these inputs; None where they were typed all the way."""
+    steps = {node.node: node.node for node in nodes if isinstance(node, PythonNode | ParseNode | UnionNode)}
+    steps |= {node.node: node.ids[-1] for node in nodes if isinstance(node, UtilitiesNode)}
+    return next((steps[name] for name in (input_.partition(".")[0] for input_ in inputs) if name in steps), None)
 
 
 SPARK_PARSE = "parse: spark"

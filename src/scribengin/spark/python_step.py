@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from scribengin.core.errors import StepError
 from scribengin.formats.rows import settle_rows
+from scribengin.plan.graph import base
 from scribengin.spark.chunk import Chunk
 from scribengin.spark.time_limit import StepTimeout, TimeLimit, checksum_of, hung_error
 from scribengin.spec.functions import To
@@ -44,8 +45,15 @@ _DEAD = _Dead()
 class _Step:
     """What both forms keep: the step's name, counts and letters, and how many of the unit's rows have come before."""
 
-    def __init__(self, node: str, counts: Counts, letters: Letters, hangs: Watchpoint) -> None:
+    _changes = True
+    """a function may have changed a dict before it raised"""
+
+    def __init__(self, node: str, came: Schema, counts: Counts, letters: Letters, hangs: Watchpoint) -> None:
         self._node = node
+        # what came to a utility behind another is no row of its step
+        self._came = came if base(node) == node else None
+        self._arrived: pa.RecordBatch | None = None
+        """the rows at hand as they came, where they came as Arrow"""
         self._counts = counts
         self._letters = letters
         self._hangs = hangs
@@ -54,7 +62,10 @@ class _Step:
     def _bury(self, chunk: Chunk, index: int, error: BaseException) -> None:
         """The dead letter of a row on which the step has raised, or was interrupted."""
         reason = "time-limit" if isinstance(error, StepTimeout) else "raised"
-        self._letters.bury(self._node, chunk, index, reason, f"{type(error).__name__}: {error}", error=error)
+        came = self._came if self._arrived is not None or chunk.form is not None or not self._changes else None
+        self._letters.bury(
+            self._node, chunk, index, reason, f"{type(error).__name__}: {error}", error=error, came=came, arrived=self._arrived
+        )
         self._counts.dead += 1
 
 
@@ -74,7 +85,8 @@ class RecordStep(_Step):
     ) -> None:
         """`looking` is the function for Structs of the step's input, where it can be had. `settle`: a step of the same stage reads
         the rows, so that they are checked here; else they are checked where they leave the stage."""
-        super().__init__(node.node, counts, letters, hangs)
+        super().__init__(node.node, node.schema_in, counts, letters, hangs)
+        self._changes = looking is None
         self._settle = node.schema_out if settle else None
         self._function = function
         self._looking = looking
@@ -84,6 +96,7 @@ class RecordStep(_Step):
     def __call__(self, chunk: Chunk) -> Iterator[tuple[str, Chunk]]:
         """(branch, rows) for the step's readers; the branch is empty for those who read the step itself."""
         structs = chunk.structs(self._schema) if self._looking is not None else None
+        self._arrived = chunk.batch(self._schema)[0] if chunk.is_arrow else None
         self._seen += len(chunk)
         answers: list[Any] | None = self._tests(structs)
         kinds: set[type] = {bool}
@@ -95,6 +108,8 @@ class RecordStep(_Step):
         if kinds <= {bool, _NONE}:
             kept = chunk if kinds == {bool} and all(answers) else chunk.selected(answers)
             self._counts.filtered += len(answers) - len(kept)
+            if self._changes:  # a function that is given dicts may have changed them and said True
+                kept = self._settled(kept)
         elif kinds == {dict}:
             kept = self._settled(Chunk(chunk.origin, chunk.ordinals, rows=answers))
         else:
@@ -206,6 +221,8 @@ class RecordStep(_Step):
 class BatchStep(_Step):
     """A `@batch` function: Arrow in, Arrow out. A batch that raises is halved until the rows are found that cannot pass."""
 
+    _changes = False
+
     def __init__(
         self,
         node: str,
@@ -217,7 +234,7 @@ class BatchStep(_Step):
         letters: Letters,
         hangs: Watchpoint,
     ) -> None:
-        super().__init__(node, counts, letters, hangs)
+        super().__init__(node, schema_in, counts, letters, hangs)
         self._function = function
         self._schema_in = schema_in
         self._schema_out = schema_out
@@ -228,7 +245,7 @@ class BatchStep(_Step):
         self._counts.rows_in += len(chunk)
         self._seen += len(chunk)
         for each in bad:
-            self._letters.bury(self._node, chunk, each.ordinal, each.reason, each.message)
+            self._letters.bury(self._node, chunk, each.ordinal, each.reason, each.message, came=self._came)
         self._counts.dead += len(bad)
         good = sorted(set(range(len(chunk))) - {each.ordinal for each in bad}) if bad else range(len(chunk))
         hung = self._hangs.hung(self._seen - len(chunk), len(chunk))

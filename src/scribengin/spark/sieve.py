@@ -32,6 +32,11 @@ _ESCAPED = re.compile(r"""[\\"]|''""")
 def sieve_of(steps: Iterable[Step], schema: Schema) -> str | None:
     """A Python expression over `row`, a Struct of `schema`: True for the rows that may pass `steps`, which follow each other.
     None where nothing can be said."""
+    return deciding_sieve(steps, schema)[0]
+
+
+def deciding_sieve(steps: Iterable[Step], schema: Schema) -> tuple[str | None, bool]:
+    """(the sieve, whether all rows that it lets pass do pass `steps`, as what they were)."""
     tests: list[str] = []
     for step in steps:
         if not isinstance(step.action, Filter):
@@ -43,7 +48,9 @@ def sieve_of(steps: Iterable[Step], schema: Schema) -> str | None:
         tests += found
         if not whole or step.require:  # a row that fails a `require` dies there, whatever comes behind
             break
-    return " and ".join(tests) or None
+    else:
+        return " and ".join(tests) or None, bool(tests)
+    return " and ".join(tests) or None, False
 
 
 def compiled(sieve: str) -> Callable[[list[Any]], list[bool]]:

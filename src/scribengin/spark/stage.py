@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import defaultdict
 from contextlib import ExitStack
 from functools import partial
-from itertools import compress
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal
 from uuid import uuid4
@@ -16,26 +15,26 @@ from uuid import uuid4
 import msgspec
 import pyarrow as pa
 
-from scribengin.connectors.abilities import commits_units, stages
+from scribengin.connectors.abilities import commits_units, runs_code, stages
 from scribengin.connectors.catalog import open_source
 from scribengin.core import faults
 from scribengin.core.types import arrow_schema
 from scribengin.formats.contract import Rows, Structs, is_traced
+from scribengin.formats.noticing import notices_of
 from scribengin.plan.graph import flat_name
+from scribengin.spark.carried_dead import split_dead
 from scribengin.spark.chunk import BlockOrigin, Chunk, Origin, UnknownOrigin, chunks_of
 from scribengin.spark.exits import ArrowExit, SinkExit
 from scribengin.spark.gate import Gate, GateNode
 from scribengin.spark.hangs import Watchpoint
 from scribengin.spark.letters import Letters
 from scribengin.spark.looking import looking_form
-from scribengin.spark.origin import ReplayOrigin, pack_at
+from scribengin.spark.origin import ReplayOrigin
 from scribengin.spark.parse_step import ParseStep
 from scribengin.spark.program import (
     AT,
-    DEAD,
     DIED_IN,
     LATE,
-    SPARK_PARSE,
     ExitNode,
     ParseNode,
     Program,
@@ -44,9 +43,17 @@ from scribengin.spark.program import (
     SinkNode,
     StreamsEntry,
     UnionNode,
+    UtilitiesNode,
+    VectorNode,
+    feeds_a_step,
+    last_step,
 )
 from scribengin.spark.python_step import BatchStep, RecordStep, instantiate
+from scribengin.spark.reading import Reading
+from scribengin.spark.replayed import Entrance
 from scribengin.spark.trails import Trails
+from scribengin.spark.utilities import utilities_step
+from scribengin.spark.vector_run import VectorRun
 from scribengin.state.contract import Counts
 from scribengin.state.taken import NOT_WHOLE, taken_of
 
@@ -54,7 +61,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from scribengin.connectors.contract import BatchId, OriginStream, SinkStream, Source, SourceStream
-    from scribengin.formats.contract import Block, Columns, Decoder, Handed
+    from scribengin.formats.contract import Block, Decoder, Handed
+    from scribengin.formats.noticing import Noticer
+    from scribengin.spark.free_utilities import Free
+    from scribengin.spark.reading import Decode
+    from scribengin.spark.utilities import InARow
 
     Form = Literal["structs", "rows", "columns"]
 
@@ -74,17 +85,21 @@ class Stage:
         """source → what its blocks were handed over by"""
         self._seconds: dict[str, float] = defaultdict(float)
         """node → time that it took by itself; native steps as the run in front of the stage"""
-        self._letters = Letters(program.letters, batch.number, self._attempt)
+        self._letters = Letters(program.letters, batch.number, self._attempt, lambda: not any(each.made for each in self.counts.values()))
+        self._noticers: dict[str, Noticer] = {}
         self._trails = Trails(program.letters, batch.number, self._attempt)
         self._readers: dict[str, list[Callable[[Chunk], None]]] = {}
         self._commits = False
         self._sinks: list[SinkExit] = []
         self._exits: list[SinkExit | ArrowExit] = []
         self._gates: list[tuple[str, Gate]] = []
+        self._utilities_steps: list[tuple[UtilitiesNode, InARow | Free]] = []
         self._out: list[pa.RecordBatch] = []
         self._wanted: dict[str, set[Form]] = {}
+        self._entrances: dict[str, Entrance] = {}
         for node in program.nodes:
             reader, form = self._build(node)
+            self._entrances |= Entrance.of(node, reader)
             for input_ in node.inputs:
                 named = isinstance(node, UnionNode) or (isinstance(node, SinkNode) and len(node.inputs) > 1)
                 taker = partial(reader, way=input_) if named else reader
@@ -96,8 +111,12 @@ class Stage:
         match node:
             case PythonNode():
                 return self._python(node)
+            case UtilitiesNode():
+                return self._utilities(node)
             case ParseNode():
                 return self._parse(node), "rows"
+            case VectorNode():
+                return self._vector(node), "columns" if node.sieve is None else "structs"
             case UnionNode():
                 counts = self._counted(node.node)
 
@@ -114,20 +133,22 @@ class Stage:
             case SinkNode():
                 stream = self._sink_stream(node)
                 unit = f"{self._batch.lineage}/{self._batch.number}/{self._unit}"
-                sink = SinkExit(
-                    node, stream, unit, self._counted(node.node), self.counts, self._letters, self._before(node.inputs), self._trails
-                )
+                before = last_step(self._program.nodes, node.inputs)
+                sink = SinkExit(node, stream, unit, self._counted(node.node), self.counts, self._letters, before, self._trails)
                 self._sinks.append(sink)
                 self._exits.append(sink)
                 return self._timed(node.node, sink), "columns"
             case ExitNode():
-                out = ArrowExit(node, self._out, self._counted(node.node), self.counts, self._letters, self._before(node.inputs))
+                before = last_step(self._program.nodes, node.inputs)
+                out = ArrowExit(node, self._out, self._counted(node.node), self.counts, self._letters, before)
                 self._exits.append(out)
                 return out, "columns" if node.sieve is None else "structs"
         raise TypeError(f"no stage node: {node!r}")
 
     def _sink_stream(self, node: SinkNode) -> SinkStream | OriginStream:
         if node.commit is None:
+            if runs_code(node.sink):
+                node.sink.load = self._program.code.load
             assert stages(node.sink), "the sink of a group stands here only until its Batch's member is chosen"
             return node.sink.stream(self._batch, self._unit, self._attempt, node.schema)
         assert commits_units(node.sink)
@@ -137,25 +158,24 @@ class Stage:
             self._batch, self._unit, self._attempt, node.schema, input_hash=commit.input_hash, behind=commit.behind
         )
 
-    def _before(self, inputs: tuple[str, ...]) -> str | None:
-        """The python or parse step whose rows are checked where they leave it, or None (rows that were typed all the way)."""
-        steps = {node.node for node in self._program.nodes if isinstance(node, PythonNode | ParseNode | UnionNode)}
-        return next((name for name in (input_.partition(".")[0] for input_ in inputs) if name in steps), None)
-
     def _python(self, node: PythonNode) -> tuple[Callable[[Chunk], None], Form]:
         target = self._program.code.load(node.reference)
         function = instantiate(target, node.node)
         counts = self._counted(node.node)
-        hangs = Watchpoint(
-            f"{self._program.letters.query}/{self._batch.lineage}/{self._batch.number}/{self._unit}/{node.node}", node.limit_s
-        )
+        hangs = self._watchpoint(node.node, node.limit_s)
         step: RecordStep | BatchStep
         form: Form = "columns"
         if node.form == "record":
             looking = looking_form(function, node.schema_in)
             form = "rows" if looking is None else "structs"
             step = RecordStep(
-                node, function, looking, counts=counts, letters=self._letters, hangs=hangs, settle=self._feeds_a_step(node.node)
+                node,
+                function,
+                looking,
+                counts=counts,
+                letters=self._letters,
+                hangs=hangs,
+                settle=feeds_a_step(self._program.nodes, node.node),
             )
         else:
             step = BatchStep(
@@ -168,24 +188,42 @@ class Stage:
                 hangs=hangs,
             )
 
+        return self._stepping(node.node, step), form
+
+    def _utilities(self, node: UtilitiesNode) -> tuple[Callable[[Chunk], None], Form]:
+        counts = [self._counted(id_) for id_ in node.ids]
+        hangs = [self._watchpoint(id_, node.limit_s) for id_ in node.ids]
+        step = utilities_step(node, self._program.code, counts, self._letters, hangs, settle=feeds_a_step(self._program.nodes, node.node))
+        self._utilities_steps.append((node, step))
+        return self._stepping(node.node, step), step.form
+
+    def _watchpoint(self, id_: str, limit_s: float) -> Watchpoint:
+        return Watchpoint(f"{self._program.letters.query}/{self._batch.lineage}/{self._batch.number}/{self._unit}/{id_}", limit_s)
+
+    def _stepping(self, node: str, step: Callable[[Chunk], Iterator[tuple[str, Chunk]]]) -> Callable[[Chunk], None]:
         def run(chunk: Chunk) -> None:
             begun_s = perf_counter()
             for branch, out in step(chunk):
-                self._seconds[node.node] += perf_counter() - begun_s
-                self._feed(f"{node.node}.{branch}" if branch else node.node, out)
+                self._seconds[node] += perf_counter() - begun_s
+                self._feed(f"{node}.{branch}" if branch else node, out)
                 begun_s = perf_counter()
-            self._seconds[node.node] += perf_counter() - begun_s
+            self._seconds[node] += perf_counter() - begun_s
 
-        return run, form
+        return run
 
     def _parse(self, node: ParseNode) -> Callable[[Chunk], None]:
         parse = ParseStep(node, self._counted(node.node), self._letters)
+        return self._stepping(node.node, lambda chunk: iter([("", parse(chunk))]))
+
+    def _vector(self, node: VectorNode) -> Callable[[Chunk], None]:
+        steps = VectorRun(node, self._counted(node.run), self._letters)
 
         def run(chunk: Chunk) -> None:
             begun_s = perf_counter()
-            out = parse(chunk)
-            self._seconds[node.node] += perf_counter() - begun_s
-            self._feed(node.node, out)
+            outs = list(steps(chunk))
+            self._seconds[node.run] += perf_counter() - begun_s
+            for out in outs:
+                self._feed(node.node, out)
 
         return run
 
@@ -198,15 +236,6 @@ class Stage:
             self._seconds[node] += perf_counter() - begun_s
 
         return run
-
-    def _feeds_a_step(self, node: str) -> bool:
-        """True where something in this stage reads the node's rows before they leave it."""
-        return any(
-            input_.partition(".")[0] == node
-            for other in self._program.nodes
-            if not isinstance(other, SinkNode | ExitNode)
-            for input_ in other.inputs
-        )
 
     def _counted(self, node: str) -> Counts:
         return self.counts.setdefault(node, Counts())
@@ -221,34 +250,37 @@ class Stage:
 
     def read_stream(self, ref_node: str, index: int, stream: SourceStream, entry: StreamsEntry) -> Iterator[pa.RecordBatch]:
         """Read stream `index` of a source's streams in this Batch through the stage; yields what leaves as Arrow."""
-        ref = entry.sources[ref_node]
-        source = open_source(ref.type, ref.place)
-        decoder = source.decoder()
         counts = self._counted(ref_node)
-        at = pack_at(ref.index, index)
-        decode = self._decode_as(ref_node, decoder)
+        rules = self._program.letters
+        reading = Reading(rules, self._entrances, self._counted, self._letters, self._noticers, self._decode_as)
         skip = entry.skip.get((ref_node, index), {})
         sequence = 0
         begun_s = perf_counter()
-        for block in source.read(stream):
-            size = len(block)
+        for origin, decode, noticer in reading.blocks(entry.sources.get(ref_node), ref_node, index, stream):
+            block = origin.block
             if is_traced(block):
                 self._taken.setdefault(ref_node, []).append(block.handed or NOT_WHOLE)
+            chunk = self._decoded(origin, decode, counts)
+            size = len(block)  # a decoder that has seen all lines has told how many
             counts.rows_in += size
-            chunk = self._decoded(BlockOrigin(ref_node, block, at + sequence, stream.label, sequence), decode, counts)
+            if noticer is None:
+                counts.replayed += size
+            else:
+                noticer.look(block)
             if skip:
                 chunk = self._without(chunk, sequence, skip, counts)
             counts.out += len(chunk)
             self._seconds[ref_node] += perf_counter() - begun_s
             if len(chunk):
                 self._feed(ref_node, chunk)
-            del chunk  # its memory, still in the cache, is what the next block is decoded into
+            del chunk, origin, block  # its memory, still in the cache, is what the next block is decoded into
             yield from self._drain()
             sequence += size
             begun_s = perf_counter()
+        yield from self._drain()
         self._seconds[ref_node] += perf_counter() - begun_s
 
-    def _decode_as(self, source: str, decoder: Decoder) -> Callable[[Block], Rows | Structs | Columns]:
+    def _decode_as(self, source: str, decoder: Decoder) -> Decode:
         """Decoding in the form that serves all who read the source."""
         wanted = self._wanted.get(source, set())
         structs: Callable[[Block], Structs] | None = getattr(decoder, "structs", None)
@@ -256,14 +288,13 @@ class Stage:
             return structs
         return decoder.rows if wanted and wanted <= {"rows", "structs"} else decoder.columns
 
-    def _decoded(self, origin: BlockOrigin, decode: Callable[[Block], Rows | Structs | Columns], counts: Counts) -> Chunk:
+    def _decoded(self, origin: BlockOrigin, decode: Decode, counts: Counts) -> Chunk:
         block, node = origin.block, origin.source
         decoded = decode(block)
         counts.filtered += decoded.skipped
         counts.dead += len(decoded.bad)
         for bad in decoded.bad:
-            way = origin.way(bad.ordinal)
-            self._letters.write(node, node, block.place(bad.ordinal), block.payload(bad.ordinal), bad.reason, bad.message, way=way)
+            self._letters.write(node, origin, bad.ordinal, origin.payload(bad.ordinal) or b"", bad.reason, bad.message)
         match decoded:
             case Rows():
                 return Chunk(origin, decoded.ordinals, rows=decoded.rows)
@@ -297,7 +328,7 @@ class Stage:
                 self._seconds[entry.native] += perf_counter() - begun_s
             ordinals, batch = arrived.column(AT).to_pylist() if entry.at else None, arrived
             if entry.dead:
-                ordinals, batch = self._split_dead(arrived, ordinals, origin, native)
+                ordinals, batch = split_dead(arrived, ordinals, origin, native, self._letters)
             names = [field.name for field in entry.schema.fields]
             rows = batch.select(names).cast(arrow_schema(entry.schema))
             native.out += rows.num_rows
@@ -310,28 +341,7 @@ class Stage:
         if not entry.at:
             return UnknownOrigin()
         sources: dict[str, Source] = {ref.node: open_source(ref.type, ref.place) for ref in entry.sources.values()}
-        return ReplayOrigin(sources, {ref.index: ref.node for ref in entry.sources.values()}, entry.streams)
-
-    def _split_dead(
-        self, batch: pa.RecordBatch, ordinals: list[int] | None, origin: Origin, native: Counts
-    ) -> tuple[list[int] | None, pa.RecordBatch]:
-        dead = batch.column(DEAD)
-        if dead.null_count == batch.num_rows:
-            return ordinals, batch
-        keep = dead.is_null()
-        for index, failed in enumerate(dead.to_pylist()):
-            if failed is not None:
-                step, name = failed["step"], failed["name"]
-                ordinal = None if ordinals is None else ordinals[index]
-                place = None if ordinal is None else origin.place(ordinal)
-                payload = (None if ordinal is None else origin.payload(ordinal)) or failed["payload"].encode()
-                reason, message = "require", f'"{name}" does not hold'
-                if name == SPARK_PARSE:
-                    reason, message = "malformed", "Spark's parser cannot read it"
-                way = ("", ()) if ordinal is None else origin.way(ordinal)
-                self._letters.write(step, origin.source, place, payload, reason, message, way=way)
-                native.dead += 1
-        return (None if ordinals is None else list(compress(ordinals, keep.to_pylist()))), batch.filter(keep)
+        return ReplayOrigin(sources, {ref.index: ref.node for ref in entry.sources.values()}, entry.streams, self._program.letters.folder)
 
     # --- ends ---
 
@@ -347,6 +357,9 @@ class Stage:
             exit_.flush()
         receipts = [sink.close() for sink in self._sinks]
         dead, trails = self._letters.close(), self._trails.close()
+        for node, step in self._utilities_steps:
+            # what is there already came by a replay
+            self._counted(node.node).add(step.total({name: self.counts.pop(id_) for name, id_ in zip(node.names, node.ids, strict=True)}))
         faults.reached("stage.closed")
         report: dict[str, Any] = {
             "receipts": [receipt.as_json() for receipt in receipts],
@@ -355,7 +368,9 @@ class Stage:
             "trails": None if trails is None else msgspec.to_builtins(trails),
             "leaves": max((gate.leaves_us for _, gate in self._gates), default=0),
             "seconds": {node: round(spent, 6) for node, spent in self._seconds.items()},
+            "noticed": notices_of(self._noticers.values()),
             "taken": {source: taken_of(handed) for source, handed in self._taken.items()},
+            "orders": {node.node: step.figures() for node, step in self._utilities_steps},
             "newest": {origin: gate.newest_us for origin, gate in self._gates if gate.newest_us is not None},
         }
         if self._commits:

@@ -2,7 +2,9 @@
 
 One by one needs a sink that can, alone in its Query, and units that are the same whenever the Batch runs: no state; in the plan that is
 executed each task has one stream and keeps its rows; no random step before native ones (its second run would feed the tail with other
-rows than the report, which is committed with the first, says).
+rows than the report, which is committed with the first, says); no expression in the vector engine of which only Spark may know what it
+gives. For whether the vector engine or Spark runs the SQL steps must stay the same once a unit is committed: where Spark does, what is
+before them is counted by the stages in front of the units, else by the units.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from typing import TYPE_CHECKING
 from scribengin.connectors.abilities import commits_units, is_chained
 from scribengin.connectors.group.contract import chooses
 from scribengin.core.errors import Refused, StateError
-from scribengin.spark.program import RowsEntry, SinkNode, StreamsEntry, UnitCommit
+from scribengin.spark.program import RowsEntry, SinkNode, StreamsEntry, UnitCommit, VectorNode
 from scribengin.state.decisions import input_hash
 from scribengin.state.intents import Intent, Intents
 
@@ -24,7 +26,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from scribengin.connectors.contract import BatchId, SourceStream, UnitSink
+    from scribengin.connectors.contract import BatchId, SourceStream
+    from scribengin.connectors.unit_contract import UnitSink
     from scribengin.spark.compiled import Compiled, QueryParts, Tail
     from scribengin.state.contract import SourceRange
     from scribengin.state.decisions import Decisions
@@ -69,6 +72,11 @@ class UnitCommits:
         intent = self.intents.read(number)
         return None if intent is None else intent.sources
 
+    def in_tail(self, number: int) -> bool | None:
+        """Where the SQL steps of the Batch must run, since units of it may be committed; None where either will do."""
+        intent = self.intents.read(number)
+        return intent.in_tail if intent is not None and intent.units else None
+
     def agreed(
         self,
         compiled: Compiled,
@@ -79,20 +87,24 @@ class UnitCommits:
         lost: bool = False,
     ) -> Intent:
         """What all drivers of the lineage hold to for this Batch, durably. `lost`: some of it was gone before it was read, so that streams
-        may hold less than when it began; a unit that is committed stands with all that it had. Raises OtherIntent; Refused where its
-        units began to commit one by one, and the flow was changed so that they cannot any more."""
+        may hold less than when it began; a unit that is committed stands with all that it had. Raises OtherIntent, also where another
+        has just begun it and its SQL steps run elsewhere; Refused where its units began to commit one by one, and the flow was changed so
+        that they cannot any more."""
         hash_ = input_hash(batch, ranges, streams, "")
         units = sum(len(each) for each in streams.values())
         can = self._can(compiled, units, len(streams))
         order = _order(compiled) if can else ()
-        mine = Intent(batch.number, ranges, units if can and self._pays(units, streams) else 0, hash_, self.parts.query.fingerprint, order)
+        in_tail = bool(_vector_nodes(compiled))
+        one_by_one = units if can and self._pays(units, streams) else 0
+        mine = Intent(batch.number, ranges, one_by_one, hash_, self.parts.query.fingerprint, order, in_tail)
         stored = self.intents.put(mine)
         if self.decisions.read(batch.number) is not None:
             raise StateError(
                 f"batch {batch.number} of {batch.query} was decided by another driver meanwhile",
                 remedy="stop this driver; restart the flow, which goes on from what was decided",
             )
-        if stored.sources != ranges:
+        elsewhere = stored.units > 0 and stored.in_tail != in_tail
+        if stored.sources != ranges or (elsewhere and self.parts.query.in_tail):
             raise OtherIntent(stored.sources)
         if stored.units and stored.input_hash != hash_ and not (lost and stored.units == units):
             raise StateError(
@@ -100,7 +112,7 @@ class UnitCommits:
                 remedy="was the state folder restored, restore it as a whole; was a stream skipped (source skip), go on in a new lineage "
                 "(source set): what some units have committed is written again",
             )
-        if stored.units and (not can or stored.order != order):
+        if stored.units and (not can or stored.order != order or elsewhere):
             raise Refused(
                 f"query {batch.query}: batch {batch.number} has begun to commit unit by unit, and the flow was changed so that it has no "
                 f"such units any more: some of it may stand there",
@@ -115,6 +127,8 @@ class UnitCommits:
 
     def _can(self, compiled: Compiled, units: int, sources: int) -> bool:
         if len(compiled.tails) != 1 or compiled.python_before_native or not 0 < units <= self.sink.units:
+            return False
+        if any(node.fallible for node in _vector_nodes(compiled)):
             return False
         tail = compiled.tails[0]
         return not isinstance(tail.program.entry, RowsEntry) or (sources == 1 and _stays_in_its_task(tail.frame))
@@ -173,6 +187,10 @@ def _stays_in_its_task(frame: DataFrame) -> bool:
     execution: Any = frame._jdf.queryExecution()
     operators = _OPERATOR.findall(execution.executedPlan().toString())
     return bool(execution.analyzed().deterministic()) and set(operators) <= _NARROW and operators.count("Range") == 1
+
+
+def _vector_nodes(compiled: Compiled) -> list[VectorNode]:
+    return [node for tail in compiled.tails for node in tail.program.nodes if isinstance(node, VectorNode)]
 
 
 def _order(compiled: Compiled) -> tuple[str, ...]:

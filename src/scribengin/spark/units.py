@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from scribengin.connectors.contract import AlreadyCommitted, BatchId, SourceStream
+from scribengin.connectors.contract import BatchId, SourceStream
+from scribengin.connectors.unit_contract import AlreadyCommitted
 from scribengin.core import faults
 from scribengin.spark.program import PART, UNIT_STRIDE, ExitNode, RowsEntry, StreamsEntry
 from scribengin.spark.stage import Stage

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from scribengin.core import code_archive
 from scribengin.core.errors import StepError
 from scribengin.core.storage import put_if_absent
 from scribengin.plan.code_files import code_files
@@ -35,7 +36,7 @@ class UserCode:
             target: Any = importlib.import_module(module_name)
             for part in name.split("."):
                 target = getattr(target, part)
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # a script without a `__main__` guard exits
             where = code_line(error)
             raise StepError(f"cannot load {reference}: {type(error).__name__}: {error}" + (f" ({where})" if where else "")) from error
         return target
@@ -57,7 +58,7 @@ def pack(folder: Path, state: Path) -> UserCode:
             archive.writestr(zipfile.ZipInfo(path.relative_to(folder).as_posix(), (2020, 1, 1, 0, 0, 0)), path.read_bytes())
     data = packed.getvalue()
     digest = hashlib.sha256(data).hexdigest()[:16]
-    place = state / "code" / f"{digest}.zip"
+    place = state / code_archive.FOLDER / f"{digest}.zip"
     put_if_absent(place, data)
     return UserCode(str(place.resolve()), digest)
 
@@ -66,22 +67,32 @@ def activate(archive: str) -> None:
     """Put `archive` first on the Python path; modules of an archive that was active before are forgotten."""
     if sys.path and sys.path[0] == archive:
         return
-    for path in [path for path in sys.path if path.endswith(".zip") and Path(path).parent.name == "code" and path != archive]:
-        sys.path.remove(path)
-        for name, module in list(sys.modules.items()):
-            if str(getattr(module, "__file__", "") or "").startswith(path):
-                del sys.modules[name]
+    for path in [path for path in sys.path if code_archive.is_archive(path) and path != archive]:
+        _forget(path)
     if archive in sys.path:
         sys.path.remove(archive)
     sys.path.insert(0, archive)
     sys.path_importer_cache.pop(archive, None)  # it may have been looked for before it was there
 
 
+def deactivate_below(folder: Path) -> None:
+    """Take archives in a folder that is about to go off the Python path: who looks for a module there would fail."""
+    for path in [path for path in sys.path if code_archive.is_archive(path) and Path(path).is_relative_to(folder.resolve())]:
+        _forget(path)
+
+
+def _forget(archive: str) -> None:
+    sys.path.remove(archive)
+    sys.path_importer_cache.pop(archive, None)
+    for name, module in list(sys.modules.items()):
+        if str(getattr(module, "__file__", "") or "").startswith(archive):
+            del sys.modules[name]
+
+
 def code_line(error: BaseException) -> str:
     """`steps.py:12`: the innermost line of the user's code in the traceback, or an empty text."""
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        archive, found, inner = frame.filename.partition(".zip/")
-        if found and Path(archive).parent.name == "code":
+        if (inner := code_archive.inside(frame.filename)) is not None:
             return f"{inner}:{frame.lineno}"
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if "/scribengin/" not in frame.filename and "/pyspark" not in frame.filename:

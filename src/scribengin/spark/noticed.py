@@ -1,0 +1,49 @@
+"""What tasks noticed of their data's columns, on its way into the decision."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from scribengin.formats.lenient import LenientDecoder
+from scribengin.formats.notice import Notice
+from scribengin.formats.noticing import MOST, Noticer
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from scribengin.connectors.contract import Source
+    from scribengin.formats.contract import Decoder
+    from scribengin.spark.program import SourceRef
+
+
+def noticing(ref: SourceRef, source: Source, there: dict[str, Noticer]) -> tuple[Noticer, Decoder]:
+    """Who looks at the blocks of a source (one for all its streams in a task, kept in `there`), and the decoder that `evolve` asks for."""
+    decoder = source.decoder()
+    if ref.node not in there:
+        there[ref.node] = Noticer(ref.node, decoder.schema, ref.place.options.get("format") or "")
+    noticer = there[ref.node]
+    if ref.evolve == "lenient":
+        return noticer, LenientDecoder(decoder, noticer, ref.place.options)
+    if ref.learned and ref.type == "files" and ref.place.options.get("format") == "json":  # their types were guessed
+        return noticer, LenientDecoder(decoder, noticer, ref.place.options, only=ref.learned)
+    return noticer, decoder
+
+
+def together(reports: Iterable[dict[str, Any]], known: Collection[tuple[str, str, str]]) -> tuple[Notice, ...]:
+    """Of all units of a Batch: what is not yet known, and what is counted each time. Of each kind of a source a Query keeps 100 at most:
+    names that never end must not fill the ledger."""
+    found: dict[tuple[str, str, str], Notice] = {}
+    kept = Counter((source, kind) for source, _, kind in known)
+    for report in reports:
+        for each in report.get("noticed", ()):
+            notice = Notice(**each)
+            if notice.key in found:
+                found[notice.key].records += notice.records
+            elif notice.key in known:
+                if notice.records:
+                    found[notice.key] = notice
+            elif kept[notice.source, notice.kind] < MOST:
+                kept[notice.source, notice.kind] += 1
+                found[notice.key] = notice
+    return tuple(found[key] for key in sorted(found))

@@ -1,0 +1,190 @@
+"""Dead letters on their way again: each with the origin that it had, into its source's decoder or the step that had refused it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from scribengin.formats.blocks import DamageBlock
+from scribengin.formats.contract import RecordPlace
+from scribengin.spark.chunk import BlockOrigin, Chunk
+from scribengin.spark.compiled import Tail
+from scribengin.spark.program import ParseNode, PythonNode, SinkNode, StreamsEntry, UtilitiesNode
+from scribengin.state.folder import QueryFolder
+from scribengin.state.letter_blocks import origins_of, record_block, row_block, row_decoder
+from scribengin.state.replays import read_entering
+from scribengin.state.source_log import REPLAY, is_replay
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+    from scribengin.connectors.contract import SourceStream
+    from scribengin.core.types import Schema
+    from scribengin.formats.contract import Block, Decoder
+    from scribengin.formats.origins import Origins
+    from scribengin.spark.compiled import Compiled
+    from scribengin.spark.letters import Letters
+    from scribengin.spark.program import Program, StageNode
+    from scribengin.state.contract import Counts, DeadLetter
+
+REFUSED = "replay-refused"
+"""the reason of a letter that is replayed into a flow which has no such place any more"""
+
+
+@dataclass(frozen=True, slots=True)
+class LetterBlock:
+    """One letter as a block: what its record was."""
+
+    letter: DeadLetter
+
+    def place(self, ordinal: int) -> RecordPlace:  # noqa: ARG002 (there is one record)
+        """Where it had stood."""
+        letter = self.letter
+        return RecordPlace(letter.file, letter.line, letter.row, letter.offset)
+
+    def payload(self, ordinal: int) -> bytes:  # noqa: ARG002
+        """Its bytes, a person's where it was repaired so."""
+        return self.letter.payload
+
+    def __len__(self) -> int:
+        """One record."""
+        return 1
+
+
+class LetterOrigin(BlockOrigin):
+    """That of one letter: everything is as it was when its record came by first."""
+
+    def __init__(self, letter: DeadLetter, first_at: int, block: Block | None = None) -> None:
+        """`block`: what a decoder takes for it."""
+        super().__init__(letter.source, block or LetterBlock(letter), first_at)
+        self._letter = letter
+
+    def place(self, ordinal: int) -> RecordPlace:
+        """Where its record had stood."""
+        return LetterBlock(self._letter).place(ordinal)
+
+    def payload(self, ordinal: int) -> bytes:  # noqa: ARG002
+        """Its record, a person's where it was repaired so."""
+        return self._letter.payload
+
+    def letter(self, ordinal: int) -> DeadLetter:  # noqa: ARG002
+        """It."""
+        return self._letter
+
+    def ids(self, ordinals: Sequence[int]) -> list[str] | None:
+        """What it was called; None where no single record stands behind it."""
+        found = self.origins(ordinals)
+        return None if found is None else found.ids()
+
+    def origins(self, ordinals: Sequence[int]) -> Origins | None:
+        """As `ids`."""
+        found = origins_of(self._letter)
+        return None if found is None else found.taken([0] * len(ordinals))
+
+
+def letters_in(dead: Path, stream: SourceStream) -> list[DeadLetter]:
+    """The letters of a replay's stream; `dead` is the folder of the Query's own."""
+    return read_entering(QueryFolder(dead.parent), stream.place)
+
+
+def came_schema(node: StageNode) -> Schema | None:
+    """The columns of a row that comes to a node of a stage; None where a replay cannot enter."""
+    match node:
+        case PythonNode() | UtilitiesNode() | ParseNode():
+            return node.schema_in
+        case SinkNode():
+            return node.schema
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Entrance:
+    """A node where a replay can enter. `way`: whether its rows come by a named input."""
+
+    node: str
+    schema: Schema
+    take: Callable[..., None]
+    named: bool
+
+    @staticmethod
+    def of(node: StageNode, take: Callable[..., None]) -> dict[str, Entrance]:
+        """By its name; {} where none can."""
+        schema = came_schema(node)
+        named = isinstance(node, SinkNode) and len(node.inputs) > 1
+        return {} if schema is None else {node.node: Entrance(node.node, schema, take, named)}
+
+    def enter(self, letters: Sequence[DeadLetter], counts: Counts, buried: Letters, way: str) -> None:
+        """Let the rows of the letters in, each counted as replayed; what is no row here any more dies again."""
+        decoder = row_decoder(self.schema)
+        for letter in letters:
+            origin = LetterOrigin(letter, 0)
+            found = decoder.columns(row_block(letter, letter.came.encode()))
+            counts.replayed += 1
+            if found.batch.num_rows == 1:
+                self.take(Chunk(origin, [0], batch=found.batch), **({"way": way} if self.named else {}))
+                continue
+            reason, message = (found.bad[0].reason, found.bad[0].message) if found.bad else ("malformed", "it is no row")
+            counts.rows_in += 1
+            counts.dead += 1
+            buried.write(self.node, origin, 0, letter.payload, reason, f"as it came to the step: {message}", row=letter.came, way=way)
+
+
+def refuse(letters: Sequence[DeadLetter], at: str, counts: Counts, buried: Letters) -> None:
+    """Bury letters anew that were to enter at a node which is not there any more, `at` empty: at their source; `counts` are those of the
+    source that has read them."""
+    for letter in letters:
+        counts.rows_in += 1
+        counts.replayed += 1
+        counts.dead += 1
+        message = f'it was to enter the flow at "{at}", which is no such step any more; replay it with --from-start'
+        if not at:
+            message = f'it was to enter the flow at source "{letter.source}", which the Query does not read any more'
+        buried.write(at or letter.source, LetterOrigin(letter, 0), 0, letter.payload, REFUSED, message, row=letter.came)
+
+
+def source_blocks(letters: Sequence[DeadLetter], first_at: int, decoder: Decoder) -> Iterator[tuple[LetterOrigin, Decoder]]:
+    """Each letter that begins at its source, with the block that the decoder takes."""
+    for number, letter in enumerate(letters):
+        rows = row_decoder(decoder.schema)
+        block = record_block(letter, decoder)
+        by = rows if letter.form == "row" else decoder
+        if block is None:
+            message = f'the source reads no such records any more; repair it as a row, or read "{letter.file}" anew'
+            by, block = rows, DamageBlock(letter.file, REFUSED, message, 0, head=letter.payload)
+        yield LetterOrigin(letter, first_at + number, block), by
+
+
+def with_letters(spark: SparkSession, compiled: Compiled, streams: Mapping[str, Sequence[SourceStream]]) -> Compiled:
+    """With a tail for each node where letters enter that no stage reads which begins with their source: behind native steps."""
+    entering: dict[str, list[tuple[str, int]]] = {}
+    for source, listed in streams.items():
+        for index, stream in enumerate(listed):
+            if is_replay(stream) and stream.place[REPLAY]["at"]:
+                entering.setdefault(stream.place[REPLAY]["at"], []).append((source, index))
+    tails = list(compiled.tails)
+    for at, units in entering.items():
+        program = next((tail.program for tail in compiled.tails if any(node.node == at for node in tail.program.nodes)), None)
+        own = [unit for unit in units if program is not None and not _reads(program, unit)]
+        if program is None or not own:
+            continue
+        taken = {source: tuple(streams[source]) for source, _ in own}
+        index = max(tail.program.index for tail in tails) + 1
+        entry = StreamsEntry({}, tuple(own), taken)
+        tails.append(Tail(spark.range(0, len(own), 1, len(own)), replace(program, index=index, entry=entry, nodes=_behind(program, at))))
+    return replace(compiled, tails=tuple(tails))
+
+
+def _reads(program: Program, unit: tuple[str, int]) -> bool:
+    return isinstance(program.entry, StreamsEntry) and unit in program.entry.units
+
+
+def _behind(program: Program, at: str) -> tuple[StageNode, ...]:
+    """The node and what rows of it reach in the stage."""
+    reached = {at}
+    for node in program.nodes:  # in the plan's order
+        if any(input_.partition(".")[0] in reached for input_ in node.inputs):
+            reached.add(node.node)
+    return tuple(node for node in program.nodes if node.node in reached)

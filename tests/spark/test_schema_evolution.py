@@ -1,0 +1,80 @@
+"""`schema: {evolve: …}` in a run: what is told, when a new column is taken in, and that a kill does not lose it."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from scribengin.core.errors import InputError
+from scribengin.local.prepare import prepare
+from scribengin.local.standing import read_standing
+from tests.spark.test_stateless_steps import ran
+
+if TYPE_CHECKING:
+    from tests.conftest import FlowFolder
+
+FLOW = """
+version: 1
+name: orders
+sources:
+  added: {type: files, path: data/*.jsonl, format: json, schema: {fields: "id BIGINT NOT NULL, amount DOUBLE", evolve: add}}
+  mended: {type: files, path: data/*.csv, format: csv, schema: {fields: "id BIGINT NOT NULL, amount DOUBLE, gone STRING", evolve: lenient}}
+  typed: {type: files, path: data/*.parquet, format: parquet, schema: id BIGINT}
+steps:
+  big: {from: mended, filter: id > 0}
+sinks:
+  a: {from: added, type: files, path: out/a, format: json, together: all}
+  m: {from: big, type: files, path: out/m, format: json, together: all}
+  t: {from: typed, type: files, path: out/t, format: json, together: all}
+"""
+STEP = """steps:
+  named: {from: typed, select: {id: "cast(id AS STRING)"}}"""
+
+
+def told(folder: FlowFolder) -> set[tuple[object, ...]]:
+    found = read_standing(prepare(folder.path / "flow.yaml", state=None))["noticed"]
+    return {(each["source"], each["column"], each["kind"], each["type"], each["records"], each["now"]) for each in found}
+
+
+def test_new_columns_are_told_once_and_taken_in_at_the_next_start(folder: FlowFolder) -> None:
+    folder.flow(FLOW).data("data/a.jsonl", [{"id": 1, "amount": 1.5, "note": "hi"}, {"id": 2, "amount": "x"}])
+    (folder.path / "data/a.csv").write_text("id,amount,extra\n1,1.5,x\n2,oops,y\nbad,1,z\n")
+    pq.write_table(pa.table({"id": [1], "more": [1.5]}), folder.path / "data/a.parquet")
+    shown: list[str] = []
+    first = folder.run(lambda view: shown.extend(view.notices))
+    assert first.balanced
+    about = [note for note in shown if note.startswith("source ")]
+    assert len(about) == 5
+    assert any("a.jsonl:1; it is taken in at the next start" in note for note in about)
+    assert folder.read("out/a") == [{"id": 1, "amount": 1.5}]
+    assert folder.read("out/m") == [{"id": 1, "amount": 1.5, "gone": None}, {"id": 2, "amount": None, "gone": None}]
+    assert told(folder) == {
+        ("added", "note", "new", "STRING", 0, "taken in"),
+        ("mended", "extra", "new", "STRING", 0, "dropped"),
+        ("mended", "gone", "missing", "STRING", 0, "null"),
+        ("mended", "amount", "nulled", "DOUBLE", 1, "null"),
+        ("typed", "more", "new", "DOUBLE", 0, "dropped"),
+    }
+
+    # as after a kill between the decision and what follows from it
+    shutil.rmtree(folder.path / ".scribengin" / "_learned")
+    folder.data("data/b.jsonl", [{"id": 3, "note": "again"}])
+    (folder.path / "data/b.csv").write_text("id,amount,gone\n3,no,x\n")
+    assert ran(folder).balanced
+    assert folder.read("out/a")[1:] == [{"id": 3, "amount": None, "note": "again"}]
+    assert ("mended", "amount", "nulled", "DOUBLE", 2, "null") in told(folder)
+    assert len(told(folder)) == 5
+
+    folder.flow(
+        FLOW.replace("typed: {type: files, path: data/*.parquet, format: parquet, schema: id BIGINT}", "typed: {type: sequence, rows: 1}")
+    )
+    folder.flow((folder.path / "flow.yaml").read_text().replace("from: typed, ", "from: named, ").replace("steps:", STEP))
+    with pytest.raises(InputError) as refused:
+        folder.run()
+    (problem,) = [each for each in refused.value.problems if each.severity == "error"]
+    assert (problem.code, problem.place.line) == ("output-columns", 14)
+    assert 'sink "t": column "id" is a number in' in problem.message

@@ -1,0 +1,161 @@
+"""Utilities in flows that run: as a chain of python steps would, counted each, and free ones with what they have learned handed on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from scribengin.plan.spread import Branches, spread, spread_text
+from scribengin.plan.validate import validate_file
+from scribengin.state.dead import read_letters
+from scribengin.state.decisions import Decisions
+from scribengin.state.folder import StateFolder
+from tests.spark.test_stateless_steps import letters, ran
+
+if TYPE_CHECKING:
+    from scribengin.state.contract import DeadLetter
+    from tests.conftest import FlowFolder
+
+STEPS = """
+from scribengin import batch
+
+
+def even(row) -> bool:
+    return row["n"] % 2 == 0
+
+
+def not_eight(row) -> bool:
+    if row["n"] == 8:
+        raise ValueError("eight")
+    return True
+
+
+class Under:
+    def open(self):
+        self.limit = 30
+        self.seen = 0
+
+    def __call__(self, row) -> bool:
+        self.seen += 1
+        return row["n"] < self.limit
+
+
+def twice(row):
+    return [row, {**row, "word": "again"}] if row["n"] % 10 == 0 else row
+
+
+def long(row):
+    return {"n": row["n"], "size": len(row["word"])}
+
+
+def spoils(row):
+    return {**row, "n": "x"} if row["n"] == 4 else row
+
+
+@batch
+def last(rows):
+    return rows.slice(0, 20)
+"""
+FLOW = """
+version: 1
+name: useful
+sources:
+  rows: {type: files, path: data, format: json, schema: "n BIGINT, word STRING, ts TIMESTAMP", watermark: ts 1h, max_files: 1}
+steps:
+  u:
+    from: rows
+    utilities: ["steps:even", "steps:spoils", "steps:not_eight", "steps:twice", "steps:long"]
+    schema: "n BIGINT, size BIGINT"
+  c1:  {from: rows, python: "steps:even"}
+  c2:  {from: c1, python: "steps:spoils"}
+  c3:  {from: c2, python: "steps:not_eight"}
+  c4:  {from: c3, python: "steps:twice"}
+  c5:  {from: c4, python: "steps:long", schema: "n BIGINT, size BIGINT"}
+  b:   {from: rows, utilities: ["steps:even", "steps:last"], on_error: drop}
+  f:   {from: rows, utilities: ["steps:not_eight", "steps:Under", "steps:even", "steps:even"], order: free}
+  m:   {from: rows, utilities: ["steps:Under", "steps:even"], order: free}
+  by:  {from: m, aggregate: {window: {time: ts, size: 1h}, columns: {n: count(*)}}}
+sinks:
+  u_out: {from: u, type: files, path: out/u, format: json}
+  c_out: {from: c5, type: files, path: out/c, format: json}
+  b_out: {from: b, type: files, path: out/b, format: json}
+  f_out: {from: f, type: files, path: out/f, format: json}
+  by_out: {from: by, type: files, path: out/by, format: json}
+"""
+
+
+def test_utilities_are_what_python_steps_are_and_each_is_counted(folder: FlowFolder) -> None:
+    folder.flow(FLOW).steps(STEPS)
+    for number in range(2):
+        rows = [{"n": n, "word": "w" * n, "ts": f"2026-01-01T0{3 * number}:00:00Z"} for n in range(40)]
+        folder.data(f"data/{number}.jsonl", rows)
+    result = ran(folder)
+    assert folder.read("out/u") == folder.read("out/c") != []
+    assert len(folder.read("out/b")) == 40
+    assert sorted({row["n"] for row in folder.read("out/f")}) == [n for n in range(0, 30, 2) if n != 8]
+    assert [row["n"] for row in folder.read("out/by")] == [15]  # the later hour waits for its watermark
+
+    counts = {name: counts for query in result.queries for name, counts in query.nodes.items()}
+    parts = counts["u"].parts
+    assert {name: (part.rows_in, part.out, part.filtered, part.dead, part.made) for name, part in parts.items()} == {
+        "even": (80, 40, 40, 0, 0),
+        "spoils": (40, 38, 0, 2, 0),
+        "not_eight": (38, 36, 0, 2, 0),
+        "twice": (36, 44, 0, 0, 8),
+        "long": (44, 44, 0, 0, 0),
+    }
+    for name, chained in zip(("even", "spoils", "not_eight", "twice", "long"), ("c1", "c2", "c3", "c4", "c5"), strict=True):
+        assert parts[name] == counts[chained]
+    assert (counts["u"].rows_in, counts["u"].out, counts["u"].dead) == (80, 44, 4)
+    assert sum(part.dead for part in counts["f"].parts.values()) == counts["f"].dead == 2
+    assert set(counts["f"].parts) == {"not_eight", "under", "even", "even_2"}
+    assert counts["m"].parts["under"].rows_in + counts["m"].parts["even"].rows_in > 80
+
+    dead = {
+        query: [(letter.step, letter.line, letter.code_line) for letter in letters(folder, "useful", query)] for query in ("u_out", "c_out")
+    }
+    assert [step for step, _, _ in dead["u_out"]] == ["u.not_eight"] * 2 + ["u.spoils"] * 2
+    assert [rest for _, *rest in dead["u_out"]] == [rest for _, *rest in sorted(dead["c_out"], key=lambda each: each[0] != "c3")]
+    assert {letter.step for letter in letters(folder, "useful", "f_out")} == {"f.not_eight"}
+
+    orders = [
+        decision.orders for decision in Decisions(StateFolder(folder.path / ".scribengin", "useful").query("f_out").decisions).since()
+    ]
+    assert len(orders) == 2
+    assert all(sorted(each["f"]["order"]) == ["even", "even_2", "not_eight", "under"] for each in orders)
+    asked = [each["f"]["known"]["evidence"]["masks"] for each in orders]
+    assert sum(asked[1].values()) > sum(asked[0].values())  # the second Batch goes on from what the first one has seen
+
+
+WHOLE = """
+version: 1
+name: whole
+sources:
+  rows: {type: files, path: data, format: json, schema: "n BIGINT NOT NULL, ts TIMESTAMP NOT NULL", watermark: ts 1h}
+steps:
+  u: {from: rows, utilities: ["steps:not_eight", "steps:Under", "steps:even"], order: free}
+sinks:
+  out: {from: u, type: files, path: out, format: json}
+"""
+
+
+@pytest.mark.parametrize("branches", [None, Branches(("n",), "ts", 60.0)], ids=["in a row", "as branches"])
+def test_spread_over_tiers_they_give_what_they_give_in_one_piece(folder: FlowFolder, branches: Branches | None) -> None:
+    folder.flow(WHOLE).steps(STEPS).data("data/a.jsonl", [{"n": n, "ts": f"2026-01-01T00:00:{n:02}Z"} for n in range(40)])
+    declared, problems = validate_file(folder.path / "flow.yaml", {})
+    assert declared is not None
+    assert problems == []
+    text, problems = spread_text(spread(declared, 9, branches), "flow.yaml")
+    assert problems == []
+    folder.flow(text)
+    result = ran(folder)
+    assert len(result.queries) == (3 if branches is None else 4)
+    # one piece: 8 is even and under 30, so nobody but the one that raises keeps it out
+    assert sorted(row["n"] for row in folder.read("out")) == [n for n in range(0, 30, 2) if n != 8]
+    dead = [letter.step for query in result.queries for tier in ("u_1", "u_2") for letter in letters_of(folder, tier, query.name)]
+    assert dead == ["u_not_eight.not_eight"]
+
+
+def letters_of(folder: FlowFolder, tier: str, query: str) -> list[DeadLetter]:
+    return list(read_letters(StateFolder(folder.path / ".scribengin", "whole", tier).query(query)))
