@@ -255,7 +255,7 @@ class Releases:
                     source.reader = _teller(source.tier, source.id) if node.type in ("kafka", CHANNEL) else False
                 if source.reader:
                     name = f"{source.tier.plan.flow.name}.{source.key.query}"
-                    source.reader.committed(source.log.range(max(told, through - _TOLD_ENTRIES), through), query=name)
+                    source.reader.committed(source.log.own_range(max(told, through - _TOLD_ENTRIES), through), query=name)
                     for note in source.reader.notices():
                         self._tell(note)
                 source.again_at = 0.0

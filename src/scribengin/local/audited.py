@@ -51,7 +51,7 @@ def _query(report: AuditReport, by_spark: Collection[str]) -> dict[str, Any]:
             | ({"by_spark": True} if sink.sink in by_spark else {})
             for sink in report.sinks
         ],
-        "dead": {"decided": report.totals.dead, "found": report.dead_found, "expired": report.dead_expired},
+        "dead": {"decided": report.totals.dead, "found": report.dead_found, "expired": report.dead_expired, "purged": report.dead_purged},
         "losses": [loss.as_json() for loss in report.losses],
     }
 

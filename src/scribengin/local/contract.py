@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from scribengin.connectors.group.health import MemberSeen, Turns  # noqa: TC001  so does it at these
+from scribengin.state.orders import orders_as_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -127,6 +128,8 @@ class QueryView:
     """in memory"""
     members: Mapping[str, tuple[MemberSeen, ...]] = field(default_factory=dict)
     """sink that goes to a group → how its members stand"""
+    orders: tuple[str, ...] = ()
+    """how its utilities run, a line for each step"""
 
     @property
     def is_slow(self) -> bool:
@@ -234,6 +237,8 @@ class QueryResult:
     """such as: 3 windows stay open until 2026-01-01T12:10Z"""
     view: QueryView | None = None
     """its figures at the end; None where it was never looked at"""
+    orders: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """as Decision has them"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,6 +253,8 @@ class RunResult:
     violations: tuple[str, ...] = ()
     problems: tuple[Problem, ...] = ()
     """warnings, and what failed"""
+    summaries: tuple[Mapping[str, Any], ...] = ()
+    """the tables of summary sinks, as `summary --json` gives them"""
 
     def as_json(self) -> dict[str, Any]:
         """`result` of `run --json`."""
@@ -272,7 +279,8 @@ class RunResult:
                     "remedy": query.remedy,
                     "notes": list(query.notes),
                 }
+                | ({"orders": orders_as_json(query.orders)} if query.orders else {})
                 for query in self.queries
             ],
             "ledger": {"balanced": self.balanced, "violations": list(self.violations)},
-        }
+        } | ({"summaries": [dict(each) for each in self.summaries]} if self.summaries else {})

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from scribengin.connectors import catalog
+from scribengin.connectors.files.held import differences
 from scribengin.core.errors import ScribenginError
 from scribengin.core.problems import Problem
 from scribengin.local.parts import limits_by_source, query_parts, static_by_source
@@ -18,11 +21,16 @@ from scribengin.spark.user_code import pack
 from scribengin.state.channels import ChannelFolder
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pyspark.sql import SparkSession
 
+    from scribengin.core.problems import Place
+    from scribengin.core.types import Schema
     from scribengin.local.contract import RunSettings
     from scribengin.local.prepare import Prepared, PreparedFlow
     from scribengin.spark.user_code import UserCode
+    from scribengin.spec.model import Flow
 
 
 def check_deep(prepared: PreparedFlow, settings: RunSettings) -> list[Problem]:
@@ -34,17 +42,22 @@ def check_deep(prepared: PreparedFlow, settings: RunSettings) -> list[Problem]:
         spark.stop()
 
 
-def deep_problems(spark: SparkSession, prepared: PreparedFlow, code: UserCode) -> tuple[PreparedFlow, list[Problem]]:
+def deep_problems(
+    spark: SparkSession, prepared: PreparedFlow, code: UserCode, columns: dict[str, Schema] | None = None
+) -> tuple[PreparedFlow, list[Problem]]:
     """What Spark says against the steps of each tier, with the places of the flow file; each step once. Returns the flow as it is planned
-    when the columns of all channels are known: what a tier hands over Spark says before the next one is looked at."""
+    when the columns of all channels are known: what a tier hands over Spark says before the next one is looked at. `columns` takes those
+    of the sinks."""
     problems: dict[str, Problem] = {}
     for tier in [each.plan.tier for each in prepared.tiers]:
-        _check_tier(spark, next(each for each in prepared.tiers if each.plan.tier == tier), code, problems)
+        _check_tier(spark, next(each for each in prepared.tiers if each.plan.tier == tier), code, problems, columns)
         prepared = prepared.again()
     return prepared, list(problems.values())
 
 
-def _check_tier(spark: SparkSession, prepared: Prepared, code: UserCode, problems: dict[str, Problem]) -> None:
+def _check_tier(
+    spark: SparkSession, prepared: Prepared, code: UserCode, problems: dict[str, Problem], columns: dict[str, Schema] | None
+) -> None:
     plan = prepared.plan
     sources, sinks = open_sources(plan.flow), open_sinks(plan.flow)
     for query in plan.queries:
@@ -54,7 +67,11 @@ def _check_tier(spark: SparkSession, prepared: Prepared, code: UserCode, problem
             inputs = streaming_inputs(session, parts, limits_by_source(parts), static_by_source(query, sources))
             compiler = Compiler(session, parts)
             check_streaming(session, compiler.compile(inputs, new_reports(session)), parts)
+            if columns is not None:
+                columns.update(compiler.sink_schemas)
             for sink in query.sinks:
+                for problem in unlike_what_is_held(plan.flow, sink, compiler.sink_schemas[sink], prepared.place_of(sink)):
+                    problems.setdefault(problem.message, problem)
                 if plan.flow.sinks[sink].type == CHANNEL:
                     ChannelFolder.of(prepared.folder.root, plan.flow.name, sink).write_schema(compiler.sink_schemas[sink])
         except ScribenginError as error:
@@ -63,3 +80,16 @@ def _check_tier(spark: SparkSession, prepared: Prepared, code: UserCode, problem
         except Exception as error:
             fault = step_failure(query.name, error)
             problems.setdefault(fault.message, Problem(fault.code, prepared.place_of(query.name), fault.message, fault.remedy))
+
+
+def unlike_what_is_held(flow: Flow, sink: str, schema: Schema, place: Place) -> Iterator[Problem]:
+    """Where a folder holds files of other columns, its readers would fail, or lose a column without a word. `place` is the sink's."""
+    node = flow.sinks[sink]
+    if node.type != "files" or "path" not in node.options or node.to is not None:
+        return
+    options = catalog.sink_types(internal=True)["files"].filled(node.options, flow.defaults.profile)
+    for text in differences(Path(flow.folder, node.options["path"]).expanduser(), options, schema):
+        remedy = (
+            "give the sink another path, cast the column back in a `select`, or say `evolve: any` on the sink if its readers can take both"
+        )
+        yield Problem("output-columns", place, f'sink "{sink}": {text}', remedy)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scribengin.connectors.files.globs import covers
 from scribengin.connectors.files.pieces import pieces_of, root_of
+from scribengin.connectors.files.read_lease import going, kept_top, leased
 from scribengin.connectors.files.release import release_file
 from scribengin.state.acks import QueryKey
 from scribengin.state.folder import StateFolder
@@ -22,6 +25,8 @@ if TYPE_CHECKING:
     from scribengin.local.prepare import PreparedFlow
     from scribengin.spec.model import Source
     from scribengin.state.acks import Standing
+
+_NO_SINK = Path()
 
 
 @dataclass(slots=True)
@@ -60,7 +65,8 @@ class _File:
 class DoneFiles:
     """Of one flow; used by one thread."""
 
-    def __init__(self, folder: Path, readers: list[_Reader], say: Callable[[str], None]) -> None:
+    def __init__(self, folder: Path, readers: list[_Reader], say: Callable[[str], None], name: str = "") -> None:
+        self._name = name
         self._folder = folder
         self._readers = readers
         self._say = say
@@ -82,7 +88,7 @@ class DoneFiles:
                         path = folder / Path(str(source.options["path"])).expanduser()
                         log = SourceLog(state.query(query.name).sources, id_)
                         readers.append(_Reader(QueryKey(tier.tier, query.name), source, path, log, tier.tier in mine))
-        return DoneFiles(folder, readers, say)
+        return DoneFiles(folder, readers, say, prepared.name)
 
     @property
     def wanted(self) -> bool:
@@ -110,9 +116,9 @@ class DoneFiles:
                 if paths:
                     reader.open.append((reader.entry, paths))
                 reader.entry += 1
-        for path in [path for path, file in self._files.items() if self._is_through(path, file)]:
-            self._let_go(path, self._files[path])
-            del self._files[path]
+        done = [path for path, file in self._files.items() if self._is_through(path, file)]
+        for top, files in groupby(sorted(done, key=_top), _top):
+            self._release(top, list(files))
         places: dict[QueryKey, dict[str, int]] = {}
         for reader in self._readers:
             while reader.open and not reader.open[0][1] & self._files.keys():
@@ -125,6 +131,8 @@ class DoneFiles:
         """Note that the reader has these files acknowledged; those that somebody is to release."""
         paths = set()
         for stream in streams:
+            if stream.lost:  # its sink takes it away
+                continue
             root = self._folder / root_of(stream)
             for piece in pieces_of(stream):
                 path = root / piece.path
@@ -137,6 +145,26 @@ class DoneFiles:
     def _is_through(self, path: Path, file: _File) -> bool:
         return all(index in file.readers or not covers(reader.path, path) for index, reader in enumerate(self._readers))
 
+    def _release(self, top: Path, paths: list[Path]) -> None:
+        """Those that no other flow still has to read: of files that a sink of Scribengin's has written, in `top`, readers say so."""
+        if top == _NO_SINK:
+            for path in paths:
+                self._let_go(path, self._files.pop(path))
+            return
+        free = [path for path in paths if not self._is_held(top, path)]
+        if not free:
+            return
+        try:
+            with going(top, {str(path.relative_to(top)) for path in free}, self._name):
+                for path in free:
+                    if not self._is_held(top, path):
+                        self._let_go(path, self._files.pop(path))
+        except OSError as error:
+            self._say(f"what is done with below {top} stays there: other readers cannot be told: {error}")
+
+    def _is_held(self, top: Path, path: Path) -> bool:
+        return leased(top, {str(path.relative_to(top))}, time.time(), but=self._name)
+
     def _let_go(self, path: Path, file: _File) -> None:
         """An archive outweighs a deletion, where several sources say what becomes of the file."""
         saying = [reader for reader in self._releasing if covers(reader.path, path)]
@@ -147,3 +175,8 @@ class DoneFiles:
         why = release_file(file.root, file.piece, target)
         if why:
             self._say(why)
+
+
+def _top(path: Path) -> Path:
+    """Of the sink whose file it is; `_NO_SINK` where it is nobody's."""
+    return kept_top(path.parent) or _NO_SINK

@@ -7,6 +7,7 @@ import threading
 import time
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scribengin.connectors.channel.outbox import OutboxSink, left_text
@@ -15,17 +16,23 @@ from scribengin.core.problems import Problem
 from scribengin.local.acks import Releases, topology_of
 from scribengin.local.contract import QueryResult, SinkResult
 from scribengin.local.gates import Gate, Pressure
+from scribengin.local.learning import Learning
 from scribengin.local.ledger import in_plan_order, query_rows, stateful_runs
 from scribengin.local.levels import Levels
 from scribengin.local.limits import Paced
 from scribengin.local.meter import Meter
+from scribengin.local.rolling import Rolling, show_all
 from scribengin.local.second_look import MISMATCH_REMEDY, mismatch_text
+from scribengin.local.summaries import Keeper
 from scribengin.plan.groups import target
+from scribengin.plan.kept_folders import kept_folders
 from scribengin.plan.split import source_id
 from scribengin.spark.open_windows import open_windows_note
 from scribengin.state.acks import QueryKey, Reading
 from scribengin.state.contract import Counts
+from scribengin.state.decisions import Decisions
 from scribengin.state.ledger import write_held
+from scribengin.state.replays import Replays
 from scribengin.state.retention import Retention
 
 if TYPE_CHECKING:
@@ -84,6 +91,10 @@ class FlowRun:
         self._releases = Releases(prepared, self._levels, say=self._hear, stop=self._stop)
         self._ended = threading.Event()
         self._releasing = threading.Thread(target=self._releases.run, args=(self._ended,), name="releases")
+        folders = {folder for tier in prepared.tiers for folder in kept_folders(tier.plan.flow)} - settings.kept_elsewhere
+        self._rolling = Rolling([Path(folder) for folder in sorted(folders)], self._hear)
+        self._hidden: list[tuple[Prepared, QueryBench, ScribenginError]] = []
+        """whose rows are not all seen, and why"""
         self.live = [self._make(tier, bench) for tier, bench in benches]
 
     def _make(self, tier: Prepared, bench: QueryBench) -> Live:
@@ -93,13 +104,26 @@ class FlowRun:
         waits = {source: partial(self._levels.waiting_for, Reading(me, source)) for source in read}
         meter = Meter(bench.plan.sources, bench.plan.sinks, last=bench.totals().last, channels=waits)
         log = self._logs[tier.plan.tier].bind(query=bench.plan.name)
-        retention = Retention(bench.folder, tier.plan.flow.defaults.retain_s)
+        kept = tier.plan.flow.defaults
+        retention = Retention(bench.folder, kept.retain_s, retain_bytes=kept.retain_bytes)
         retention.look()
+        replays = Replays(bench.folder.replays)
         ended = threading.Event()
         self._follow_turns(tier, bench)
 
+        def notice(text: str) -> None:
+            self._told.append(text)
+            log.info("columns", message=text)
+
+        learning = Learning(self.prepared.plan.flow, self.prepared.root, notice)
+        learning.begin(bench.totals())
+        keeper = Keeper(tier.plan.flow, bench.folder, bench.plan.sinks, notice)
+
         def committed(batch: Committed) -> None:
             meter.committed(batch)
+            replays.note_done(stream for streams in batch.streams.values() for stream in streams)
+            learning.committed(batch)
+            keeper.committed(batch.decision)
             retention.look()
 
         def fed() -> bool:
@@ -118,9 +142,12 @@ class FlowRun:
         )
 
         def drive() -> None:
-            run.run()
-            meter.end()
-            ended.set()
+            try:
+                run.run()
+                self._show_all(tier, bench)
+            finally:
+                meter.end()
+                ended.set()
 
         return Live(tier, bench, meter, run, threading.Thread(target=drive, name=f"query {bench.plan.name}"), ended)
 
@@ -150,6 +177,7 @@ class FlowRun:
         if self._releases.wanted:
             self._releases.begin()
             self._releasing.start()
+        self._rolling.start()
         for live in self.live:
             live.thread.start()
 
@@ -161,13 +189,14 @@ class FlowRun:
     @property
     def failed(self) -> bool:
         """True where a Query has failed."""
-        return bool(self._mismatches) or any(live.run.state == "failed" for live in self.live)
+        return bool(self._mismatches or self._hidden) or any(live.run.state == "failed" for live in self.live)
 
     def join(self) -> None:
         """Wait for the Queries, which were told to stop or end by themselves, and for the last releases."""
         for live in self.live:
             live.thread.join()
         self._ended.set()
+        self._rolling.stop()
         if self._releases.wanted:
             self._releasing.join()
 
@@ -230,7 +259,19 @@ class FlowRun:
             *self.prepared.warnings,
             *(self._failure(live, error) for live, error in failed),
             *(self._mismatched(*each) for each in self._mismatches),
+            *(self._unseen(*each) for each in self._hidden),
         )
+
+    def _show_all(self, tier: Prepared, bench: QueryBench) -> None:
+        error = show_all(tier.plan.flow, bench.plan.sinks)
+        if error is not None:
+            self._hidden.append((tier, bench, error))
+            self._logs[tier.plan.tier].error("roller", query=bench.plan.name, message=error.message)
+
+    def _unseen(self, tier: Prepared, bench: QueryBench, error: ScribenginError) -> Problem:
+        """What a Query has committed, and readers do not see yet."""
+        message = f"query {bench.plan.name}: {error.message}"
+        return Problem(error.code, tier.place_of(bench.plan.name), message, f"{error.remedy}; then: scribengin maintain FLOW --flush")
 
     def _mismatched(self, mismatch: Mismatch, text: str) -> Problem:
         channel = next(each for each in self.prepared.plan.channels if each.id == mismatch.channel)
@@ -270,12 +311,13 @@ class FlowRun:
             live.meter.seconds(),
             query_rows(totals.nodes, plan.sources, plan.sinks),
             live.meter.rows,
-            in_plan_order(totals.nodes, plan),
+            in_plan_order(totals.nodes, plan, bench.parts.plan.flow),
             sinks,
             error.message if error else "",
             error.remedy if error else "",
             tuple(filter(None, notes)),
             live.meter.view(plan.name, live.run),
+            {} if (newest := Decisions(bench.folder.decisions).newest()) is None else newest.orders,
         )
 
 

@@ -99,9 +99,9 @@ def _back(prepared: PreparedFlow, tier: Prepared, folder: QueryFolder, starts: M
     back = {source: to for source, to in starts.items() if to < ends.get(source, 0)}
     if not back:
         return
-    moved = tuple(way_back(folder, source, to) for source, to in back.items())
+    moved = tuple(way_back(folder, source, to, {**ends, **back}) for source, to in back.items())
     for source, to in back.items():
-        _check_there(tier, folder, source, SourceLog(folder.sources, source).range(to, ends[source]))
+        _check_there(tier, folder, source, SourceLog(folder.sources, source).own_range(to, ends[source]))
     doubled: dict[str, int] = {}
     for each in moved:
         for sink, rows in (each.doubled or {}).items():

@@ -22,6 +22,7 @@ from scribengin.state.ledger import read_held, read_totals
 from scribengin.state.lineage import past_lineages, read_lineage
 from scribengin.state.losses import read_losses
 from scribengin.state.moves import read_moved
+from scribengin.state.orders import order_texts
 from scribengin.state.topology import tiers_with_state
 
 if TYPE_CHECKING:
@@ -43,16 +44,19 @@ def planned_changes(prepared: PreparedFlow) -> Changes:
 
 
 def run_advice(prepared: PreparedFlow) -> tuple[str, ...]:
-    """What the counts of earlier runs say of the way in which a flow is cut; empty for one that is not cut, or never ran."""
-    if not prepared.plan.flow.tiers:
-        return ()
+    """What earlier runs say: how utilities run, and of a flow that is cut what their counts say of the way in which it is."""
     counted = {}
+    orders: dict[str, None] = {}
     for tier in prepared.tiers:
         for query in tier.plan.queries:
             folder = tier.folder.query(query.name)
-            if read_lineage(folder) is not None:
+            if read_lineage(folder) is None:
+                continue
+            if prepared.plan.flow.tiers:
                 counted[tier.plan.tier, query.name] = read_totals(folder)
-    return tuple(cut_advice(prepared.plan, counted))
+            if (newest := Decisions(folder.decisions).newest()) is not None:
+                orders |= dict.fromkeys(f"as the last Batch of {query.name} has left it, {text}" for text in order_texts(newest.orders))
+    return (*orders, *cut_advice(prepared.plan, counted)) if prepared.plan.flow.tiers else tuple(orders)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +109,7 @@ def _audit_tier(prepared: Prepared) -> FlowAudit:
                 for node, held in read_held(part).items():
                     report.totals.nodes[node].held = held
             losses = () if part != folder else tuple(read_losses(folder, each.starts, _ends(folder)))
-            ordered = replace(report.totals, nodes=in_plan_order(report.totals.nodes, query))
+            ordered = replace(report.totals, nodes=in_plan_order(report.totals.nodes, query, prepared.plan.flow))
             reports.append(
                 replace(
                     report,

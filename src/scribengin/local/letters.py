@@ -2,36 +2,66 @@
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from scribengin.core.errors import Refused
-from scribengin.state.dead import letters_from
+from scribengin.plan.graph import base
+from scribengin.state.dead import dated_letters
+from scribengin.state.decisions import moment
+from scribengin.state.lineage import read_lineage
+from scribengin.state.repairs import repaired_keys
+from scribengin.state.replays import Replays
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from scribengin.state.contract import DeadLetter
+    from scribengin.state.decisions import Letters
     from scribengin.state.folder import QueryFolder
+    from scribengin.state.replays import Key
 
+_KEY = re.compile(r"[a-z][a-z0-9_]*:\d+:\d+")
 _LOOK_S = 20.0
 """how long is looked for the letters of one page"""
 
 
 @dataclass(frozen=True, slots=True)
 class Which:
-    """Those that are meant: of a Query, of a step, of a reason, or whose id begins so. Empty: of any."""
+    """Those that are meant: of a Query, of a step (or one utility, `step.name`), of a reason, or whose id begins so, or whose record is
+    called so, or whose key that is (`key_text`). Empty: of any.
+    `since` and `until`: of Batches decided then, ISO 8601, the second not included."""
 
     query: str = ""
     step: str = ""
     reason: str = ""
     prefix: str = ""
+    since: str = ""
+    until: str = ""
 
     def fits(self, letter: DeadLetter) -> bool:
-        """Whether this one is meant; of which Query it is was asked before."""
-        return letter.id.startswith(self.prefix) and self.step in ("", letter.step) and self.reason in ("", letter.reason)
+        """Whether this one is meant; of which Query it is, of which Batch, and by which key, is asked apart."""
+        named = letter.id.startswith(self.prefix) or letter.record == self.prefix or _KEY.fullmatch(self.prefix) is not None
+        return named and self.step in ("", letter.step, base(letter.step)) and self.reason in ("", letter.reason)
+
+    def fits_key(self, query: str, key: Key) -> bool:
+        """False where another letter's key was said."""
+        return _KEY.fullmatch(self.prefix) is None or self.prefix == key_text(query, key)
+
+    def fits_batch(self, letters: Letters) -> bool:
+        """Whether letters of that Batch may be meant."""
+        if not self.since and not self.until:
+            return True
+        at = moment(letters.decided_at)
+        return not (self.since and at < moment(self.since)) and not (self.until and at >= moment(self.until))
+
+
+def key_text(query: str, key: Key) -> str:
+    """`kept:12:3`: letter 3 of Batch 12 of that Query, in its present lineage."""
+    return f"{query}:{key[0]}:{key[1]}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,19 +70,73 @@ class Page:
 
     letters: tuple[DeadLetter, ...]
     after: str
+    told: tuple[Mapping[str, str], ...] = ()
+    """of each its `key`, the `lineage` in which that holds, its `state` (see LetterStates)"""
 
 
-def count_letters(queries: Sequence[QueryFolder], folder: Path) -> list[dict[str, Any]]:
-    """A row for each Query, step and reason, as `dead list --json` prints them; `folder` is where the flow's paths start."""
+def by_letter(groups: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Groups of `count_letters` with those of several Queries together: a step that several share refuses a record in each of them."""
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for group in groups:
+        row = found.setdefault((group["step"], group["reason"]), {**group, "queries": [], "count": 0, "replayed": 0, "repaired": 0})
+        row["queries"].append(group["query"])
+        for figure in ("count", "replayed", "repaired"):
+            row[figure] += group[figure]
+        row["last"] = max(row["last"], group["last"])
+    return sorted(found.values(), key=lambda row: -row["count"])
+
+
+def count_letters(queries: Sequence[QueryFolder], folder: Path, which: Which | None = None) -> list[dict[str, Any]]:
+    """A row for each Query, step and reason, as `dead list --json` prints them; `folder` is where the flow's paths start. `replayed` of
+    them have been asked for again, `repaired` have been changed by a person and wait for that."""
+    which = which or Which()
     groups: dict[tuple[str, str, str], dict[str, Any]] = {}
     for query in queries:
-        for _, _, letter in letters_from(query):
+        states = LetterStates(query)
+        for batch, place, letter in dated_letters(query, wanted=which.fits_batch):
+            if not which.fits(letter) or not which.fits_key(query.name, (batch.batch, place)):
+                continue
             key = (letter.query, letter.step, letter.reason)
             if key not in groups:
                 named = dict(zip(("query", "step", "reason"), key, strict=True))
-                groups[key] = {**named, "count": 0, "example": letter.message, "place": place_of(letter, folder)}
+                groups[key] = {
+                    **named,
+                    "count": 0,
+                    "replayed": 0,
+                    "repaired": 0,
+                    "example": letter.message,
+                    "place": place_of(letter, folder),
+                }
+                groups[key]["first"] = batch.decided_at
             groups[key]["count"] += 1
+            groups[key]["last"] = batch.decided_at
+            state = states.of((batch.batch, place))
+            if state:
+                groups[key]["replayed" if state.startswith("replayed") else "repaired"] += 1
     return sorted(groups.values(), key=lambda row: (row["query"], -row["count"]))
+
+
+class LetterStates:
+    """What became of letters of a Query since they died."""
+
+    def __init__(self, query: QueryFolder) -> None:
+        lineage = read_lineage(query)
+        self.lineage = "" if lineage is None else lineage.id
+        self._asked = {} if lineage is None else Replays(query.replays).asked(lineage.id)
+        self._done = Replays(query.replays).done()
+        self._repaired = repaired_keys(query)
+
+    def came_through(self, key: Key) -> bool:
+        """Whether a Batch is known to have come through with its replay; asking alone does not do it."""
+        request = self._asked.get(key)
+        return request is not None and request.number in self._done
+
+    def of(self, key: Key) -> str:
+        """`replayed` or `replayed, repaired` once it was asked for, `repaired` where that waits; empty where nothing has been done."""
+        request = self._asked.get(key)
+        if request is not None:
+            return "replayed, repaired" if key in request.repaired else "replayed"
+        return "repaired" if key in self._repaired else ""
 
 
 def read_page(
@@ -66,14 +150,22 @@ def read_page(
     begin_query, begin_batch, begin_place = _begin(queries, after)
     until_s = now() + _LOOK_S
     found: list[DeadLetter] = []
+    told: list[Mapping[str, str]] = []
     for number, query in enumerate(queries[begin_query:], begin_query):
         first = number == begin_query
-        for batch, place, letter in letters_from(query, begin_batch if first else 0, begin_place if first else 0):
-            if which.fits(letter):
+        states = LetterStates(query)
+        begin = begin_place if first else 0
+        for letters, place, letter in dated_letters(query, begin_batch if first else 0, which.fits_batch):
+            batch = letters.batch
+            if first and batch == begin_batch and place < begin:
+                continue
+            if which.fits(letter) and which.fits_key(query.name, (batch, place)):
                 found.append(letter)
+                key = (batch, place)
+                told.append({"key": key_text(query.name, key), "lineage": states.lineage, "state": states.of(key)})
             if len(found) == limit or now() > until_s:
-                return Page(tuple(found), f"{query.name}:{batch}:{place + 1}")
-    return Page(tuple(found), "")
+                return Page(tuple(found), f"{query.name}:{batch}:{place + 1}", tuple(told))
+    return Page(tuple(found), "", tuple(told))
 
 
 def _begin(queries: Sequence[QueryFolder], after: str) -> tuple[int, int, int]:

@@ -13,6 +13,7 @@ from scribengin.local.contract import EndView, QueryView
 from scribengin.local.ledger import query_rows
 from scribengin.state.contract import Counts
 from scribengin.state.decisions import moment
+from scribengin.state.orders import order_texts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -58,6 +59,7 @@ class Meter:
         self._ends: dict[str, int] = dict.fromkeys((*sources, *sinks), 0)
         self._phases: Mapping[str, float] = {}
         self._slowest_node: tuple[str, float] | None = None
+        self._orders: tuple[str, ...] = ()
         self._phases_total: defaultdict[str, float] = defaultdict(float)
         self._done = dict.fromkeys(_FIGURES, 0)
         self._done_rows = 0
@@ -86,6 +88,7 @@ class Meter:
         with self._lock:
             self._phases = batch.phases_s
             self._slowest_node = _slowest_of(batch.seconds) or self._slowest_node
+            self._orders = tuple(order_texts(batch.decision.orders))
             for phase, spent in batch.phases_s.items():
                 self._phases_total[phase] += spent
             self._streams = {}
@@ -167,6 +170,7 @@ class Meter:
                 sinks={sink: self._end_view(sink, span, None) for sink in self._sinks},
                 state_rows=None if run is None else run.progress.held,
                 state_bytes=None if run is None else run.progress.held_bytes,
+                orders=self._orders,
             )
 
     def _end_view(self, end: str, span_s: float, looked: Mapping[str, Any] | None) -> EndView:

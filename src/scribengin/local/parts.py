@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from scribengin.spark.commit import Committed
     from scribengin.spark.hold import Pressure
     from scribengin.spark.user_code import UserCode
-    from scribengin.spec.model import Source, Step
+    from scribengin.spec.model import Evolve, Source, Step
     from scribengin.state.folder import QueryFolder
     from scribengin.state.lease import Lease
 
@@ -111,12 +111,21 @@ def query_parts(
 ) -> QueryParts:
     """What stays the same over all Batches."""
     used = [*query.sources, *query.static_sources]
-    refs = {id_: SourceRef(id_, plan.flow.sources[id_].type, source_place(plan.flow, id_), index) for index, id_ in enumerate(used)}
+    refs = {
+        id_: SourceRef(id_, node.type, source_place(plan.flow, id_), index, *_evolution(node))
+        for index, id_ in enumerate(used)
+        for node in (plan.flow.sources[id_],)
+    }
     nodes: list[Source | Step] = [*plan.flow.sources.values(), *plan.flow.steps.values()]
     on_error = {node.id: plan.flow.on_error(node) for node in nodes}
-    rules = LetterRules(folder.dead, query.name, on_error, plan.tier, plan.flow.defaults.trace)
+    tail = frozenset(node.id for node in query.nodes if node.stage in ("tail", "sink"))
+    rules = LetterRules(folder.dead, query.name, on_error, plan.tier, plan.flow.defaults.trace, tail)
     schemas = {id_: sources[id_].resolve_schema() for id_ in used}
     return QueryParts(plan, query, code, rules, refs, {sink: sinks[sink] for sink in query.sinks}, schemas)
+
+
+def _evolution(node: Source) -> tuple[Evolve, tuple[str, ...]]:
+    return ("strict", ()) if node.schema is None else (node.schema.evolve, node.schema.learned)
 
 
 def _bench(

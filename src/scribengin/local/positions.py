@@ -11,6 +11,7 @@ from scribengin.local.prepare import limits_of, open_sinks, open_sources, source
 from scribengin.state.decisions import Decisions
 from scribengin.state.lineage import read_lineage, rewind
 from scribengin.state.recovery import recover_query
+from scribengin.state.replays import missing_lines
 from scribengin.state.source_log import SourceLog
 
 if TYPE_CHECKING:
@@ -79,6 +80,9 @@ def move_forward(flow: Flow, query: QueryFolder, source: str, position: int | No
         if not streams and number >= log.length():
             break
         passed = [replace(stream, skipped=True) for stream in streams]
+        if not streams:  # dead letters that are replayed: nobody passes over these
+            number += 1
+            continue
         if number < log.length():
             log.amend(number, passed)
         else:
@@ -94,10 +98,12 @@ def move_forward(flow: Flow, query: QueryFolder, source: str, position: int | No
     return _moved(query, source, before, number, skipped)
 
 
-def way_back(query: QueryFolder, source: str, position: int) -> Moved:
-    """What a rewind to `position`, which is behind the present one, would read and write again; changes nothing.
+def way_back(query: QueryFolder, source: str, position: int, starts: Mapping[str, int] | None = None) -> Moved:
+    """What a rewind to `position`, which is behind the present one, would read and write again; changes nothing. `starts`: where
+    all sources go, if not this one alone.
 
-    Raises Refused for a Query that keeps state: what it remembers cannot be unlearned.
+    Raises Refused for a Query that keeps state: what it remembers cannot be unlearned; and where replays are among it whose letters are
+    gone by now, though the rewind does not read their records.
     """
     lineage = read_lineage(query)
     assert lineage is not None
@@ -110,6 +116,12 @@ def way_back(query: QueryFolder, source: str, position: int) -> Moved:
             code="position-back",
         )
     streams = SourceLog(query.sources, source).range(position, ends[source])
+    if gone := missing_lines(query, streams, {**ends, source: position} if starts is None else starts):
+        raise Refused(
+            f'query "{query.name}" cannot read source "{source}" again: the letters of {", ".join(gone)} are not there any more',
+            remedy="go back to before they died, or less far",
+            code="rewind-gone",
+        )
     return replace(_moved(query, source, ends[source], position, streams), doubled=_written_since(query, source, position))
 
 

@@ -12,6 +12,7 @@ from scribengin.connectors.contract import Source as OpenSource
 from scribengin.core.errors import InputError, Refused
 from scribengin.core.problems import Place as TextPlace
 from scribengin.core.problems import did_you_mean
+from scribengin.local.learning import with_learned
 from scribengin.plan.graph import base
 from scribengin.plan.groups import placed
 from scribengin.plan.split import plan_flow, source_id
@@ -128,7 +129,9 @@ def _planned(flow: Flow, root: Path) -> FlowPlan:
         return ChannelFolder.of(root, flow.name, channel)
 
     return plan_flow(
-        flow, schema_of=lambda channel: folder(channel).read_schema(), folder_of=lambda channel: str(folder(channel).data.absolute())
+        with_learned(flow, root),
+        schema_of=lambda channel: folder(channel).read_schema(),
+        folder_of=lambda channel: str(folder(channel).data.absolute()),
     )
 
 
@@ -159,6 +162,7 @@ def source_place(flow: Flow, id_: str) -> Place:
         options,
         schema,
         flow.on_error(node),
+        flow=flow.name,
         members=placed(flow, node, options),
         code=flow.code_folder.resolve(),
     )
@@ -195,5 +199,5 @@ def static_streams(source: OpenSource) -> tuple[SourceStream, ...]:
     reader = source.reader()
     streams: list[SourceStream] = []
     while more := reader.split(Limits(), final=True):
-        streams += more
+        streams += [stream for stream in more if not stream.skipped]
     return tuple(streams)

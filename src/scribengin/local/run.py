@@ -6,11 +6,11 @@ import time
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors.abilities import is_handed_over
-from scribengin.core.errors import InputError, Refused, SourceError, Unreachable
-from scribengin.core.problems import Problem
+from scribengin.core.errors import InputError, Refused, SourceError, StepError, Unreachable
+from scribengin.core.problems import Place, Problem
 from scribengin.local.contract import RunResult, RunView
 from scribengin.local.deep import deep_problems
 from scribengin.local.flow_run import FlowRun
@@ -19,6 +19,7 @@ from scribengin.local.parts import build_parts
 from scribengin.local.prepare import open_sources, prepare
 from scribengin.local.run_log import open_run_log
 from scribengin.local.session import start
+from scribengin.local.summaries import summaries_of
 from scribengin.plan.meetings import circle, meetings, way_text
 from scribengin.spark.user_code import pack
 from scribengin.state.lease import take_lease
@@ -82,7 +83,7 @@ def run_flows(
             return _not_begun(flows)
         runs: dict[str, FlowRun] = {}
         for flow, code, held in zip(flows, codes, leases, strict=True):
-            runs[flow.name] = _open(stack, spark, flow, code, held, settings, partial(_fed, runs, met, flow.name))
+            runs[flow.name] = open_run(stack, spark, flow, code, held, settings, partial(_fed, runs, met, flow.name))
         return _drive(list(runs.values()), settings, watch, begun)
 
 
@@ -124,7 +125,7 @@ def _checked(spark: SparkSession, flows: Sequence[PreparedFlow], codes: Sequence
     return checked
 
 
-def _open(
+def open_run(
     stack: ExitStack,
     spark: SparkSession,
     flow: PreparedFlow,
@@ -175,9 +176,18 @@ def _result(runs: Sequence[FlowRun]) -> RunResult:
     queries = tuple(replace(query, name=_named(run, query.name, several=several)) for run in runs for query in run.results())
     violations = tuple(violation for run in runs for violation in run.violations())
     problems = tuple(problem for run in runs for problem in run.problems())
+    summaries, unread = _summaries(runs)
     for run in runs:
         run.log_end(state, balanced=not violations)
-    return RunResult(_name(flows), state, _folders(flows), queries, not violations, violations, problems)  # type: ignore[arg-type]
+    problems += unread
+    return RunResult(_name(flows), state, _folders(flows), queries, not violations, violations, problems, summaries)  # type: ignore[arg-type]
+
+
+def _summaries(runs: Sequence[FlowRun]) -> tuple[tuple[Mapping[str, Any], ...], tuple[Problem, ...]]:
+    """The tables, and a warning where a person's class cannot give one: the flow itself has done its work."""
+    unread: list[StepError] = []
+    found = tuple(each for run in runs for each in summaries_of(run.prepared, unread=unread))
+    return found, tuple(Problem(error.code, Place(""), error.message, error.remedy, "warning") for error in unread)
 
 
 def _named(run: FlowRun, query: str, *, several: bool) -> str:

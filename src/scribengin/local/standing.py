@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors.channel.outbox import read_left
 from scribengin.local.acks import topology_of
+from scribengin.local.learning import noticed_rows
 from scribengin.local.ledger import query_rows
 from scribengin.state.acks import Acks, QueryKey, Waiting
 from scribengin.state.decisions import Decisions, moment
 from scribengin.state.folder import StateFolder
 from scribengin.state.lease import read_holder
 from scribengin.state.ledger import read_totals
+from scribengin.state.orders import orders_as_json
 from scribengin.state.source_log import SourceLog
 
 if TYPE_CHECKING:
@@ -42,6 +44,7 @@ def read_standing(prepared: PreparedFlow, *, now_s: float | None = None) -> dict
         "edges": [_edge(channels[link.channel], link, topology.queries[link.writer], standing, totals, at_s) for link in topology.links],
         "sources": _sources(prepared, standing),
         "dead": sum(each.dead for each in totals.values()),
+        "noticed": noticed_rows(prepared.plan.flow, totals.values()),
     }
 
 
@@ -67,8 +70,15 @@ def _tier(
                 "dead": totals[key].dead,
                 "lag": _lag(key, topology, standing, now_s),
             }
+            | _orders(topology.queries[key])
         )
     return {"tier": plan.tier, "holder": None if holder is None else asdict(holder), "queries": queries}
+
+
+def _orders(folder: QueryFolder) -> dict[str, Any]:
+    """How utilities run, where there are any."""
+    newest = Decisions(folder.decisions).newest()
+    return {"orders": orders_as_json(newest.orders)} if newest is not None and newest.orders else {}
 
 
 def _lag(key: QueryKey, topology: Topology, standing: Standing, now_s: float) -> dict[str, Any] | None:

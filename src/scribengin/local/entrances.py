@@ -1,0 +1,182 @@
+"""Where a dead letter can enter its Query again, and whether the flow takes it there: without Spark."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from scribengin.formats.lenient import LenientDecoder
+from scribengin.formats.noticing import Noticer
+from scribengin.local.prepare import open_sources, source_place
+from scribengin.plan.graph import base
+from scribengin.spec.model import Merge, Python, Step, Utilities
+from scribengin.state.letter_blocks import record_block, row_block, row_decoder
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from scribengin.connectors.contract import Source
+    from scribengin.core.types import Schema
+    from scribengin.formats.contract import Block, Decoder
+    from scribengin.local.prepare import Prepared
+    from scribengin.plan.model import PlannedNode, QueryPlan
+    from scribengin.state.contract import DeadLetter
+
+
+@dataclass(frozen=True, slots=True)
+class Entrance:
+    """`at` is the step that had refused the letter, or empty: its source. `carrier`: the source in whose log the replay stands."""
+
+    at: str
+    carrier: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cannot:
+    """Why a letter is not replayed, and what a person can do."""
+
+    why: str
+    remedy: str
+
+
+@dataclass
+class Entrances:
+    """Those of one Query of a flow as it is now."""
+
+    prepared: Prepared
+    query: QueryPlan
+    _decoders: dict[str, Decoder] = field(default_factory=dict)
+    _opened: Mapping[str, Source] = field(default_factory=dict)
+
+    def of(self, letter: DeadLetter, *, from_start: bool) -> Entrance | Cannot:
+        """Where it enters. From the step where its row is known there; else at its source, if that comes to the same."""
+        known = bool(letter.file) and (bool(letter.form) or not letter.truncated)
+        if letter.source in self.query.static_sources:
+            return Cannot(f"source {letter.source} is static: it is read as a whole when the Query starts", "correct the file, and run")
+        if known and letter.source not in self.query.sources:
+            known = False
+            if not letter.came:
+                return Cannot(f'the Query reads no source "{letter.source}" any more', "export it: scribengin dead export")
+        start = Entrance("", letter.source)
+        if from_start or letter.step == letter.source:
+            if not known:
+                return Cannot(
+                    "no single record of a source stands behind it", "leave out --from-start, or repair the data that it came from"
+                )
+            return start
+        node = next((node for node in self.query.nodes if node.id == base(letter.step)), None)  # `step.name` of a utility
+        if node is None:
+            remedy = "replay it with --from-start" if known else "export it: scribengin dead export"
+            return Cannot(f'the Query has no step "{letter.step}" any more', remedy)
+        if node.stage in ("tail", "sink") and letter.came:
+            carrier = letter.source if letter.source in self.query.sources else self._source_above(node)
+            return Entrance(node.id, carrier)
+        if not known:
+            return Cannot("neither a record of a source nor the row that came to the step is known", "repair the data that it came from")
+        why = self._apart(letter, node)
+        if not why:
+            return start
+        return Cannot(f"{why}, and the row that came to the step is not known", "if that is right, replay it with --from-start")
+
+    def refusal(self, letter: DeadLetter, entrance: Entrance) -> Cannot | None:
+        """Why the flow does not take the record, or row, there; None where it does, as far as can be said without running its steps."""
+        block: Block | None
+        if entrance.at:
+            schema = self.columns_at(entrance.at)
+            if schema is None:
+                return None  # only Spark knows: what is no such row dies again
+            block, decoder = row_block(letter, letter.came.encode()), row_decoder(schema)
+        else:
+            if letter.truncated:
+                return Cannot("its bytes were cut at 64 KiB", f"give all of it: scribengin dead edit FLOW '{letter.id}' --with FILE")
+            decoder = self.decoder(letter.source)
+            block = record_block(letter, decoder)
+            decoder = row_decoder(decoder.schema) if letter.form == "row" else decoder
+        if block is None:
+            return Cannot(f"source {letter.source} reads no such records any more", "export it: scribengin dead export")
+        found = decoder.columns(block)
+        if len(found.ordinals) == 1 and not found.bad:
+            return None
+        where = f"step {entrance.at}" if entrance.at else f"source {letter.source}"
+        what = found.bad[0].message if found.bad else f"it is {len(found.ordinals)} records" if found.ordinals else "it is empty"
+        return Cannot(f"{where} does not take it: {what}", f"repair it: scribengin dead edit FLOW '{letter.id}'")
+
+    def at(self, step: str, letter: DeadLetter) -> Entrance:
+        """The entrance of that step, or of its source."""
+        return Entrance(step, letter.source)
+
+    def decoder(self, source: str) -> Decoder:
+        """The source's own. Raises SourceError."""
+        if source not in self._decoders:
+            self._opened = self._opened or open_sources(self.prepared.plan.flow)
+            self._opened[source].resolve_schema()
+            decoder, declared = self._opened[source].decoder(), self.prepared.plan.flow.sources[source]
+            if declared.schema is not None and declared.schema.evolve == "lenient":
+                options = source_place(self.prepared.plan.flow, source).options
+                decoder = LenientDecoder(decoder, Noticer(source, decoder.schema, options.get("format") or ""), options)
+            self._decoders[source] = decoder
+        return self._decoders[source]
+
+    def columns_at(self, step: str) -> Schema | None:
+        """What comes to a step or sink, where that is known without Spark."""
+        node = self.query.node(step)
+        return self.prepared.plan.schemas.get(base(node.inputs[0])) if node.inputs else None
+
+    def _source_above(self, node: PlannedNode) -> str:
+        waiting = list(node.inputs)
+        while waiting:
+            id_ = base(waiting.pop(0))
+            if id_ in self.query.sources:
+                return id_
+            waiting += self.query.node(id_).inputs
+        return self.query.sources[0]
+
+    def _apart(self, letter: DeadLetter, node: PlannedNode) -> str:
+        """What parts a replay from the start from one from the step; empty where both come to the same: one way from the source to the
+        step, on which nothing branches off, nothing is kept, and no step makes several rows of one."""
+        above = self._above(node)
+        below = self._below(letter.source)
+        way = above & below
+        if not letter.alone:
+            return "a step on its way has made several rows of a record"
+        for id_ in way:
+            each = self.query.node(id_)
+            if each.stateful and id_ != node.id:
+                return f'step "{id_}" keeps state, and may have it already'
+            if sum(base(input_) in way for input_ in each.inputs) > 1 or len(self._ways(each, way)) > 1:
+                return f'it comes to "{id_}" in two ways'
+            # a stage knows of its own steps whether they had made several rows; Spark's steps end it
+            behind = way & self._below(id_) - ({id_} if id_ != node.id or letter.reason != "require" else set())
+            if self._is_python(id_) and any(self.query.node(other).stage == "native" or other == id_ for other in behind):
+                return f'Python step "{id_}" may have made several rows of it'
+            others = [other.id for other in self.query.nodes if id_ in map(base, other.inputs) and other.id not in way and id_ != node.id]
+            if others:
+                return f'it has come to "{others[0]}" already'
+        return ""
+
+    def _ways(self, node: PlannedNode, way: set[str]) -> list[str]:
+        step = self.prepared.plan.flow.node(node.id)
+        single = not isinstance(step, Step) or not isinstance(step.action, Merge)
+        return [input_ for input_ in node.inputs if base(input_) in way][: 1 if single else None]
+
+    def _is_python(self, id_: str) -> bool:
+        step = self.prepared.plan.flow.node(id_)
+        if not isinstance(step, Step):
+            return False
+        return isinstance(step.action, Python) or (isinstance(step.action, Utilities) and step.action.order == "fixed")
+
+    def _above(self, node: PlannedNode) -> set[str]:
+        found, waiting = {node.id}, [node]
+        while waiting:
+            for input_ in map(base, waiting.pop().inputs):
+                if input_ not in found:
+                    found.add(input_)
+                    waiting.append(self.query.node(input_))
+        return found
+
+    def _below(self, id_: str) -> set[str]:
+        found = {id_}
+        for node in self.query.nodes:  # in topological order
+            if any(base(input_) in found for input_ in node.inputs):
+                found.add(node.id)
+        return found

@@ -1,0 +1,194 @@
+"""Columns that the data have and the schema has not: told while a flow runs, and under `evolve: add` taken in when it starts next."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from scribengin.connectors import catalog
+from scribengin.core.errors import StateError
+from scribengin.core.problems import Place
+from scribengin.core.types import Schema
+from scribengin.plan.check import check_flow
+from scribengin.plan.graph import Graph
+from scribengin.plan.resolve import resolve
+from scribengin.spec.calls import CallPlaces
+from scribengin.spec.model import Sql, Step
+from scribengin.state.folder import StateFolder
+from scribengin.state.learned import Learned, column_of, learn, may_not_learn, read_learned
+from scribengin.state.ledger import read_totals
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from pathlib import Path
+
+    from scribengin.core.problems import Problem
+    from scribengin.core.types import Field
+    from scribengin.formats.notice import Notice
+    from scribengin.spark.commit import Committed
+    from scribengin.spec.model import Evolve, Flow
+    from scribengin.state.totals import Totals
+
+
+def with_learned(flow: Flow, root: Path) -> Flow:
+    """The flow with what its sources have learned: behind the declared columns, in the order in which it was seen, nullable; but for what
+    it could not run with."""
+    for id_, source in flow.sources.items():
+        if source.schema is None or source.schema.evolve != "add":
+            continue
+        for each in _learned(flow, root, id_):
+            if not why_dropped(flow, id_, each.field):
+                flow = _with(flow, id_, each.field)
+    return flow
+
+
+def _learned(flow: Flow, root: Path, source: str) -> list[Learned]:
+    """With what a kill kept from being learned: it stands in the decisions."""
+    learned = read_learned(root, flow.name, source)
+    there = {each.field.name.lower() for each in learned}
+    with suppress(StateError):  # of a ledger that is damaged tells who reads it
+        for query in StateFolder(root, flow.name).queries():
+            for each in read_totals(query).noticed.values():
+                notice, field = each.notice, column_of(each.notice)
+                if notice.source != source or notice.kind != "new" or field is None or field.name.lower() in there:
+                    continue
+                there.add(field.name.lower())
+                learned.append(Learned(field, each.at, notice.file))
+    return sorted(learned, key=lambda each: (each.at, each.field.name))
+
+
+def why_dropped(flow: Flow, source: str, field: Field) -> str:
+    """Why a flow goes on without a column that its data have: with it it could not start, and a start must not fail for what data
+    held. Empty where it can be taken in."""
+    schema = flow.sources[source].schema
+    assert schema is not None
+    name = field.name.lower()
+    if may_not_learn(field.name):
+        return "names that begin with _sg_ are Scribengin's own"
+    same = [other.name for other in schema.fields.fields if other.name.lower() == name]
+    if same:
+        return f'the schema has "{same[0]}", and SQL tells them not apart'
+    more = _with(flow, source, field)
+    before = _errors(flow)
+    new = [problem for problem in _errors(more) if problem not in before]
+    return new[0].message if new else _clash(more, source, name)
+
+
+def _with(flow: Flow, source: str, field: Field) -> Flow:
+    node = flow.sources[source]
+    assert node.schema is not None
+    fields = Schema((*node.schema.fields.fields, field))
+    schema = replace(node.schema, fields=fields, learned=(*node.schema.learned, field.name))
+    return replace(flow, sources={**flow.sources, source: replace(node, schema=schema)})
+
+
+def _errors(flow: Flow) -> list[Problem]:
+    places = CallPlaces.of(flow, Place(""))
+    source_types, sink_types = catalog.source_types(internal=True), catalog.sink_types(internal=True)
+    found = check_flow(flow, places, source_types=source_types, sink_types=sink_types)
+    return [problem for problem in found if problem.severity == "error"]
+
+
+def _clash(flow: Flow, source: str, name: str) -> str:
+    graph = Graph(flow)
+    resolved = resolve(graph)
+    for id_ in graph.downstream([source]):
+        columns, node = resolved.of(id_), graph.nodes[id_]
+        if columns is not None and [column.name.lower() for column in columns].count(name) > 1:
+            return f'"{id_}" has a column of that name already'
+        if columns is None and isinstance(node, Step) and isinstance(node.action, Sql) and name in _words(node.action.text):
+            return f'the query of step "{id_}" has that name for something else'
+    return ""
+
+
+def _words(text: str) -> set[str]:
+    return set(re.findall(r"\w+", text.lower()))
+
+
+class Learning:
+    """Hears of each Batch of one Query. `say` gets a sentence for people, once for each column."""
+
+    def __init__(self, flow: Flow, root: Path, say: Callable[[str], None]) -> None:
+        self._flow = flow
+        self._root = root
+        self._say = say
+        self._told: set[tuple[str, str, str]] = set()
+
+    def begin(self, totals: Totals) -> None:
+        """What was decided before: nothing of it is told again, and what a kill kept from being learned is learned now."""
+        self._told.update(totals.noticed)
+        for each in totals.noticed.values():
+            self._learn(each.notice, each.at)
+
+    def committed(self, batch: Committed) -> None:
+        """What the Batch has told."""
+        for notice in batch.decision.noticed:
+            self._learn(notice, batch.decision.decided_at)
+            if notice.key not in self._told:
+                self._told.add(notice.key)
+                self._say(sentence(notice, self._evolve(notice.source), why_new_dropped(self._flow, notice)))
+
+    def _learn(self, notice: Notice, at: str) -> None:
+        if notice.kind == "new" and self._evolve(notice.source) == "add":
+            learn(self._root, self._flow.name, notice, at)
+
+    def _evolve(self, source: str) -> Evolve:
+        node = self._flow.sources.get(source)
+        return "strict" if node is None or node.schema is None else node.schema.evolve
+
+
+def why_new_dropped(flow: Flow, notice: Notice) -> str:
+    """`why_dropped` of what was noticed; empty of what no source would take in anyway."""
+    node = flow.sources.get(notice.source)
+    if notice.kind != "new" or node is None or node.schema is None or node.schema.evolve != "add":
+        return ""
+    field = column_of(notice)
+    return "a schema cannot hold its name or type" if field is None else why_dropped(flow, notice.source, field)
+
+
+def sentence(notice: Notice, evolve: Evolve, why: str = "") -> str:
+    """What was noticed, for people. `why` says of a new column why it is not taken in."""
+    at = notice.file if notice.line is None else f"{notice.file}:{notice.line}"
+    match notice.kind:
+        case "new":
+            then = "it is taken in at the next start" if evolve == "add" else "it is dropped; name it in `schema:` to have it"
+            then = f"it is dropped: {why}" if why else then
+            return f'source {notice.source}: the data have a column "{notice.column}" ({notice.type}), first seen in {at}; {then}'
+        case "missing":
+            return f'source {notice.source}: {at} has no column "{notice.column}"; null there, or dead letters where it is NOT NULL'
+    return f'source {notice.source}: values of "{notice.column}" are no {notice.type}, the first in {at}; they become null, and are counted'
+
+
+def noticed_rows(flow: Flow, totals: Iterable[Totals]) -> list[dict[str, object]]:
+    """For `status`: each column once."""
+    rows: dict[tuple[str, str, str], dict[str, object]] = {}
+    for each in (each for one in totals for each in one.noticed.values()):
+        notice = each.notice
+        node = flow.sources.get(notice.source)
+        evolve = node.schema.evolve if node is not None and node.schema is not None else "strict"
+        declared = node is not None and node.schema is not None and notice.column in node.schema.fields
+        known = rows.setdefault(
+            notice.key,
+            {
+                "source": notice.source,
+                "column": notice.column,
+                "kind": notice.kind,
+                "type": notice.type,
+                "file": notice.file,
+                "line": notice.line,
+                "batch": each.batch,
+                "at": each.at,
+                "records": 0,
+                "now": "dropped" if not declared and why_new_dropped(flow, notice) else _now(notice, evolve, declared=declared),
+            },
+        )
+        known["records"] = int(str(known["records"])) + notice.records
+    return sorted(rows.values(), key=lambda row: (str(row["at"]), str(row["source"]), str(row["column"])))
+
+
+def _now(notice: Notice, evolve: Evolve, *, declared: bool) -> str:
+    if notice.kind == "new":
+        return "taken in" if declared else "taken in at the next start" if evolve == "add" else "dropped"
+    return "null"

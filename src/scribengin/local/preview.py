@@ -1,0 +1,378 @@
+"""`preview`: a sample of each source through the flow's steps, one after the other, with what became of each row.
+
+Nothing is written but in a scratch folder of its own, which goes with it: no state folder, no sink, no lease, nothing acknowledged. So it
+can be had beside a flow that runs. A flow that is cut is looked at as the whole that it is.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import shutil
+import sys
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from scribengin.connectors import catalog
+from scribengin.core.errors import EnvironmentFault, Exit, InputError, ScribenginError, SourceError, StepError, Unreachable
+from scribengin.core.problems import Place, Problem, did_you_mean
+from scribengin.formats.rows import batch_to_rows
+from scribengin.local.deep import unlike_what_is_held
+from scribengin.local.learning import with_learned
+from scribengin.local.prepare import state_root
+from scribengin.local.preview_contract import NodePreview, Preview, Row
+from scribengin.local.preview_source import look, stand_ins
+from scribengin.plan.describe import describe
+from scribengin.plan.graph import Graph, base, inputs_of
+from scribengin.plan.resolve import resolve
+from scribengin.plan.validate import validate_file
+from scribengin.spark.letters import show_place
+from scribengin.spark.lone_step import LoneSteps, came_to
+from scribengin.spark.native import union_schema
+from scribengin.spark.user_code import deactivate_below, pack
+from scribengin.spec.calls import CallPlaces
+from scribengin.spec.load import load_flow
+from scribengin.spec.model import Aggregate, Sink, Source, Sql
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from types import TracebackType
+    from typing import Self
+
+    from pyspark.sql import SparkSession
+
+    from scribengin.local.preview_contract import PreviewSettings
+    from scribengin.local.preview_source import Look
+    from scribengin.plan.resolve import Resolved
+    from scribengin.spark.at_hand import Died, Sample
+    from scribengin.spark.lone_step import Outcome
+    from scribengin.spec.model import Flow, Node, Step
+    from scribengin.spec.places import Places
+
+_SHOWN_BYTES = 400
+"""of a record that could not be decoded"""
+
+
+class Previews:
+    """Previews of one flow file, one after the other; Spark is started once, when a step first needs it. A context."""
+
+    def __init__(
+        self, path: Path, settings: PreviewSettings, *, spark: SparkSession | None = None, tell: Callable[[str], None] = lambda _: None
+    ) -> None:
+        """`spark` lends a session (tests); else one is started and stopped. `tell` hears what takes seconds."""
+        self._tell = tell
+        self._path = path
+        self._settings = settings
+        self._spark = spark
+        self._lent = spark is not None
+        self._folder: Path | None = None
+
+    def __enter__(self) -> Self:
+        self._folder = Path(tempfile.mkdtemp(prefix="scribengin-preview-"))
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._spark is not None and not self._lent:
+            self._spark.stop()
+        if self._folder is not None:
+            deactivate_below(self._folder)
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def session(self) -> SparkSession:
+        """The warm session; takes some seconds the first time. Raises EnvironmentFault."""
+        from scribengin.spark.session import start_session
+
+        assert self._folder is not None, "inside its context"
+        if self._spark is None:
+            # a worker that stays would keep the modules of an earlier save
+            conf = {"spark.sql.shuffle.partitions": "1", "spark.python.worker.reuse": "false", **self._settings.spark_conf}
+            self._tell("starting Spark, for steps that it runs")
+            self._spark = start_session("preview", master="local[2,1]", memory=self._settings.memory, conf=conf, folder=self._folder)
+        return self._spark
+
+    def look(self) -> Preview:
+        """The flow as it stands in its file now, its modules loaded anew. Raises InputError with every Problem of the file, and for what
+        the settings ask that the flow does not have, EnvironmentFault where Spark is needed and does not start; what else fails on the way
+        is in the Preview."""
+        assert self._folder is not None, "inside its context"
+        forget(self._path.resolve().parent)
+        flow, problems = validate_file(self._path, os.environ, execute=True)
+        if flow is None or any(problem.severity == "error" for problem in problems):
+            raise InputError(problems)
+        flow = with_learned(flow, state_root(self._path, self._settings.state))
+        places = _places(self._path, flow)
+        at = self._settings.at
+        graph = Graph(flow)
+        if at is not None and base(at) not in graph.nodes:
+            remedy = did_you_mean(at, graph.nodes) or f"it has {', '.join(graph.nodes)}"
+            raise InputError([Problem("preview-at", Place(str(self._path)), f'flow "{flow.name}" has no step "{at}"', remedy)])
+        files = stand_ins(flow, self._settings.files)
+        code = pack(flow.code_folder, self._folder)
+        walk = _Walk(flow, graph, places, self._settings, files, LoneSteps(code, _once(self.session)))
+        return Preview(flow.name, tuple(walk.nodes()), (*problems, *walk.problems), walk.exit)
+
+
+def forget(folder: Path) -> None:
+    """Unload the modules of a flow's folder, so that they are read again; nothing compiled is left there, nor taken for what it was."""
+    sys.dont_write_bytecode = True
+    inside = str(folder) + os.sep
+    for name, module in list(sys.modules.items()):
+        file = str(getattr(module, "__file__", None) or "")
+        if file.startswith(inside) and "site-packages" not in file:
+            del sys.modules[name]
+    importlib.invalidate_caches()
+
+
+def _once(session: Any) -> Any:
+    """A session of its own for each preview: views that an earlier one has named are not there."""
+    made: list[SparkSession] = []
+
+    def ask() -> SparkSession:
+        if not made:
+            made.append(session().newSession())
+        return made[0]
+
+    return ask
+
+
+def _places(path: Path, flow: Flow) -> Places:
+    if path.suffix == ".py":
+        return CallPlaces.of(flow, Place(str(path)))
+    return load_flow(path, environment=os.environ, source_types=catalog.source_types(), sink_types=catalog.sink_types()).places
+
+
+class _Walk:
+    """One way down the stream."""
+
+    def __init__(
+        self, flow: Flow, graph: Graph, places: Places, settings: PreviewSettings, files: Mapping[str, Path], steps: LoneSteps
+    ) -> None:
+        self._flow = flow
+        self._graph = graph
+        self._places = places
+        self._settings = settings
+        self._files = files
+        self._steps = steps
+        self._resolved: Resolved = resolve(graph)
+        self._samples: dict[str, Sample] = {}
+        self._failed: dict[str, str] = {}
+        """node → the node that failed, itself or above it"""
+        self.problems: list[Problem] = []
+        self.exit = Exit.DONE
+
+    def nodes(self) -> list[NodePreview]:
+        """Those that are asked for."""
+        at = self._settings.at
+        wanted = self._graph.upstream([base(at)]) if at is not None else frozenset(self._graph.nodes)
+        shown = [self._node(self._graph.nodes[id_]) for id_ in self._graph.order if id_ in wanted]
+        return [node for node in shown if at is None or node.node == base(at)]
+
+    def _node(self, node: Node) -> NodePreview:
+        above = next((self._failed[base(id_)] for id_ in inputs_of(node) if base(id_) in self._failed), None)
+        if above is not None:
+            self._failed[node.id] = above
+            return self._blank(node, f'not reached: "{above}" failed')
+        try:
+            match node:
+                case Source():
+                    return self._source(node)
+                case Sink():
+                    return self._sink(node)
+                case _:
+                    return self._step(node)
+        except ScribenginError as error:
+            self._failed[node.id] = node.id
+            self._tell(node, error)
+            return self._blank(node, error.message)
+        except Exception as error:  # of Spark's or of a user's code: one step fails, the others are shown
+            self._failed[node.id] = node.id
+            said = StepError(f"{type(error).__name__}: {str(error).partition(chr(10))[0]}")
+            self._tell(node, said)
+            return self._blank(node, said.message)
+
+    def _tell(self, node: Node, error: ScribenginError) -> None:
+        if isinstance(error, InputError | EnvironmentFault):
+            raise error
+        self.exit = max(self.exit, Exit.ENVIRONMENT if isinstance(error, Unreachable) else Exit.INPUT)
+        code = "source" if isinstance(error, SourceError) else error.code
+        self.problems.append(Problem(code, error.place or self._place_of(node), error.message, error.remedy))
+
+    def _place_of(self, node: Node) -> Place:
+        section = "sources" if isinstance(node, Source) else "sinks" if isinstance(node, Sink) else "steps"
+        return self._places.key((section, node.id))
+
+    def _blank(self, node: Node, failure: str) -> NodePreview:
+        return NodePreview(node.id, _kind(node), _about(node), inputs_of(node), failure=failure)
+
+    # --- sources ---
+
+    def _source(self, node: Source) -> NodePreview:
+        try:
+            found = look(self._flow, node.id, self._settings.sample, self._files.get(node.id))
+        except (SourceError, Unreachable) as error:
+            error.place = error.place or self._place_of(node)
+            raise
+        sample, unread = found.sample, _unread(found)
+        if node.options.get("parse") == "spark" and found.sample.schema != found.schema:
+            outcome = self._steps.parsed_by_spark(node, found.sample, found.schema)
+            sample = outcome.outs[""].sample
+            unread += [_row_of_line(found.sample, died) for died in outcome.died]
+        self._samples[node.id] = sample
+        notes = list(found.notes)
+        if not found.records:
+            self._warn(
+                node, "preview-empty", f'source "{node.id}" has no records to look at', "put some there, or name a file: --from FILE"
+            )
+        elif not len(sample):
+            said = f'none of the {found.records} records of source "{node.id}" can be read, such as: {unread[0].message}'
+            self._warn(node, "preview-unread", said, "mind the format and the schema; the records may be another flow's")
+        rows = [Row("kept", None, (("", row),)) for row in batch_to_rows(sample.rows.slice(0, self._settings.rows))]
+        rows += unread[: self._settings.rows]
+        return NodePreview(
+            node.id,
+            "source",
+            _about(node),
+            (),
+            sample.schema,
+            None,
+            found.records,
+            {"": len(sample)},
+            found.records - len(sample) - len(unread),
+            len(unread),
+            self._flow.on_error(node),
+            tuple(rows),
+            tuple(notes),
+        )
+
+    def _warn(self, node: Node, code: str, message: str, remedy: str) -> None:
+        self.problems.append(Problem(code, self._place_of(node), message, remedy, "warning"))
+
+    # --- steps ---
+
+    def _step(self, step: Step) -> NodePreview:
+        inputs = [(id_, self._samples[id_]) for id_ in step.inputs]
+        stateful = step.id in self._resolved.stateful
+        outcome = self._steps.run(step, inputs, stateful=stateful)
+        for branch, made in outcome.outs.items():
+            self._samples[f"{step.id}.{branch}" if branch else step.id] = made.sample
+        outs = {branch: made for branch, made in outcome.outs.items() if branch or len(made.sample) or len(outcome.outs) == 1}
+        rows_in = sum(len(sample) for _, sample in inputs)
+        before = _before(inputs)
+        ways = came_to(outcome, rows_in)
+        rows = _untraced(outcome) if ways is None else _traced(outcome, before, ways)
+        return NodePreview(
+            step.id,
+            _kind(step),
+            _about(step),
+            step.inputs,
+            next(iter(outcome.outs.values())).sample.schema,
+            inputs[0][1].schema,
+            rows_in,
+            {branch: len(made.sample) for branch, made in outs.items()},
+            None if ways is None else sum(row.fate == "dropped" for row in rows),
+            len(outcome.died),
+            self._flow.on_error(step),
+            tuple(_chosen(rows, self._settings.rows)),
+            (*_notes(step, stateful=stateful), *self._stops(step, outcome)),
+            came=() if ways is not None else tuple(_came(inputs, self._settings.rows)),
+        )
+
+    def _stops(self, step: Step, outcome: Outcome) -> list[str]:
+        """Where a value that Spark cannot take is no dead letter in a run."""
+        below = self._graph.downstream([step.id])
+        keeping = [id_ for id_ in self._graph.order if id_ in below and id_ in self._resolved.stateful]
+        if not keeping or all(died.reason != "sql-error" for died in outcome.died):
+            return []
+        return [f"on the way to {', '.join(keeping)}, which keeps state, a run stops at a sql-error; elsewhere it is a dead letter"]
+
+    def _sink(self, node: Sink) -> NodePreview:
+        samples = [(id_, self._samples[id_]) for id_ in node.inputs]
+        schema = union_schema(node.id, [(id_, sample.schema) for id_, sample in samples])
+        held = unlike_what_is_held(self._flow, node.id, schema, self._place_of(node))
+        self.problems += [replace(problem, severity="warning") for problem in held]
+        rows = [row for _, sample in samples for row in batch_to_rows(sample.rows.select(schema.names))]
+        shown = tuple(Row("kept", None, (("", row),)) for row in rows[: self._settings.rows])
+        notes = (f"{len(rows):,} {'row' if len(rows) == 1 else 'rows'} would be written to {node.place}; nothing is",)
+        return NodePreview(
+            node.id, "sink", _about(node), node.inputs, schema, schema, len(rows), {"": len(rows)}, 0, rows=shown, notes=notes
+        )
+
+
+def _kind(node: Node) -> str:
+    return type(node).__name__.lower() if isinstance(node, Source | Sink) else type(node.action).__name__.lower()
+
+
+def _about(node: Node) -> str:
+    return describe(node, catalog.sink_types() if isinstance(node, Sink) else catalog.source_types())
+
+
+def _notes(step: Step, *, stateful: bool) -> list[str]:
+    if not stateful:
+        return []
+    said = "it sees the sample as one Batch"
+    match step.action:
+        case Aggregate() | Sql():
+            return [f"{said}, and no watermark: windows that a run would hold open are here, and no row is late"]
+    return [f"{said}, and no watermark: no row is late"]
+
+
+def _unread(found: Look) -> list[Row]:
+    return [
+        Row("dead", None, (), show_place(each.root.place), each.reason, each.message, "", _text(each.root.payload)) for each in found.unread
+    ]
+
+
+def _row_of_line(lines: Sample, died: Died) -> Row:
+    root = lines.roots[died.index]
+    assert root is not None, "a line of a source has a place"
+    return Row("dead", None, (), show_place(root.place), died.reason, died.message, "", _text(root.payload))
+
+
+def _text(payload: bytes) -> str:
+    text = payload[:_SHOWN_BYTES].decode("utf-8", "replace")
+    return text if len(payload) <= _SHOWN_BYTES else text + "…"
+
+
+def _before(inputs: list[tuple[str, Sample]]) -> list[tuple[dict[str, Any], str]]:
+    """Each row that comes in, and where its record stood."""
+    return [
+        (row, "" if root is None else show_place(root.place))
+        for _, sample in inputs
+        for row, root in zip(batch_to_rows(sample.rows), sample.roots, strict=True)
+    ]
+
+
+def _traced(outcome: Outcome, before: list[tuple[dict[str, Any], str]], ways: Mapping[int, list[tuple[str, int]]]) -> list[Row]:
+    after = {branch: batch_to_rows(made.sample.rows) for branch, made in outcome.outs.items()}
+    died = {each.index: each for each in outcome.died}
+    rows = []
+    for index, (row, place) in enumerate(before):
+        made = tuple((branch, after[branch][at]) for branch, at in ways[index])
+        if (dead := died.get(index)) is not None:
+            rows.append(Row("dead", row, made, place, dead.reason, dead.message, dead.code_line, utility=dead.utility))
+        else:
+            rows.append(Row("kept" if made else "dropped", row, made, place))
+    return rows
+
+
+def _came(inputs: list[tuple[str, Sample]], count: int) -> list[tuple[str, dict[str, Any]]]:
+    return [(id_, row) for id_, sample in inputs for row in batch_to_rows(sample.rows.slice(0, count))]
+
+
+def _untraced(outcome: Outcome) -> list[Row]:
+    dead = [Row("dead", None, (), "", each.reason, each.message, each.code_line, each.payload, each.utility) for each in outcome.died]
+    return [
+        *(Row("made", None, ((branch, row),)) for branch, made in outcome.outs.items() for row in batch_to_rows(made.sample.rows)),
+        *dead,
+    ]
+
+
+def _chosen(rows: list[Row], count: int) -> list[Row]:
+    """So many, in their order: half of them that came through, where there are; and as many dead ones, for these a person looks for."""
+    dead = [index for index, row in enumerate(rows) if row.fate == "dead"][:count]
+    through = [index for index, row in enumerate(rows) if row.fate in ("kept", "made")]
+    dropped = [index for index, row in enumerate(rows) if row.fate == "dropped"]
+    stay = min(len(through), max(-(-count // 2), count - len(dropped)))
+    return [rows[index] for index in sorted([*dead, *through[:stay], *dropped[: count - stay]])]

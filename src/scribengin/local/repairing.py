@@ -1,0 +1,227 @@
+"""Dead letters in a person's hands: written to a file whole, read from one, one of them repaired."""
+
+from __future__ import annotations
+
+import csv
+import io
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from scribengin.core.errors import Refused
+from scribengin.local.entrances import Cannot, Entrances
+from scribengin.local.letters import LetterStates, Which, key_text, place_of
+from scribengin.local.replay import Given, with_repair
+from scribengin.state.dead import dated_letters, letter_as_json, letter_from_json
+from scribengin.state.lineage import read_lineage
+from scribengin.state.repairs import Repair, read_repair, write_repair
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from scribengin.local.prepare import Prepared, PreparedFlow
+    from scribengin.plan.model import QueryPlan
+    from scribengin.state.contract import DeadLetter
+    from scribengin.state.folder import QueryFolder
+    from scribengin.state.replays import Key
+
+_BESIDE = ("key", "lineage", "state", "place", "decided_at")
+"""what a line of an exported file holds beside the letter"""
+
+
+def whole_letters(queries: Sequence[QueryFolder], folder: Path, which: Which) -> Iterator[dict[str, Any]]:
+    """The letters that are meant, as lines of a file: all fields, `key` and `lineage` by which they are known, `state` of what was done.
+
+    Of one that is repaired and waits, as it will be replayed.
+    """
+    for query in queries:
+        states = LetterStates(query)
+        for batch, place, letter in dated_letters(query, wanted=which.fits_batch):
+            key = (batch.batch, place)
+            if not which.fits(letter) or not which.fits_key(query.name, key):
+                continue
+            state = states.of(key)
+            repair = read_repair(query, key) if state == "repaired" else None
+            told = letter_as_json(letter if repair is None else with_repair(letter, repair))
+            said = {"key": key_text(query.name, key), "lineage": states.lineage, "state": state}
+            yield {**said, **told, "place": place_of(letter, folder), "decided_at": batch.decided_at}
+
+
+def given_letters(lines: Iterable[bytes], name: str) -> dict[tuple[str, Key], Given]:
+    """(Query, letter) → what a file says of it. Raises Refused for a line that is no exported letter; `name` is the file's."""
+    found: dict[tuple[str, Key], Given] = {}
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            data = msgspec.json.decode(line)
+            query, batch, place = data["key"].split(":")
+            key, lineage = (query, (int(batch), int(place))), str(data["lineage"])
+            letter = letter_from_json({field: value for field, value in data.items() if field not in _BESIDE})
+            came = letter.came if isinstance(letter.came, str) else msgspec.json.encode(letter.came).decode()
+        except (msgspec.DecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
+            raise Refused(
+                f"{name}:{number}: this is no letter that was exported: {type(error).__name__}: {error}",
+                remedy="change only `payload` or `came` in the lines that `scribengin dead export FLOW --to FILE` has written",
+                code="letters-file",
+            ) from None
+        found[key] = Given(lineage, letter.payload, came)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Editing:
+    """A letter that is to be repaired. `text` is its record, or the row that came to `at`, as a repair before has left it."""
+
+    tier: Prepared
+    query: QueryPlan
+    folder: QueryFolder
+    key: Key
+    letter: DeadLetter
+    at: str
+    text: bytes
+
+    @property
+    def is_row(self) -> bool:
+        """True where it is a row as JSON."""
+        return bool(self.at) or self.letter.form == "row"
+
+    def with_columns(self, values: Mapping[str, str]) -> bytes:
+        """The text with other values of columns. A value is JSON, or else text. Raises Refused where it has no columns."""
+        extra = self.letter.extra
+        if not self.at and "delimiter" in extra:
+            return self._csv(values, extra["delimiter"], extra["header"])
+        try:
+            row = msgspec.json.decode(self.text)
+            if not isinstance(row, dict):
+                raise msgspec.DecodeError("it is no object")
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise Refused(
+                f"{self.letter.id} is no JSON object, so that no column of it can be set: {error}",
+                remedy="give it whole: --with FILE, or edit it without --set",
+                code="letter-columns",
+            ) from None
+        texts = self._texts()
+        return msgspec.json.encode(row | {name: value if name in texts else _json_or_text(value) for name, value in values.items()})
+
+    def _texts(self) -> set[str]:
+        entrances = Entrances(self.tier, self.query)
+        schema = entrances.columns_at(self.at) if self.at else entrances.decoder(self.letter.source).schema
+        return set() if schema is None else {field.name for field in schema.fields if field.type.name == "STRING"}
+
+    def _csv(self, values: Mapping[str, str], delimiter: str, header: Sequence[str] | None) -> bytes:
+        names = header or Entrances(self.tier, self.query).decoder(self.letter.source).schema.names
+        try:
+            text = self.text.decode()
+        except UnicodeDecodeError:
+            raise Refused(f"{self.letter.id} is no UTF-8", remedy="give it whole: --with FILE", code="letter-columns") from None
+        cells = next(csv.reader(io.StringIO(text), delimiter=delimiter), [])
+        unknown = [name for name in values if name not in names]
+        if unknown or len(cells) != len(names):
+            what = f'no column "{unknown[0]}"; it has {", ".join(names)}' if unknown else f"{len(cells)} cells under {len(names)} columns"
+            raise Refused(f"{self.letter.id} has {what}", remedy="give it whole: --with FILE", code="letter-columns")
+        row = [values.get(name, cell) for name, cell in zip(names, cells, strict=True)]
+        out = io.StringIO()
+        csv.writer(out, delimiter=delimiter, lineterminator="").writerow(row)
+        return out.getvalue().encode()
+
+    def keep(self, text: bytes) -> bool:
+        """Keep this as the letter's repair; False where nothing was changed. Raises Refused where the flow does not take it."""
+        repair = self.repair(text)
+        if repair is not None:
+            write_repair(self.folder, self.key, repair)
+        return repair is not None
+
+    def repair(self, text: bytes) -> Repair | None:
+        """What `keep` would keep."""
+        text = text.removesuffix(b"\n")
+        if text == self.text:
+            return None
+        try:
+            repair = Repair(came=text.decode().strip()) if self.at else Repair(payload=text)
+        except UnicodeDecodeError:
+            why = f"{self.letter.id} was not changed: the row is no UTF-8"
+            raise Refused(why, remedy="write it as JSON in UTF-8", code="letter-refused") from None
+        entrances = Entrances(self.tier, self.query)
+        mended = with_repair(self.letter, repair)
+        cannot = entrances.refusal(mended, entrances.at(self.at, mended))
+        if cannot is not None:
+            raise Refused(f"{self.letter.id} was not changed: {cannot.why}", remedy="change it so that it fits", code="letter-refused")
+        return repair
+
+
+def keep_all(found: Sequence[Editing], text: bytes) -> list[str]:
+    """Keep this as the repair of one letter in all its Queries, or in none; the Queries where that changed it. Raises Refused as `keep`."""
+    changed = [each for each in found if each.repair(text) is not None]
+    for each in changed:
+        each.keep(text)
+    return [each.query.name for each in changed]
+
+
+def find_to_edit(prepared: PreparedFlow, which: Which, *, record: bool) -> list[Editing]:
+    """The letter of that id, in each Query that has refused it so. `record`: what its source gave is edited, and replayed from the start.
+
+    Raises Refused where there is none, where several ids begin so, where it was replayed, or can never be, and where Queries would take
+    different texts for it: it enters them at different steps, or was repaired for one.
+    """
+    found: list[Editing] = []
+    replayed = ""
+    ids: dict[str, None] = {}
+    for tier in prepared.tiers:
+        for query in tier.plan.queries:
+            folder = tier.folder.query(query.name)
+            if which.query not in ("", query.name) or read_lineage(folder) is None:
+                continue
+            states, entrances = LetterStates(folder), Entrances(tier, query)
+            for batch, place, letter in dated_letters(folder):
+                key = (batch.batch, place)
+                if not which.fits(letter) or not which.fits_key(query.name, key):
+                    continue
+                if states.of(key).startswith("replayed"):
+                    replayed = letter.id
+                    continue
+                ids[letter.id] = None
+                at = _at(entrances, letter, record=record)
+                repair = read_repair(folder, key)
+                now = letter if repair is None or (repair.came is not None) != bool(at) else with_repair(letter, repair)
+                found.append(Editing(tier, query, folder, key, letter, at, now.came.encode() if at else now.payload))
+    exact = [each for each in found if each.letter.id == which.prefix] or found
+    if not exact:
+        why = (
+            f"{replayed} was replayed: if it died again, that is a letter of its own" if replayed else f"no letter is called {which.prefix}"
+        )
+        raise Refused(why, remedy="see: scribengin dead show FLOW", code="letter-unknown")
+    different = {each.letter.id for each in exact}
+    if len(different) > 1:
+        some = ", ".join(sorted(different)[:3])
+        raise Refused(f"{len(different)} letters begin so: {some}", remedy="say the whole id, or the key of one", code="letter-unknown")
+    by_query = {each.query.name for each in exact}
+    if len(by_query) < len(exact):
+        keys = ", ".join(key_text(each.query.name, each.key) for each in exact[:5])
+        raise Refused(f"{len(exact)} letters have this id", remedy=f"say the key of one: {keys}", code="letter-unknown")
+    if len({(each.at, each.text) for each in exact}) > 1:
+        ways = ", ".join(f"{each.query.name} at {each.at or each.letter.source}" for each in exact)
+        raise Refused(
+            f"{exact[0].letter.id} is not the same for all Queries that have refused it: it enters {ways}",
+            remedy="repair it for each: say --query, or --from-start for the record that all of them read",
+            code="letter-unknown",
+        )
+    return exact
+
+
+def _at(entrances: Entrances, letter: DeadLetter, *, record: bool) -> str:
+    """The step at whose row it is edited; empty for its record. Raises Refused where a replay can begin at neither."""
+    entrance = entrances.of(letter, from_start=record)
+    if isinstance(entrance, Cannot):
+        remedy = f"{entrance.remedy}; then also edit it with --from-start" if "--from-start" in entrance.remedy else entrance.remedy
+        raise Refused(f"{letter.id} cannot be replayed: {entrance.why}", remedy=remedy, code="letter-refused")
+    return entrance.at
+
+
+def _json_or_text(value: str) -> Any:
+    try:
+        return msgspec.json.decode(value.encode())
+    except msgspec.DecodeError:
+        return value

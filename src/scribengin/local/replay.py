@@ -1,0 +1,256 @@
+"""Replaying dead letters of a flow: which, where they enter, what cannot; and the requests that its run takes up."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from scribengin.core import faults
+from scribengin.core.errors import Refused
+from scribengin.local.entrances import Cannot, Entrances
+from scribengin.local.letters import key_text
+from scribengin.state.dead import dated_letters
+from scribengin.state.decisions import Decisions
+from scribengin.state.lease import read_holder
+from scribengin.state.lineage import read_lineage
+from scribengin.state.repairs import Repair, drop_repair, read_repair, repaired_keys
+from scribengin.state.replays import Entering, Replays
+from scribengin.state.source_log import SourceLog
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from scribengin.local.letters import Which
+    from scribengin.local.prepare import Prepared, PreparedFlow
+    from scribengin.plan.model import QueryPlan
+    from scribengin.state.contract import DeadLetter
+    from scribengin.state.folder import QueryFolder
+    from scribengin.state.lineage import Lineage
+    from scribengin.state.replays import Key, Request
+
+_LETTERS, _BYTES = 10_000, 32 * 2**20
+"""what one request holds at most: it is one Batch"""
+_TOLD = 20
+"""letters that are told one by one"""
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a file of letters says of one: its lineage, record and row, changed or not."""
+
+    lineage: str
+    payload: bytes
+    came: str
+
+
+@dataclass
+class Replayed:
+    """What a command has asked for. `waits` says whether a run has to come first."""
+
+    flow: str
+    asked: int = 0
+    repaired: int = 0
+    before: int = 0
+    """letters that were asked for already: nothing more happens to them"""
+    refused: list[dict[str, str]] = field(default_factory=list)
+    refusals: int = 0
+    entering: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """(Query, where) → letters; a source where they begin at the start"""
+    requests: list[str] = field(default_factory=list)
+    running: bool = False
+    dry: bool = False
+
+    def refuse(self, query: str, key: Key, letter: DeadLetter, cannot: Cannot) -> None:
+        """One letter that stays where it is."""
+        self.refusals += 1
+        if len(self.refused) < _TOLD:
+            self.refused.append({"id": letter.id, "key": key_text(query, key), "why": cannot.why, "remedy": cannot.remedy})
+
+    def as_json(self) -> dict[str, Any]:
+        """One object."""
+        return {
+            "flow": self.flow,
+            "dry_run": self.dry,
+            "replayed": self.asked,
+            "repaired": self.repaired,
+            "already": self.before,
+            "refused": self.refusals,
+            "refusals": self.refused,
+            "entering": [{"query": query, "at": at, "count": count} for (query, at), count in sorted(self.entering.items())],
+            "requests": self.requests,
+            "running": self.running,
+        }
+
+
+def replay(
+    prepared: PreparedFlow,
+    which: Which,
+    *,
+    from_start: bool = False,
+    given: Mapping[tuple[str, Key], Given] | None = None,
+    as_they_were: bool = False,
+    dry_run: bool = False,
+) -> Replayed:
+    """Ask for the letters that are meant, and have not been asked for; `given`: only those, as it says. Needs no lease, and may
+    be done while the flow runs, by several at once, again, and after a kill: a letter is in one request.
+
+    `as_they_were`: without what `dead edit` has made of them. Raises Refused where the flow has no such Query with state.
+    """
+    done = Replayed(prepared.name, dry=dry_run)
+    there = False
+    seen: set[tuple[str, Key]] = set()
+    for tier in prepared.tiers:
+        done.running = done.running or read_holder(tier.folder) is not None
+        for query in tier.plan.queries:
+            folder = tier.folder.query(query.name)
+            lineage = read_lineage(folder)
+            if which.query not in ("", query.name) or lineage is None:
+                continue
+            there = True
+            _Asking(tier, query, folder, which, from_start, given, as_they_were, done, lineage, seen).ask()
+    if not there:
+        what = f'Query "{which.query}" of flow "{prepared.name}"' if which.query else f'flow "{prepared.name}"'
+        raise Refused(f"{what} has no state in {prepared.folder}", remedy="run it first, or name its state folder", code="state-missing")
+    for name, key in (given or {}).keys() - seen:
+        done.refusals += 1
+        if len(done.refused) < _TOLD:
+            why, remedy = "there is no such letter, or it is of a lineage that was left", "export the letters anew: scribengin dead export"
+            done.refused.append({"id": "", "key": key_text(name, key), "why": why, "remedy": remedy})
+    return done
+
+
+@dataclass
+class _Asking:
+    tier: Prepared
+    query: QueryPlan
+    folder: QueryFolder
+    which: Which
+    from_start: bool
+    given: Mapping[tuple[str, Key], Given] | None
+    as_they_were: bool
+    done: Replayed
+    lineage: Lineage
+    seen: set[tuple[str, Key]]
+
+    def ask(self) -> None:
+        lineage = self.lineage
+        replays = Replays(self.folder.replays)
+        number = replays.next_number()
+        asked = set(replays.asked(lineage.id))
+        waiting: dict[str, list[tuple[Key, Entering]]] = {}
+        sizes: Counter[str] = Counter()
+
+        def send(source: str) -> None:
+            nonlocal number
+            letters = waiting.pop(source, [])
+            sizes[source] = 0
+            while letters and not self.done.dry:
+                faults.reached("replay.asked.before")
+                request = replays.ask(number, source, lineage.id, letters)
+                if request is not None:
+                    number += 1
+                    self._note(request)
+                    faults.reached("replay.asked.after")
+                    break
+                # somebody was first: letters that are in that request are not ours any more
+                for other in replays.all(number):
+                    number = other.number + 1
+                    asked.update(other.letters if other.lineage == lineage.id else ())
+                mine = [each for each in letters if each[0] not in asked]
+                self._count(letters, -1)
+                self._count(mine, 1)
+                self.done.before += len(letters) - len(mine)
+                letters = mine
+
+        for key, carrier, entering in self._entering(asked):
+            waiting.setdefault(carrier, []).append((key, entering))
+            self._count([(key, entering)], 1)
+            sizes[carrier] += len(entering.letter.payload) + len(entering.letter.came)
+            if len(waiting[carrier]) >= _LETTERS or sizes[carrier] >= _BYTES:
+                send(carrier)
+        for source in list(waiting):
+            send(source)
+
+    def _count(self, letters: list[tuple[Key, Entering]], by: int) -> None:
+        for _, entering in letters:
+            self.done.asked += by
+            self.done.repaired += by * entering.letter.repaired
+            self.done.entering[self.query.name, entering.at or entering.letter.source] += by
+        self.done.entering += Counter()  # without zeros
+
+    def _note(self, request: Request) -> None:
+        self.done.requests.append(f"{self.query.name}:{request.number}")
+        for key in request.repaired:
+            drop_repair(self.folder, key)
+
+    def _entering(self, asked: set[Key]) -> Iterator[tuple[Key, str, Entering]]:
+        """(key, the source in whose log it stands, as it enters) of the letters that are meant and can be replayed."""
+        entrances = Entrances(self.tier, self.query)
+        repaired = repaired_keys(self.folder) if self.given is None and not self.as_they_were else set()
+        begins = _begins(self.folder)
+        for batch, place, letter in dated_letters(self.folder, wanted=self.which.fits_batch):
+            key = (batch.batch, place)
+            if not self.which.fits(letter) or not self.which.fits_key(self.query.name, key):
+                continue
+            given = None if self.given is None else self.given.get((self.query.name, key))
+            if self.given is not None and (given is None or given.lineage != self.lineage.id):
+                continue
+            self.seen.add((self.query.name, key))
+            if key in asked:
+                self.done.before += 1
+                continue
+            if given is None:
+                repair = read_repair(self.folder, key) if key in repaired else None
+            else:
+                where = entrances.of(letter, from_start=self.from_start)
+                repair = _changed(letter, given, "" if isinstance(where, Cannot) else where.at)
+            mended = letter if repair is None else with_repair(letter, repair)
+            entrance = entrances.of(mended, from_start=self.from_start)
+            if repair is not None and repair.came is not None and not isinstance(entrance, Cannot) and not entrance.at:
+                entrance = _OF_ROW
+            cannot = entrance if isinstance(entrance, Cannot) else entrances.refusal(mended, entrance)
+            if cannot is not None:
+                self.done.refuse(self.query.name, key, letter, cannot)
+                continue
+            assert not isinstance(entrance, Cannot)
+            enters = replace(mended, replays=letter.replays + 1, replay_of=f"{key[0]}:{key[1]}")
+            yield key, entrance.carrier, Entering(enters, entrance.at, begins(key[0], letter.source or entrance.carrier))
+
+
+_OF_ROW = Cannot(
+    "the row that came to the step was repaired, and it enters at its source, which takes the record",
+    "repair the record (`payload`; scribengin dead edit --from-start), or say --as-is to send it as it was",
+)
+
+
+def _changed(letter: DeadLetter, given: Given, at: str) -> Repair | None:
+    """What a person has changed in a file; of both what is taken `at` the step where it enters: the row, which was made of the record, or
+    the record where it enters at its source. A line without a row says nothing of it."""
+    payload = None if given.payload == letter.payload else Repair(payload=given.payload)
+    came = None if given.came in ("", letter.came) else Repair(came=given.came)
+    return (came or payload) if at else (payload or came)
+
+
+def with_repair(letter: DeadLetter, repair: Repair) -> DeadLetter:
+    """The letter as a person has made it."""
+    if repair.payload is not None:
+        # what had come to the step was made of the record as it was
+        return replace(letter, payload=repair.payload, came="", truncated=False, repaired=True)
+    return replace(letter, came=repair.came or "", repaired=True)
+
+
+def _begins(folder: QueryFolder) -> Callable[[int, str], int]:
+    """Where in a source's log a Batch began to read; of one without details the end of the log: who goes back does not get there."""
+    decisions = Decisions(folder.decisions)
+    known: dict[int, Mapping[str, int]] = {}
+
+    def begin(batch: int, source: str) -> int:
+        if batch not in known:
+            known.clear()
+            decision = decisions.read(batch) if batch > decisions.pruned_mark() else None
+            known[batch] = {} if decision is None else {each.source: each.start for each in decision.sources}
+        found = known[batch].get(source)
+        return SourceLog(folder.sources, source).length() if found is None and source else found or 0
+
+    return begin

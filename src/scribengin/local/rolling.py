@@ -1,0 +1,114 @@
+"""The roller while a flow runs: in a thread of its own, for the folders that nobody else keeps; and once more where a Query ends.
+
+A Query that ends leaves nothing hidden, though somebody else keeps the folder: who asks what came of a run, and who reads what it wrote,
+finds all of it. So it is for `--once`, and for one that was stopped or drained: nobody may be there who would show the rest later.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from scribengin.connectors.files.keeping import Keeping
+from scribengin.connectors.files.sink_folders import lineages_in
+from scribengin.connectors.files.upkeep import keep_folder, roll_folder
+from scribengin.core.errors import EnvironmentFault, ScribenginError, StateError
+from scribengin.plan.kept_folders import kept_folders
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+
+    from scribengin.spec.model import Flow
+
+EVERY_S = 5.0
+"""between two looks, where these cost little"""
+_SHARE = 20.0
+"""a look that cost a second of processor is followed by so many without one, unless segments have waited long enough"""
+_LEAST_S = 0.2
+_AGAIN_S, _AGAIN_AT_MOST_S = 5.0, 300.0
+"""after a turn that failed: twice as long each time, for what it tries may fill the disk for a while"""
+
+
+def _may() -> None:
+    """Whoever runs the flow may."""
+
+
+def wants_rolling(folders: Collection[str]) -> list[Path]:
+    """Those folders that say they want to be kept, of any lineage."""
+    return [Path(folder) for folder in folders if any(Keeping.read(each) is not None for each in lineages_in(Path(folder)))]
+
+
+@dataclass(slots=True)
+class Rolling:
+    """Of one flow in this process. `say` hears, once each, why a folder could not be kept. Those of `folders` that want none are passed
+    over; they are asked each time, for a group's member may be claimed late."""
+
+    folders: Sequence[Path]
+    say: Callable[[str], None]
+    _said: set[str] = field(default_factory=set)
+    _failed: dict[Path, int] = field(default_factory=dict)
+    """folder → turns that failed since one did not"""
+    _over: threading.Event = field(default_factory=threading.Event)
+    _thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Keep the folders until `stop`."""
+        if self.folders:
+            self._thread = threading.Thread(target=self._run, name="roller")
+            self._thread.start()
+
+    def stop(self) -> None:
+        """End behind the turn under way."""
+        self._over.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        due_s = dict.fromkeys(self.folders, 0.0)
+        wait_s = _LEAST_S
+        while not self._over.wait(wait_s):
+            for folder in self.folders:
+                if due_s[folder] <= time.monotonic():
+                    due_s[folder] = self._turn(folder) + time.monotonic()
+            wait_s = max(0.0, min(due_s.values()) - time.monotonic())
+
+    def _turn(self, folder: Path) -> float:
+        """Keep one; in how many seconds it wants to be looked at again."""
+        begun_s = time.thread_time()
+        try:
+            due_s = keep_folder(folder, _may).due_s if wants_rolling([str(folder)]) else None
+        except Exception as error:  # whatever is wrong with one folder: the others are kept, and it is tried again
+            text = f"{folder} is not kept: {error.message if isinstance(error, ScribenginError) else error}"
+            if text not in self._said:
+                self._said.add(text)
+                self.say(text)
+            failed = self._failed[folder] = self._failed.get(folder, 0) + 1
+            return min(_AGAIN_S * 2.0 ** min(failed - 1, 16), _AGAIN_AT_MOST_S)
+        self._failed.pop(folder, None)
+        wait_s = max(EVERY_S, _SHARE * (time.thread_time() - begun_s))
+        return wait_s if due_s is None else min(max(due_s, _LEAST_S), wait_s)
+
+
+def show_all(flow: Flow, sinks: Collection[str]) -> ScribenginError | None:
+    """Let readers see all that these sinks have committed; what is in the way, or None."""
+    try:
+        folders = kept_folders(flow, sinks)
+        if not any(
+            "roll" in node.options for id_, node in flow.sinks.items() if id_ in sinks
+        ):  # a group's member that is away has said so, and hides nothing
+            folders = tuple(folder for folder in folders if Path(folder).is_dir())
+        for folder in wants_rolling(folders):
+            roll_folder(folder, _may, flush=True)
+    except ScribenginError as error:
+        return error
+    except OSError as error:
+        return EnvironmentFault(f"not all that was committed is visible: {error}", remedy="mend it")
+    except Exception as error:
+        return StateError(
+            f"not all that was committed is visible: {type(error).__name__}: {error}",
+            remedy="nothing is lost; `scribengin audit FLOW` tells what is wrong there",
+        )
+    return None

@@ -1,0 +1,232 @@
+"""The tables of `type: summary` sinks: what the decided Batches come to, from a snapshot and the decisions behind it.
+
+Works while a flow runs and while it does not, in any process: whoever reads needs no lease. The snapshot saves time, and from the thirtieth
+day on, when decisions forget their receipts, it is what is left of old Batches.
+"""
+
+from __future__ import annotations
+
+import sys
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from hashlib import sha256
+from importlib.util import module_from_spec, spec_from_file_location
+from typing import TYPE_CHECKING, Any
+
+from scribengin.connectors.summary.cells import shown
+from scribengin.connectors.summary.forms import asked_of
+from scribengin.core.errors import Refused, ScribenginError, StepError
+from scribengin.core.records import seal, unseal
+from scribengin.core.storage import read_or_none, replace
+from scribengin.plan.python_functions import find_module
+from scribengin.state.decisions import Decisions
+from scribengin.state.lineage import read_lineage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from pathlib import Path
+
+    from scribengin.connectors.summary.forms import Asked, Part
+    from scribengin.local.prepare import PreparedFlow
+    from scribengin.spec.model import Flow
+    from scribengin.state.contract import Decision
+    from scribengin.state.folder import QueryFolder
+
+SUMMARY = "summary"
+EVERY = 50
+"""Batches between two snapshots"""
+_KIND, _FORMAT = "summary", 1
+
+
+@dataclass(slots=True)
+class Kept:
+    """One summary as far as it goes. `through` is the last Batch that is in it, -1 for none; `since` the first, which is not 0 where the
+    question, its `keep` or the columns' types changed in between, where the sink was added later, and where older parts are forgotten."""
+
+    sink: str
+    lineage: str
+    asked: Asked
+    table: Part
+    through: int = -1
+    since: int = 0
+    at: str = ""
+    """when that Batch was decided"""
+
+    def add(self, decision: Decision) -> None:
+        """Take one more Batch in; one that is in it already changes nothing."""
+        number = decision.batch.number
+        if number <= self.through:
+            return
+        own = [receipt for receipt in decision.receipts if receipt.sink == self.sink]
+        for receipt in own:
+            for segment in receipt.segments:
+                self._take(segment["part"], number)
+        if decision.receipts and not own and not self.table.rows:
+            self.since = number + 1  # the Query had no such sink yet, or no row for it
+        self.through, self.at = number, decision.decided_at
+
+    def _take(self, part: Mapping[str, Any], number: int) -> None:
+        if part["form"] == self.asked.form and not self.table.goes_with(part):
+            self.table, self.since = self.asked.empty(), number  # of columns of other types, or trimmed by another rule
+        if part["form"] == self.asked.form and self.table.goes_with(part):
+            self.table.merge(self.asked.read(part))
+        else:  # of another question: the flow was changed after it
+            self.table, self.since = self.asked.empty(), number + 1
+
+    def write(self, file: Path) -> None:
+        """Durably, under the lease."""
+        body = {"lineage": self.lineage, "through": self.through, "since": self.since, "at": self.at, "table": self.table.as_json()}
+        replace(file, seal(_KIND, _FORMAT, body))
+
+
+def read_kept(flow: Flow, folder: QueryFolder, sink: str) -> Kept:
+    """The summary of one sink now. Raises StateError for records that are damaged."""
+    asked = asked_of(flow.sinks[sink].options, partial(load, flow))
+    lineage = read_lineage(folder)
+    kept = Kept(sink, "" if lineage is None else lineage.id, asked, asked.empty())
+    file = snapshot_file(folder, sink)
+    data = read_or_none(file)
+    body = None if data is None else unseal(data, _KIND, _FORMAT, file)
+    if body is not None and body["lineage"] == kept.lineage:
+        kept.through, kept.since, kept.at = body["through"], body["since"], body["at"]
+        if body["table"]["form"] == asked.form and kept.table.goes_with(body["table"]):
+            kept.table = asked.read(body["table"])
+        else:
+            kept.since = kept.through + 1
+    decisions = Decisions(folder.decisions)
+    forgotten = decisions.pruned_mark()
+    if forgotten > kept.through:
+        kept.table, kept.through, kept.since = asked.empty(), forgotten, forgotten + 1
+    for decision in decisions.since(kept.through + 1):
+        kept.add(decision)
+    return kept
+
+
+def snapshot_file(folder: QueryFolder, sink: str) -> Path:
+    """Where it lies."""
+    return folder.work(sink) / "summary.json"
+
+
+def load(flow: Flow, reference: str) -> Any:
+    """What `module:name` stands for in the flow's folder, read anew: no archive is active where nothing runs. Raises StepError."""
+    module, _, name = reference.partition(":")
+    file = find_module(module, flow.code_folder)
+    if file is None:
+        message = f"cannot load {reference}: there is no module {module} in {flow.code_folder}"
+        raise StepError(message, remedy="restore it, or correct `python`")
+    folder = str(flow.code_folder.resolve())
+    sys.path.insert(0, folder)
+    try:
+        spec = spec_from_file_location(f"_summary_{sha256(str(file).encode()).hexdigest()[:16]}", file)
+        assert spec is not None
+        assert spec.loader is not None
+        loaded = module_from_spec(spec)
+        spec.loader.exec_module(loaded)
+        return getattr(loaded, name)
+    except Exception as error:
+        raise StepError(f"cannot load {reference}: {type(error).__name__}: {error}", remedy="correct it, then ask again") from error
+    finally:
+        sys.path.remove(folder)
+
+
+class Keeper:
+    """Keeps the summaries of one Query current while it runs, and their snapshots young. A person's class that fails in it holds no Batch
+    up: `say` hears why, and who reads the summary is told; once it is corrected nothing is missing."""
+
+    def __init__(self, flow: Flow, folder: QueryFolder, sinks: Iterable[str], say: Callable[[str], None]) -> None:
+        self._folder = folder
+        self._say = say
+        self._kept: dict[str, Kept] = {}
+        self._written: dict[str, int] = {}
+        for sink in sinks:
+            if flow.sinks[sink].type == SUMMARY:
+                with self._told(sink):
+                    self._kept[sink] = read_kept(flow, folder, sink)
+                    self._write(self._kept[sink])
+
+    def committed(self, decision: Decision) -> None:
+        """A Batch that was decided, replayed ones too."""
+        for sink, kept in list(self._kept.items()):
+            with self._told(sink):
+                kept.add(decision)
+                if kept.through >= self._written.get(sink, -1) + EVERY:
+                    self._write(kept)
+
+    def _write(self, kept: Kept) -> None:
+        if kept.through >= 0:
+            kept.write(snapshot_file(self._folder, kept.sink))
+            self._written[kept.sink] = kept.through
+
+    @contextmanager
+    def _told(self, sink: str) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            if isinstance(error, OSError) or (isinstance(error, ScribenginError) and not isinstance(error, StepError)):
+                raise  # of the place, not of the question
+            self._kept.pop(sink, None)
+            why = error.message if isinstance(error, StepError) else f"{type(error).__name__}: {error}"
+            self._say(f"summary {sink} is not kept current: {why}; its parts stay in the decisions")
+
+
+def read_summaries(prepared: PreparedFlow, sink: str = "") -> dict[str, Any]:
+    """All summaries of a flow, or that of one sink, as `summary --json` prints them. Raises Refused where there is none of the name."""
+    rows = summaries_of(prepared, sink)
+    if not rows:
+        named = f'no summary "{sink}"' if sink else "no sink of `type: summary`"
+        have = [id_ for id_, node in prepared.plan.flow.sinks.items() if node.type == SUMMARY]
+        remedy = f"its summaries are {', '.join(have)}" if have else "add one: {from: …, type: summary, sql: SELECT … FROM rows GROUP BY …}"
+        raise Refused(f'flow "{prepared.name}" has {named}', remedy=remedy, code="summary-missing")
+    return {"flow": prepared.name, "summaries": rows}
+
+
+def summaries_of(prepared: PreparedFlow, sink: str = "", *, unread: list[StepError] | None = None) -> list[dict[str, Any]]:
+    """The same, without the flow; [] where there is none. Why one of them cannot be read goes into `unread`, where that is given."""
+    rows = []
+    for tier in prepared.tiers:
+        flow = tier.plan.flow
+        for query in tier.plan.queries:
+            for name in query.sinks:
+                if flow.sinks[name].type == SUMMARY and sink in ("", name):
+                    try:
+                        kept = read_kept(flow, tier.folder.query(query.name), name)
+                        rows.append(_as_json(kept, query.name, str(flow.sinks[name].options.get("format") or "table")))
+                    except StepError as error:
+                        if unread is None:
+                            raise
+                        unread.append(error)
+    return rows
+
+
+def _as_json(kept: Kept, query: str, format: str) -> dict[str, Any]:
+    table = kept.table
+    rows = table.result()
+    return {
+        "sink": kept.sink,
+        "query": query,
+        "format": format,
+        "columns": table.outputs(rows),
+        "rows": [_shown(kept.sink, row) for row in rows],
+        "batch": kept.through if kept.through >= 0 else None,
+        "since_batch": kept.since,
+        "decided_at": kept.at,
+        "rows_in": table.rows,
+        "groups": table.size,
+        "keep": kept.asked.keep,
+        "left_out": table.left_out,
+        "rows_left_out": table.rows_left_out,
+    }
+
+
+def _shown(sink: str, row: Mapping[Any, Any]) -> dict[str, Any]:
+    made: dict[str, Any] = {}
+    for name, value in row.items():
+        if not isinstance(name, str):
+            raise StepError(f"summary {sink}: result() gave a row with the key {name!r}", remedy="give each row names that are texts")
+        try:
+            made[name] = shown(value)
+        except (TypeError, RecursionError) as error:
+            what = f'summary {sink}: result() gave "{name}" a value that cannot be shown: {error}'
+            raise StepError(what, remedy="give numbers, texts, dates, or lists and dicts of them") from error
+    return made

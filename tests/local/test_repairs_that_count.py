@@ -1,0 +1,132 @@
+"""What a person has repaired is what is sent, or it is refused: letters as the state floor wrote them, in a flow that has not run."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from scribengin.connectors.contract import BatchId
+from scribengin.core.errors import Refused
+from scribengin.local.letters import Which
+from scribengin.local.prepare import prepare
+from scribengin.local.repairing import find_to_edit, given_letters, keep_all, whole_letters
+from scribengin.local.replay import replay
+from scribengin.state.contract import DeadLetter, Decision
+from scribengin.state.dead import DeadWriter
+from scribengin.state.decisions import Decisions
+from scribengin.state.lineage import open_lineage
+from scribengin.state.repairs import repaired_keys
+from scribengin.state.replays import Replays, read_entering
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from scribengin.local.prepare import PreparedFlow
+    from scribengin.local.replay import Given
+    from scribengin.state.folder import QueryFolder
+    from scribengin.state.replays import Key
+
+FLOW = """\
+version: 1
+name: twice
+sources:
+  rows: {type: files, path: data, format: json, schema: "id BIGINT"}
+steps:
+  doubled: {from: rows, python: "steps:double", schema: "id BIGINT"}
+sinks:
+  kept: {from: doubled, type: files, path: out, format: json}
+"""
+LETTER = DeadLetter(
+    "rows/a.jsonl:1#doubled", "kept", 0, "doubled", "exception", "no", "rows", "a.jsonl", line=1, payload=b'{"id": 1}', came='{"id":1}'
+)
+
+
+@pytest.fixture
+def prepared(tmp_path: Path) -> PreparedFlow:
+    (tmp_path / "steps.py").write_text("def double(row):\n    return {'id': row['id'] * 2}\n")
+    return flow(tmp_path, FLOW)
+
+
+def flow(folder: Path, text: str) -> PreparedFlow:
+    (folder / "flow.yaml").write_text(text)
+    return prepare(folder / "flow.yaml", state=None)
+
+
+def bury(prepared: PreparedFlow, query: str, letter: DeadLetter) -> QueryFolder:
+    tier = prepared.tiers[0]
+    folder = tier.folder.query(query)
+    lineage = open_lineage(folder, owner=tier.folder.read_owner(), fingerprint="f", state_fingerprint="", sources=["rows"])
+    writer = DeadWriter(folder.dead, "attempt")
+    writer.write(replace(letter, query=query, form="bytes", alone=True))
+    segment = writer.close()
+    assert segment is not None
+    Decisions(folder.decisions).decide(Decision(BatchId("twice", query, lineage.id, 0, 1), "hash", "f", (), (), (segment,)))
+    return folder
+
+
+def exported(prepared: PreparedFlow, query: QueryFolder, **changed: str) -> dict[tuple[str, Key], Given]:
+    lines = [json.dumps(letter | changed).encode() for letter in whole_letters([query], prepared.path.parent, Which())]
+    return given_letters(lines, "letters.jsonl")
+
+
+def sent(query: QueryFolder) -> tuple[str, str, str]:
+    """(where, record, row) of the letter that was asked for."""
+    (stream,) = Replays(query.replays).read(0).streams("main/kept")
+    (letter,) = read_entering(query, stream.place)
+    return stream.place["replay"]["at"], letter.payload.decode(), letter.came
+
+
+def test_a_row_that_was_repaired_is_not_sent_as_the_record_was(prepared: PreparedFlow) -> None:
+    query = bury(prepared, "kept", LETTER)
+    found = find_to_edit(prepared, Which(), record=False)
+    assert (found[0].at, keep_all(found, b'{"id":7}')) == ("doubled", ["kept"])
+    said = replay(prepared, Which(), from_start=True)
+    assert (said.asked, said.refusals) == (0, 1)
+    assert "row that came to the step was repaired" in said.refused[0]["why"]
+    assert repaired_keys(query) == {(0, 0)}
+    assert replay(prepared, Which(), from_start=True, given=exported(prepared, query, came='{"id":8}')).refusals == 1
+    assert replay(prepared, Which()).repaired == 1
+    assert sent(query) == ("doubled", '{"id": 1}', '{"id":7}')
+
+
+def test_a_file_of_a_letter_whose_record_was_repaired_gives_that_record_back(prepared: PreparedFlow) -> None:
+    query = bury(prepared, "kept", LETTER)
+    assert keep_all(find_to_edit(prepared, Which(), record=True), b'{"id": 7}') == ["kept"]
+    said = replay(prepared, Which(), given=exported(prepared, query))
+    assert (said.asked, said.repaired) == (1, 1), said.refused
+    assert sent(query) == ("", '{"id": 7}', "")
+
+
+@pytest.mark.parametrize(("from_start", "at"), [(True, ""), (False, "doubled")])
+def test_of_both_repaired_that_counts_which_is_taken_where_it_enters(prepared: PreparedFlow, from_start: bool, at: str) -> None:
+    query = bury(prepared, "kept", LETTER)
+    said = replay(prepared, Which(), given=exported(prepared, query, payload='{"id": 9}', came='{"id":9}'), from_start=from_start)
+    assert (said.asked, said.repaired) == (1, 1), said.refused
+    assert sent(query)[0] == at
+    assert sent(query)[2 if at else 1].replace(" ", "") == '{"id":9}'
+
+
+def test_a_letter_that_queries_take_at_different_places_is_repaired_for_each(prepared: PreparedFlow) -> None:
+    two = flow(prepared.path.parent, FLOW + "  digits: {from: doubled, type: files, path: digits, format: json}\n")
+    kept, digits = bury(two, "kept", LETTER), bury(two, "digits", replace(LETTER, came=""))
+    with pytest.raises(Refused, match="digits at rows"):
+        find_to_edit(two, Which(prefix=LETTER.id), record=False)
+    assert keep_all(find_to_edit(two, Which(prefix=LETTER.id, query="kept"), record=False), b'{"id":20}') == ["kept"]
+    assert (repaired_keys(kept), repaired_keys(digits)) == ({(0, 0)}, set())
+    assert set(keep_all(find_to_edit(two, Which(prefix=LETTER.id), record=True), b'{"id":20}')) == {"kept", "digits"}
+
+
+def test_bytes_that_are_no_text_are_refused_where_a_column_is_set_and_come_back_from_a_masters_file(prepared: PreparedFlow) -> None:
+    query = bury(prepared, "kept", replace(LETTER, came="", step="rows", payload=b'{"id": "\xff"}'))
+    (found,) = find_to_edit(prepared, Which(), record=True)
+    with pytest.raises(Refused, match="no column of it can be set"):
+        found.with_columns({"id": "1"})
+    with pytest.raises(Refused, match="is no UTF-8"):
+        replace(found, letter=replace(found.letter, extra={"delimiter": ",", "header": ["id"]})).with_columns({"id": "1"})
+    with pytest.raises(Refused, match="the row is no UTF-8"):
+        replace(found, at="doubled").keep(b"\xff")
+    lines = [json.dumps(letter | {"payload": None}).encode() for letter in whole_letters([query], prepared.path.parent, Which())]
+    assert given_letters(lines, "letters.jsonl")["kept", (0, 0)].payload == b'{"id": "\xff"}'
