@@ -10,10 +10,11 @@ from uuid import uuid4
 import msgspec
 
 from scribengin.connectors.abilities import commits_units
-from scribengin.connectors.contract import AlreadyCommitted, Place, Receipt
+from scribengin.connectors.contract import Place, Receipt
 from scribengin.connectors.kafka.client import Cluster
 from scribengin.connectors.kafka.options import SINK
 from scribengin.connectors.kafka.sink import KafkaSink
+from scribengin.connectors.unit_contract import AlreadyCommitted
 from scribengin.core.errors import Unreachable
 from scribengin.core.process import within
 from scribengin.state.contract import Counts, Decision

@@ -59,6 +59,7 @@ _BY_WINDOW = """SELECT unix_seconds(window(ts, '10 minutes').start) AS at, bucke
 _KINDS = {
     "tail": STATELESS,
     "coins": STATELESS,
+    "rolled": STATELESS,
     "filter": replace(STATELESS, steps="  some: {from: records, filter: seq % 3 <> 0}\n", last="some"),
     "aggregate": FlowKind(
         30,
@@ -276,7 +277,8 @@ class FaultFlow:
     def _output(self, sink: str) -> str:
         """What it says of where a sink writes."""
         by = ", partition_by: [bucket]" if self.partitioned else ""
-        return f"type: files, path: out/{sink}, format: {self.format}{by}"
+        roll = ", roll: {size: 64KiB, every: 1s}" if self.kind == "rolled" else ""
+        return f"type: files, path: out/{sink}, format: {self.format}{by}{roll}"
 
     def _found(self, out: Path, torn: list[str]) -> list[Found]:
         """Every row of every sink, in the order in which it is to be read."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
-from scribengin.core.faults import TRANSACTION_POINTS
+from scribengin.core.faults import ROLL_POINTS, TRANSACTION_POINTS
 from scribengin.testing.faults.drivers import IN_TASKS, Strike
 from scribengin.testing.faults.flows import STATEFUL
 from scribengin.testing.faults.kafka_ways import strike_over_kafka
@@ -24,7 +24,9 @@ SERIES = ("two", "zombie")
 """Ways whose aims are struck one behind the other, each driver by its successor's start. The last successor may be one that is killed."""
 _RIDERS = 3
 """a task that dies a fourth time is tried no more"""
-_ONCE_A_RUN = frozenset({"lease.taken", "recovery.before", "recovery.mid", "recovery.after", "fold.before", "fold.written", "fold.after"})
+_ONCE_A_RUN = frozenset(
+    {"lease.taken", "recovery.before", "recovery.mid", "recovery.after", "fold.before", "fold.written", "fold.after", *ROLL_POINTS}
+)
 _HIGHEST_PASS = 2
 _WAKES_S = 5.0
 """how long the one that wakes is waited for: it may have to wait for what its successor commits, which sleeps"""

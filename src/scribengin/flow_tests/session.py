@@ -1,0 +1,109 @@
+"""One Spark session for all tests of all flows of a process."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from scribengin.core.errors import EnvironmentFault
+from scribengin.spark.session import PRESET, start_session
+from scribengin.spark.user_code import deactivate_below
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+
+MASTER = "local[2,3]"
+CONF = {
+    "spark.sql.shuffle.partitions": "1",  # a test has a few rows: one task each, so that their order is the same each time
+    "spark.sql.streaming.stateStore.maintenanceInterval": "600s",
+    "spark.sql.codegen.wholeStage": "false",  # compiling code takes longer than a few rows
+}
+
+_RULES = ("spark.sql.session.timeZone", "spark.sql.ansi.enabled", "spark.sql.caseSensitive", "spark.sql.streaming.stateStore.providerClass")
+"""settings of the preset under which a flow may give other rows; the others say how fast it does"""
+_BRIEF = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
+"""for a Java that lives for seconds: no second compiler"""
+
+
+def start_briefly(folder: Path) -> SparkSession:
+    """A session as all tests have it. Raises EnvironmentFault."""
+    before = os.environ.get("SPARK_SUBMIT_OPTS")
+    os.environ["SPARK_SUBMIT_OPTS"] = _BRIEF if before is None else f"{_BRIEF} {before}"
+    try:
+        return start_session("test", master=MASTER, memory="", conf=CONF, folder=folder)
+    finally:
+        if before is None:
+            del os.environ["SPARK_SUBMIT_OPTS"]
+        else:
+            os.environ["SPARK_SUBMIT_OPTS"] = before
+
+
+def check_lent(conf: Callable[[str], str]) -> None:
+    """Refuse a session under which the same flow gives other rows than under `run`. `conf`: the value of a setting in a new session of its
+    context, which is where each Query runs: what was set on the session itself later does not count. Raises EnvironmentFault."""
+    found = {key: value for key in _RULES if (value := conf(key)).lower() != PRESET[key].lower()}
+    if found:
+        what = ", ".join(f"{key} is {value}" for key, value in found.items())
+        remedy = "build it with " + "".join(f'.config("{key}", "{PRESET[key]}")' for key in found)
+        raise EnvironmentFault(f"the Spark session of this process is not set as that of a run: {what}", remedy=remedy)
+
+
+def running_session() -> SparkSession | None:
+    """The one that this process has, if it has one: a process has one context."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    return SparkSession.builder.getOrCreate() if SparkContext._active_spark_context is not None else None
+
+
+def is_alive(spark: SparkSession) -> bool:
+    """False once somebody has stopped it."""
+    context = spark.sparkContext
+    return context._jsc is not None and not context._jsc.sc().isStopped()
+
+
+class Session:
+    """Starts Spark when the first test asks for it. `lent` lends one that runs already; `tell` hears that it starts.
+
+    Raises EnvironmentFault for a lent one that is set otherwise than a run's.
+    """
+
+    def __init__(self, *, lent: SparkSession | None = None, tell: Callable[[str], None] = lambda _: None) -> None:
+        if lent is not None:
+            check_lent(lambda key: str(lent.newSession().conf.get(key)))
+        self._spark = lent
+        self._own = lent is None
+        self._tell = tell
+        self.folder = Path(tempfile.mkdtemp(prefix="scribengin-test-"))
+        """for scratch folders of tests; it goes with the session"""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def spark(self) -> SparkSession:
+        """The session. Raises EnvironmentFault where Spark cannot start."""
+        if self._spark is None:
+            self._tell("starting spark")
+            self._spark = start_briefly(self.folder / "spark")
+        return self._spark
+
+    @property
+    def ended(self) -> bool:
+        """True where Spark has started and was stopped by others."""
+        return self._spark is not None and not is_alive(self._spark)
+
+    def close(self) -> None:
+        """Stop it, and remove what tests have left."""
+        if self._own and self._spark is not None and not self.ended:
+            self._spark.stop()
+        deactivate_below(self.folder)
+        shutil.rmtree(self.folder, ignore_errors=True)
