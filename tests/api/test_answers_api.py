@@ -23,11 +23,11 @@ from scribengin.registry.contract import Create
 from scribengin.registry.kinds import Run, TierSpec
 from scribengin.registry.records import put
 from scribengin.registry.tree import LEASE, MASTERS, RUN
-from scribengin.state.contract import DeadLetter, Decision
+from scribengin.state.contract import Counts, DeadLetter, Decision
 from scribengin.state.dead import DeadWriter
 from scribengin.state.decisions import Decisions
 from scribengin.state.folder import StateFolder
-from scribengin.state.lineage import open_lineage
+from scribengin.state.lineage import open_lineage, read_lineage
 from scribengin.watching.progress import TierProgress
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ def test_a_way_and_an_audit_are_told_of_a_flow_by_name(bench: Bench, says: Says)
     assert says("audit", "numbers")["code"] == "state-missing"
     buries(master, "odd")
     audit = says("audit", "numbers")
-    assert (audit["flow"], audit["queries"][0]["dead"]) == ("numbers", {"decided": 3, "found": 3, "expired": 0})
+    assert (audit["flow"], audit["queries"][0]["dead"]) == ("numbers", {"decided": 3, "found": 3, "expired": 0, "purged": 0})
 
 
 def test_an_answer_has_bounds(bench: Bench) -> None:
@@ -205,3 +205,60 @@ def test_a_flow_is_shown_as_a_graph_with_how_it_goes(bench: Bench, says: Says) -
     nodes = {node["node"]: node for node in says("graph", "numbers", "--steps")["nodes"]}
     assert (nodes["numbers"]["live"]["rows_per_s"], nodes["numbers"]["live"]["lag_rows"]) == (5.0, 3)
     assert (nodes["kept"]["live"], nodes["odd"]["live"]) == ({"rows": 4, "rows_per_s": 2.0}, None)
+
+
+def test_the_counts_of_the_last_run_stand_on_the_arrows_of_the_graph(bench: Bench, says: Says) -> None:
+    master = bench.master()
+    submits(bench)
+    assert says("graph", "numbers", "--live")["counts"]["caption"] == "it has not run yet: there is nothing to count"
+    folder = StateFolder(master.plane.packages.folder.parent / "state", "numbers")
+    part = folder.query("kept")
+    lineage = open_lineage(part, owner=folder.read_owner(), fingerprint="f", state_fingerprint="", sources=["numbers"])
+    counts = {"numbers": Counts(9, 9), "odd": Counts(9, 4, 4, 1), "kept": Counts(4, 4)}
+    Decisions(part.decisions).decide(Decision(BatchId("numbers", "kept", lineage.id, 0, 1), "hash", "f", (), (), (), counts, "2026-01-01"))
+    found = bench.client().graph_counts("numbers")
+    assert [(edge["reads"], edge["node"], edge["rows"]) for edge in found.edges] == [("numbers", "odd", "9"), ("odd", "kept", "4")]
+    assert [(node["node"], node["dropped"], node["dead"]) for node in found.nodes] == [("numbers", 0, 0), ("odd", 4, 1), ("kept", 0, 0)]
+    picture = bench.folder / "numbers.svg"
+    assert says("graph", "numbers", "--live", "--svg", picture)["file"] == str(picture)
+    assert ">1 dead<" in picture.read_text()
+    assert says("graph", "numbers", "--svg", picture)["nodes"][0]["flow"] == "numbers", "without --steps it is the workflow"
+
+
+def test_letters_are_replayed_once_by_operators_whoever_is_asked_and_those_that_cannot_be_are_told(bench: Bench, says: Says) -> None:
+    viewer = bench.tokens.add("vera", "viewer", {})
+    master = bench.master()
+    submits(bench)
+    buries(master, "odd")
+    folder = StateFolder(master.plane.packages.folder.parent / "state", "numbers")
+    part = folder.query("kept")
+    writer = DeadWriter(part.dead, "whole")
+    row = b'{"id": 7, "ts": "2026-01-01T00:00:00Z"}'
+    letter = DeadLetter(
+        "numbers/numbers:7#odd", "kept", 2, "odd", "require", "no", "numbers", "numbers", row=7, payload=row, form="row", alone=True
+    )
+    writer.write(letter)
+    segment = writer.close()
+    lineage = read_lineage(part)
+    assert lineage is not None
+    assert segment is not None
+    Decisions(part.decisions).decide(Decision(BatchId("numbers", "kept", lineage.id, 2, 1), "hash", "f", (), (), (segment,)))
+
+    with pytest.raises(Refused) as refused:
+        bench.client(token=viewer).replay_letters("numbers", {}, from_start=False, as_is=False, dry_run=False, repaired=None)
+    assert refused.value.code == "role-lacking"
+    dry = says("dead", "replay", "numbers", "--dry-run")
+    assert (dry["dry_run"], dry["replayed"], dry["refused"], dry["requests"]) == (True, 1, 3, [])
+    lines = b"\n".join(msgspec.json.encode(each) for each in bench.client().dead_letters("numbers", prefix="kept:2:0")).replace(
+        b'\\"id\\": 7', b'\\"id\\": 8'
+    )
+    (bench.folder / "letters.jsonl").write_bytes(lines)
+    done = says("dead", "replay", "numbers", "--repaired", bench.folder / "letters.jsonl")
+    assert (done["replayed"], done["repaired"], done["entering"]) == (1, 1, [{"query": "kept", "at": "numbers", "count": 1}])
+    again = says("dead", "replay", "numbers", "--reason", "require")
+    assert (again["replayed"], again["already"]) == (0, 1)
+    groups = {group["reason"]: group for group in says("dead", "list", "numbers")["groups"]}
+    assert (groups["require"]["replayed"], groups["raised"]["replayed"]) == (1, 0)
+    (bench.folder / "letters.jsonl").write_bytes(b'{"key": "kept:2"}\n')
+    assert says("dead", "replay", "numbers", "--repaired", bench.folder / "letters.jsonl")["code"] == "letters-file"
+    assert says("dead", "edit", "numbers", "kept:2:0", "--set", "id=1")["code"] == "letter-refused"

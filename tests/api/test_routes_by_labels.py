@@ -33,6 +33,7 @@ NAMES = {
     "name": "ann",
 }
 BODIES: dict[str, Any] = {
+    "replay": {"dry_run": True},
     "want_flow": {"state": "paused"},
     "want_workflow": {"state": "paused"},
     "roll_back": {"version": 1},

@@ -7,12 +7,17 @@ import os
 import signal
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 import structlog
 from plane import until
 
+from scribengin.connectors.contract import BatchId, Decided, Place
+from scribengin.connectors.files.options import SINK
+from scribengin.connectors.files.sink import FilesSink
 from scribengin.core.records import seal
 from scribengin.core.storage import put_if_absent
+from scribengin.core.types import arrow_schema, parse_schema
 from scribengin.hosts.folder_keeper import FolderKeeper
 from scribengin.registry.kinds import TierSpec
 from scribengin.registry.memory import MemoryStore
@@ -169,3 +174,20 @@ def test_a_folders_keeper_is_started_elsewhere_and_one_that_slept_does_nothing_w
     plane.kill("b")
     until(lambda: (found := told(plane.registry, path)) is not None and found.node == "a", "a keeps it", 90)
     assert late_ones(path) == 0
+
+
+def test_segments_that_are_hidden_are_merged_when_they_have_waited_and_not_only_every_minute(tmp_path: Path) -> None:
+    store = MemoryStore()
+    leader = store.client()
+    keeper = FolderKeeper(store.client(), "a", {"id": "a"}, LOG)
+    sink = FilesSink(Place("s", tmp_path, SINK.filled({"path": "out", "format": "json", "roll": {"size": 2**20, "every": 0.5}})))
+    sink.prepare(owner="me", lineage="l1")
+    schema = parse_schema("id BIGINT")
+    for number in range(2):
+        id_ = BatchId("f", "q", "l1", number, 1)
+        stream = sink.stream(id_, 0, "a", schema)
+        stream.write(pa.RecordBatch.from_pylist([{"id": number}], arrow_schema(schema)))
+        sink.publish(Decided(id_, f"h{number}", (stream.close(),)))
+    give(leader, tmp_path / "out", "a", 1)
+    keeper.step()
+    until(lambda: keeper.step() > 0 and len(list((tmp_path / "out").glob("part-*"))) == 1, "the keeper has merged them")

@@ -15,6 +15,7 @@ from scribengin.api.child import Seen, look_with, serve_one
 from scribengin.core.errors import Refused
 
 if TYPE_CHECKING:
+    from scribengin.local.letters import Which
     from scribengin.local.prepare import PreparedFlow
     from scribengin.registry.contract import Registry
     from scribengin.state.folder import QueryFolder
@@ -49,14 +50,25 @@ def _found(what: str, prepared: PreparedFlow, version: int, said: dict[str, Any]
         case "dead-counts":
             from scribengin.local.letters import count_letters
 
-            rows = count_letters(_queries(prepared, said["query"]), prepared.plan.flow.folder)
+            which = _which(said)
+            rows = count_letters(_queries(prepared, which.query), prepared.plan.flow.folder, which)
             return {"flow": prepared.name, "dead": sum(row["count"] for row in rows), "groups": rows}
         case "dead":
             return _letters(prepared, said)
+        case "replay":
+            return _replayed(prepared, said)
         case "trace":
             from scribengin.local.tracing import trace_record
 
             return trace_record(prepared, said["record"])
+        case "summary":
+            from scribengin.local.summaries import read_summaries
+
+            return read_summaries(prepared, said["sink"])
+        case "graph-counts":
+            from scribengin.local.edge_counts import edge_counts
+
+            return edge_counts(prepared)
         case "graph":
             from scribengin.plan.flow_graph import graph_as_json
 
@@ -69,18 +81,38 @@ def _found(what: str, prepared: PreparedFlow, version: int, said: dict[str, Any]
 
 
 def _letters(prepared: PreparedFlow, said: dict[str, Any]) -> dict[str, Any]:
-    from scribengin.local.letters import Which, place_of, read_page
+    from scribengin.local.letters import place_of, read_page
     from scribengin.state.dead import letter_as_json
 
-    which = Which(said["query"], said["step"], said["reason"], said["prefix"])
+    which = _which(said)
     page = read_page(_queries(prepared, which.query), which, after=said["after"], limit=said["limit"])
     folder = prepared.plan.flow.folder
-    letters = [{**letter_as_json(letter), "place": place_of(letter, folder)} for letter in page.letters]
+    letters = [
+        {**told, **letter_as_json(letter), "place": place_of(letter, folder)} for letter, told in zip(page.letters, page.told, strict=True)
+    ]
     if not said["bytes"]:
         for letter in letters:
-            letter.pop("payload", None)
-            letter.pop("payload_base64", None)
+            for name in ("payload", "payload_base64", "came", "extra"):
+                letter.pop(name, None)
     return {"flow": prepared.name, "letters": letters, "after": page.after, "withheld": not said["bytes"]}
+
+
+def _which(said: Mapping[str, Any]) -> Which:
+    from scribengin.local.letters import Which
+
+    names = ("query", "step", "reason", "prefix", "since", "until")
+    return Which(**{name: said[name] for name in names if name in said})
+
+
+def _replayed(prepared: PreparedFlow, said: Mapping[str, Any]) -> dict[str, Any]:
+    """Ask for letters to be replayed: the one thing that is written here, and of several who ask at once each letter is taken once."""
+    from scribengin.local.repairing import given_letters
+    from scribengin.local.replay import replay
+
+    text = said["repaired"]
+    given = None if text is None else given_letters(text.encode(errors="surrogateescape").split(b"\n"), "repaired")
+    start, as_is, dry = said["from_start"], said["as_is"], said["dry_run"]
+    return replay(prepared, _which(said), from_start=start, given=given, as_they_were=as_is, dry_run=dry).as_json()
 
 
 def _queries(prepared: PreparedFlow, name: str) -> list[QueryFolder]:

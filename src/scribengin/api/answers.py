@@ -4,6 +4,8 @@ A process of its own looks; where the state lies on the host of another master t
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import msgspec
@@ -15,7 +17,17 @@ from scribengin.api.elsewhere import find_state, node_with_state
 from scribengin.api.node_pages import Looking
 from scribengin.api.plane import Asked
 from scribengin.api.sent_on import sent_to, sent_to_leader
-from scribengin.client.answer_models import Audit, FlowGraph, LetterCounts, LetterPage, Way
+from scribengin.client.answer_models import (
+    Audit,
+    FlowGraph,
+    GraphCounts,
+    LetterCounts,
+    LetterPage,
+    LettersReplayed,
+    ReplayLetters,
+    Summaries,
+    Way,
+)
 from scribengin.control import reading
 from scribengin.core.errors import Refused
 from scribengin.registry.contract import Registry
@@ -39,6 +51,8 @@ def answer_routes(may: Callable[[Role], Any]) -> APIRouter:
         step: Text = "",
         reason: Text = "",
         prefix: Text = "",
+        since: Text = "",
+        until: Text = "",
         after: Text = "",
         limit: Annotated[int, Query(ge=1, le=MOST_LETTERS)] = 100,
     ) -> Response:
@@ -47,13 +61,39 @@ def answer_routes(may: Callable[[Role], Any]) -> APIRouter:
         `after` is that of the page before. A page may have few letters, or none, and `after` yet: ask on. The bytes of records are for
         operators and above.
         """
-        said = {"query": query, "step": step, "reason": reason, "prefix": prefix, "after": after, "limit": limit}
+        said = {
+            "query": query,
+            "step": step,
+            "reason": reason,
+            "prefix": prefix,
+            "since": _moment(since),
+            "until": _moment(until),
+            "after": after,
+            "limit": limit,
+        }
         return _answer(asked, "dead", flow, {**said, "bytes": asked.who.role >= Role.OPERATOR}, LetterPage)
 
     @routes.get("/dead-letters/counts", response_model=LetterCounts)
-    def dead_letter_counts(flow: str, asked: Annotated[Asked, may(Role.VIEWER)], query: Text = "") -> Response:
-        """How many dead letters there are, by Query, step and reason."""
-        return _answer(asked, "dead-counts", flow, {"query": query}, LetterCounts)
+    def dead_letter_counts(
+        flow: str,
+        asked: Annotated[Asked, may(Role.VIEWER)],
+        query: Text = "",
+        step: Text = "",
+        reason: Text = "",
+        prefix: Text = "",
+        since: Text = "",
+        until: Text = "",
+    ) -> Response:
+        """How many dead letters there are, by Query, step and reason; those that are meant as on a page."""
+        said = {"query": query, "step": step, "reason": reason, "prefix": prefix, "since": _moment(since), "until": _moment(until)}
+        return _answer(asked, "dead-counts", flow, said, LetterCounts)
+
+    @routes.post("/dead-letters/replays", response_model=LettersReplayed)
+    def replay(flow: str, body: ReplayLetters, asked: Annotated[Asked, may(Role.OPERATOR)]) -> Response:
+        """Send dead letters on their way again: each once, however often this is asked. A worker takes them up at its next look, or
+        when it runs again."""
+        said = asdict(body) | {"since": _moment(body.since), "until": _moment(body.until)}
+        return _answer(asked, "replay", flow, said, LettersReplayed)
 
     @routes.get("/trace", response_model=Way)
     def trace(
@@ -67,6 +107,16 @@ def answer_routes(may: Callable[[Role], Any]) -> APIRouter:
     def audit(flow: str, asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:
         """Outputs, dead letters and ledger, read again: whether everything balances. Takes as long as that, 100 seconds at most."""
         return _answer(asked, "audit", flow, {}, Audit)
+
+    @routes.get("/summary", response_model=Summaries)
+    def summary(flow: str, asked: Annotated[Asked, may(Role.VIEWER)], sink: Text = "") -> Response:
+        """The tables of the flow's summary sinks, or of one, as of the last decided Batch; also while it runs, and after a take-over."""
+        return _answer(asked, "summary", flow, {"sink": sink}, Summaries)
+
+    @routes.get("/graph/counts", response_model=GraphCounts)
+    def graph_counts(flow: str, asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:
+        """How many rows passed along each arrow of the graph in the last run, and what became of them at each node: out of the ledger."""
+        return _answer(asked, "graph-counts", flow, {}, GraphCounts)
 
     @routes.get("/graph", response_model=FlowGraph)
     def flow_graph(flow: str, asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:
@@ -86,6 +136,17 @@ def answer_routes(may: Callable[[Role], Any]) -> APIRouter:
         return asked.answer(msgspec.convert({**with_live(found, told), "tiers": tiers, "told": told is not None}, FlowGraph))
 
     return routes
+
+
+def _moment(text: str) -> str:
+    """A time, in UTC where it says no other zone. Raises Refused for what is none."""
+    if not text:
+        return ""
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        raise Refused(f'"{text[:40]}" is no time', remedy="write it as 2026-01-31T12:00:00Z", code="time-unknown") from None
+    return (at if at.tzinfo else at.replace(tzinfo=UTC)).isoformat()
 
 
 def _answer(asked: Asked, what: str, flow: str, said: Mapping[str, Any], kind: type[Any]) -> Response:

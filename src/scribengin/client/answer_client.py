@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
-from scribengin.client.answer_models import FlowGraph, LetterCounts, LetterPage
+from scribengin.client.answer_models import FlowGraph, GraphCounts, LetterCounts, LetterPage, ReplayLetters, Summaries
 from scribengin.client.group_models import GroupRow
 from scribengin.client.transport import Transport, part
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from scribengin.client.answer_models import Letter
     from scribengin.client.group_models import SetMember
@@ -21,12 +21,20 @@ _PAGE = 100
 class AnswerClient(Transport):
     """These calls. Raises Refused: `state-elsewhere`, `state-missing`, `answer-late`, `too-many`."""
 
-    def dead_letter_counts(self, name: str, query: str = "") -> LetterCounts:
-        """The dead letters of a flow, or of a Query of it, by step and reason."""
-        return self._get(f"/v1/flows/{part(name)}/dead-letters/counts?{_said(query=query)}", LetterCounts)
+    def dead_letter_counts(self, name: str, **which: str) -> LetterCounts:
+        """The dead letters of a flow by Query, step and reason; `which` as in `dead_letter_page`."""
+        return self._get(f"/v1/flows/{part(name)}/dead-letters/counts?{_said(**which)}", LetterCounts)
+
+    def replay_letters(
+        self, name: str, which: Mapping[str, str], *, from_start: bool, as_is: bool, dry_run: bool, repaired: str | None
+    ) -> dict[str, Any]:
+        """Send letters on their way again, once. Raises Refused: `letters-file` where `repaired` is no exported file."""
+        asked = ReplayLetters(**which, from_start=from_start, as_is=as_is, dry_run=dry_run, repaired=repaired)
+        return self._write("POST", f"/v1/flows/{part(name)}/dead-letters/replays", asked, dict[str, Any], None)
 
     def dead_letter_page(self, name: str, after: str = "", *, limit: int = 100, **which: str) -> LetterPage:
-        """The next letters behind `after`, the one of the page before; `which` are `query`, `step`, `reason`, `prefix`."""
+        """The next letters behind `after`, the one of the page before; `which` are `query`, `step`, `reason`, `prefix`,
+        `since`, `until`."""
         return self._get(f"/v1/flows/{part(name)}/dead-letters?{_said(after=after, limit=str(limit), **which)}", LetterPage)
 
     def dead_letters(self, name: str, **which: str) -> Iterator[Letter]:
@@ -47,9 +55,17 @@ class AnswerClient(Transport):
         """Whether outputs, dead letters and ledger balance."""
         return self._get(f"/v1/flows/{part(name)}/audit", dict[str, Any])
 
+    def summary(self, name: str, sink: str = "") -> Summaries:
+        """The tables of a flow's summary sinks, or of one. Raises Refused: `summary-missing` too."""
+        return self._get(f"/v1/flows/{part(name)}/summary?{_said(sink=sink)}", Summaries)
+
     def graph(self, name: str) -> FlowGraph:
         """Nodes, arrows, tiers and channels of a flow, and how they go."""
         return self._get(f"/v1/flows/{part(name)}/graph", FlowGraph)
+
+    def graph_counts(self, name: str) -> GraphCounts:
+        """What passed along the arrows of its graph in its last run."""
+        return self._get(f"/v1/flows/{part(name)}/graph/counts", GraphCounts)
 
     def groups(self) -> list[GroupRow]:
         """The groups that flows name, their members, and how sinks find these."""

@@ -7,7 +7,8 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class LetterCount:
-    """So many records that a step could not handle for one reason; with the message of the first, and where it stood."""
+    """So many records that a step could not handle for one reason; with the message of the first, and where it stood. Of them `replayed`
+    have been asked for again, `repaired` wait for that. `first` and `last`: when the Batches were decided."""
 
     query: str
     step: str
@@ -15,6 +16,10 @@ class LetterCount:
     count: int
     example: str
     place: str
+    replayed: int = 0
+    repaired: int = 0
+    first: str = ""
+    last: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +34,9 @@ class LetterCounts:
 @dataclass(frozen=True, slots=True)
 class Letter:
     """A record that a step could not handle. `place` is where it stood, for people; `record` what it is called in all tiers, `trail` the
-    way it came. `payload` are its bytes, `payload_base64` where they are no UTF-8; both are null where they are withheld."""
+    way it came. `payload` are its bytes, `payload_base64` where they are no UTF-8; both are null where they are withheld.
+    `came` is the row that came to the step, where that is known. `key` names it in its `lineage`; `state` says what was done with it; the
+    letter that it was before a replay is `replay_of`."""
 
     id: str
     query: str
@@ -50,6 +57,17 @@ class Letter:
     trail: tuple[Mapping[str, Any], ...] = ()
     payload: str | None = None
     payload_base64: str | None = None
+    key: str = ""
+    lineage: str = ""
+    state: str = ""
+    came: str = ""
+    form: str = ""
+    alone: bool = False
+    way: str = ""
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    replays: int = 0
+    replay_of: str = ""
+    repaired: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +79,39 @@ class LetterPage:
     letters: tuple[Letter, ...]
     after: str
     withheld: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayLetters:
+    """Which letters to replay, as they are chosen for a page; `repaired` are the lines of a file that was exported: only those.
+    `from_start`: through all steps again; `as_is`: as they died; `dry_run`: only tell."""
+
+    query: str = ""
+    step: str = ""
+    reason: str = ""
+    prefix: str = ""
+    since: str = ""
+    until: str = ""
+    from_start: bool = False
+    as_is: bool = False
+    dry_run: bool = False
+    repaired: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LettersReplayed:
+    """What was asked for: `replayed` letters, at the places `entering`; `already` were before; `refused` stay, and `refusals` say why."""
+
+    flow: str
+    dry_run: bool
+    replayed: int
+    repaired: int
+    already: int
+    refused: int
+    refusals: tuple[Mapping[str, str], ...]
+    entering: tuple[Mapping[str, Any], ...]
+    requests: tuple[str, ...]
+    running: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +141,8 @@ class Audit:
 
 @dataclass(frozen=True, slots=True)
 class GraphNode:
-    """A source, a step (`kind` is what it does) or a sink; `live` how it goes, null where nobody says so."""
+    """A source, a step (`kind` is what it does) or a sink; `live` how it goes, null where nobody says so; `stateful` a step that keeps
+    something between Batches."""
 
     node: str
     kind: str
@@ -100,6 +152,7 @@ class GraphNode:
     stage: str | None = None
     group: str | None = None
     live: Mapping[str, Any] | None = None
+    stateful: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,3 +200,44 @@ class FlowGraph:
     mermaid: str
     told: bool = field(default=False)
     """whether workers have said how it goes"""
+
+
+@dataclass(frozen=True, slots=True)
+class GraphCounts:
+    """What passed in the last run of a flow: `batches` of it, the last decided at `last`; `caption` says so. `nodes` have `node`, `in`,
+    `dropped`, `dead`, `late`, `held` and `run`, the steps that are counted with it; `edges` have `reads`, `node` and `rows`, as text."""
+
+    batches: int
+    last: str
+    caption: str
+    nodes: tuple[Mapping[str, Any], ...]
+    edges: tuple[Mapping[str, Any], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """The table of one summary sink: `rows_in` rows from Batch `since_batch` to `batch` (null for none yet), in `groups` groups.
+
+    `left_out`: there were more than `keep` groups; those that are kept are whole, and `rows_left_out` rows are of others."""
+
+    sink: str
+    query: str
+    format: str
+    columns: tuple[str, ...]
+    rows: tuple[Mapping[str, Any], ...]
+    batch: int | None
+    since_batch: int
+    decided_at: str
+    rows_in: int
+    groups: int
+    keep: int
+    left_out: bool
+    rows_left_out: int
+
+
+@dataclass(frozen=True, slots=True)
+class Summaries:
+    """Those of a flow."""
+
+    flow: str
+    summaries: tuple[Summary, ...]

@@ -52,6 +52,8 @@ class _Duty:
     told_s: float | None = None
     last: Upkept | None = None
     path: str = ""
+    roll_s: float | None = None
+    """in how many seconds, counted from the last turn, hidden segments have waited long enough"""
 
 
 @dataclass(slots=True)
@@ -128,6 +130,8 @@ class FolderKeeper:
                 duty.due_s = time.monotonic() + self.every_s
                 try:
                     self._turn(id_, keeping, duty)
+                    if duty.roll_s is not None:
+                        duty.due_s = min(duty.due_s, time.monotonic() + max(duty.roll_s, _AGAIN_S))
                 except (FencedError, Conflict, Refused) as error:  # of this folder alone: the others have their turn
                     duty.last = None
                     self._say(id_, f"{keeping.path}: {error.message}")
@@ -145,6 +149,7 @@ class FolderKeeper:
         done, error = Done(), ""
         try:
             done = keep_folder(Path(keeping.path), duty.lease.check)
+            duty.roll_s = done.due_s
         except FencedError as fenced:  # another one has it, or will have: he tells
             self._say(id_, f"{keeping.path}: {fenced.message}")
             return
@@ -155,7 +160,8 @@ class FolderKeeper:
         if error:
             self._say(id_, f"{keeping.path}: {error}")
         elif done.anything:
-            self.log.info("upkeep", folder=keeping.path, folded=done.folded, files=done.files, bytes=done.bytes)
+            rolled = {name: value for name in ("merged", "merged_files", "closed", "expired") if (value := getattr(done, name))}
+            self.log.info("upkeep", folder=keeping.path, folded=done.folded, files=done.files, bytes=done.bytes, **rolled)
         self._tell(id_, keeping, duty, done, error)
 
     def _tell(self, id_: str, keeping: Keeping, duty: _Duty, done: Done, error: str) -> None:

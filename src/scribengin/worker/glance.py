@@ -74,7 +74,7 @@ class Glance:
         nodes = {
             node.id: {"node": node.id, "type": ends.get(node.id), "stage": node.stage, "from": list(node.inputs)}
             for query in plan.queries
-            for node in query.nodes
+            for node in query.placed
         }
         channels = self.flow.plan.channels
         return {
