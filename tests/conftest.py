@@ -51,6 +51,12 @@ _LONGEST = (
     "docs/test_control_page.py",
     "kafka/test_demo.py",
     "faults/test_tier_faults.py",
+    "faults/test_replay_faults.py",
+    "docs/test_tutorial.py",
+    "spark/test_replay.py",
+    "spark/test_vector_run.py",
+    "faults/test_summary_faults.py",
+    "docs/test_cookbook.py",
 )
 """files of minutes; the others take up to one"""
 _MANY = 1000

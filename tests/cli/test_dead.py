@@ -1,12 +1,18 @@
 """`dead list` and `dead show`, on letters that the state floor wrote and decided."""
 
+import json
+from dataclasses import replace
+
 import pytest
 
+from scribengin.cli.dead_work import _whole, _written
 from scribengin.connectors.contract import BatchId
+from scribengin.core.errors import Refused
 from scribengin.state.contract import DeadLetter, Decision
 from scribengin.state.dead import DeadWriter
 from scribengin.state.decisions import Decisions
 from scribengin.state.folder import StateFolder
+from scribengin.state.lease import take_lease
 from scribengin.state.lineage import open_lineage
 
 FLOW = """
@@ -52,6 +58,7 @@ def letter(number, *, step="orders", reason="malformed", payload=b'{"id": 1'):
         "data/a.jsonl",
         line=number,
         payload=payload,
+        record=f"orders/a.jsonl+{number - 1}",
     )
 
 
@@ -106,3 +113,79 @@ def test_the_state_folder_can_be_named(command, flow, tmp_path):
     (flow.parent / ".scribengin").rename(tmp_path / "elsewhere")
     assert command("dead", "list", flow, "--json").status == 2
     assert command("dead", "list", flow, "--state", tmp_path / "elsewhere", "--json").object["result"]["dead"] == 1
+
+
+def test_a_letter_is_repaired_by_column_file_or_editor_if_the_flow_would_take_it(command, flow, tmp_path, monkeypatch):
+    good = b'{"id": 1, "amount": "2.5"}'
+    bury(flow, [letter(1), replace(letter(2, reason="wrong-type", payload=good), form="bytes")])
+    ended = command("dead", "edit", flow, "kept:0:0", "--set", "id=2", "--json")
+    assert (ended.status, ended.codes) == (2, ["letter-columns"])
+    ended = command("dead", "edit", flow, "kept:0:1", "--set", "amount=x", "--json")
+    assert ended.codes == ["letter-refused"]
+    assert "amount" in ended.object["problems"][0]["message"]
+    assert command("dead", "edit", flow, "orders/", "--set", "id=2", "--json").codes == ["letter-unknown"]
+    assert command("dead", "edit", flow, "kept:0:9", "--set", "id=2", "--json").codes == ["letter-unknown"]
+    assert command("dead", "edit", flow, "kept:0:1", "--set", "amount", "--json").status == 2
+    assert command("dead", "edit", flow, "kept:0:1", "--set", "amount=2.5", "--json").object["result"]["queries"] == ["kept"]
+    assert "nothing was changed" in command("dead", "edit", flow, "kept:0:1", "--set", "amount=2.5").out
+    (tmp_path / "whole.json").write_text('{"id": 3}\n')
+    assert command("dead", "edit", flow, "kept:0:0", "--with", tmp_path / "whole.json").status == 0
+    assert command("dead", "edit", flow, "kept:0:0", "--with", tmp_path / "gone.json", "--json").status == 3
+    monkeypatch.setenv("EDITOR", "sed -i s/3/4/")
+    assert command("dead", "edit", flow, "orders/a.jsonl+0").status == 0
+    (group, _) = command("dead", "list", flow, "--json").object["result"]["groups"]
+    assert group["repaired"] == 1
+    assert [each["payload"] for each in command("dead", "show", flow, "--json").object["result"]["letters"]] == [
+        '{"id": 4}',
+        '{"id":1,"amount":2.5}',
+    ]
+
+
+def test_letters_are_exported_changed_and_given_back_once(command, flow, tmp_path):
+    bury(flow, [letter(1), letter(2), letter(3, payload=b'{"id": 3}')])
+    out = tmp_path / "letters.jsonl"
+    assert command("dead", "export", flow, "--to", out, "--json").object["result"]["letters"] == 3
+    lines = [json.loads(line) for line in out.read_text().splitlines()]
+    lines[0]["payload"] = '{"id": 1}'
+    out.write_text("".join(json.dumps(line) + "\n" for line in [*lines[:2], {**lines[0], "key": "kept:7:0"}]))
+    said = command("dead", "replay", flow, "--repaired", out, "--dry-run", "--json").object["result"]
+    assert (said["replayed"], said["repaired"], said["refused"], said["requests"]) == (1, 1, 2, [])
+    assert [row["key"] for row in said["refusals"]] == ["kept:0:1", "kept:7:0"]
+    assert command("dead", "replay", flow, "--repaired", out, "--json").object["result"]["requests"] == ["kept:0"]
+    said = command("dead", "replay", flow, "--json").object["result"]
+    assert (said["replayed"], said["already"], said["refused"]) == (1, 1, 1)
+    text = command("dead", "replay", flow).out
+    assert "0 are on their way, 2 had been replayed before, 1 stay" in text
+    assert "repair it: scribengin dead edit" in text
+    out.write_text("{}\n")
+    assert command("dead", "replay", flow, "--repaired", out, "--json").codes == ["letters-file"]
+    assert command("dead", "replay", flow, "--repaired", tmp_path / "none", "--json").status == 3
+    assert command("dead", "list", flow, "--since", "1h", "--json").status == 0
+    assert command("dead", "list", flow, "--since", "yesterday", "--json").status == 2
+
+
+def test_letters_are_purged_when_one_says_so_and_nothing_runs(command, flow):
+    bury(flow, [letter(1), letter(2, step="tax"), letter(3)])
+    ended = command("dead", "purge", flow, "--step", "orders", "--json")
+    assert (ended.status, ended.codes) == (2, ["dead-purge-unsaid"])
+    assert "2 dead letters of kept, 2 of which were never replayed" in ended.object["problems"][0]["message"]
+    assert command("dead", "purge", flow, "--replayed", "--yes").out == "no dead letters\n"
+    with take_lease(StateFolder(flow.parent / ".scribengin", "orders")):
+        assert command("dead", "purge", flow, "--yes", "--json").status == 2
+    assert command("dead", "purge", flow, "--step", "orders", "--yes", "--json").object["result"]["purged"] == 2
+    assert [each["key"] for each in command("dead", "show", flow, "--json").object["result"]["letters"]] == ["kept:0:1"]
+
+
+def test_an_export_that_is_cut_short_leaves_the_file_that_was_there(tmp_path):
+    file = tmp_path / "letters.jsonl"
+    file.write_text("before\n")
+
+    def letters():
+        yield {"payload": "a", "payload_base64": None}
+        yield _whole({"payload": None, "payload_base64": None})
+
+    with pytest.raises(Refused, match="withholds"):
+        _written("orders", file, letters())
+    assert (file.read_text(), list(tmp_path.iterdir())) == ("before\n", [file])
+    _written("orders", file, iter([{"id": "a"}]))
+    assert (file.read_text(), list(tmp_path.iterdir())) == ('{"id":"a"}\n', [file])

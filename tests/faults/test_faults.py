@@ -47,3 +47,19 @@ def test_a_windowed_aggregation_killed_after_its_decision_and_while_it_recovers_
 
 def test_a_full_disk_is_told_and_costs_no_record_once_there_is_room(tmp_path):
     live(["full@out"], "filter", "text", tmp_path)
+
+
+@pytest.mark.long
+def test_kills_of_the_roller_lose_and_double_nothing_and_a_foreign_reader_sees_no_row_twice(tmp_path):
+    aims = ["kill@roll.drafts.written", "kill@roll.record.after", "kill@publish.renamed", "kill@roll.renamed", "enospc@roll.draft.writing"]
+    live(aims, "rolled", "json", tmp_path, partitioned=True)
+
+
+@pytest.mark.long
+def test_a_full_disk_stops_a_flow_that_rolls_and_costs_nothing_once_there_is_room(tmp_path):
+    live(["full@out"], "rolled", "json", tmp_path)
+
+
+@pytest.mark.long
+def test_a_roller_whose_driver_was_overtaken_and_wakes_changes_nothing(tmp_path):
+    live(["two@publish.renamed", "kill@roll.deleted", "two@roll.record.after"], "rolled", "json", tmp_path)

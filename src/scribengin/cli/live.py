@@ -136,6 +136,7 @@ def _details(query: QueryView, width: int) -> list[RenderableType]:
     if facts:
         line = Text(indent, style="dim", no_wrap=True, overflow="ellipsis")
         lines.append(line.append_text(Text("   ").join(facts)))
+    lines += [Text(indent + text, style="dim", no_wrap=True, overflow="ellipsis") for text in query.orders]
     if query.message:
         lines.append(Text(indent + query.message, style="yellow" if query.state != "failed" else "red"))
     return lines

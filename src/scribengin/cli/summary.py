@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 from rich.text import Text
 
+from scribengin.cli.summaries import show_summaries
 from scribengin.cli.tables import open_console
 from scribengin.core.units import show_duration
+from scribengin.state.orders import order_texts
 from scribengin.watching.words import catch_up_text, lag_text, lost_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from rich.console import Console
 
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from scribengin.state.contract import Counts
 
 _STYLE = {"finished": "green", "stopped": "yellow", "failed": "red"}
-_COLUMNS = ("in", "made", "out", "filtered", "dead", "late", "held")
+_COLUMNS = ("in", "made", "out", "filtered", "dead", "late", "held", "replayed")
 
 
 def show_summary(result: RunResult, flow: str, console: Console | None = None) -> None:
@@ -41,6 +43,9 @@ def show_summary(result: RunResult, flow: str, console: Console | None = None) -
     if dead := sum(query.rows.dead for query in result.queries):
         letters = f"{dead:,} dead letter{'s' * (dead != 1)}"
         console.print(Text.assemble((letters, "yellow"), "; look at them with: ", (f"scribengin dead list {flow}", "bold")))
+    if result.summaries:
+        console.print()
+        show_summaries({"summaries": result.summaries})
 
 
 def show_verdict(violations: Sequence[str], console: Console) -> None:
@@ -78,13 +83,15 @@ def _show_query(query: QueryResult, console: Console) -> None:
         console.print(Text(f"    {sink.rows:,} rows in {sink.place or sink.sink}{weaker}"))
     if query.view is not None and (lag := lag_text(query.view)):
         console.print(Text(f"    {', '.join(filter(None, [f'lag {lag}', catch_up_text(query.view)]))}", style="dim"))
-    for note in query.notes:
+    for note in (*query.notes, *order_texts(query.orders)):
         console.print(Text(f"    {note}", style="dim"))
 
 
 def ledger_table(queries: Mapping[str, Mapping[str, Counts]]) -> Table:
     """Query → node → rows over the whole lineage; columns that are empty everywhere are left out."""
-    rows = [(query, node, counts.as_json()) for query, nodes in queries.items() for node, counts in nodes.items()]
+    rows = [
+        (query, name, each.as_json()) for query, nodes in queries.items() for node in nodes for name, each in _with_parts(node, nodes[node])
+    ]
     columns = [column for column in _COLUMNS if column in ("in", "out") or any(cells.get(column) for _, _, cells in rows)]
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     table.add_column("Query")
@@ -97,6 +104,13 @@ def ledger_table(queries: Mapping[str, Mapping[str, Counts]]) -> Table:
         table.add_row("" if query == before else query, node, *numbers)
         before = query
     return table
+
+
+def _with_parts(node: str, counts: Counts) -> Iterator[tuple[str, Counts]]:
+    """A node, and below it each of its utilities, by what it was asked."""
+    yield node, counts
+    for name, part in counts.parts.items():
+        yield f"  .{name}", part
 
 
 def _number(column: str, count: int | None) -> Text:

@@ -59,10 +59,24 @@ OUTBOX_POINTS = ("outbox.keep.before", "outbox.keep.after", "outbox.drained", "o
 UPKEEP_POINTS = ("upkeep.orphan",)
 """Those of the upkeep of a folder, before it asks whether it still may."""
 
+ROLL_POINTS = (
+    "roll.draft.writing",
+    "roll.drafts.written",
+    "roll.record.before",
+    "roll.record.after",
+    "roll.renamed",
+    "roll.marked",
+    "roll.deleted",
+)
+"""Those of the roller, in their order; where folders by time are closed the record and its marker have a turn of their own."""
+
+LETTER_POINTS = ("replay.asked.before", "replay.asked.after", "purge.before", "purge.after")
+"""Those of a person's work with dead letters, in the command's process."""
+
 VARIABLE = "SCRIBENGIN_FAULT"
 
 
-_ALL = POINTS + TRANSACTION_POINTS + MOVE_POINTS + OUTBOX_POINTS + UPKEEP_POINTS
+_ALL = POINTS + TRANSACTION_POINTS + MOVE_POINTS + OUTBOX_POINTS + UPKEEP_POINTS + ROLL_POINTS + LETTER_POINTS
 _ONCE = "once="
 
 

@@ -91,6 +91,19 @@ class NumberedLog:
         high = self.high_mark()
         return high if high != _NONE else None
 
+    def newest_below(self, number: int) -> tuple[int, Any] | None:
+        """The record before `number`, and what its own number is; None where none stands, or only sums of it."""
+        below = [each for each in self._unfolded() if each < number]
+        if below:
+            return below[-1], self.read(below[-1])
+        first, last = (self.pruned_mark() + 1) // CHUNK, min(number - 1, self.high_mark()) // CHUNK
+        for chunk in range(last, first - 1, -1):
+            folded = self._read_chunk(chunk)
+            below = [each for each in folded if each < number]
+            if below:
+                return max(below), folded[max(below)]
+        return None
+
     def since(self, number: int = 0) -> Iterator[tuple[int, Any]]:
         """(number, record) from `number` on, in order; folded ones come first, a chunk in memory at a time; pruned ones are left out."""
         number = max(number, self.pruned_mark() + 1)

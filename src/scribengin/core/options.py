@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-OptionKind = Literal["text", "int", "float", "bool", "duration", "bytes", "choice", "list", "schema", "path", "map"]
+OptionKind = Literal["text", "int", "float", "bool", "duration", "bytes", "choice", "list", "schema", "path", "map", "section"]
 """What a value is: `duration` becomes seconds (float), `bytes` an int, `schema` a core Schema, `list` a tuple of texts,
-`map` a mapping of text to text, `path` a text that is resolved against the flow's folder when it is used."""
+`map` a mapping of text to text, `path` a text that is resolved against the flow's folder when it is used, `section` a mapping with keys
+of its own (`Option.keys`). A `list` with such keys holds texts and sections."""
 
 REQUIRED: Any = object()
 """The default of an option that must be given."""
@@ -39,6 +40,16 @@ class Option:
     """the values of `delivery:` beside which it means something; empty for all"""
     travels: bool = False
     """True where the path, or each value of the map, is a file that belongs to the flow's text: a package takes it along"""
+    keys: tuple[Option, ...] = ()
+    """of a section: what it may hold, in single values"""
+
+    def key(self, name: str) -> Option | None:
+        """The declaration of that key of a section, or None."""
+        return next((key for key in self.keys if key.name == name), None)
+
+    def filled(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """A section with the defaults of what it leaves out."""
+        return {key.name: given.get(key.name, key.default) for key in self.keys}
 
     @property
     def required(self) -> bool:

@@ -8,6 +8,7 @@ import os
 import re
 import zlib
 from contextlib import contextmanager
+from stat import S_IMODE
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -70,6 +71,22 @@ def replace(path: Path, data: bytes) -> None:
             _write_synced(draft, data)
             draft.replace(path)
             sync_folder(path.parent)
+        finally:
+            draft.unlink(missing_ok=True)
+
+
+def rewrite(path: Path, data: bytes) -> None:
+    """As `replace`, for a file that a person keeps: a link goes on to lead to it, and it keeps its rights."""
+    target = path.resolve()
+    mode = target.stat().st_mode if target.exists() else None
+    draft = _draft(target)
+    with explained(f"{path} cannot be written"):
+        try:
+            _write_synced(draft, data)
+            if mode is not None:
+                draft.chmod(S_IMODE(mode))
+            draft.replace(target)
+            sync_folder(target.parent)
         finally:
             draft.unlink(missing_ok=True)
 

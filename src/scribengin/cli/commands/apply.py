@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from scribengin.cli.plane_option import Masters
     from scribengin.client.models import Submit
     from scribengin.client.verb_models import TopologyPlan
+    from scribengin.plan.spread import Spread
 
 _EFFECTS = {
     "in place": "in place: nothing is touched that runs",
@@ -40,6 +41,15 @@ _EFFECTS = {
     help="Agree that Queries which need a new checkpoint read all again (rows stand twice), or that what they remember is lost.",
 )
 @click.option("--base", type=click.Path(path_type=Path, file_okay=False), help="Where relative places of data start.")
+@click.option(
+    "--spread",
+    type=click.IntRange(0),
+    is_flag=False,
+    flag_value=0,
+    metavar="[N]",
+    help="Cut a flow of utilities into N tiers, each with some of them; without N into as many as nodes are up.",
+)
+@click.option("--branches", metavar="'KEY TIME SPAN'", help="With --spread: side by side; the last tier keeps what all have kept.")
 @wait_option
 @masters_option
 def command(
@@ -49,6 +59,8 @@ def command(
     expected: str,
     accept: Literal["again", "lost"] | None,
     base: Path | None,
+    spread: int | None,
+    branches: str | None,
     wait: float | None,
     masters: Masters,
 ) -> Answer:
@@ -57,23 +69,28 @@ def command(
     A folder or a package stands for all flows in it. All that is named here is one topology: all of it is submitted, or nothing. The folder
     of a file is packed: later edits change nothing before the next `apply`. Relative paths of data start there (of a package here), or at
     --base.
+
+    With --spread each utility of a flow, or a run of them, becomes a tier: `nodes` shows which host runs it, `map` binds it to another.
     """
     import msgspec
 
     from scribengin.client.verb_models import Topology
 
-    submits, packages, warnings = _packed(files, base)
-    wanted = Topology(tuple(submits), expected, accept)
+    if spread is None and branches is not None:
+        raise click.UsageError("--branches says how utilities are spread: it needs --spread")
     with masters.client() as client:
+        tiers = spread if spread != 0 else sum(node.up and node.state == "up" for node in client.nodes())
+        submits, packages, warnings, spreads = _packed(files, base, tiers, branches)
+        wanted = Topology(tuple(submits), expected, accept)
         if dry_run:
             plan = client.plan_topology(wanted, packages).plan
-            return Answer({**_as_json(plan), "applied": []}, warnings, show=lambda: _show(plan))
+            return Answer({**_as_json(plan), **_spread_json(spreads), "applied": []}, warnings, show=lambda: _show(plan, spreads))
         done = client.apply_topology(wanted, packages)
         rows = {each.flow: msgspec.to_builtins(wait_for(client, each.flow, ("running",), wait)) for each in done.applied}
     flows = [{"flow": each.flow, "version": each.version, "changed": each.changed, "status": rows[each.flow]} for each in done.applied]
 
     def show() -> None:
-        _show(done.plan)
+        _show(done.plan, spreads)
         for each in done.applied:
             what = "submitted" if each.changed else "nothing to do: it is just this that runs as"
             click.echo(f"flow {each.flow}: {what} version {each.version}")
@@ -81,21 +98,25 @@ def command(
                 click.echo(f"flow {each.flow} is {row['state']}")
 
     single: dict[str, Any] = flows[0] if len(flows) == 1 else {}
-    return Answer({**single, **_as_json(done.plan), "applied": flows}, warnings, show=show)
+    return Answer({**single, **_as_json(done.plan), **_spread_json(spreads), "applied": flows}, warnings, show=show)
 
 
-def _packed(files: Sequence[str], base: Path | None) -> tuple[list[Submit], dict[str, bytes], list[Problem]]:
-    """(the flows, the packages that they come in, warnings). Raises InputError with every problem of every flow in all folders."""
+def _packed(
+    files: Sequence[str], base: Path | None, tiers: int | None, branches: str | None
+) -> tuple[list[Submit], dict[str, bytes], list[Problem], list[Spread]]:
+    """(the flows, the packages that they come in, warnings, what of them is spread). Raises InputError with every problem of every flow in
+    all folders."""
     import os
 
     from scribengin.client.models import Submit
-    from scribengin.packages.make import make_package
+    from scribengin.packages.make import make_package, text_name
     from scribengin.packages.package import SUFFIX
     from scribengin.packages.store import read_package
 
     submits: list[Submit] = []
     packages: dict[str, bytes] = {}
     told: list[Problem] = []
+    spreads: list[Spread] = []
     for name in files:
         path = path if (path := Path(name)).is_dir() or path.suffix == SUFFIX else flow_path(name)
         chosen = None if path.is_dir() or path.suffix == SUFFIX else path.name
@@ -104,7 +125,13 @@ def _packed(files: Sequence[str], base: Path | None) -> tuple[list[Submit], dict
             if path.suffix == SUFFIX:
                 package = read_package(path)
             else:
-                made = make_package(start, os.environ)
+                texts = {}
+                if chosen is not None and tiers is not None:
+                    spreading, texts[chosen], warnings = _spread(path, tiers, branches)
+                    spreads.append(spreading)
+                    told += warnings
+                    chosen = text_name(chosen)
+                made = make_package(start, os.environ, texts=texts)
                 package = made.package
                 told += made.warnings
         except InputError as error:
@@ -118,7 +145,24 @@ def _packed(files: Sequence[str], base: Path | None) -> tuple[list[Submit], dict
     told = list(dict.fromkeys(told))
     if any(problem.severity == "error" for problem in told):
         raise InputError(told)
-    return submits, packages, told
+    return submits, packages, told, spreads
+
+
+def _spread(path: Path, tiers: int, branches: str | None) -> tuple[Spread, str, list[Problem]]:
+    """(what runs where, the flow file in tiers, warnings)"""
+    import os
+
+    from scribengin.cli.spreading import spread_file
+    from scribengin.plan.validate import validate_file
+
+    flow, problems = validate_file(path, os.environ, execute=True)
+    if flow is None or any(problem.severity == "error" for problem in problems):
+        raise InputError(problems)
+    return spread_file(flow, tiers, branches, str(path))
+
+
+def _spread_json(spreads: Sequence[Spread]) -> dict[str, Any]:
+    return {"spread": {each.flow.name: {tier: list(names) for tier, names in each.runs.items()} for each in spreads}} if spreads else {}
 
 
 def _as_json(plan: TopologyPlan) -> dict[str, Any]:
@@ -132,7 +176,10 @@ def _as_json(plan: TopologyPlan) -> dict[str, Any]:
     return {"hash": plan.hash, "flows": flows}
 
 
-def _show(plan: TopologyPlan) -> None:
+def _show(plan: TopologyPlan, spreads: Sequence[Spread]) -> None:
+    for each in spreads:
+        for line in each.lines() or [f"the utilities of step {each.step} stay in one piece: one node is up, or there is one of them"]:
+            click.echo(f"flow {each.flow.name}, {line}")
     for flow in plan.flows:
         for change in flow.changes:
             of_all = f"flow {flow.flow} {change.says}"  # that it is new, or is to run again

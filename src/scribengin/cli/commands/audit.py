@@ -66,7 +66,9 @@ def _show(found: dict[str, Any]) -> None:
             what = f"sink {sink['sink']}{' (as decided; Spark wrote them)' * bool(sink.get('by_spark'))}"
             rows.append({"query": name, "what": what, "decided": sink["decided"], "found": sink["found"]})
         expired = f" ({dead['expired']:,} more have outlived `retain`)" if dead["expired"] else ""
-        rows.append({"query": name, "what": f"dead letters{expired}", "decided": dead["decided"] - dead["expired"], "found": dead["found"]})
+        purged = f" ({dead['purged']:,} more were purged)" if dead["purged"] else ""
+        there = dead["decided"] - dead["expired"] - dead["purged"]
+        rows.append({"query": name, "what": f"dead letters{expired}{purged}", "decided": there, "found": dead["found"]})
     if found["state"] == "running":
         click.echo("a run is going on: the newest Batch of each Query is left out")
     for query in queries:

@@ -1,4 +1,4 @@
-"""`scribengin dead list|show FLOW`: the records that a step could not handle."""
+"""`scribengin dead FLOW`: the records that a step could not handle; `dead_work` has what is done with them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import click
 
 from scribengin.cli.answer import Answer
 from scribengin.cli.commands.trace import hop_text
+from scribengin.cli.dead_filters import letter_filters
+from scribengin.cli.dead_work import edit, export, purge, replay
 from scribengin.cli.each_flow import FlowCommand, each_flow
 from scribengin.cli.flow_argument import flow_argument, is_name
 from scribengin.cli.flow_state import open_state
@@ -18,6 +20,7 @@ from scribengin.cli.settings import setting_flags
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from scribengin.cli.dead_filters import Filters
     from scribengin.cli.plane_option import Masters
 
 _PAYLOAD_SHOWN = 600
@@ -30,22 +33,24 @@ def command() -> None:
 
 @command.command("list", cls=FlowCommand)
 @flow_argument
-@click.option("--query", help="Of this Query only.")
+@letter_filters
+@click.option("--by-query", is_flag=True, help="Each Query apart: several may have refused the same record.")
 @setting_flags("state")
 @masters_option
 @each_flow("flow")
-def list_(*, flow: str, query: str | None, state: Path | None, masters: Masters) -> Answer:
-    """Count the dead letters by Query, step and reason, each with an example."""
+def list_(*, flow: str, filters: Filters, by_query: bool, state: Path | None, masters: Masters) -> Answer:
+    """Count the dead letters by step and reason, each with an example, and what was done with them."""
+    from scribengin.local.letters import by_letter, count_letters
+
     if is_name(flow):
         import msgspec
 
         with masters.client() as client:
-            found = msgspec.to_builtins(client.dead_letter_counts(flow, query or ""))
+            found = msgspec.to_builtins(client.dead_letter_counts(flow, **filters.said()))
     else:
-        from scribengin.local.letters import count_letters
-
         opened = open_state(flow, state)
-        rows = count_letters([part for _, part in opened.queries(query)], opened.declared.folder)
+        queries = [part for _, part in opened.queries(filters.which.query or None)]
+        rows = count_letters(queries, opened.declared.folder, filters.which)
         found = {"flow": opened.declared.name, "dead": sum(row["count"] for row in rows), "groups": rows}
 
     def show() -> None:
@@ -54,27 +59,28 @@ def list_(*, flow: str, query: str | None, state: Path | None, masters: Masters)
             return
         from scribengin.cli.tables import print_table
 
-        headings = {"query": "Query", "step": "step", "count": "letters", "reason": "reason", "example": "for example", "place": "at"}
-        print_table(found["groups"], headings)
+        rows = found["groups"] if by_query else by_letter(found["groups"])
+        rows = [{**row, "query": ", ".join(row.get("queries", [row["query"]])), "last": row["last"][:19]} for row in rows]
+        done = {name: name for name in ("repaired", "replayed") if any(row[name] for row in rows)}
+        headings = {"query": "Query", "step": "step", "count": "letters", **done, "reason": "reason", "example": "for example"}
+        print_table(rows, headings | {"place": "at", "last": "the last"})
 
     return Answer(found, show=show)
 
 
 @command.command(cls=FlowCommand)
 @flow_argument
-@click.argument("prefix", default="")
-@click.option("--query", help="Of this Query only.")
-@click.option("--step", help="Of this step only.")
+@letter_filters
 @click.option("--limit", type=click.IntRange(1), default=10, show_default=True, help="How many at most.")
 @setting_flags("state")
 @masters_option
 @each_flow("flow")
-def show(*, flow: str, prefix: str, query: str | None, step: str | None, limit: int, state: Path | None, masters: Masters) -> Answer:
-    """Show dead letters whole, oldest Batch first; with PREFIX those whose id begins so.
+def show(*, flow: str, filters: Filters, limit: int, state: Path | None, masters: Masters) -> Answer:
+    """Show dead letters whole, oldest Batch first; with ID that one, or those whose id begins so, or the one of a key (`kept:12:3`).
 
     Of a flow that was submitted the bytes of records are shown to operators and above.
     """
-    name, letters = (_of_name if is_name(flow) else _of_file)(flow, prefix, query, step, limit, state, masters)
+    name, letters = (_of_name if is_name(flow) else _of_file)(flow, filters, limit, state, masters)
 
     def display() -> None:
         if not letters:
@@ -85,14 +91,11 @@ def show(*, flow: str, prefix: str, query: str | None, step: str | None, limit: 
     return Answer({"flow": name, "letters": letters}, show=display)
 
 
-def _of_name(
-    flow: str, prefix: str, query: str | None, step: str | None, limit: int, _state: Path | None, masters: Masters
-) -> tuple[str, list[dict[str, Any]]]:
+def _of_name(flow: str, filters: Filters, limit: int, _state: Path | None, masters: Masters) -> tuple[str, list[dict[str, Any]]]:
     import msgspec
 
     with masters.client() as client:
-        found = client.dead_letters(flow, prefix=prefix, query=query or "", step=step or "")
-        letters = [msgspec.to_builtins(letter) for letter in islice(found, limit)]
+        letters = [msgspec.to_builtins(letter) for letter in islice(client.dead_letters(flow, **filters.said()), limit)]
     for letter in letters:
         for key in ("payload", "payload_base64"):
             if letter[key] is None:
@@ -100,24 +103,22 @@ def _of_name(
     return flow, letters
 
 
-def _of_file(
-    flow: str, prefix: str, query: str | None, step: str | None, limit: int, state: Path | None, _masters: Masters
-) -> tuple[str, list[dict[str, Any]]]:
-    from scribengin.local.letters import Which, place_of
-    from scribengin.state.dead import letter_as_json, read_letters
+def _of_file(flow: str, filters: Filters, limit: int, state: Path | None, _masters: Masters) -> tuple[str, list[dict[str, Any]]]:
+    from scribengin.local.repairing import whole_letters
 
     opened = open_state(flow, state)
-    which = Which(step=step or "", prefix=prefix)
-    found = (letter for _, part in opened.queries(query) for letter in read_letters(part) if which.fits(letter))
-    folder = opened.declared.folder
-    return opened.declared.name, [{**letter_as_json(each), "place": place_of(each, folder)} for each in islice(found, limit)]
+    queries = [part for _, part in opened.queries(filters.which.query or None)]
+    return opened.declared.name, list(islice(whole_letters(queries, opened.declared.folder, filters.which), limit))
 
 
 def _print(letter: dict[str, Any]) -> None:
-    where = f"{letter['query']}, Batch {letter['batch']}"
+    where = f"{letter['query']}, Batch {letter['batch']}, {letter['key']}"
     click.echo(f"{click.style(letter['id'], bold=True)}  {click.style(where, dim=True)}")
     click.echo(f"  {click.style(letter['reason'], fg='yellow')}: {letter['message']}")
+    again = f"the replay of {letter['replay_of']}{', repaired' * bool(letter.get('repaired'))}" if letter.get("replay_of") else ""
     for what, text in (
+        ("state", letter["state"]),
+        ("was", again),
         ("id", letter["record"]),
         ("step", letter["step"]),
         ("at", letter["place"]),
@@ -128,6 +129,8 @@ def _print(letter: dict[str, Any]) -> None:
             click.echo(f"  {click.style(f'{what:<7}', dim=True)}{text}")
     for nth, hop in enumerate(letter["trail"]):
         click.echo(f"  {click.style(('' if nth else 'came').ljust(7), dim=True)}{hop_text(dict(hop))}")
+    if letter.get("came"):
+        click.echo(f"  {click.style('row    ', dim=True)}{letter['came'][:_PAYLOAD_SHOWN]}{' …' * (len(letter['came']) > _PAYLOAD_SHOWN)}")
     payload = _payload(letter)
     if payload is None:
         click.echo(f"  {click.style('record ', dim=True)}(its bytes are for operators and above)")
@@ -144,3 +147,7 @@ def _payload(letter: dict[str, Any]) -> bytes | None:
         return base64.b64decode(letter["payload_base64"])
     text = letter.get("payload")
     return None if text is None else str(text).encode()
+
+
+for _work in (export, edit, replay, purge):
+    command.add_command(_work)

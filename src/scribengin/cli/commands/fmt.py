@@ -10,6 +10,7 @@ from scribengin.cli.answer import Answer, AnsweringCommand
 from scribengin.cli.flow_argument import flow_path
 from scribengin.core.errors import Exit, InputError
 from scribengin.core.problems import Place, Problem
+from scribengin.core.storage import rewrite
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,7 +34,7 @@ def command(*, files: tuple[str, ...], check: bool) -> Answer:
         if before != after and check:
             problems.append(Problem("not-formatted", Place(file), "this file is not laid out in the common form", f"scribengin fmt {file}"))
         elif before != after:
-            _write(path, after)
+            rewrite(path, after.encode())
 
     def show() -> None:
         for row in rows:
@@ -54,11 +55,3 @@ def _laid_out(path: Path, file: str) -> tuple[str, str]:
     except (OSError, UnicodeDecodeError) as error:
         raise InputError([Problem("flow-unreadable", Place(file), f"this file cannot be read: {error}")]) from error
     return before, format_text(before, file)
-
-
-def _write(path: Path, text: str) -> None:
-    """Whole or not at all, with the rights that the file had."""
-    draft = path.with_name(f".{path.name}.fmt")
-    draft.write_bytes(text.encode())
-    draft.chmod(path.stat().st_mode)
-    draft.replace(path)

@@ -29,15 +29,21 @@ _DRAW_EVERY_S = 0.25
 @click.argument("flows", metavar="FLOW...", nargs=-1, required=True, type=click.Path())
 @click.option("--once", is_flag=True, help="Read what is there now, then end.")
 @click.option("--tier", help="Run this tier only, of a flow that is cut; the others may run elsewhere.")
+@click.option("--watch", is_flag=True, help="Run nothing: show previews, again at each save; see scribengin preview --watch.")
 @click.option("--append-new-lineage", is_flag=True, help="Write beside what another lineage has written; says what will be doubled.")
 @setting_flags()
-def command(*, flows: tuple[str, ...], once: bool, tier: str | None, append_new_lineage: bool, **flags: Any) -> Answer:
+def command(*, flows: tuple[str, ...], once: bool, tier: str | None, watch: bool, append_new_lineage: bool, **flags: Any) -> Answer:
     """Run a flow here, or several side by side, until Ctrl-C, or with --once until all that is there is read.
 
     A restart goes on where the last run stopped. The first Ctrl-C finishes the Batch under way, the second leaves at once:
     then the Batch is run again at the next start. Nothing is lost either way, nor doubled where the plan says exactly once.
+
+    With --watch nothing is written until you run it without: each save of the flow file, or of one of its modules, is checked, and shown on
+    a sample; a file that is broken leaves the last good preview.
     """
     paths = [flow_path(flow) for flow in flows]
+    if watch:
+        return _watch(paths, flags, alone=not (once or tier or append_new_lineage))
     chosen = read_settings(flags)
     settings = run_settings(chosen)
     settings.once = once
@@ -54,6 +60,15 @@ def command(*, flows: tuple[str, ...], once: bool, tier: str | None, append_new_
         _exit_of(result, strict=settings.strict),
         show=lambda: _show(result, flows[0] if len(flows) == 1 else "FLOW"),
     )
+
+
+def _watch(paths: list[Path], flags: dict[str, Any], *, alone: bool) -> Answer:
+    if len(paths) > 1 or not alone:
+        raise click.UsageError("--watch runs nothing: it takes one FLOW, and neither --once, --tier nor --append-new-lineage")
+    from scribengin.cli.preview_settings import preview_settings
+    from scribengin.cli.preview_watch import watch_previews
+
+    return watch_previews(paths[0], preview_settings(flags=flags))
 
 
 def _exit_of(result: RunResult, *, strict: bool) -> Exit:

@@ -14,7 +14,9 @@ from scribengin.core.errors import InputError
 @click.command(cls=AnsweringCommand)
 @flow_argument
 @click.option("--resolved", is_flag=True, help="With every default written out, and `${...}` filled in; secrets stay references.")
-def command(*, flow: str, resolved: bool) -> Answer:
+@click.option("--spread", type=click.IntRange(1), metavar="N", help="With its utilities in N tiers, as `apply --spread` submits it.")
+@click.option("--branches", metavar="'KEY TIME SPAN'", help="With --spread: side by side; the last tier keeps what all have kept.")
+def command(*, flow: str, resolved: bool, spread: int | None, branches: str | None) -> Answer:
     """Print a flow as it is understood."""
     from scribengin.connectors import catalog
     from scribengin.plan.validate import validate_file
@@ -23,6 +25,11 @@ def command(*, flow: str, resolved: bool) -> Answer:
     declared, problems = validate_file(flow_path(flow), os.environ, execute=True)
     if declared is None or any(problem.severity == "error" for problem in problems):
         raise InputError(problems)
+    if spread is not None:
+        from scribengin.cli.spreading import spread_flow
+
+        declared, found = spread_flow(declared, spread, branches, flow)
+        problems = [*problems, *found]
     types = {"source_types": catalog.source_types(), "sink_types": catalog.sink_types()}
     result = {"flow": declared.name, "resolved": resolved, "data": flow_data(declared, resolved=resolved, **types)}
     return Answer(result, problems, show=lambda: click.echo(dump_flow(declared, resolved=resolved, **types), nl=False))

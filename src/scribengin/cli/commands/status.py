@@ -159,6 +159,7 @@ def _going(now: dict[str, Any]) -> str:
 
 def _show(found: dict[str, Any]) -> None:
     from scribengin.cli.tables import print_table
+    from scribengin.state.orders import order_lines
 
     for tier in found["tiers"]:
         holder = tier["holder"]
@@ -184,6 +185,8 @@ def _show(found: dict[str, Any]) -> None:
     headings = {"tier": "tier", "query": "Query", "state": "state", "batch": "Batch", "acknowledged": "acknowledged"}
     headings |= {"in": "rows in", "out": "out", "dead": "dead"} | ({"lag": "lag"} if found["edges"] else {})
     print_table(queries, headings | {"at": "decided at"})
+    for text in (text for tier in found["tiers"] for query in tier["queries"] for text in order_lines(query.get("orders", {}))):
+        click.echo(text)
     if found["edges"]:
         click.echo()
         grouped = any(edge["members"] for edge in found["edges"])
@@ -207,8 +210,40 @@ def _show(found: dict[str, Any]) -> None:
         {**row, "released": f"{row['released']:,} of {row['read']:,}", "last": row["last_released"] or "-"} for row in found["sources"]
     ]
     print_table(sources, {"tier": "tier", "query": "Query", "source": "source", "released": "entries released", "last": "last released"})
+    if found["noticed"]:
+        _show_noticed(found["noticed"])
     if found["dead"]:
         click.echo(f"\n{found['dead']:,} dead letters: scribengin dead list FLOW")
+
+
+def _show_noticed(noticed: list[dict[str, Any]]) -> None:
+    """What the data have that the schemas have not."""
+    from scribengin.cli.tables import print_table
+
+    click.echo()
+    what = {"new": "a new column", "missing": "not in", "nulled": "does not fit"}
+    rows = [
+        {
+            "source": each["source"],
+            "column": each["column"],
+            "what": what[each["kind"]] + (f": {each['records']:,} values" if each["records"] else ""),
+            "type": each["type"],
+            "where": each["file"] if each["line"] is None else f"{each['file']}:{each['line']}",
+            "batch": each["batch"],
+            "now": each["now"],
+        }
+        for each in noticed
+    ]
+    headings = {
+        "source": "source",
+        "column": "column",
+        "what": "what",
+        "type": "type",
+        "now": "is",
+        "batch": "since Batch",
+        "where": "first in",
+    }
+    print_table(rows, headings)
 
 
 def _edge(edge: dict[str, Any]) -> dict[str, Any]:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 @click.argument("files", nargs=-1, required=True, type=click.Path(), metavar="FILE...")
 def command(files: tuple[str, ...]) -> Answer:
     """Check flow files. Reads them, the modules they name and nothing else; starts neither Java nor Spark."""
+    from scribengin.plan.test_files import read_test_files
     from scribengin.plan.validate import validate_file
 
     rows: list[dict[str, object]] = []
@@ -26,7 +27,8 @@ def command(files: tuple[str, ...]) -> Answer:
     for file in files:
         flow = None
         try:
-            flow, found = validate_file(flow_path(file), os.environ)
+            flow, found = validate_file(flow_path(file), os.environ, tests=True)
+            found += read_test_files(flow, flow_path(file))[1] if flow is not None else []
         except InputError as error:
             found = list(error.problems)
         errors = sum(problem.severity == "error" for problem in found)

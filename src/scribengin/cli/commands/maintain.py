@@ -1,0 +1,180 @@
+"""`scribengin maintain FLOW`."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.flow_argument import flow_argument, is_name
+from scribengin.cli.flow_state import open_state
+from scribengin.cli.settings import setting_flags
+from scribengin.core.errors import EnvironmentFault, Exit, Refused, ScribenginError
+from scribengin.core.problems import Place, Problem
+from scribengin.core.units import parse_duration_s, show_bytes, show_duration
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from scribengin.connectors.files.upkeep import Upkept
+
+_SHOWN = 50
+
+
+@click.command(cls=AnsweringCommand)
+@flow_argument
+@setting_flags("state")
+@click.option("--once", is_flag=True, help="One turn, then end. So it is without --every, too.")
+@click.option("--every", metavar="DURATION", help="Do it again and again, so long apart, until Ctrl-C: 1m.")
+@click.option("--flush", is_flag=True, help="Merge all that is hidden, whatever its size and age.")
+@click.option("--report", is_flag=True, help="Change nothing; list what lies there that no record names.")
+@click.option("--remove-orphans", is_flag=True, help="List it, and delete what Scribengin itself has left.")
+@click.option("--remove-foreign", is_flag=True, help="Delete files, too, that are not Scribengin's; with --yes.")
+@click.option("--yes", is_flag=True, help="Delete foreign files; without this they are only told.")
+def command(
+    *,
+    flow: str,
+    state: Path | None,
+    once: bool,
+    every: str | None,
+    flush: bool,
+    report: bool,
+    remove_orphans: bool,
+    remove_foreign: bool,
+    yes: bool,
+) -> Answer:
+    """Keep the folders that a flow's file sinks write to: merge what is hidden (`roll`), write markers of closed folders, delete those that
+    are older than `keep`, fold records, clear away what killed tasks have left. Beside a run or without one, also several at once.
+    """
+    if is_name(flow):
+        raise Refused(f'"{flow}" names a flow of the control plane, whose hosts keep its folders', remedy="see: scribengin status NAME")
+    if once and every is not None:
+        raise click.UsageError("--once and --every mean two things")
+    every_s = None if every is None else _duration(every)
+    from scribengin.plan.kept_folders import kept_folders
+
+    tiers = open_state(flow, state).tiers
+    folders = [Path(folder) for folder in sorted({folder for tier in tiers for folder in kept_folders(tier.flow)})]
+    if report or remove_orphans or remove_foreign:
+        if remove_foreign and not yes:
+            _tell_foreign(flow, folders)
+        return _orphans(folders, own=remove_orphans, foreign=remove_foreign)
+    turns = _turns(folders, every_s, flush=flush)
+    problems = [Problem(error.code, Place(""), f"{folder}: {error.message}", error.remedy) for folder, _, error in turns if error]
+    result = [{"folder": str(folder), **asdict(done)} for folder, done, _ in turns]
+    exit_ = next((error.exit for _, _, error in turns if error), Exit.DONE)
+    return Answer(result, problems, exit_, show=lambda: None if folders else click.echo(_NONE))
+
+
+_NONE = "the flow has no sink that writes to a folder"
+_Turn = tuple[Path, "Upkept", ScribenginError | None]
+
+
+def _turns(folders: Sequence[Path], every_s: float | None, *, flush: bool) -> list[_Turn]:
+    """The last turn of each folder; what each does is shown."""
+    last: list[_Turn] = []
+    try:
+        while True:
+            last = [_turn(folder, flush=flush) for folder in folders]
+            for folder, done, error in last:
+                click.echo(f"{folder}: {error.message if error else _text(done)}") if error or every_s is None or done.anything else None
+            if every_s is None or not folders:
+                return last
+            due_s = [done.due_s for _, done, _ in last if done.due_s is not None]
+            time.sleep(max(0.1, min([every_s, *due_s])))
+    except KeyboardInterrupt:
+        return last
+
+
+def _turn(folder: Path, *, flush: bool) -> _Turn:
+    from scribengin.connectors.files.upkeep import Upkept, keep_folder
+
+    try:
+        return folder, keep_folder(folder, lambda: None, flush=flush), None
+    except ScribenginError as error:
+        return folder, Upkept(), error
+    except OSError as error:
+        return folder, Upkept(), EnvironmentFault(f"it is not kept: {error}", remedy="mend it; nothing is lost, and the next turn goes on")
+
+
+def _text(done: Upkept) -> str:
+    parts = [
+        f"{done.merged:,} segments merged to {done.merged_files:,} files ({show_bytes(done.merged_bytes)})" * bool(done.merged),
+        f"{done.closed:,} folders closed" * bool(done.closed),
+        f"{done.expired:,} files of old folders deleted" * bool(done.expired),
+        f"{done.folded:,} records folded" * bool(done.folded),
+        f"{done.files:,} files deleted that nobody needs ({show_bytes(done.bytes)})" * bool(done.files),
+    ]
+    waits = f"; what is hidden is due in {show_duration(max(0.0, done.due_s))}" if done.due_s is not None else ""
+    return (", ".join(filter(None, parts)) or "nothing to do") + waits
+
+
+def _tell_foreign(flow: str, folders: Sequence[Path]) -> None:
+    """Raise Refused where something foreign would be deleted."""
+    from scribengin.connectors.files.orphans import find_orphans
+
+    foreign = [each for folder in folders for each in find_orphans(folder) if each.foreign and not each.may_be_used]
+    if foreign:
+        size = show_bytes(sum(each.bytes for each in foreign))
+        raise Refused(
+            f"this deletes {len(foreign):,} files ({size}) that are not Scribengin's, such as {foreign[0].path}; it cannot be undone",
+            remedy=f"look at all of them: scribengin maintain {flow} --report; to do it say --remove-foreign --yes",
+            code="foreign-unsaid",
+        )
+
+
+def _orphans(folders: Sequence[Path], *, own: bool, foreign: bool) -> Answer:
+    from scribengin.connectors.files.orphans import find_orphans
+
+    found: list[dict[str, Any]] = []
+    for folder in folders:
+        for each in find_orphans(folder):
+            remove = (foreign if each.foreign else own) and not each.may_be_used
+            if remove:
+                each.path.unlink(missing_ok=True)
+            found.append(
+                {
+                    "path": str(each.path),
+                    "kind": each.kind,
+                    "bytes": each.bytes,
+                    "age_s": round(each.age_s, 1),
+                    "may_be_used": each.may_be_used,
+                    "removed": remove,
+                }
+            )
+
+    def show() -> None:
+        from scribengin.cli.tables import print_table
+
+        if not found:
+            click.echo("every file is named by a record")
+            return
+        shown = [
+            {**each, "bytes": show_bytes(each["bytes"]), "age_s": show_duration(each["age_s"]), "what": _what(each)}
+            for each in found[:_SHOWN]
+        ]
+        print_table(shown, {"path": "file", "kind": "kind", "bytes": "size", "age_s": "age", "what": ""})
+        if len(found) > _SHOWN:
+            click.echo(f"… and {len(found) - _SHOWN:,} more")
+        left = [each for each in found if not each["removed"]]
+        if any(each["kind"] == "foreign" for each in left):
+            click.echo("foreign: no record of Scribengin's names it; --remove-foreign --yes deletes these, too")
+        if any(each["kind"] != "foreign" and not each["may_be_used"] for each in left):
+            click.echo("the others are Scribengin's own, and nobody needs them: --remove-orphans deletes them")
+
+    return Answer(found, show=show)
+
+
+def _what(orphan: dict[str, Any]) -> str:
+    return "removed" if orphan["removed"] else "so new that somebody may be at it" if orphan["may_be_used"] else ""
+
+
+def _duration(text: str) -> float:
+    try:
+        return parse_duration_s(text)
+    except ValueError as error:
+        raise click.UsageError(f"--every: {error}") from None

@@ -1,0 +1,44 @@
+"""`scribengin summary FLOW`: the tables of its summary sinks, as of the last decided Batch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from scribengin.cli.answer import Answer
+from scribengin.cli.each_flow import FlowCommand, each_flow
+from scribengin.cli.flow_argument import flow_argument, is_name
+from scribengin.cli.plane_option import masters_option
+from scribengin.cli.settings import setting_flags
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from scribengin.cli.plane_option import Masters
+
+
+@click.command(cls=FlowCommand)
+@flow_argument
+@click.option("--sink", default="", help="Of this sink only.")
+@setting_flags("state")
+@masters_option
+@each_flow("flow")
+def command(*, flow: str, sink: str, state: Path | None, masters: Masters) -> Answer:
+    """Show the tables of a flow's `type: summary` sinks, as of the last Batch that was decided.
+
+    Works while the flow runs and while it does not. FLOW is a file or a submitted flow.
+    """
+    from scribengin.cli.summaries import show_summaries
+
+    if is_name(flow):
+        import msgspec
+
+        with masters.client() as client:
+            found = msgspec.to_builtins(client.summary(flow, sink))
+    else:
+        from scribengin.cli.flow_state import prepared_flow
+        from scribengin.local.summaries import read_summaries
+
+        found = read_summaries(prepared_flow(flow, state), sink)
+    return Answer(found, show=lambda: show_summaries(found))

@@ -1,0 +1,124 @@
+"""`scribengin test FLOW…`: the tests of flows, in one Spark session."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from scribengin.cli.answer import Answer, AnsweringCommand
+from scribengin.cli.flow_argument import flow_path
+from scribengin.core.errors import Exit, InputError, Refused
+from scribengin.core.problems import Place, Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from scribengin.flow_tests.contract import Outcome
+    from scribengin.flow_tests.suite import Suite
+
+
+@click.command(cls=AnsweringCommand)
+@click.argument("flows", metavar="FLOW...", nargs=-1, required=True, type=click.Path())
+@click.option("-k", "named", metavar="TEXT", default="", help="Only tests whose name holds TEXT.")
+@click.option("--update", is_flag=True, help="Show what is not as expected, then make it what is expected.")
+@click.option("--junit", type=click.Path(path_type=Path, dir_okay=False), help="Write the outcomes to this file as JUnit XML too.")
+@click.option(
+    "--from-run",
+    "state",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    help="Make a test of real rows of a run with this state folder, and of what comes of them.",
+)
+@click.option("--rows", type=click.IntRange(1, 1000), default=10, show_default=True, help="With --from-run: how many rows of each source.")
+def command(*, flows: tuple[str, ...], named: str, update: bool, junit: Path | None, state: Path | None, rows: int) -> Answer:
+    """Run the tests of flow files: those under `tests:`, and those of the files that it names and of FLOW.test.yaml.
+
+    Each runs the flow itself, over what the test gives, in a scratch folder; nothing that the flow names is written, and nothing of it read
+    but the columns of sources that do not declare theirs. The exit status is 1 where a test fails.
+    """
+    from scribengin.flow_tests.session import Session, running_session
+    from scribengin.flow_tests.suite import chosen, read_suite, run_suites
+
+    paths = [flow_path(flow) for flow in flows]
+    if state is not None:
+        return _from_run(paths, state, rows)
+    suites, problems = _read(paths, read_suite)
+    if not any(chosen(suite, named) for suite in suites):
+        what = f'no test has a name with "{named}" in it' if named else "there is no test"
+        remedy = "write one under `tests:`; see docs/flow-file.md" if not named else "see the names with scribengin show"
+        raise InputError([*problems, Problem("test-none", Place(str(paths[0])), what, remedy)])
+    from scribengin.cli.test_report import show_outcome, show_sum, tell
+
+    with Session(lent=running_session(), tell=tell) as session:
+        outcomes = run_suites(suites, session, named=named, watch=show_outcome)
+    if junit is not None:
+        _write_junit(junit, outcomes)
+    updated = _update(suites, outcomes) if update else []
+    failed = sum(not outcome.passed for outcome in outcomes)
+    result = {
+        "passed": len(outcomes) - failed,
+        "failed": failed,
+        "tests": [outcome.as_json() for outcome in outcomes],
+        "updated": [str(file) for file in updated],
+    }
+    return Answer(result, problems, Exit.FAILED if failed else Exit.DONE, lambda: show_sum(outcomes, updated))
+
+
+def _read(paths: Sequence[Path], read_suite: object) -> tuple[list[Suite], list[Problem]]:
+    """All suites, and the warnings. Raises InputError with what is wrong in any of the files."""
+    assert callable(read_suite)
+    suites: list[Suite] = []
+    problems: list[Problem] = []
+    wrong = False
+    for path in paths:
+        try:
+            suites.append(read_suite(path))
+            problems += suites[-1].warnings
+        except InputError as error:
+            problems += error.problems
+            wrong = True
+    if wrong:
+        raise InputError(problems)
+    return suites, problems
+
+
+def _write_junit(file: Path, outcomes: Sequence[Outcome]) -> None:
+    from scribengin.flow_tests.junit import write_junit
+
+    try:
+        write_junit(file, outcomes)
+    except OSError as error:
+        raise Refused(f"{file} cannot be written: {error.strerror}", remedy="name another file") from error
+
+
+def _update(suites: Sequence[Suite], outcomes: Sequence[Outcome]) -> list[Path]:
+    from scribengin.flow_tests.update import rewrites
+
+    places = {(suite.file, placed.test.name): placed for suite in suites for placed in suite.tests}
+    failed = [(places[Path(outcome.file), outcome.name], outcome) for outcome in outcomes if not outcome.passed]
+    files = []
+    for rewrite in list(rewrites(failed)):
+        click.echo(rewrite.difference())
+        rewrite.write()
+        files.append(rewrite.file)
+    return files
+
+
+def _from_run(paths: Sequence[Path], state: Path, rows: int) -> Answer:
+    from scribengin.cli.test_report import tell
+    from scribengin.flow_tests.from_run import add_test
+    from scribengin.flow_tests.session import Session, running_session
+
+    if len(paths) != 1:
+        raise Refused("--from-run takes one flow", remedy="name the flow that made that state folder")
+    with Session(lent=running_session(), tell=tell) as session:
+        made = add_test(paths[0], state, session, rows=rows)
+
+    def show() -> None:
+        click.echo(made.text)
+        for note in made.notes:
+            click.echo(note)
+        click.echo(f"added to {made.file}; run it: scribengin test {paths[0]}")
+
+    return Answer({"file": str(made.file), "test": made.name, "text": made.text, "notes": list(made.notes)}, show=show)

@@ -1,0 +1,70 @@
+"""The options by which dead letters are chosen."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import wraps
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from scribengin.core.errors import ScribenginError
+from scribengin.core.units import parse_duration_s
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scribengin.local.letters import Which
+
+C = TypeVar("C")
+_AGO = re.compile(r"\d+(\.\d+)?[a-z]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Filters:
+    """Which letters are meant; those that are not said choose nothing."""
+
+    which: Which
+
+    def said(self) -> dict[str, str]:
+        """Those that were said, for a master."""
+        which = self.which
+        names = ("query", "step", "reason", "prefix", "since", "until")
+        return {name: value for name in names if (value := getattr(which, name))}
+
+
+def letter_filters(command: Callable[..., C]) -> Callable[..., C]:
+    """Gives a command `filters`, a Filters: an argument ID, and options."""
+
+    @click.argument("letter", metavar="[ID]", default="")
+    @click.option("--query", default="", help="Of this Query only.")
+    @click.option("--step", default="", help="Of this step only.")
+    @click.option("--reason", default="", help="Of this reason only.")
+    @click.option(
+        "--since", default="", metavar="TIME", help="Of Batches decided since then: a time, or how long ago (2h).", callback=_moment
+    )
+    @click.option("--until", default="", metavar="TIME", help="Of Batches decided before then.", callback=_moment)
+    @wraps(command)
+    def with_filters(*, letter: str, query: str, step: str, reason: str, since: str, until: str, **more: Any) -> C:
+        from scribengin.local.letters import Which
+
+        return command(filters=Filters(Which(query, step, reason, letter, since, until)), **more)
+
+    return with_filters
+
+
+def _moment(_context: click.Context, _option: click.Parameter, value: str) -> str:
+    if not value:
+        return ""
+    if _AGO.fullmatch(value):
+        try:
+            return (datetime.now(UTC) - timedelta(seconds=parse_duration_s(value))).isoformat(timespec="seconds")
+        except (ValueError, OverflowError, ScribenginError) as error:
+            raise click.BadParameter(str(error)) from None
+    try:
+        at = datetime.fromisoformat(value)
+    except ValueError:
+        raise click.BadParameter('write a time such as 2026-01-31T12:00:00Z, or how long ago, such as "2h"') from None
+    return (at if at.tzinfo else at.replace(tzinfo=UTC)).isoformat()

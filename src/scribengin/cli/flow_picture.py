@@ -1,0 +1,87 @@
+"""A flow as a picture: of a flow file, or of a flow that was submitted; as text, for Mermaid, or as a file of SVG."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from scribengin.cli.answer import Answer
+from scribengin.core.errors import EnvironmentFault, Refused
+from scribengin.core.problems import Place, Problem
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from scribengin.cli.plane_option import Masters
+    from scribengin.plan.picture import Picture
+
+_NOT_HERE = ("state-elsewhere", "answer-late", "answer-large")
+"""why a master may not be able to tell what its ledger says"""
+
+
+def of_file(flow: str, state: Path | None, *, live: bool, mermaid: bool, svg: Path | None) -> Answer:
+    """Of a FLOW argument that is a file; `state` is the value of --state. Raises InputError."""
+    from scribengin.cli.flow_state import prepared_flow
+    from scribengin.plan.flow_graph import graph_as_json
+
+    prepared = prepared_flow(flow, state)
+    counts = None
+    if live:
+        from scribengin.local.edge_counts import edge_counts
+
+        counts = edge_counts(prepared)
+    graph = graph_as_json(prepared.plan)
+    del graph["mermaid"]  # that of the plan, by Queries and stages
+    return _answer(graph, counts, prepared.warnings, mermaid=mermaid, svg=svg)
+
+
+def of_name(flow: str, masters: Masters, *, live: bool, mermaid: bool, svg: Path | None) -> Answer:
+    """Of a flow that was submitted. Where nobody can read its ledger, what its workers say stands in for it."""
+    import msgspec
+
+    counts, problems = None, []
+    with masters.client() as client:
+        graph = client.graph(flow)
+        try:
+            counts = msgspec.to_builtins(client.graph_counts(flow)) if live else None
+        except Refused as error:
+            if error.code not in _NOT_HERE:
+                raise
+            message = f"its ledger cannot be read: {error.message}; shown is what its workers say of sources and sinks"
+            problems.append(Problem(error.code, Place(""), message, error.remedy, "warning"))
+    return _answer(msgspec.to_builtins(graph), counts, problems, mermaid=mermaid, svg=svg)
+
+
+def _answer(
+    graph: dict[str, Any], counts: Mapping[str, Any] | None, problems: Sequence[Problem], *, mermaid: bool, svg: Path | None
+) -> Answer:
+    from scribengin.plan.picture import picture_of
+
+    picture = picture_of(graph, counts)
+    result = {**graph, "counts": counts}
+    if svg is not None:
+        return written(picture, result, svg, problems)
+    if mermaid:
+        from scribengin.plan.picture_mermaid import as_mermaid as draw
+    else:
+        from scribengin.plan.picture_text import as_text as draw
+    text = draw(picture)
+    if mermaid:
+        result["mermaid"] = text
+    return Answer(result, problems, show=lambda: click.echo(text, nl=False))
+
+
+def written(picture: Picture, result: dict[str, Any], file: Path, problems: Sequence[Problem] = ()) -> Answer:
+    """The picture as a file of SVG; `-` is stdout. Raises EnvironmentFault where it cannot be written."""
+    from scribengin.plan.picture_svg import as_svg
+
+    text = as_svg(picture)
+    if str(file) == "-":
+        return Answer({**result, "svg": text}, problems, show=lambda: click.echo(text, nl=False))
+    try:
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise EnvironmentFault(f"{file} cannot be written: {error.strerror}", remedy="name a file in a folder that is there") from error
+    return Answer({**result, "file": str(file)}, problems, show=lambda: click.echo(f"wrote {file}"))

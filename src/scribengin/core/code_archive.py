@@ -1,0 +1,20 @@
+"""Where the archives of users' code lie: `<state>/code/<digest>.zip`. One that runs is on its process's Python path."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+FOLDER = "code"
+"""of a flow's state"""
+_SUFFIX = ".zip"
+
+
+def is_archive(path: str) -> bool:
+    """Is this entry of a Python path a flow's code, and so no other flow's concern?"""
+    return path.endswith(_SUFFIX) and Path(path).parent.name == FOLDER
+
+
+def inside(file: str) -> str | None:
+    """`lib/rules.py` of a file in such an archive; None for every other file."""
+    archive, found, inner = file.partition(f"{_SUFFIX}/")
+    return inner if found and is_archive(archive + _SUFFIX) else None
