@@ -8,7 +8,7 @@ WORKERS ?= 2
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-up demo-kafka test test-long check fmt bench bench-tiers bench-kafka bench-recovery bench-control bench-isolation faults cuts lock clean
+.PHONY: help setup demo demo-up demo-kafka test test-long check fmt bench bench-tiers bench-kafka bench-recovery bench-control bench-isolation bench-utilities bench-segments faults cuts lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -52,6 +52,7 @@ fmt: setup ## format the code and mend what the rules can mend
 
 bench: setup ## measure against hand-written PySpark, over files (over Kafka: bench-kafka): make bench [ARGS="--rows 1000000"]
 	@PYTHONPATH=benchmarks $(BIN)/python benchmarks/tweets.py $(ARGS)
+	@PYTHONPATH=benchmarks $(BIN)/python benchmarks/engines.py
 	@PYTHONPATH=benchmarks $(BIN)/python benchmarks/ledger.py
 	@PYTHONPATH=benchmarks $(BIN)/python benchmarks/idle.py
 
@@ -71,6 +72,12 @@ bench-control: setup ## 1,000 flows with 10,000 nodes: answers, and a master's l
 
 bench-isolation: setup ## a flow alone, beside one that floods, beside one that is killed again and again: make bench-isolation [ARGS="--rounds 5"]
 	@PYTHONPATH=benchmarks $(BIN)/python benchmarks/isolation.py $(ARGS)
+
+bench-utilities: setup ## tests in the order that costs least, beside every fixed order: make bench-utilities [ARGS="--rows 1000000"]
+	@PYTHONPATH=benchmarks $(BIN)/python benchmarks/utilities.py $(ARGS)
+
+bench-segments: setup ## a sink with roll beside one without, and merges alone: make bench-segments [ARGS="--rows 400000 --format parquet"]
+	@PYTHONPATH=benchmarks $(BIN)/python benchmarks/segments.py $(ARGS)
 
 faults: setup ## crash runs at every point and check what is left: make faults [ONLY=publish|kafka|tiers|control|control-soak] [MINUTES=30] [SEED=7] [LIVES=2]
 	@$(BIN)/python -m scribengin.testing.faults --minutes $(MINUTES) $(if $(ONLY),--only "$(ONLY)") $(if $(SEED),--seed $(SEED)) $(if $(LIVES),--lives $(LIVES))

@@ -1,4 +1,4 @@
-"""Who is timed: the same job written six ways."""
+"""Who is timed: the same job written eight ways."""
 
 from __future__ import annotations
 
@@ -121,6 +121,7 @@ RIVALS = (
     Rival("pyspark: row UDFs", "udfs", pyspark_udfs),
     Rival("pyspark: mapInArrow", "arrow", pyspark_map_in_arrow),
     Rival("scribengin: SQL", "native", _scribengin("sql.yaml")),
+    Rival("scribengin: SQL, engine: spark", "native-engine", _scribengin("sql-by-spark.yaml")),
     Rival("scribengin: SQL, parse: spark", "native-spark", _scribengin("sql-spark.yaml")),
     Rival("plain loop (orjson)", "loop", plain_loop),
 )

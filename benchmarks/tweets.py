@@ -20,6 +20,7 @@ from pathlib import Path
 
 import psutil
 import pyarrow.dataset as ds
+from cpu import tree_cpu_s
 from rivals import RIVALS, Rival
 
 from scribengin.spark.session import start_session
@@ -77,21 +78,9 @@ def run(folder: Path, rows: int, runs: int, only: set[str], report: Path | None)
 
 
 def _timed(rival: Rival, spark: object, data: Path, out: Path, folder: Path) -> Figure:
-    cpu, begun = _cpu_s(), time.perf_counter()
+    cpu, begun = tree_cpu_s(), time.perf_counter()
     rival.run(spark, data, out, folder)
-    return Figure(time.perf_counter() - begun, _cpu_s() - cpu)
-
-
-def _cpu_s() -> float:
-    """CPU seconds of this process and all below it; workers that have ended count in the parent that waited for them."""
-    total = 0.0
-    for process in [psutil.Process(), *psutil.Process().children(recursive=True)]:
-        try:
-            times = process.cpu_times()
-        except psutil.NoSuchProcess:
-            continue
-        total += times.user + times.system + times.children_user + times.children_system
-    return total
+    return Figure(time.perf_counter() - begun, tree_cpu_s() - cpu)
 
 
 def _check(name: str, out: Path, expected: tuple[int, int]) -> None:
@@ -116,6 +105,7 @@ def _print(figures: dict[str, list[Figure]], rows: int, size: int) -> None:
         ("scribengin: records", "pyspark: row UDFs"),
         ("scribengin: records", "pyspark: mapInArrow"),
         ("scribengin: SQL", "pyspark: SQL"),
+        ("scribengin: SQL", "scribengin: SQL, engine: spark"),
         ("scribengin: SQL, parse: spark", "pyspark: SQL"),
     ):
         if ours in figures and theirs in figures:
