@@ -11,6 +11,19 @@ from scribengin.registry.reference import registry_page
 from scribengin.spec.reference import flow_file_page, problems_page
 from scribengin.watching.reference import metrics_page
 
+COOKBOOK = Path(__file__).parents[1] / "examples" / "cookbook"
+
+
+def cookbook_page() -> str:
+    """The flows of examples/cookbook, each with what its first comment says of it, in the order of `flows.txt`."""
+    parts = [(COOKBOOK / "README.md").read_text(encoding="utf-8").strip()]
+    for name in (COOKBOOK / "flows.txt").read_text(encoding="utf-8").split():
+        comment, flow = (COOKBOOK / name / "flow.yaml").read_text(encoding="utf-8").split("\n", 1)
+        parts += [f"## {name}", f"{comment.removeprefix('# ')} [The folder](../examples/cookbook/{name}).", f"```yaml\n{flow}```"]
+        for code in sorted((COOKBOOK / name).glob("*.py")):
+            parts.append(f"```python\n# {code.name}\n{code.read_text(encoding='utf-8')}```")
+    return "\n\n".join(parts) + "\n"
+
 
 def pages() -> dict[str, str]:
     """File name → text, of every generated page."""
@@ -20,6 +33,7 @@ def pages() -> dict[str, str]:
         "registry.md": registry_page(),
         "openapi.json": openapi_text(),
         "metrics.md": metrics_page(),
+        "cookbook.md": cookbook_page(),
     }
 
 

@@ -26,6 +26,12 @@ COMMANDS = (
     ("validate shop/flow.yaml mistakes.yaml", "One row a file in `result`, every mistake in `problems`; exit status 2."),
     ("plan shop/flow.yaml", "What would run, and what it would change against the state that is there."),
     (
+        "preview shop/flow.yaml --rows 2 --at paid",
+        "Each node on the way of the sample; with `--at` one. `rows` have a `fate` (kept, dropped, dead; `made` where none stands "
+        "behind it), the\nrow `before`, and `after` with the `branch` each went to. `dropped` is null where rows in and out cannot be "
+        "matched: then `came`\nhas what came in. `failure` says why there is nothing.",
+    ),
+    (
         "run shop/flow.yaml --once",
         "`rows` is the lineage's total, over all runs; `this_run` this process's share. `state` is finished, stopped or failed. "
         "`lag` is what\nwaited at the last look; `catch_up_s` how long until nothing waits, as things went: null where nothing waits "
@@ -46,12 +52,22 @@ COMMANDS = (
         "`lag` (`rows`, `bytes`, `seconds`) of a\nQuery that reads no channel.",
     ),
     (
+        "graph shop/flow.yaml --live",
+        "Nodes, arrows, tiers and channels of a flow file. `counts` (null without `--live`) are of the last run: of native steps that are "
+        "counted as\none at the first of them, with `run`; `rows` of an arrow is text, for Queries that read for themselves may differ.",
+    ),
+    (
         "trace shop/flow.yaml orders/orders.jsonl+0",
         "The sinks (`arrivals`) and dead letters that a record reached, each with `hops`, and the Batches that read it. `notes` say why "
         "something\nis not known; `trace` is the share of records whose way is kept.",
     ),
     ("dead list shop/flow.yaml", "Dead letters by Query, step and reason."),
     ("dead show shop/flow.yaml --limit 1", "Dead letters whole. A payload that is no UTF-8 is `payload_base64` instead."),
+    (
+        "dead replay shop/flow.yaml --dry-run",
+        "How many letters go on, and where they enter. `already` were replayed before; `refused` stay, and `refusals` say why of some. "
+        "`requests` (none here)\nare Query and number of what a run takes up; `running` whether one does.",
+    ),
     ("source show shop/flow.yaml", "How far each source is read: entries of its log that are committed, and that are logged."),
     ("source skip shop/flow.yaml late.jsonl", "Gives up a file that was taken, is gone, and is not committed."),
     ("source set shop/flow.yaml orders end --yes", "Passes over what is there now and not yet read; while nothing runs."),
@@ -65,6 +81,11 @@ COMMANDS = (
         "a base where it runs; null where something is not set here that they may depend on.",
     ),
     ("package show shop.package", "The same, read again and verified; without `relative`."),
+    (
+        "infer shop/data",
+        "A proposal, and what it would make of the records that were looked at. `whole` is true where these are all; `yaml` is a source "
+        "for the\nflow file. `distinct` counts to 1,000. `dead_letters` are the first of `dead`.",
+    ),
     ("show shop/flow.yaml --resolved", "The flow with every default."),
     ("fmt shop/flow.yaml", "Which files were laid out anew."),
     ("config show", "Every system setting, its value and where it comes from."),
