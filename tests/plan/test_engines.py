@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -52,6 +53,25 @@ def test_python_between_them_joins_too() -> None:
         step("some", "rows", Filter("id > 3")), step("mid", "some", Python("steps:f")), step("last", "mid", Filter("id < 9")), OUT
     )
     assert placed(query) == {"rows": "read", "some": "vector", "mid": "tail", "last": "vector", "out": "sink"}
+
+
+@pytest.mark.parametrize(
+    ("predicate", "stage"),
+    [
+        ("id > 3", "vector"),
+        ("id % 2 = 0", "vector"),
+        ("id / 3 > 1", "vector"),
+        ("id + 1 > 3", "native"),
+        ("id % length(user) = 0", "native"),
+    ],
+)
+def test_what_may_raise_stays_with_spark_before_a_sink_that_commits_unit_by_unit(predicate: str, stage: str) -> None:
+    topic = replace(OUT, type="kafka", options={"bootstrap": "127.0.0.1:9", "topic": "out", "format": "json"})
+    query = planned(step("last", "rows", Filter(predicate)), topic)
+    assert placed(query)["last"] == stage
+    told = {} if stage == "vector" else {"last": "what may raise, before a sink that commits unit by unit"}
+    assert query.by_spark == told
+    assert placed(planned(step("last", "rows", Filter(predicate)), OUT))["last"] == "vector", "a sink that commits a Batch as a whole"
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,8 @@ class NodeType:
     options: tuple[Option, ...]
     abilities: frozenset[str] = field(default_factory=frozenset)
     """For a source: `replayable`, `bounded`, `growing`, `static`. For a sink: `exactly_once`, `append`, `update`, `complete`, `view`;
-    `spark_writes`: with `delivery: at_least_once` a sink of Spark's own writes the rows."""
+    `spark_writes`: with `delivery: at_least_once` a sink of Spark's own writes the rows; `units`: in a `topic` the units of a Batch commit
+    one by one."""
     internal: bool = False
     """True where no flow file can name it"""
 

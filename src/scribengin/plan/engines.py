@@ -9,12 +9,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from scribengin.connectors import catalog
 from scribengin.plan.graph import base
 from scribengin.plan.sql.parse import parse_expression
-from scribengin.spec.model import Filter, Parse, Python, Select, Step, Utilities
+from scribengin.spec.model import Filter, Parse, Python, Select, Sink, Step, Utilities
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from scribengin.core.types import Schema
     from scribengin.plan.graph import Graph
@@ -29,7 +30,8 @@ def in_the_tail(
 ) -> tuple[tuple[PlannedNode, ...], dict[str, str]]:
     """(the nodes as they are placed with the vector engine, empty where it runs none of them; native step → why Spark runs it)."""
     native = [node.id for node in nodes if node.stage == "native"]
-    reasons = {id_: reason for id_ in native if (reason := _reason(graph, resolved, forms, id_))}
+    by_units = _commits_units([graph.flow.sinks[node.id] for node in nodes if node.id in graph.flow.sinks])
+    reasons = {id_: reason for id_ in native if (reason := _reason(graph, resolved, forms, id_, by_units=by_units))}
     if graph.flow.defaults.engine == "spark":
         return (), dict.fromkeys(native, "`engine: spark`")
     if any(node.stateful for node in nodes):
@@ -80,7 +82,13 @@ def portable(sql: str, schema: Schema, *, test: bool) -> Expression:
     return (predicate if test else translate)(tree, sql, schema)
 
 
-def _reason(graph: Graph, resolved: Resolved, forms: Mapping[str, Form], id_: str) -> str:
+def _commits_units(sinks: Sequence[Sink]) -> bool:
+    """Do the units of a Batch commit one by one, so that a Batch may not change hands once one has?"""
+    types = catalog.sink_types(internal=True)
+    return len(sinks) == 1 and "topic" in sinks[0].options and sinks[0].type in types and "units" in types[sinks[0].type].abilities
+
+
+def _reason(graph: Graph, resolved: Resolved, forms: Mapping[str, Form], id_: str, *, by_units: bool) -> str:
     """Why Spark must run the step, whatever stands around it; empty where it need not."""
     from scribengin.vector.early import asks_early
     from scribengin.vector.portable import NotPortableError
@@ -98,14 +106,15 @@ def _reason(graph: Graph, resolved: Resolved, forms: Mapping[str, Form], id_: st
     try:
         match step.action:
             case Filter(predicate):
-                portable(predicate, given, test=True)
+                asked = [portable(predicate, given, test=True)]
                 made = given
             case Select(columns):
-                for _, expression in columns:
-                    portable(expression, given, test=False)
+                asked = [portable(expression, given, test=False) for _, expression in columns]
         for _, predicate in step.require:
             assert made is not None
-            portable(predicate, made, test=True)
+            asked.append(portable(predicate, made, test=True))
+        if by_units and any(each.fallible for each in asked):
+            return "what may raise, before a sink that commits unit by unit"
         if isinstance(step.action, Filter) and asks_early(_conditions(graph, resolved, id_)[0]):
             return "what may raise beside an equality: Spark may ask it of more rows"
     except NotPortableError as reason:

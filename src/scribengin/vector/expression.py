@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-FALLIBLE = frozenset({"+", "-", "*", "/", "%", "neg", "cast"})
+_FALLIBLE = frozenset({"+", "-", "*", "/", "%", "neg", "cast"})
 """what may raise in Spark's ANSI mode, for some values"""
 _FLOATS = frozenset({"+", "-", "*", "neg"})
 """what of these cannot raise for a DOUBLE"""
+_BY = frozenset({"/", "%"})
+"""what of these cannot raise where the divisor is a constant other than 0 (constants are not negative: nothing is divided by -1)"""
 
 
 @dataclass(frozen=True)
@@ -25,8 +27,12 @@ class Expression:
     @cached_property
     def fallible(self) -> bool:
         """True where it may raise for some rows: then it is asked only of those that Spark would ask it of."""
-        own = self.op in FALLIBLE and not (self.type == "DOUBLE" and self.op in _FLOATS)
+        own = self.op in _FALLIBLE and not (self.type == "DOUBLE" and self.op in _FLOATS) and not self._divides_by_constant
         return own or any(arg.fallible for arg in self.args)
+
+    @property
+    def _divides_by_constant(self) -> bool:
+        return self.op in _BY and self.args[1].op == "literal" and bool(self.args[1].value)
 
     @cached_property
     def columns(self) -> frozenset[str]:

@@ -56,6 +56,6 @@ SINK = NodeType(
         Option("spill", "bytes", "store_on_failure: how much waits at most", 2**30, pace=True),
         Option("key", "list", "Kafka: rows whose values in these columns are equal keep their order", ()),
     ),
-    abilities=frozenset({"exactly_once", "append", "update", "complete"}),
+    abilities=frozenset({"exactly_once", "append", "update", "complete", "units"}),
     internal=True,
 )

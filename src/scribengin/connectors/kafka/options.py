@@ -251,7 +251,7 @@ SINK = NodeType(
         ),
         _TIMEOUT,
     ),
-    abilities=frozenset({"exactly_once", "append", "spark_writes"}),
+    abilities=frozenset({"exactly_once", "append", "spark_writes", "units"}),
 )
 
 
