@@ -13,7 +13,7 @@ import pytest
 from scribengin.connectors.contract import Limits
 from scribengin.core.errors import InputError
 from scribengin.local.prepare import open_sinks, open_sources, prepare
-from scribengin.plan.python_functions import find_module
+from scribengin.plan.python_modules import find_module
 from scribengin.plan.relative_places import RelativePlace, relative_places
 from scribengin.plan.split import plan_flow
 from scribengin.plan.validate import validate_file

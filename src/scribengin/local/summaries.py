@@ -19,7 +19,7 @@ from scribengin.connectors.summary.forms import asked_of
 from scribengin.core.errors import Refused, ScribenginError, StepError
 from scribengin.core.records import seal, unseal
 from scribengin.core.storage import read_or_none, replace
-from scribengin.plan.python_functions import find_module
+from scribengin.plan.python_modules import find_module
 from scribengin.state.decisions import Decisions
 from scribengin.state.lineage import read_lineage
 

@@ -1,25 +1,18 @@
-"""What a module says of the function that a python step names, read from its syntax tree. User code is never imported.
-
-`module:name` is looked for in the flow file's folder, then on the Python path; never in the working directory.
-"""
+"""What a module says of the function that a python step names, read from its syntax tree. User code is never imported."""
 
 from __future__ import annotations
 
 import ast
 import inspect
-import os
-import sys
 import textwrap
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from scribengin.core import code_archive
 from scribengin.core.problems import Place, did_you_mean
+from scribengin.plan.python_modules import find_module
 from scribengin.spec.functions import Form, form_of
-from scribengin.spec.load import executed_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -119,36 +112,6 @@ def _changes_of_object(function: Callable[..., Any]) -> tuple[int, ...]:
     if not isinstance(definition, ast.FunctionDef):
         return ()
     return tuple(first - 1 + line for line in _changes(definition, bound=isinstance(function, type)))
-
-
-def find_module(module: str, folder: Path) -> Path | None:
-    """The source file of a module, without importing any part of it; None where there is none."""
-    within = folder.joinpath(*module.split("."))
-    for candidate in (within.with_suffix(".py"), within / "__init__.py"):
-        if candidate.is_file():
-            return candidate
-    return _on_python_path(module)
-
-
-@lru_cache(maxsize=256)
-def _on_python_path(module: str) -> Path | None:
-    working_directory = Path.cwd()
-    asked_for = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    left_out = executed_in() | {str(working_directory)}
-    others = [part for part in sys.path if part and not code_archive.is_archive(part)]
-    path = [part for part in others if part in asked_for or str(Path(part).absolute()) not in left_out]
-    spec = None
-    parts = module.split(".")
-    for depth in range(len(parts)):
-        spec = PathFinder.find_spec(".".join(parts[: depth + 1]), path)
-        if spec is None:
-            return None
-        path = list(spec.submodule_search_locations or [])
-    if spec is None or not spec.origin:
-        return None
-    file = Path(spec.origin)
-    # of a module in an archive (zipimport) the archive stands for it: it has no file of its own that could be read
-    return next((each for each in (file, *file.parents) if each.is_file()), file)
 
 
 def _fault(code: str, message: str, remedy: str = "", place: Place | None = None, file: Path | None = None) -> FunctionInfo:

@@ -9,7 +9,7 @@ from scribengin.connectors.summary.question import QuestionError, read_question
 from scribengin.core.problems import did_you_mean
 from scribengin.plan.checks.subject import Subject, called, path_of
 from scribengin.plan.columns import find
-from scribengin.plan.python_functions import find_module
+from scribengin.plan.python_modules import find_module
 from scribengin.plan.resolve import union_columns
 
 if TYPE_CHECKING:
