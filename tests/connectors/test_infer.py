@@ -86,6 +86,29 @@ def test_of_csv_that_a_program_wrote_no_record_would_be_dead(
     assert proposal.dead == 0, proposal.deaths
 
 
+@pytest.mark.parametrize(
+    ("text", "schema"),
+    [
+        (",id,name\n0,7,x\n1,8,y\n", "id BIGINT, name STRING"),
+        ("id,name,name\n1,a,b\n", "id BIGINT"),
+        ("id,ID,name\n1,2,b\n", "id BIGINT, name STRING"),
+        ("a,,b\nx,y,z\n", "c1 STRING, c2 STRING, c3 STRING"),
+    ],
+)
+def test_a_header_may_lack_a_name_or_have_one_twice_where_the_values_tell_it(tmp_path: Path, text: str, schema: str) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(text)
+    found = proposed(path)
+    assert (str(found.schema), found.dead) == (schema, 0)
+    assert any(("is left out" if "c1" not in schema else "--header") in note for note in found.notes)
+
+
+def test_numbers_with_an_exponent_are_double(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(f"a,b\n1e3,{2**70}\n2e3,1\n")
+    assert str(proposed(path).schema) == "a DOUBLE, b DECIMAL(38,0)"
+
+
 def test_types_are_as_wide_as_what_was_seen_and_bad_lines_are_told_with_their_place(tmp_path: Path) -> None:
     rows = [
         {"n": 1, "x": 1, "at": "2026-01-01T00:00:00Z", "day": "2026-01-01", "big": 2**70, "o": {"a": 1}, "l": [1, 2.5]},
@@ -155,6 +178,20 @@ def test_what_is_no_data_is_refused_in_words(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text("[1]\n")
     with pytest.raises(SourceError, match="is one JSON list"):
         proposed(tmp_path / "a.jsonl")
+    (tmp_path / "b.json").write_text('{\n "id": 1\n}\n')
+    with pytest.raises(SourceError, match="one JSON object over several lines"):
+        proposed(tmp_path / "b.json")
+    (tmp_path / "c.json").write_text("[" + '{"id": 1},' * 2_000_000 + "{}]")
+    with pytest.raises(SourceError, match="is one JSON list"):
+        proposed(tmp_path / "c.json")
+    for data, said in (
+        (b"", "are empty"),
+        (b"id,name\n", "hold a line of names and no record"),
+        ("id,n\n1,x\n".encode("utf-16"), "is UTF-16"),
+    ):
+        (tmp_path / "d.csv").write_bytes(data)
+        with pytest.raises(SourceError, match=said):
+            proposed(tmp_path / "d.csv")
     with pytest.raises(SourceError, match="is not there"):
         files_of([str(tmp_path / "missing")])
 

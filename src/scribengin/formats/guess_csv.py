@@ -5,6 +5,7 @@ Types are tried with what reads the cells later, so that a column's type holds e
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -23,6 +24,8 @@ _NULLS = ("NA", "N/A", "NULL", "null", "None", "\\N", "nan", "NaN", "-", "?")
 _STRING = Type("STRING")
 _TYPES = (Type("BOOLEAN"), Type("BIGINT"), Type("DECIMAL", precision=38), Type("DOUBLE"), Type("DATE"), Type("TIMESTAMP"))
 _NEARLY = 0.9
+_WHOLE = re.compile(r"\s*-?[0-9]+\s*")
+"""what DECIMAL is proposed for: it would hold 1e3 too, which is a DOUBLE"""
 
 Cells = list[str | None]
 
@@ -42,13 +45,20 @@ def guess_delimiter(data: bytes) -> str:
 
 
 def guess_header(data: bytes, delimiter: str) -> bool:
-    """True where the first record may be names: each of its cells is a text of its own, and no value."""
+    """True where the first record may be names: each of its cells is a text of its own, and no value. One that is empty, or twice there, as
+    some programs write it, may be a name where the values below another are no texts."""
     records = [cells for cells in _first_cells(data, delimiter) if cells != [None]]
     first = records[0] if records else []
-    if not first or None in first or len(set(first)) < len(first) or any(cell is not None and is_value(cell) for cell in first):
+    named = [cell for cell in first if cell is not None]
+    if not named or any(map(is_value, named)):
         return False
     below = [cells for cells in records[1:] if len(cells) == len(first)]
-    return not any(cell in {cells[index] for cells in below} for index, cell in enumerate(first))
+    if any(cell is not None and cell in {cells[index] for cells in below} for index, cell in enumerate(first)):
+        return False
+    if len(set(named)) == len(first):
+        return True
+    columns = [[cell for cells in below if (cell := cells[index]) is not None] for index, name in enumerate(first) if name is not None]
+    return any(column and guess_column("", list(column)).type != _STRING for column in columns)
 
 
 def is_value(text: str) -> bool:
@@ -70,7 +80,7 @@ def guess_column(name: str, cells: Cells) -> Guessed:
     if not given:
         return Guessed(_STRING, f"{name} was always null: STRING is a guess")
     for type_ in _TYPES:
-        if _holds(type_, given):
+        if _holds(type_, given) and (type_.name != "DECIMAL" or all(map(_WHOLE.fullmatch, given))):
             note = f"{name} holds whole numbers beyond 64 bits, so {type_} and not BIGINT" if type_.name == "DECIMAL" else ""
             return Guessed(type_, note)
     for type_ in _TYPES:

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
     from scribengin.formats.contract import Bad, Block
 
+_BOM = b"\xef\xbb\xbf"
+_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 _SHOWN_DEAD = 5
 _LOWEST = Schema((Field("\N{OBJECT REPLACEMENT CHARACTER}", Type("STRING")),))
 """columns for a look that is not after columns"""
@@ -121,16 +123,33 @@ def _no_json(sample: Sample) -> SourceError:
     if not sample.records:
         return SourceError("the files are empty", remedy="name files that hold records")
     block = sample.blocks[0]
-    if isinstance(block, LineBlock) and block.data.lstrip()[:1] == b"[":
+    head = block.data if isinstance(block, LineBlock) else block.head if isinstance(block, DamageBlock) else b""
+    what = _over_lines(head.removeprefix(_BOM).lstrip())
+    if what:
+        how = "'.[]'" if what == "list" else "."
         return SourceError(
-            f"{block.file} is one JSON list; a source reads an object a line", remedy="write it so: jq -c '.[]' FILE > FILE.jsonl"
+            f"{block.place(0).file} is one JSON {what}; a source reads an object a line", remedy=f"write it so: jq -c {how} FILE > FILE.jsonl"
         )
     remedy = "say what the files are: --format csv, or --format text"
     return SourceError(f"of {sample.records:,} lines none is a JSON object with a field", remedy=remedy)
 
 
+def _over_lines(head: bytes) -> str:
+    """What a file is that begins so, where it is no object a line; empty where it may be."""
+    if head[:1] == b"[":
+        return "list"
+    try:
+        msgspec.json.decode(head.partition(b"\n")[0])
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return "object over several lines" if head[:1] == b"{" else ""
+    return ""
+
+
 def _of_csv(paths: Sequence[Path], options: dict[str, Any], records: int) -> Proposal:
-    head = head_of(paths[0]).removeprefix(b"\xef\xbb\xbf")
+    first = next((path for path in paths if path.stat().st_size), paths[0])
+    head = head_of(first).removeprefix(_BOM)
+    if head.startswith(_UTF_16):
+        raise SourceError(f"{first} is UTF-16; a source reads UTF-8", remedy="write it so: iconv -f UTF-16 -t UTF-8 FILE > FILE.csv")
     delimiter = options.get("delimiter") or guess_delimiter(head)
     header = guess_header(head, delimiter) if options.get("header") is None else options["header"]
     given: dict[str, Any] = {"delimiter": delimiter, "header": header}
@@ -140,7 +159,10 @@ def _of_csv(paths: Sequence[Path], options: dict[str, Any], records: int) -> Pro
         tables = _tables(sample, delimiter, "")
         null = guess_null([[cell or "" for cell in row] for row in max(tables.values(), key=len)]) if tables else ""
     given["null"] = null
-    notes = ["the first line is taken for the columns' names; if it is a record: --no-header"] if header else []
+    notes = []
+    if options.get("header") is None:
+        what = "the columns' names; if it is a record: --no-header" if header else "a record; if it names the columns: --header"
+        notes.append(f"the first line is taken for {what}")
     cells: dict[str, list[str | None]] = {}
     for names, rows in _tables(sample, delimiter, null).items():
         for index, name in enumerate(names):
@@ -148,6 +170,11 @@ def _of_csv(paths: Sequence[Path], options: dict[str, Any], records: int) -> Pro
                 notes.append(f"column {index + 1}, {name!r}, is left out: a schema cannot hold such a name, or it stands twice")
             elif name in cells or name.lower() not in map(str.lower, cells):
                 cells.setdefault(name, []).extend(row[index] for row in rows)
+            else:
+                notes.append(f"{name} is left out: another name differs only in upper and lower case, and SQL tells them not apart")
+    if not sample.records:
+        only, more = ("hold a line of names and no record", "; if it is a record: --no-header") if head.strip() else ("are empty", "")
+        raise SourceError(f"the files {only}", remedy=f"name files that hold records{more}")
     if not cells:
         raise SourceError(
             "the files hold no record of CSV with a column that a schema can name",
