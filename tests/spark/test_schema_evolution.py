@@ -15,6 +15,7 @@ from scribengin.local.standing import read_standing
 from tests.spark.test_stateless_steps import ran
 
 if TYPE_CHECKING:
+    from scribengin.local.contract import RunView
     from tests.conftest import FlowFolder
 
 FLOW = """
@@ -45,13 +46,17 @@ def test_new_columns_are_told_once_and_taken_in_at_the_next_start(folder: FlowFo
     (folder.path / "data/a.csv").write_text("id,amount,extra\n1,1.5,x\n2,oops,y\nbad,1,z\n")
     pq.write_table(pa.table({"id": [1], "more": [1.5]}), folder.path / "data/a.parquet")
     shown: list[str] = []
-    first = folder.run(lambda view: shown.extend(view.notices))
+    views: list[RunView] = []
+    first = folder.run(lambda view: (shown.extend(view.notices), views.append(view)))  # type: ignore[func-returns-value]
     assert first.balanced
     about = [note for note in shown if note.startswith("source ")]
     assert len(about) == 5
     assert any("a.jsonl:1; it is taken in at the next start" in note for note in about)
     assert folder.read("out/a") == [{"id": 1, "amount": 1.5}]
     assert folder.read("out/m") == [{"id": 1, "amount": 1.5, "gone": None}, {"id": 2, "amount": None, "gone": None}]
+    later = read_standing(prepare(folder.path / "flow.yaml", state=None))["noticed"]  # as the next start has it
+    assert [{**row, "now": ""} for row in views[-1].noticed] == [{**row, "now": ""} for row in later]
+    assert "taken in at the next start" in {row["now"] for row in views[-1].noticed}
     assert told(folder) == {
         ("added", "note", "new", "STRING", 0, "taken in"),
         ("mended", "extra", "new", "STRING", 0, "dropped"),

@@ -9,14 +9,16 @@ import pytest
 
 from scribengin.connectors.contract import BatchId, Receipt, SourceStream
 from scribengin.control import admin, reading
+from scribengin.control.happened import read_happened
 from scribengin.control.world import RunId
 from scribengin.core.errors import FencedError
 from scribengin.local.contract import EndView, QueryView, RunView
+from scribengin.registry.column_records import Columns
 from scribengin.registry.kinds import Desired, Ends
 from scribengin.registry.lease import Lease
 from scribengin.registry.memory import MemoryStore
-from scribengin.registry.records import Stored, read_record
-from scribengin.registry.tree import LEASE, NODE_SINK, NODE_SOURCE, NODE_STATE, TASK
+from scribengin.registry.records import Stored, put, read_record
+from scribengin.registry.tree import COLUMNS, LEASE, NODE_SINK, NODE_SOURCE, NODE_STATE, TASK
 from scribengin.state.contract import Decision, SourceRange
 from scribengin.state.decisions import Decisions
 from scribengin.state.folder import StateFolder
@@ -138,6 +140,62 @@ def test_the_state_goes_with_its_worker_and_is_taken_over_by_the_next(bench: Ben
     successor = TierRecords(stranger, RunId("tweets", "core", 5), other, bench.folder, "h2")
     successor.write()
     assert bench.record(NODE_STATE("tweets.core")).host == "h2"
+
+
+def noticed(column: str, at: str, **more: Any) -> dict[str, Any]:
+    known = {"source": "tweets", "kind": "new", "type": "STRING", "file": "a.jsonl", "line": 1, "batch": 3, "records": 0, "now": "dropped"}
+    return {**known, "column": column, "at": at, **more}
+
+
+def test_what_data_have_that_schemas_have_not_is_told_in_the_tree_and_becomes_an_event(bench: Bench) -> None:
+    def shown(*rows: dict[str, Any]) -> RunView:
+        return RunView("tweets", "running", 1.0, (QueryView("kept", "running"),), noticed=rows)
+
+    person = bench.store.client()
+    person.commit(admin.DESIRED("tweets").create(Desired(state="running", version=1)))
+    counted = noticed("amount", "2026-01-02T00:00:00Z", kind="nulled", records=2, now="null", type="DOUBLE")
+    bench.records.show(shown(noticed("more", "2026-01-01T00:00:00Z"), counted))
+    bench.records.write_columns(counts=False)
+    told = [each for each in read_happened(person, "tweets") if each.what == "columns"]
+    assert [(each.at, each.says) for each in told] == [
+        ("2026-01-02T00:00:00Z", 'source tweets: column "amount": 2 values are no DOUBLE, the first in a.jsonl:1: null'),
+        ("2026-01-01T00:00:00Z", 'source tweets: column "more" (STRING) is new, first in a.jsonl:1: dropped'),
+    ]
+    assert [(row["tier"], row["column"]) for row in reading.describe(person, "tweets")["noticed"]] == [("core", "more"), ("core", "amount")]
+
+    # counts alone are no news, but for the half-minute's look, and for the last one
+    before = bench.store.revision
+    bench.records.show(shown(noticed("more", "2026-01-01T00:00:00Z"), {**counted, "records": 7}))
+    bench.records.write_columns(counts=False)
+    assert bench.store.revision == before
+    bench.records.end()
+    assert bench.record(COLUMNS("tweets", "core")).noticed[1]["records"] == 7
+
+    # the next worker knows nothing before its Queries are open, and leaves what is there
+    successor = TierRecords(bench.registry, ID, bench.lease, bench.folder, "h1")
+    successor.show(RunView("tweets", "checking", 0.0))
+    successor.write_columns()
+    assert len(bench.record(COLUMNS("tweets", "core")).noticed) == 2
+    before = bench.store.revision
+    successor.show(shown(noticed("more", "2026-01-01T00:00:00Z"), {**counted, "records": 7}))
+    successor.write_columns(counts=False)
+    assert bench.store.revision == before
+    successor.show(shown())
+    successor.write_columns(counts=False)
+    assert bench.record(COLUMNS("tweets", "core")).noticed == ()
+
+
+def test_columns_without_end_and_what_a_hand_wrote_do_no_harm(bench: Bench) -> None:
+    person = bench.store.client()
+    person.commit(admin.DESIRED("tweets").create(Desired(state="running", version=1)))
+    rows = tuple(noticed(f"c{index}", f"2026-01-01T00:00:{index:04}Z", type="S" * 10_000) for index in range(300))
+    bench.records.show(RunView("tweets", "running", 1.0, (QueryView("kept", "running"),), noticed=rows))
+    bench.records.write_columns()
+    found = reading.read_noticed(person, "tweets")
+    assert (len(found), found[-1]["column"], len(found[0]["type"])) == (100, "c299", 501)
+    person.commit(put(person, COLUMNS("tweets", "core"), Columns(noticed=({"source": 7}, {}))))
+    assert read_happened(person, "tweets") == ()
+    assert reading.read_noticed(person, "tweets") == []
 
 
 def test_a_worker_without_its_lease_writes_nothing(bench: Bench) -> None:

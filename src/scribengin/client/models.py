@@ -118,6 +118,25 @@ class FolderRow:
 
 
 @dataclass(frozen=True, slots=True)
+class NoticedRow:
+    """What the data of a source have that its schema has not: a `new` column, one that is `missing`, or one whose values did not fit and
+    became null (`nulled`, so many `records`). `file` and `line` say where it was seen first, `batch` in which Batch, `at` when that was
+    decided; `now` what becomes of it."""
+
+    tier: str
+    source: str
+    column: str
+    kind: str
+    type: str = ""
+    file: str = ""
+    line: int | None = None
+    batch: int = -1
+    at: str = ""
+    records: int = 0
+    now: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class FlowView:
     """All that the registry says of a flow. `status` is null where no master has looked at it yet."""
 
@@ -125,6 +144,8 @@ class FlowView:
     wanted: WantedState
     status: FlowStatus | None
     tiers: tuple[TierRow, ...]
+    noticed: tuple[NoticedRow, ...] = ()
+    """of each tier the newest hundred"""
     set_aside: tuple[Mapping[str, str], ...] = ()
     """damaged records that were moved out of the way: `path`, `why`, and where each is `kept`"""
     folders: tuple[FolderRow, ...] = ()

@@ -85,10 +85,11 @@ class OperationRow:
 
 @dataclass(frozen=True, slots=True)
 class Happened:
-    """What became of a flow: a change of its `state` (`why` is the reason), a `version` that came, an `operation`."""
+    """What became of a flow: a change of its `state` (`why` is the reason), a `version` that came, an `operation`, `columns` that its data
+    have and its schemas have not."""
 
     at: str
-    what: Literal["state", "version", "operation"]
+    what: Literal["state", "version", "operation", "columns"]
     says: str
     why: str = ""
     by: str = ""

@@ -1,4 +1,4 @@
-"""What became of a flow: its changes of state, its versions and its operations, in the order in which they came."""
+"""What became of a flow: its changes of state, its versions, its operations and its columns, in the order in which they came."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from scribengin.client.verb_models import Happened
 from scribengin.control.operate import list_operations
-from scribengin.control.reading import known_flow, versions_of
+from scribengin.control.reading import known_flow, read_noticed, versions_of
+from scribengin.local.learning import noticed_text
 from scribengin.registry.records import Stored, read_record
 from scribengin.registry.tree import CHANGES, SPEC
 
@@ -29,6 +30,8 @@ def _all(registry: Registry, flow: str) -> Iterator[Happened]:
         yield Happened(change.at, "state", change.state, change.reason)
     for row in list_operations(registry, flow):
         yield Happened(row.since, "operation", f"{row.id} ({row.kind}) is {row.step}", row.error, row.by)
+    for noticed in reversed(read_noticed(registry, flow)):
+        yield Happened(noticed["at"], "columns", noticed_text(noticed))
     for version in reversed(versions_of(registry, flow)):
         spec = read_record(registry, SPEC(flow, str(version)))
         if isinstance(spec, Stored):

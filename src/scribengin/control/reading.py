@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import msgspec
+
+from scribengin.client.models import NoticedRow
 from scribengin.control.coming import described_spare, next_start
 from scribengin.control.kept import read_folders
 from scribengin.control.known import read_known, read_stored
@@ -15,7 +19,7 @@ from scribengin.core.problems import did_you_mean
 from scribengin.registry.contract import Damaged, Entry
 from scribengin.registry.kinds import Desired, Spec, Task
 from scribengin.registry.records import DAMAGED, Newer, Record, Stored, names, read_record, read_records
-from scribengin.registry.tree import DESIRED, LEASE, REPORT, RUN, SPARE, SPARE_REPORT, SPEC, STATUS, TASK, WANTED
+from scribengin.registry.tree import COLUMNS, DESIRED, LEASE, REPORT, RUN, SPARE, SPARE_REPORT, SPEC, STATUS, TASK, WANTED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -115,6 +119,7 @@ def describe(registry: Registry, flow: str) -> dict[str, Any]:
         "wanted": {"state": row.desired.state, "version": row.desired.version, "by": row.desired.by, "at": row.desired.at},
         "status": None if row.status is None else row.status.dump(),
         "tiers": [_described_tier(registry, flow, tier) for tier in tiers],
+        "noticed": read_noticed(registry, flow),
         "set_aside": read_set_aside(registry, flow),
         "folders": [] if spec is None else read_folders(registry, spec),
     }
@@ -153,6 +158,18 @@ def read_tasks(registry: Registry, flow: str) -> list[dict[str, Any]]:
                 said = {name: getattr(stored.record, name) for name in Task.__struct_fields__}
                 found.append({"tier": tier, "task": int(number), **said})
     return found
+
+
+def read_noticed(registry: Registry, flow: str) -> list[dict[str, Any]]:
+    """What the data of a flow's sources have that their schemas have not, as its workers wrote it last; by time."""
+    tiers = [tier for tier in names(registry, f"flows/{flow}/tiers") if COLUMNS.fits(flow, tier)]
+    found = read_records(registry, [COLUMNS(flow, tier) for tier in tiers])
+    rows: list[NoticedRow] = []
+    for tier, stored in zip(tiers, found, strict=True):
+        for row in stored.record.noticed if isinstance(stored, Stored) else ():
+            with suppress(msgspec.ValidationError):  # of a worker of another version, or written by hand
+                rows.append(msgspec.convert({**row, "tier": tier}, NoticedRow))
+    return [msgspec.to_builtins(row) for row in sorted(rows, key=lambda row: row.at)]
 
 
 def read_set_aside(registry: Registry, flow: str) -> list[dict[str, Any]]:

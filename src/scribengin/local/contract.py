@@ -206,6 +206,8 @@ class RunView:
     notices: tuple[str, ...] = ()
     """new sentences since the last view, each shown once"""
     gates: tuple[GateView, ...] = ()
+    noticed: tuple[Mapping[str, object], ...] = ()
+    """what its data have that the schemas have not: rows as `status` shows them, for as long as Queries are shown"""
 
 
 @dataclass(frozen=True, slots=True)

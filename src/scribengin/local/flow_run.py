@@ -16,7 +16,7 @@ from scribengin.core.problems import Problem
 from scribengin.local.acks import Releases, topology_of
 from scribengin.local.contract import QueryResult, SinkResult
 from scribengin.local.gates import Gate, Pressure
-from scribengin.local.learning import Learning
+from scribengin.local.learning import Learning, NoticedNow
 from scribengin.local.ledger import in_plan_order, query_rows, stateful_runs
 from scribengin.local.levels import Levels
 from scribengin.local.limits import Paced
@@ -95,6 +95,8 @@ class FlowRun:
         self._rolling = Rolling([Path(folder) for folder in sorted(folders)], self._hear)
         self._hidden: list[tuple[Prepared, QueryBench, ScribenginError]] = []
         """whose rows are not all seen, and why"""
+        self._learning: list[Learning] = []
+        self._noticed = NoticedNow(prepared.plan.flow, self._learning)
         self.live = [self._make(tier, bench) for tier, bench in benches]
 
     def _make(self, tier: Prepared, bench: QueryBench) -> Live:
@@ -117,6 +119,7 @@ class FlowRun:
 
         learning = Learning(self.prepared.plan.flow, self.prepared.root, notice)
         learning.begin(bench.totals())
+        self._learning.append(learning)
         keeper = Keeper(tier.plan.flow, bench.folder, bench.plan.sinks, notice)
 
         def committed(batch: Committed) -> None:
@@ -228,6 +231,10 @@ class FlowRun:
         notices = tuple(dict.fromkeys(note for note in told if note not in self._noted))
         self._noted.update(notices)
         return notices
+
+    def noticed(self) -> tuple[Mapping[str, object], ...]:
+        """What the data have that the schemas have not, as `status` shows it."""
+        return self._noticed.rows()
 
     def _hear(self, text: str) -> None:
         """What could not be released."""

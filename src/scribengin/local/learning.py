@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors import catalog
 from scribengin.core.errors import StateError
@@ -19,9 +20,10 @@ from scribengin.spec.model import Sql, Step
 from scribengin.state.folder import StateFolder
 from scribengin.state.learned import Learned, column_of, learn, may_not_learn, read_learned
 from scribengin.state.ledger import read_totals
+from scribengin.state.totals import Noticed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from scribengin.core.problems import Problem
@@ -114,21 +116,29 @@ class Learning:
         self._flow = flow
         self._root = root
         self._say = say
-        self._told: set[tuple[str, str, str]] = set()
+        self.seen: Mapping[tuple[str, str, str], Noticed] = {}
+        """all that was noticed so far; another value after each change, for other threads"""
 
     def begin(self, totals: Totals) -> None:
         """What was decided before: nothing of it is told again, and what a kill kept from being learned is learned now."""
-        self._told.update(totals.noticed)
+        self.seen = dict(totals.noticed)
         for each in totals.noticed.values():
             self._learn(each.notice, each.at)
 
     def committed(self, batch: Committed) -> None:
         """What the Batch has told."""
-        for notice in batch.decision.noticed:
-            self._learn(notice, batch.decision.decided_at)
-            if notice.key not in self._told:
-                self._told.add(notice.key)
+        decision, seen = batch.decision, dict(self.seen)
+        for notice in decision.noticed:
+            self._learn(notice, decision.decided_at)
+            known = seen.get(notice.key)
+            if known is None:
+                seen[notice.key] = Noticed(notice, decision.batch.number, decision.decided_at)
                 self._say(sentence(notice, self._evolve(notice.source), why_new_dropped(self._flow, notice)))
+            else:
+                counted = replace(known.notice, records=known.notice.records + notice.records)
+                seen[notice.key] = replace(known, notice=counted)
+        if decision.noticed:
+            self.seen = seen
 
     def _learn(self, notice: Notice, at: str) -> None:
         if notice.kind == "new" and self._evolve(notice.source) == "add":
@@ -161,10 +171,10 @@ def sentence(notice: Notice, evolve: Evolve, why: str = "") -> str:
     return f'source {notice.source}: values of "{notice.column}" are no {notice.type}, the first in {at}; they become null, and are counted'
 
 
-def noticed_rows(flow: Flow, totals: Iterable[Totals]) -> list[dict[str, object]]:
-    """For `status`: each column once."""
+def noticed_rows(flow: Flow, found: Iterable[Noticed], why: Callable[[Flow, Notice], str] = why_new_dropped) -> list[dict[str, object]]:
+    """For `status`, of all Queries: each column once. `why` is asked of new ones."""
     rows: dict[tuple[str, str, str], dict[str, object]] = {}
-    for each in (each for one in totals for each in one.noticed.values()):
+    for each in found:
         notice = each.notice
         node = flow.sources.get(notice.source)
         evolve = node.schema.evolve if node is not None and node.schema is not None else "strict"
@@ -181,11 +191,48 @@ def noticed_rows(flow: Flow, totals: Iterable[Totals]) -> list[dict[str, object]
                 "batch": each.batch,
                 "at": each.at,
                 "records": 0,
-                "now": "dropped" if not declared and why_new_dropped(flow, notice) else _now(notice, evolve, declared=declared),
+                "now": "dropped" if not declared and why(flow, notice) else _now(notice, evolve, declared=declared),
             },
         )
         known["records"] = int(str(known["records"])) + notice.records
     return sorted(rows.values(), key=lambda row: (str(row["at"]), str(row["source"]), str(row["column"])))
+
+
+class NoticedNow:
+    """The rows of `noticed_rows` while the Queries run: made anew where something has changed. For one thread."""
+
+    def __init__(self, flow: Flow, learning: Sequence[Learning]) -> None:
+        self._flow = flow
+        self._learning = learning
+        self._seen: list[Mapping[tuple[str, str, str], Noticed]] = []
+        self._rows: tuple[Mapping[str, object], ...] = ()
+        self._why: dict[tuple[str, str, str], str] = {}
+        """what a check of the whole flow has said, by column"""
+
+    def rows(self) -> tuple[Mapping[str, object], ...]:
+        """As of now."""
+        seen = [each.seen for each in self._learning]
+        if any(now is not before for now, before in zip_longest(seen, self._seen)):
+            self._rows = tuple(noticed_rows(self._flow, (each for found in seen for each in found.values()), self._dropped))
+            self._seen = seen
+        return self._rows
+
+    def _dropped(self, flow: Flow, notice: Notice) -> str:
+        if notice.key not in self._why:
+            self._why[notice.key] = why_new_dropped(flow, notice)
+        return self._why[notice.key]
+
+
+def noticed_text(row: Mapping[str, Any]) -> str:
+    """A row of `noticed_rows` for people, on one line."""
+    at = row["file"] if row["line"] is None else f"{row['file']}:{row['line']}"
+    column = f'source {row["source"]}: column "{row["column"]}"'
+    match row["kind"]:
+        case "new":
+            return f"{column} ({row['type']}) is new, first in {at}: {row['now']}"
+        case "missing":
+            return f"{column} is not in {at}: null there"
+    return f"{column}: {row['records']:,} values are no {row['type']}, the first in {at}: null"
 
 
 def _now(notice: Notice, evolve: Evolve, *, declared: bool) -> str:

@@ -149,7 +149,8 @@ def _drive(runs: Sequence[FlowRun], settings: RunSettings, watch: Callable[[RunV
         views = tuple(replace(view, name=_named(run, view.name, several=several)) for run in runs for view in run.views())
         gates = tuple(replace(gate, query=_named(run, gate.query, several=several)) for run in runs for gate in run.gates())
         notices = tuple(note for run in runs for note in run.notices())
-        watch(RunView(_name(flows), phase, time.monotonic() - begun, views, notices, gates))  # type: ignore[arg-type]
+        noticed = tuple(row for run in runs for row in run.noticed())
+        watch(RunView(_name(flows), phase, time.monotonic() - begun, views, notices, gates, noticed))  # type: ignore[arg-type]
 
     for run in runs:
         run.start()

@@ -44,7 +44,7 @@ def read_standing(prepared: PreparedFlow, *, now_s: float | None = None) -> dict
         "edges": [_edge(channels[link.channel], link, topology.queries[link.writer], standing, totals, at_s) for link in topology.links],
         "sources": _sources(prepared, standing),
         "dead": sum(each.dead for each in totals.values()),
-        "noticed": noticed_rows(prepared.plan.flow, totals.values()),
+        "noticed": noticed_rows(prepared.plan.flow, (each for one in totals.values() for each in one.noticed.values())),
     }
 
 

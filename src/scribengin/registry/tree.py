@@ -13,6 +13,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from scribengin.registry.contract import Create, Grant, May, fence_of
+from scribengin.registry.column_records import Columns
 from scribengin.registry.host_records import Decommissioned, WorkerOrder, WorkerSeen
 from scribengin.registry.kinds import (
     Ack,
@@ -137,6 +138,7 @@ LEASE_TERM = Branch("flows/<flow>/tiers/<tier>/lease.term", Holder, _WORK, "who 
 REPORT = Branch("flows/<flow>/tiers/<tier>/status", Report, _WORK, "how its worker says that it is", Owner.WORKER)
 SPARE_REPORT = Branch("flows/<flow>/tiers/<tier>/spare", Report, _WORK, "the same of the one that waits", Owner.WORKER)
 TASK = Branch("flows/<flow>/tiers/<tier>/tasks/<task>", Task, _WORK, "what a task reads and writes, and how far it is", Owner.WORKER)
+COLUMNS = Branch("flows/<flow>/tiers/<tier>/columns", Columns, _WORK, "what its data have that the schemas have not", Owner.WORKER)
 NODE_SOURCE = Branch("logicalnodes/<node>/source", Ends, _WORK, "where the tier begins in the flow", Owner.WORKER)
 NODE_SINK = Branch("logicalnodes/<node>/sink", Ends, _WORK, "where it ends", Owner.WORKER)
 NODE_STATE = Branch("logicalnodes/<node>/state", NodeState, _WORK, "that it runs, and where", Owner.WORKER, ephemeral=True)
@@ -187,7 +189,7 @@ TREE: tuple[Branch[Any], ...] = (
     *(LEADER, LEADER_TERM, MASTERS),
     *(SPEC, DESIRED, STATUS, OPERATION),
     *(WANTED, RUN, SPARE),
-    *(LEASE, LEASE_TERM, REPORT, SPARE_REPORT, TASK),
+    *(LEASE, LEASE_TERM, REPORT, SPARE_REPORT, TASK, COLUMNS),
     *(NODE_SOURCE, NODE_SINK, NODE_STATE, NODE_GROUP, NODE_HTTP, NODE_JSON),
     *(HOST, MAPPED, HOST_HTTP, HOST_JSON),
     *(GROUP, ACK, LIMIT, LOCK, LOCK_TERM),

@@ -104,6 +104,10 @@ def main(worker: str) -> Exit:
             loaded[0] = teller.version = newer
             return True
 
+        def end(why: str) -> None:
+            records.end()
+            tell_end(worker, why)
+
         http = stack.enter_context(serve_page(glance.look))
         service = Service(
             registry,
@@ -117,7 +121,7 @@ def main(worker: str) -> Exit:
             reload=reload,
             http=http,
             on_say=glance.hear,
-            on_end=lambda why: tell_end(worker, why),
+            on_end=end,
         )
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: service.stop())

@@ -1,7 +1,7 @@
 """What a worker says of its tier in the tree, beside its report: where the tier begins and ends, that it runs, and its tasks.
 
 All of it is for people and other programs; no master decides by it. It is looked at every few seconds and written where it has changed;
-tasks at most every half minute, never per Batch. What cannot be written now is written at the next look.
+tasks, and counts of columns, at most every half minute, never per Batch. What cannot be written now is written at the next look.
 """
 
 from __future__ import annotations
@@ -9,14 +9,16 @@ from __future__ import annotations
 import threading
 import time
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from scribengin.core.errors import ScribenginError
 from scribengin.core.moments import now_text
 from scribengin.registry.contract import Delete
+from scribengin.registry.column_records import Columns
 from scribengin.registry.kinds import Ends, NodeState, Task
 from scribengin.registry.records import Stored, put, read_record, read_records
-from scribengin.registry.tree import NODE_SINK, NODE_SOURCE, NODE_STATE, TASK
+from scribengin.registry.tree import COLUMNS, NODE_SINK, NODE_SOURCE, NODE_STATE, TASK
 from scribengin.state.decisions import Decisions
 from scribengin.state.source_log import SourceLog
 from scribengin.worker.attempt import standing_of
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
 LOOK_S, TASKS_S = 5.0, 30.0
 MOST_TASKS = 100
 """of a tier; those beyond are not told"""
+MOST_COLUMNS, _LONGEST = 100, 500
+"""of a tier, the newest; characters of a type, and of a file's name"""
 
 
 def tasks_of(query: str, decision: Decision, streams: Mapping[str, Sequence[SourceStream]], owner: str) -> list[Task]:
@@ -109,6 +113,24 @@ class TierRecords:
             self._state = (state, now_text())
         self._put_state(NodeState(state=state, host=self._host, since=self._state[1]))
 
+    def write_columns(self, *, counts: bool = True) -> None:
+        """What was noticed of columns. Without `counts` only where there are others. Raises as `Registry.commit`."""
+        if self._view is None or not self._view.queries:
+            return  # of a run that has not begun nothing is known
+        spot = COLUMNS(self._id.flow, self._id.tier)
+        record = Columns(noticed=tuple(map(_bounded, self._view.noticed[-MOST_COLUMNS:])))
+        if spot.path not in self._written:
+            there = read_record(self._registry, spot)
+            self._written[spot.path] = there.record if isinstance(there, Stored) else Columns()
+        before = self._written[spot.path]
+        if counts or list(map(_named, record.noticed)) != list(map(_named, before.noticed)):
+            self._put(spot, record)
+
+    def end(self) -> None:
+        """The worker is about to give its lease back: what is not written yet is written."""
+        if self._lease.held():
+            _try(self.write_columns)
+
     def write_tasks(self) -> None:
         """The tasks, where they are others, or further, than was written. Raises as `Registry.commit`."""
         tasks = [task for query in self._folder.queries() for task in self._of_query(query.name)][:MOST_TASKS]
@@ -160,14 +182,25 @@ class TierRecords:
             if not self._lease.held():
                 continue
             _try(self.write)
+            _try(partial(self.write_columns, counts=False))
             if time.monotonic() >= tasks_at:
                 tasks_at = time.monotonic() + TASKS_S
                 _try(self.write_tasks)
+                _try(self.write_columns)
 
 
 def _try(what: Callable[[], None]) -> None:
     with suppress(ScribenginError, OSError):
         what()
+
+
+def _bounded(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: f"{value[:_LONGEST]}…" if isinstance(value, str) and len(value) > _LONGEST else value for name, value in row.items()}
+
+
+def _named(row: Mapping[str, Any]) -> object:
+    """What a row is about, without what is counted."""
+    return {name: value for name, value in row.items() if name != "records"}
 
 
 def _names(of_queries: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:

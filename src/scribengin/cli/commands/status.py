@@ -104,6 +104,8 @@ def show_named(found: dict[str, Any]) -> None:
                 f"tier {tier['tier']}: its standby, {spare['worker']} on {spare['node']}, is {_SPARE.get(spare['state'], spare['state'])}"
             )
     show_folders(found["folders"])
+    if found["noticed"]:
+        _show_noticed(found["noticed"])
 
 
 def show_folders(folders: Sequence[Mapping[str, Any]]) -> None:

@@ -126,10 +126,9 @@ def _no_json(sample: Sample) -> SourceError:
     head = block.data if isinstance(block, LineBlock) else block.head if isinstance(block, DamageBlock) else b""
     what = _over_lines(head.removeprefix(_BOM).lstrip())
     if what:
-        how = "'.[]'" if what == "list" else "."
-        return SourceError(
-            f"{block.place(0).file} is one JSON {what}; a source reads an object a line", remedy=f"write it so: jq -c {how} FILE > FILE.jsonl"
-        )
+        found = f"{block.place(0).file} is one JSON {what}; a source reads an object a line"
+        each = "'.[]'" if what == "list" else "."
+        return SourceError(found, remedy=f"write it so: jq -c {each} FILE > FILE.jsonl")
     remedy = "say what the files are: --format csv, or --format text"
     return SourceError(f"of {sample.records:,} lines none is a JSON object with a field", remedy=remedy)
 

@@ -1,0 +1,15 @@
+"""What workers say of the columns of their data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping  # noqa: TC003  msgspec looks at the annotations of records
+from typing import Any
+
+from scribengin.registry.records import Record
+
+
+class Columns(Record):
+    """What the data of a tier's sources have that their schemas have not, by the decisions of its Batches."""
+
+    noticed: tuple[Mapping[str, Any], ...] = ()
+    """the newest hundred: `source`, `column`, `kind`, `type`, `file`, `line`, `batch`, `at`, `records`, `now`, as `status` shows them"""
