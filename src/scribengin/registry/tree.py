@@ -12,8 +12,8 @@ from enum import Enum
 from functools import cache
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from scribengin.registry.contract import Create, Grant, May, fence_of
 from scribengin.registry.column_records import Columns
+from scribengin.registry.contract import Create, Grant, May, fence_of
 from scribengin.registry.host_records import Decommissioned, WorkerOrder, WorkerSeen
 from scribengin.registry.kinds import (
     Ack,

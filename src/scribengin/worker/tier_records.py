@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from scribengin.core.errors import ScribenginError
 from scribengin.core.moments import now_text
-from scribengin.registry.contract import Delete
 from scribengin.registry.column_records import Columns
+from scribengin.registry.contract import Delete
 from scribengin.registry.kinds import Ends, NodeState, Task
 from scribengin.registry.records import Stored, put, read_record, read_records
 from scribengin.registry.tree import COLUMNS, NODE_SINK, NODE_SOURCE, NODE_STATE, TASK
