@@ -67,3 +67,53 @@ def test_a_new_column_is_an_event_and_is_taken_in_by_the_next_worker(person: Per
         until(lambda: person.says("status", "orders")["noticed"][0]["now"] == "taken in", "what becomes of it")
         assert len(events(person)) == 1
         assert person.says("status", "orders")["tiers"][0]["worker"] != tier["worker"]
+
+
+TYPED = """\
+version: 1
+name: orders
+sources: {orders: {type: files, path: data, format: json, schema: "id BIGINT"}}
+steps: {named: {from: orders, select: {id: "cast(id AS %s)"}}}
+sinks: {kept: {from: named, type: files, path: out, format: json}}
+"""
+
+
+@pytest.mark.timeout(900)
+def test_other_columns_than_a_folder_holds_need_a_word_that_is_an_event(person: Person) -> None:
+    flow = person.folder / "flow.yaml"
+    flow.write_text(TYPED % "BIGINT")
+    with person.up():
+        comes(person, "a", {"id": 1})
+        person.says("apply", "flow.yaml", "--wait", "4m")
+        until(lambda: rows(person) == [{"id": 1}], "the first row")
+        flow.write_text(TYPED % "STRING")
+        person.says("apply", "flow.yaml")
+        until(lambda: person.says("status", "orders")["status"]["state"] == "failed", "the refusal")
+        (tier,) = person.says("status", "orders")["tiers"]
+        assert 'column "id" is a number in' in tier["cause"]
+        assert "--accept columns" in tier["remedy"] + tier["cause"]
+
+        # the same version with the word is no other version, and starts again
+        done = person.says("apply", "flow.yaml", "--accept", "columns", "--wait", "4m")
+        assert (done["version"], done["changed"]) == (2, True)
+        comes(person, "b", {"id": 2})
+        until(lambda: len(list((person.folder / "out").glob("part-*"))) == 2, "the second row")
+        lines = "".join(file.read_text() for file in (person.folder / "out").glob("part-*")).replace(" ", "").split()
+        assert sorted(lines) == ['{"id":"2"}', '{"id":1}']
+        until(lambda: events(person), "the event")
+        (said,) = events(person)
+        assert said.startswith('sink "kept" writes other columns from here on, as ')
+        assert said.endswith("files that are there stay as they are: who reads all of it meets both")
+        (row,) = person.says("status", "orders")["accepted"]
+        assert (row["tier"], row["sink"], row["columns"]) == ("main", "kept", "id STRING")
+
+        # one word, one version: back again is refused again
+        flow.write_text(TYPED % "BIGINT")
+        person.says("apply", "flow.yaml")
+        until(lambda: person.says("status", "orders")["status"]["state"] == "failed", "the next refusal")
+        assert person.says("apply", "flow.yaml", "--accept", "columns", "--accept", "again", "--wait", "4m")["changed"] is True
+        assert len(rows_raw(person)) == 2
+
+
+def rows_raw(person: Person) -> list[str]:
+    return [line for file in (person.folder / "out").glob("part-*") for line in file.read_text().splitlines()]

@@ -12,6 +12,7 @@ import pytest
 from scribengin.core.errors import InputError
 from scribengin.local.prepare import prepare
 from scribengin.local.standing import read_standing
+from scribengin.state.accepted import Word
 from tests.spark.test_stateless_steps import ran
 
 if TYPE_CHECKING:
@@ -83,3 +84,44 @@ def test_new_columns_are_told_once_and_taken_in_at_the_next_start(folder: FlowFo
     (problem,) = [each for each in refused.value.problems if each.severity == "error"]
     assert (problem.code, problem.place.line) == ("output-columns", 14)
     assert 'sink "t": column "id" is a number in' in problem.message
+
+
+PLAIN = """
+version: 1
+name: plain
+sources: {a: {type: files, path: data, format: json, schema: "id BIGINT"}}
+steps: {named: {from: a, select: {id: "cast(id AS %s)"}}}
+sinks: {kept: {from: named, type: files, path: out, format: %s}}
+"""
+
+
+@pytest.mark.parametrize("format", ["parquet", "json"])
+def test_other_columns_than_a_folder_holds_are_written_from_the_word_on_and_told(folder: FlowFolder, format: str) -> None:
+    folder.flow(PLAIN % ("BIGINT", format)).data("data/a.jsonl", [{"id": 1}])
+    assert ran(folder).balanced
+    folder.flow(PLAIN % ("STRING", format)).data("data/b.jsonl", [])
+    with pytest.raises(InputError, match="--accept columns"):
+        folder.run()
+
+    # the word is durable before a file of the new columns is: a start that has written nothing needs no second one
+    shown: list[str] = []
+    folder.run(lambda view: shown.extend(view.notices), word=Word("2026-01-01T00:00:00Z", "ann"))
+    assert folder.read("out") == [{"id": 1}]
+    (told,) = [note for note in shown if note.startswith("sink ")]
+    assert told.startswith('sink "kept" writes other columns from here on, as ann has agreed: column "id" is ')
+    assert "files that are there stay as they are: who reads all" in told
+    shown.clear()
+    folder.data("data/c.jsonl", [{"id": 2}])
+    assert ran(folder, watch=lambda view: shown.extend(view.notices)).balanced
+    assert folder.read("out") == [{"id": 1}, {"id": "2"}]
+    assert not [note for note in shown if note.startswith("sink ")]
+    (row,) = read_standing(prepare(folder.path / "flow.yaml", state=None))["accepted"]
+    assert (row["sink"], row["columns"], row["by"], len(row["instead"])) == ("kept", "id STRING", "ann", 1)
+
+    # it holds for these columns, and the word is used up
+    folder.flow(PLAIN % ("DOUBLE", format))
+    with pytest.raises(InputError, match="would be DOUBLE"):
+        folder.run(word=Word("2026-01-01T00:00:00Z", "ann"))
+    folder.flow(PLAIN % ("BIGINT", format))
+    with pytest.raises(InputError, match="would be BIGINT"):
+        folder.run()

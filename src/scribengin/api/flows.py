@@ -85,6 +85,7 @@ def flow_routes(may: Callable[[Role], Any]) -> APIRouter:
                 by=by,
                 accept=wanted.accept,
                 workflows=asked.plane.workflows,
+                columns=wanted.columns,
             )
             return AppliedFlow(done.flow, done.version, done.changed)
 

@@ -64,6 +64,7 @@ def verb_routes(may: Callable[[Role], Any]) -> APIRouter:
                 by=asked.who.name,
                 accept=wanted.accept,
                 workflows=asked.plane.workflows,
+                columns=wanted.columns,
             )
             applied = tuple(AppliedFlow(each.flow, each.version, each.changed) for each in done)
             return AppliedTopology(msgspec.convert(msgspec.to_builtins(plan), TopologyPlan), applied)
@@ -99,6 +100,7 @@ def verb_routes(may: Callable[[Role], Any]) -> APIRouter:
                 renew=renew,
                 how=how,
                 workflows=asked.plane.workflows,
+                columns=to.columns,
             )
             return WentBack(changed)
 

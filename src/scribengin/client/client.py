@@ -65,7 +65,14 @@ class Client(AnswerClient, HostClient):
         return self._get(f"/v1/flows/{part(name)}/versions", list[VersionRow])
 
     def submit(
-        self, name: str, flow: Submit, *, plan: str = "", accept: Literal["again", "lost"] | None = None, expected: int | None = None
+        self,
+        name: str,
+        flow: Submit,
+        *,
+        plan: str = "",
+        accept: Literal["again", "lost"] | None = None,
+        columns: bool = False,
+        expected: int | None = None,
     ) -> AppliedFlow:
         """Make it the flow's next version, and want it to run; the same again changes nothing. Its package was `upload`ed before.
 
@@ -73,7 +80,7 @@ class Client(AnswerClient, HostClient):
         nor `accept`, nor `expected` is said, and as `apply_topology`. `expected`, here and below: only while what is wanted of the flow was
         written by this revision (`FlowView.wanted.revision`; 0: while there is no such flow).
         """
-        wanted = SubmitFlow(flow.package, flow.path, flow.base, plan, accept)
+        wanted = SubmitFlow(flow.package, flow.path, flow.base, plan, accept, columns)
         return self._write("PUT", f"/v1/flows/{part(name)}", wanted, AppliedFlow, expected)
 
     def want(self, name: str, goal: Goal, *, expected: int | None = None) -> Written:
@@ -87,11 +94,12 @@ class Client(AnswerClient, HostClient):
         *,
         only: bool = False,
         accept: Literal["again", "lost"] | None = None,
+        columns: bool = False,
         expected: int | None = None,
     ) -> WentBack:
         """Want another version that there was, code and flow together; flows that were submitted as one with it go back too, unless
         `only`. Raises Refused as `apply_topology`."""
-        return self._write("POST", f"/v1/flows/{part(name)}/rollback", Rollback(version, only, accept), WentBack, expected)
+        return self._write("POST", f"/v1/flows/{part(name)}/rollback", Rollback(version, only, accept, columns), WentBack, expected)
 
     def delete(self, name: str, *, expected: int | None = None) -> Written:
         """Forget a flow that is stopped."""

@@ -137,6 +137,20 @@ class NoticedRow:
 
 
 @dataclass(frozen=True, slots=True)
+class AcceptedRow:
+    """Columns with which a sink goes on though its folder held others: all of them in `columns`, the others in `instead`, a sentence each;
+    `readers`: what those who read the folder meet; who has agreed, and when."""
+
+    tier: str
+    sink: str
+    columns: str = ""
+    instead: tuple[str, ...] = ()
+    readers: str = ""
+    at: str = ""
+    by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class FlowView:
     """All that the registry says of a flow. `status` is null where no master has looked at it yet."""
 
@@ -146,6 +160,7 @@ class FlowView:
     tiers: tuple[TierRow, ...]
     noticed: tuple[NoticedRow, ...] = ()
     """of each tier the newest hundred"""
+    accepted: tuple[AcceptedRow, ...] = ()
     set_aside: tuple[Mapping[str, str], ...] = ()
     """damaged records that were moved out of the way: `path`, `why`, and where each is `kept`"""
     folders: tuple[FolderRow, ...] = ()
@@ -193,13 +208,15 @@ class Submit:
 
 @dataclass(frozen=True, slots=True)
 class SubmitFlow:
-    """A flow to be submitted, as `Submit`; `plan` is the hash of the plan that was looked at, `accept` as in `Topology`."""
+    """A flow to be submitted, as `Submit`; `plan` is the hash of the plan that was looked at, `accept` and `columns` as in
+    `Topology`."""
 
     package: str
     path: str
     base: str
     plan: str = ""
     accept: Literal["again", "lost"] | None = None
+    columns: bool = False
     __pydantic_config__ = CLOSED
 
 
@@ -222,11 +239,13 @@ class Want:
 
 @dataclass(frozen=True, slots=True)
 class Rollback:
-    """Another version that there was; with the flows that were submitted as one with it, unless `only`. `accept` as in `Topology`."""
+    """Another version that there was; with the flows that were submitted as one with it, unless `only`. `accept` and `columns` as in
+    `Topology`."""
 
     version: int
     only: bool = False
     accept: Literal["again", "lost"] | None = None
+    columns: bool = False
     __pydantic_config__ = CLOSED
 
 

@@ -11,11 +11,13 @@ from scribengin.client.models import AppliedFlow, Submit
 @dataclass(frozen=True, slots=True)
 class Topology:
     """Flows that are submitted as one: all of them, or none. `plan` is the hash of the plan that was looked at; `accept` agrees that
-    Queries which need a new checkpoint read all again, or that what they remember is lost."""
+    Queries which need a new checkpoint read all again, or that what they remember is lost; `columns`, that sinks whose folders hold files
+    of other columns write those of the flow from here on."""
 
     flows: tuple[Submit, ...]
     plan: str = ""
     accept: Literal["again", "lost"] | None = None
+    columns: bool = False
     __pydantic_config__ = CLOSED
 
 
@@ -86,7 +88,7 @@ class OperationRow:
 @dataclass(frozen=True, slots=True)
 class Happened:
     """What became of a flow: a change of its `state` (`why` is the reason), a `version` that came, an `operation`, `columns` that its data
-    have and its schemas have not."""
+    have and its schemas have not, or that somebody has agreed to."""
 
     at: str
     what: Literal["state", "version", "operation", "columns"]

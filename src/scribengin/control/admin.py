@@ -42,13 +42,16 @@ def apply_all(
     how: str = "again",
     effects: Mapping[str, str | None] | None = None,
     workflows: Workflows | None = None,
+    columns: bool = False,
 ) -> tuple[Applied, ...]:
     """Make each the next version of its flow, and want it to run; what is wanted just so is left alone. All records are written, or none.
 
     `state`: flow → folder of its state, where it has none. `versions`: flow → the version that it is to follow, 0 for a new flow. `renew`:
     flow → (tier, Query) of those that begin with a new checkpoint, `how` they do (`Accept`). `effects`: flow → how its changes take effect
-    (`changes.Effect`), by which workers stay; else they are all replaced. `workflows`: who has looked at all flows before. Raises Refused
-    `plan-stale` where another version is wanted by now, `operation-under-way`; StateError where a flow's records are damaged; Unreachable.
+    (`changes.Effect`), by which workers stay; else they are all replaced. `workflows`: who has looked at all flows before. `columns`:
+    agree that sinks go on with other columns than their folders hold, at the next start of each tier; a flow that is wanted just so is
+    wanted anew with it. Raises Refused `plan-stale` where another version is wanted by now, `operation-under-way`; StateError where a
+    flow's records are damaged; Unreachable.
     """
 
     def attempt() -> tuple[Applied, ...]:
@@ -62,7 +65,7 @@ def apply_all(
             newest = max(versions_of(registry, submission.flow), default=0)
             spec = read_known(registry, SPEC(submission.flow, str(version or newest))) if newest else None
             found.append((submission, stored, spec, newest))
-        applied = tuple(_applied(*each) for each in found)
+        applied = tuple(_applied(*each, anyway=columns) for each in found)
         changed = {each.flow for each in applied if each.changed}
         refuse_circle(workflows or Workflows(registry), {each.flow: each.ends for each in submissions if each.flow in changed})
         together = {each.flow: each.version for each in applied} if len(applied) > 1 else {}
@@ -85,7 +88,8 @@ def apply_all(
                 labels=dict(submission.labels),
                 outside=submission.outside,
             )
-            desired = Desired(state="running", version=each.version, by=by, at=now)
+            accepts = {"at": now, "by": by} if columns else {}
+            desired = Desired(state="running", version=each.version, by=by, at=now, accepts=accepts)
             if anew := (renew or {}).get(each.flow, ()):
                 old = each.version if stored is None else stored.record.version
                 begun = _renewal(anew, old, how, by, now)
@@ -102,9 +106,9 @@ def apply_all(
     return again(attempt)
 
 
-def _applied(submission: Submission, stored: Stored[Desired] | None, spec: Spec | None, newest: int) -> Applied:
+def _applied(submission: Submission, stored: Stored[Desired] | None, spec: Spec | None, newest: int, *, anyway: bool) -> Applied:
     if stored is not None and spec is not None and same_as(spec, submission):
-        return Applied(submission.flow, stored.record.version, changed=stored.record.state != "running")
+        return Applied(submission.flow, stored.record.version, changed=anyway or stored.record.state != "running")
     return Applied(submission.flow, newest + 1, changed=True)
 
 
@@ -159,10 +163,11 @@ def rollback(
     renew: Mapping[str, Sequence[tuple[str, str]]] | None = None,
     how: str = "again",
     workflows: Workflows | None = None,
+    columns: bool = False,
 ) -> dict[str, int]:
     """Want another version that there was, code and flow together, in the state that is wanted now. Flows that were submitted as one with
-    that version go back with it, unless `only`. Returns flow → version of those that changed: all of them, or none. `renew`, `how` and
-    `workflows` as in `apply_all`.
+    that version go back with it, unless `only`. Returns flow → version of those that changed: all of them, or none. `renew`, `how`,
+    `workflows` and `columns` as in `apply_all`.
 
     Raises Refused where there is no such flow or version, it is wanted already, or an operation is under way.
     """
@@ -179,7 +184,7 @@ def rollback(
             stored = read_stored(registry, DESIRED(name)) if isinstance(there, Entry) else None
             refuse_while_under_way(registry, name, stored)
             now = now_text()
-            wish = replace(desired, version=number, by=by, at=now)
+            wish = replace(desired, version=number, by=by, at=now, accepts={"at": now, "by": by} if columns else {})
             if anew := (renew or {}).get(name, ()):
                 begun = _renewal(anew, desired.version, how, by, now)
                 id_, more = new_operation(registry, name, begun)

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from scribengin.client.verb_models import Happened
 from scribengin.control.operate import list_operations
-from scribengin.control.reading import known_flow, read_noticed, versions_of
+from scribengin.control.reading import known_flow, read_accepted, read_noticed, versions_of
+from scribengin.local.accepting import accepted_text
 from scribengin.local.learning import noticed_text
 from scribengin.registry.records import Stored, read_record
 from scribengin.registry.tree import CHANGES, SPEC
@@ -32,6 +33,8 @@ def _all(registry: Registry, flow: str) -> Iterator[Happened]:
         yield Happened(row.since, "operation", f"{row.id} ({row.kind}) is {row.step}", row.error, row.by)
     for noticed in reversed(read_noticed(registry, flow)):
         yield Happened(noticed["at"], "columns", noticed_text(noticed))
+    for accepted in reversed(read_accepted(registry, flow)):
+        yield Happened(accepted["at"], "columns", accepted_text(accepted), by=accepted["by"])
     for version in reversed(versions_of(registry, flow)):
         spec = read_record(registry, SPEC(flow, str(version)))
         if isinstance(spec, Stored):

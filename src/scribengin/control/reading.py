@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from scribengin.client.models import NoticedRow
+from scribengin.client.models import AcceptedRow, NoticedRow
 from scribengin.control.coming import described_spare, next_start
 from scribengin.control.kept import read_folders
 from scribengin.control.known import read_known, read_stored
@@ -22,8 +22,9 @@ from scribengin.registry.records import DAMAGED, Newer, Record, Stored, names, r
 from scribengin.registry.tree import COLUMNS, DESIRED, LEASE, REPORT, RUN, SPARE, SPARE_REPORT, SPEC, STATUS, TASK, WANTED
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
+    from scribengin.registry.column_records import Columns
     from scribengin.registry.contract import Registry
     from scribengin.registry.kinds import Status
 
@@ -120,6 +121,7 @@ def describe(registry: Registry, flow: str) -> dict[str, Any]:
         "status": None if row.status is None else row.status.dump(),
         "tiers": [_described_tier(registry, flow, tier) for tier in tiers],
         "noticed": read_noticed(registry, flow),
+        "accepted": read_accepted(registry, flow),
         "set_aside": read_set_aside(registry, flow),
         "folders": [] if spec is None else read_folders(registry, spec),
     }
@@ -162,13 +164,27 @@ def read_tasks(registry: Registry, flow: str) -> list[dict[str, Any]]:
 
 def read_noticed(registry: Registry, flow: str) -> list[dict[str, Any]]:
     """What the data of a flow's sources have that their schemas have not, as its workers wrote it last; by time."""
+    return _columns(registry, flow, NoticedRow, lambda record: record.noticed)
+
+
+def read_accepted(registry: Registry, flow: str) -> list[dict[str, Any]]:
+    """Columns of a flow's sinks that somebody has agreed to, the same way."""
+    return _columns(registry, flow, AcceptedRow, lambda record: record.accepted)
+
+
+def _columns(
+    registry: Registry,
+    flow: str,
+    kind: type[NoticedRow | AcceptedRow],
+    rows_of: Callable[[Columns], Sequence[Mapping[str, Any]]],
+) -> list[dict[str, Any]]:
     tiers = [tier for tier in names(registry, f"flows/{flow}/tiers") if COLUMNS.fits(flow, tier)]
     found = read_records(registry, [COLUMNS(flow, tier) for tier in tiers])
-    rows: list[NoticedRow] = []
+    rows: list[NoticedRow | AcceptedRow] = []
     for tier, stored in zip(tiers, found, strict=True):
-        for row in stored.record.noticed if isinstance(stored, Stored) else ():
+        for row in rows_of(stored.record) if isinstance(stored, Stored) else ():
             with suppress(msgspec.ValidationError):  # of a worker of another version, or written by hand
-                rows.append(msgspec.convert({**row, "tier": tier}, NoticedRow))
+                rows.append(msgspec.convert({**row, "tier": tier}, kind))
     return [msgspec.to_builtins(row) for row in sorted(rows, key=lambda row: row.at)]
 
 

@@ -167,8 +167,9 @@ def write_topology(
     by: str,
     accept: Accept | None = None,
     workflows: Workflows | None = None,
+    columns: bool = False,
 ) -> tuple[Applied, ...]:
-    """Write what was planned and agreed to: all of it, or nothing. Raises as `admin.apply_all`."""
+    """Write what was planned and agreed to: all of it, or nothing. `columns` and what it raises as `admin.apply_all`."""
     renew = {each.flow: [(anew.tier, anew.query) for anew in each.anew] for each in plan.flows if each.anew}
     versions = {each.flow: each.version for each in plan.flows}
     effects = {each.flow: each.effect for each in plan.flows}
@@ -182,6 +183,7 @@ def write_topology(
         how=accept or "again",
         effects=effects,
         workflows=workflows,
+        columns=columns,
     )
 
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from scribengin.core.problems import Problem
     from scribengin.local.limits import FlowLimits
+    from scribengin.state.accepted import Word
     from scribengin.state.contract import Counts
     from scribengin.state.lease import Right
 
@@ -53,6 +54,8 @@ class RunSettings:
     """how fast it may go, asked before each Batch; None: as the flow file says, for as long as it runs"""
     turns: Callable[[str], Turns] | None = None
     """what is said of a group, by its name, asked before each Batch; None: as the flow file says"""
+    word: Word | None = None
+    """who agrees that sinks go on with other columns than their folders hold; each word is used up by the start that it was said for"""
     kept_elsewhere: frozenset[str] = frozenset()
     """folders of sinks of which a keeper does the upkeep, and not who writes there"""
 
@@ -208,6 +211,8 @@ class RunView:
     gates: tuple[GateView, ...] = ()
     noticed: tuple[Mapping[str, object], ...] = ()
     """what its data have that the schemas have not: rows as `status` shows them, for as long as Queries are shown"""
+    accepted: tuple[Mapping[str, object], ...] = ()
+    """columns of its sinks that somebody has agreed to, the same way"""
 
 
 @dataclass(frozen=True, slots=True)

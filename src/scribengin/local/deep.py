@@ -9,6 +9,7 @@ from scribengin.connectors import catalog
 from scribengin.connectors.files.held import differences
 from scribengin.core.errors import ScribenginError
 from scribengin.core.problems import Problem
+from scribengin.local.accepting import Accepting
 from scribengin.local.parts import limits_by_source, query_parts, static_by_source
 from scribengin.local.prepare import open_sinks, open_sources
 from scribengin.local.session import start
@@ -21,7 +22,7 @@ from scribengin.spark.user_code import pack
 from scribengin.state.channels import ChannelFolder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from pyspark.sql import SparkSession
 
@@ -43,20 +44,30 @@ def check_deep(prepared: PreparedFlow, settings: RunSettings) -> list[Problem]:
 
 
 def deep_problems(
-    spark: SparkSession, prepared: PreparedFlow, code: UserCode, columns: dict[str, Schema] | None = None
+    spark: SparkSession,
+    prepared: PreparedFlow,
+    code: UserCode,
+    columns: dict[str, Schema] | None = None,
+    accepting: Accepting | None = None,
 ) -> tuple[PreparedFlow, list[Problem]]:
     """What Spark says against the steps of each tier, with the places of the flow file; each step once. Returns the flow as it is planned
     when the columns of all channels are known: what a tier hands over Spark says before the next one is looked at. `columns` takes those
-    of the sinks."""
+    of the sinks. `accepting`: which may differ from what their folders hold; by default those that were accepted before."""
+    accepting = accepting or Accepting(prepared)
     problems: dict[str, Problem] = {}
     for tier in [each.plan.tier for each in prepared.tiers]:
-        _check_tier(spark, next(each for each in prepared.tiers if each.plan.tier == tier), code, problems, columns)
+        _check_tier(spark, next(each for each in prepared.tiers if each.plan.tier == tier), code, problems, columns, accepting)
         prepared = prepared.again()
     return prepared, list(problems.values())
 
 
 def _check_tier(
-    spark: SparkSession, prepared: Prepared, code: UserCode, problems: dict[str, Problem], columns: dict[str, Schema] | None
+    spark: SparkSession,
+    prepared: Prepared,
+    code: UserCode,
+    problems: dict[str, Problem],
+    columns: dict[str, Schema] | None,
+    accepting: Accepting,
 ) -> None:
     plan = prepared.plan
     sources, sinks = open_sources(plan.flow), open_sinks(plan.flow)
@@ -70,8 +81,10 @@ def _check_tier(
             if columns is not None:
                 columns.update(compiler.sink_schemas)
             for sink in query.sinks:
-                for problem in unlike_what_is_held(plan.flow, sink, compiler.sink_schemas[sink], prepared.place_of(sink)):
-                    problems.setdefault(problem.message, problem)
+                schema = compiler.sink_schemas[sink]
+                unlike = unlike_what_is_held(plan.flow, sink, schema)
+                if unlike and not accepting.takes(plan.tier, sink, schema, unlike):
+                    problems |= {each.message: each for each in held_problems(sink, unlike, prepared.place_of(sink))}
                 if plan.flow.sinks[sink].type == CHANNEL:
                     ChannelFolder.of(prepared.folder.root, plan.flow.name, sink).write_schema(compiler.sink_schemas[sink])
         except ScribenginError as error:
@@ -82,14 +95,20 @@ def _check_tier(
             problems.setdefault(fault.message, Problem(fault.code, prepared.place_of(query.name), fault.message, fault.remedy))
 
 
-def unlike_what_is_held(flow: Flow, sink: str, schema: Schema, place: Place) -> Iterator[Problem]:
-    """Where a folder holds files of other columns, its readers would fail, or lose a column without a word. `place` is the sink's."""
+def unlike_what_is_held(flow: Flow, sink: str, schema: Schema) -> list[str]:
+    """Where a folder holds files of other columns, its readers would fail, or lose a column without a word: a sentence each."""
     node = flow.sinks[sink]
     if node.type != "files" or "path" not in node.options or node.to is not None:
-        return
+        return []
     options = catalog.sink_types(internal=True)["files"].filled(node.options, flow.defaults.profile)
-    for text in differences(Path(flow.folder, node.options["path"]).expanduser(), options, schema):
-        remedy = (
-            "give the sink another path, cast the column back in a `select`, or say `evolve: any` on the sink if its readers can take both"
-        )
+    return differences(Path(flow.folder, node.options["path"]).expanduser(), options, schema)
+
+
+def held_problems(sink: str, unlike: Iterable[str], place: Place) -> Iterator[Problem]:
+    """What refuses a start where nobody has agreed. `place` is the sink's."""
+    remedy = (
+        "give the sink another path, cast the column back in a `select`, agree to these columns from here on (`--accept columns`), or say"
+        " `evolve: any` on the sink if its readers can take all"
+    )
+    for text in unlike:
         yield Problem("output-columns", place, f'sink "{sink}": {text}', remedy)

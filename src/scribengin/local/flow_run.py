@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from scribengin.connectors.channel.outbox import OutboxSink, left_text
 from scribengin.connectors.group.contract import chooses
 from scribengin.core.problems import Problem
+from scribengin.local.accepting import accepted_rows
 from scribengin.local.acks import Releases, topology_of
 from scribengin.local.contract import QueryResult, SinkResult
 from scribengin.local.gates import Gate, Pressure
@@ -95,6 +96,7 @@ class FlowRun:
         self._rolling = Rolling([Path(folder) for folder in sorted(folders)], self._hear)
         self._hidden: list[tuple[Prepared, QueryBench, ScribenginError]] = []
         """whose rows are not all seen, and why"""
+        self._accepted: tuple[Mapping[str, object], ...] | None = None
         self._learning: list[Learning] = []
         self._noticed = NoticedNow(prepared.plan.flow, self._learning)
         self.live = [self._make(tier, bench) for tier, bench in benches]
@@ -235,6 +237,19 @@ class FlowRun:
     def noticed(self) -> tuple[Mapping[str, object], ...]:
         """What the data have that the schemas have not, as `status` shows it."""
         return self._noticed.rows()
+
+    def accepted(self) -> tuple[Mapping[str, object], ...]:
+        """Columns of its sinks here that somebody has agreed to, as `status` shows them."""
+        if self._accepted is None:
+            sinks = {sink: self.prepared.plan.flow.sinks.get(sink) for live in self.live for sink in live.bench.plan.sinks}
+            mine = {sink: node for sink, node in sinks.items() if node is not None}
+            self._accepted = tuple(accepted_rows(self.prepared.root, self.prepared.name, mine))
+        return self._accepted
+
+    def tell(self, text: str) -> None:
+        """Something about columns, before the start."""
+        self._told.append(text)
+        next(iter(self._logs.values())).info("columns", message=text)
 
     def _hear(self, text: str) -> None:
         """What could not be released."""

@@ -19,7 +19,7 @@ from scribengin.connectors import catalog
 from scribengin.core.errors import EnvironmentFault, Exit, InputError, ScribenginError, SourceError, StepError, Unreachable
 from scribengin.core.problems import Place, Problem, did_you_mean
 from scribengin.formats.rows import batch_to_rows
-from scribengin.local.deep import unlike_what_is_held
+from scribengin.local.deep import held_problems, unlike_what_is_held
 from scribengin.local.learning import with_learned
 from scribengin.local.prepare import state_root
 from scribengin.local.preview_contract import NodePreview, Preview, Row
@@ -290,7 +290,7 @@ class _Walk:
     def _sink(self, node: Sink) -> NodePreview:
         samples = [(id_, self._samples[id_]) for id_ in node.inputs]
         schema = union_schema(node.id, [(id_, sample.schema) for id_, sample in samples])
-        held = unlike_what_is_held(self._flow, node.id, schema, self._place_of(node))
+        held = held_problems(node.id, unlike_what_is_held(self._flow, node.id, schema), self._place_of(node))
         self.problems += [replace(problem, severity="warning") for problem in held]
         rows = [row for _, sample in samples for row in batch_to_rows(sample.rows.select(schema.names))]
         shown = tuple(Row("kept", None, (("", row),)) for row in rows[: self._settings.rows])

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from scribengin.connectors.abilities import is_handed_over
 from scribengin.core.errors import InputError, Refused, SourceError, StepError, Unreachable
 from scribengin.core.problems import Place, Problem
+from scribengin.local.accepting import Accepting
 from scribengin.local.contract import RunResult, RunView
 from scribengin.local.deep import deep_problems
 from scribengin.local.flow_run import FlowRun
@@ -78,12 +79,14 @@ def run_flows(
             return _not_begun(flows)
         show("checking with spark")
         codes = [pack(flow.plan.flow.code_folder, flow.root) for flow in flows]
-        flows = _checked(spark, flows, codes)
+        accepting = [Accepting(flow, settings.word) for flow in flows]
+        flows = _checked(spark, flows, codes, accepting)
         if settings.stop.is_set():
             return _not_begun(flows)
         runs: dict[str, FlowRun] = {}
         for flow, code, held in zip(flows, codes, leases, strict=True):
-            runs[flow.name] = open_run(stack, spark, flow, code, held, settings, partial(_fed, runs, met, flow.name))
+            run = runs[flow.name] = open_run(stack, spark, flow, code, held, settings, partial(_fed, runs, met, flow.name))
+            accepting.pop(0).keep(run.tell)
         return _drive(list(runs.values()), settings, watch, begun)
 
 
@@ -113,11 +116,13 @@ def _fed(runs: Mapping[str, FlowRun], met: Sequence[Meeting], reading: str, sour
     return not any(runs[each.feeding].writes(each.sink) for each in met if each.reading == reading and each.source in sources)
 
 
-def _checked(spark: SparkSession, flows: Sequence[PreparedFlow], codes: Sequence[UserCode]) -> list[PreparedFlow]:
+def _checked(
+    spark: SparkSession, flows: Sequence[PreparedFlow], codes: Sequence[UserCode], accepting: Sequence[Accepting]
+) -> list[PreparedFlow]:
     """The flows as they are planned when Spark has analysed every step. Raises InputError."""
     checked, problems = [], list[Problem]()
-    for flow, code in zip(flows, codes, strict=True):
-        found, wrong = deep_problems(spark, flow, code)
+    for flow, code, takes in zip(flows, codes, accepting, strict=True):
+        found, wrong = deep_problems(spark, flow, code, accepting=takes)
         checked.append(found)
         problems += [*flow.warnings, *wrong] if wrong else []
     if problems:
@@ -150,7 +155,8 @@ def _drive(runs: Sequence[FlowRun], settings: RunSettings, watch: Callable[[RunV
         gates = tuple(replace(gate, query=_named(run, gate.query, several=several)) for run in runs for gate in run.gates())
         notices = tuple(note for run in runs for note in run.notices())
         noticed = tuple(row for run in runs for row in run.noticed())
-        watch(RunView(_name(flows), phase, time.monotonic() - begun, views, notices, gates, noticed))  # type: ignore[arg-type]
+        accepted = tuple(row for run in runs for row in run.accepted())
+        watch(RunView(_name(flows), phase, time.monotonic() - begun, views, notices, gates, noticed, accepted))  # type: ignore[arg-type]
 
     for run in runs:
         run.start()

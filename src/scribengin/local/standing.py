@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors.channel.outbox import read_left
+from scribengin.local.accepting import accepted_rows
 from scribengin.local.acks import topology_of
 from scribengin.local.learning import noticed_rows
 from scribengin.local.ledger import query_rows
@@ -37,6 +38,7 @@ def read_standing(prepared: PreparedFlow, *, now_s: float | None = None) -> dict
     totals = {key: read_totals(folder) for key, folder in topology.queries.items()}
     at_s = time.time() if now_s is None else now_s
     channels = {channel.id: channel for channel in prepared.plan.channels}
+    noticed = (each for one in totals.values() for each in one.noticed.values())
     return {
         "flow": prepared.name,
         "folder": str(prepared.folder),
@@ -44,7 +46,8 @@ def read_standing(prepared: PreparedFlow, *, now_s: float | None = None) -> dict
         "edges": [_edge(channels[link.channel], link, topology.queries[link.writer], standing, totals, at_s) for link in topology.links],
         "sources": _sources(prepared, standing),
         "dead": sum(each.dead for each in totals.values()),
-        "noticed": noticed_rows(prepared.plan.flow, (each for one in totals.values() for each in one.noticed.values())),
+        "noticed": noticed_rows(prepared.plan.flow, noticed),
+        "accepted": accepted_rows(prepared.root, prepared.name, prepared.plan.flow.sinks),
     }
 
 

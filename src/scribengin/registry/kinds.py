@@ -93,6 +93,8 @@ class Desired(Record):
     at: str = ""
     operation: str = ""
     """the newest operation; while it is under way the flow waits for it"""
+    accepts: Mapping[str, str] = {}
+    """`at` and `by`: who has agreed that sinks of this version go on with other columns than their folders hold; each tier uses it up"""
 
 
 class Status(Record):

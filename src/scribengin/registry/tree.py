@@ -138,7 +138,13 @@ LEASE_TERM = Branch("flows/<flow>/tiers/<tier>/lease.term", Holder, _WORK, "who 
 REPORT = Branch("flows/<flow>/tiers/<tier>/status", Report, _WORK, "how its worker says that it is", Owner.WORKER)
 SPARE_REPORT = Branch("flows/<flow>/tiers/<tier>/spare", Report, _WORK, "the same of the one that waits", Owner.WORKER)
 TASK = Branch("flows/<flow>/tiers/<tier>/tasks/<task>", Task, _WORK, "what a task reads and writes, and how far it is", Owner.WORKER)
-COLUMNS = Branch("flows/<flow>/tiers/<tier>/columns", Columns, _WORK, "what its data have that the schemas have not", Owner.WORKER)
+COLUMNS = Branch(
+    "flows/<flow>/tiers/<tier>/columns",
+    Columns,
+    _WORK,
+    "what its data have that the schemas have not, and what its sinks write that their folders had not",
+    Owner.WORKER,
+)
 NODE_SOURCE = Branch("logicalnodes/<node>/source", Ends, _WORK, "where the tier begins in the flow", Owner.WORKER)
 NODE_SINK = Branch("logicalnodes/<node>/sink", Ends, _WORK, "where it ends", Owner.WORKER)
 NODE_STATE = Branch("logicalnodes/<node>/state", NodeState, _WORK, "that it runs, and where", Owner.WORKER, ephemeral=True)

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from scribengin.local.prepare import PreparedFlow
     from scribengin.packages.fetch import FetchedPackages
     from scribengin.registry.kinds import Spec
+    from scribengin.state.accepted import Word
     from scribengin.state.lease import Right
     from scribengin.worker.glance import Glance
     from scribengin.worker.timeline import Timeline
@@ -60,8 +61,10 @@ class TierAttempt:
         limits: Callable[[], FlowLimits] | None = None,
         turns: Callable[[str], Turns] | None = None,
         feeders: Callable[[], Sequence[str]] = tuple,
+        word: Callable[[Spec], Word | None] = lambda _spec: None,
     ) -> None:
-        """`feeders`: the flows that write what this one reads."""
+        """`feeders`: the flows that write what this one reads. `word`: who has agreed to the columns of its sinks, in that version."""
+        self._word = word
         self._spec = spec
         self._id, self._tier = id_, id_.tier
         self._packages = packages
@@ -126,6 +129,7 @@ class TierAttempt:
     def _run(self, *, once: bool, stop: threading.Event, tell: Callable[[Standing], None]) -> RunResult:
         self._timeline.mark("leased")
         settings = replace(self._settings(), once=once, right=self._right, stop=stop, limits=self._limits, turns=self._turns)
+        settings.word = self._word(self._spec)
         spark = self._spark
         if spark is None:
             prepared = self._prepared()

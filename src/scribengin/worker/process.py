@@ -26,7 +26,8 @@ from scribengin.registry.contract import Damaged, shown
 from scribengin.registry.entrance import LOGIN, Entrance
 from scribengin.registry.lease import Lease
 from scribengin.registry.records import Stored, read_record
-from scribengin.registry.tree import LEASE, SPEC, WANTED
+from scribengin.registry.tree import DESIRED, LEASE, SPEC, WANTED
+from scribengin.state.accepted import Word
 from scribengin.state.folder import StateFolder
 from scribengin.watching.progress import Teller
 from scribengin.worker.attempt import TierAttempt
@@ -88,7 +89,7 @@ def main(worker: str) -> Exit:
             records.show(view)
 
         feeders = partial(_feeders, Workflows(registry), id_.flow)
-        attempt = TierAttempt(spec, id_, packages, lease, timeline, glance, show, limits, turns, feeders)
+        attempt = TierAttempt(spec, id_, packages, lease, timeline, glance, show, limits, turns, feeders, partial(_word, registry, id_))
         stack.callback(attempt.close)
         tasks = Tasks(registry, id_, spec, packages, lease, attempt.session)
         loaded = [version]
@@ -155,6 +156,17 @@ def _about(id_: RunId) -> dict[str, Any]:
 def _feeders(workflows: Workflows, flow: str) -> Sequence[str]:
     """The flows that write what this one reads, as the registry knows them now."""
     return workflows.of(flow).feeders(flow)
+
+
+def _word(registry: Registry, id_: RunId, spec: Spec) -> Word | None:
+    """Who has agreed that sinks of this version go on with other columns; None where nobody has. Raises Unreachable."""
+    desired = read_record(registry, DESIRED(id_.flow))
+    if not isinstance(desired, Stored) or not desired.record.accepts.get("at"):
+        return None
+    wanted = read_record(registry, SPEC(id_.flow, str(desired.record.version)))
+    if not isinstance(wanted, Stored) or wanted.record != spec:
+        return None  # it was said of another version
+    return Word(desired.record.accepts["at"], desired.record.accepts.get("by", ""))
 
 
 def _read_spec(registry: Registry, id_: RunId) -> tuple[int, Spec]:

@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 LOOK_S, TASKS_S = 5.0, 30.0
 MOST_TASKS = 100
 """of a tier; those beyond are not told"""
-MOST_COLUMNS, _LONGEST = 100, 500
-"""of a tier, the newest; characters of a type, and of a file's name"""
+MOST_COLUMNS, _LONGEST, _LISTED = 100, 500, 10
+"""of a tier, the newest; characters of a type, and of a file's name; columns of one sink that are told of"""
 
 
 def tasks_of(query: str, decision: Decision, streams: Mapping[str, Sequence[SourceStream]], owner: str) -> list[Task]:
@@ -118,12 +118,15 @@ class TierRecords:
         if self._view is None or not self._view.queries:
             return  # of a run that has not begun nothing is known
         spot = COLUMNS(self._id.flow, self._id.tier)
-        record = Columns(noticed=tuple(map(_bounded, self._view.noticed[-MOST_COLUMNS:])))
+        record = Columns(
+            noticed=tuple(map(_bounded, self._view.noticed[-MOST_COLUMNS:])),
+            accepted=tuple(map(_bounded, self._view.accepted[-MOST_COLUMNS:])),
+        )
         if spot.path not in self._written:
             there = read_record(self._registry, spot)
             self._written[spot.path] = there.record if isinstance(there, Stored) else Columns()
         before = self._written[spot.path]
-        if counts or list(map(_named, record.noticed)) != list(map(_named, before.noticed)):
+        if counts or _named(record) != _named(before):
             self._put(spot, record)
 
     def end(self) -> None:
@@ -195,12 +198,16 @@ def _try(what: Callable[[], None]) -> None:
 
 
 def _bounded(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: f"{value[:_LONGEST]}…" if isinstance(value, str) and len(value) > _LONGEST else value for name, value in row.items()}
+    return {name: [_cut(each) for each in value[:_LISTED]] if isinstance(value, list) else _cut(value) for name, value in row.items()}
 
 
-def _named(row: Mapping[str, Any]) -> object:
-    """What a row is about, without what is counted."""
-    return {name: value for name, value in row.items() if name != "records"}
+def _cut(value: Any) -> Any:
+    return f"{value[:_LONGEST]}…" if isinstance(value, str) and len(value) > _LONGEST else value
+
+
+def _named(record: Columns) -> object:
+    """What it is about, without what is counted."""
+    return [{name: value for name, value in row.items() if name != "records"} for row in (*record.noticed, *record.accepted)]
 
 
 def _names(of_queries: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from scribengin.cli.accept_option import accept_option
 from scribengin.cli.answer import Answer, AnsweringCommand
 from scribengin.cli.flow_argument import flow_path
 from scribengin.cli.plane_option import masters_option
@@ -17,6 +18,7 @@ from scribengin.core.problems import Place, Problem
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from scribengin.cli.accept_option import Agreed
     from scribengin.cli.plane_option import Masters
     from scribengin.client.models import Submit
     from scribengin.client.verb_models import TopologyPlan
@@ -35,11 +37,7 @@ _EFFECTS = {
 @click.argument("files", nargs=-1, required=True, type=click.Path(), metavar="FILE|DIR|PACKAGE...")
 @click.option("--dry-run", "-n", is_flag=True, help="Only say what it would change, how each change takes effect, and the plan's hash.")
 @click.option("--plan", "expected", metavar="HASH", default="", help="Do just what --dry-run has said; refuse it where that is stale.")
-@click.option(
-    "--accept",
-    type=click.Choice(["again", "lost"]),
-    help="Agree that Queries which need a new checkpoint read all again (rows stand twice), or that what they remember is lost.",
-)
+@accept_option
 @click.option("--base", type=click.Path(path_type=Path, file_okay=False), help="Where relative places of data start.")
 @click.option(
     "--spread",
@@ -57,7 +55,7 @@ def command(
     files: tuple[str, ...],
     dry_run: bool,
     expected: str,
-    accept: Literal["again", "lost"] | None,
+    accept: Agreed,
     base: Path | None,
     spread: int | None,
     branches: str | None,
@@ -81,7 +79,7 @@ def command(
     with masters.client() as client:
         tiers = spread if spread != 0 else sum(node.up and node.state == "up" for node in client.nodes())
         submits, packages, warnings, spreads = _packed(files, base, tiers, branches)
-        wanted = Topology(tuple(submits), expected, accept)
+        wanted = Topology(tuple(submits), expected, accept.rows, accept.columns)
         if dry_run:
             plan = client.plan_topology(wanted, packages).plan
             return Answer({**_as_json(plan), **_spread_json(spreads), "applied": []}, warnings, show=lambda: _show(plan, spreads))

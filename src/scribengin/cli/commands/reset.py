@@ -83,6 +83,7 @@ def _owner(folder: StateFolder) -> str:
 
 def _forget_cuts(folder: StateFolder) -> None:
     """How the flow was cut, and a move that was cut short."""
+    from scribengin.state.accepted import forget_accepted
     from scribengin.state.learned import forget_learned
     from scribengin.state.moves import Journal
     from scribengin.state.topology import forget_topology
@@ -90,6 +91,7 @@ def _forget_cuts(folder: StateFolder) -> None:
     Journal(folder.root, folder.flow).remove()
     forget_topology(folder.root, folder.flow)
     forget_learned(folder.root, folder.flow)
+    forget_accepted(folder.root, folder.flow)
 
 
 def _forget(folder: StateFolder) -> None:

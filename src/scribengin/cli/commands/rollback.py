@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import click
 
+from scribengin.cli.accept_option import accept_option
 from scribengin.cli.answer import Answer
 from scribengin.cli.each_flow import FlowCommand, each_flow
 from scribengin.cli.plane_option import masters_option
 from scribengin.cli.waiting import wait_for, wait_option
 
 if TYPE_CHECKING:
+    from scribengin.cli.accept_option import Agreed
     from scribengin.cli.plane_option import Masters
 
 _STATES = {"running": "running", "paused": "paused"}
@@ -21,17 +23,11 @@ _STATES = {"running": "running", "paused": "paused"}
 @click.argument("flow", metavar="NAME")
 @click.argument("version", type=int)
 @click.option("--only", is_flag=True, help="This flow alone, not those that were submitted as one with that version.")
-@click.option(
-    "--accept",
-    type=click.Choice(["again", "lost"]),
-    help="Agree that Queries which need a new checkpoint read all again (rows stand twice), or that what they remember is lost.",
-)
+@accept_option
 @wait_option
 @masters_option
 @each_flow("flow")
-def command(
-    *, flow: str, version: int, only: bool, accept: Literal["again", "lost"] | None, wait: float | None, masters: Masters
-) -> Answer:
+def command(*, flow: str, version: int, only: bool, accept: Agreed, wait: float | None, masters: Masters) -> Answer:
     """Go to another version that there was: its code and its flow together. What is wanted of the flow stays as it is.
 
     Flows that were submitted as one with that version go back with it. What rows it would cost is asked for as by `apply`.
@@ -39,7 +35,7 @@ def command(
     import msgspec
 
     with masters.client() as client:
-        changed = client.rollback(flow, version, only=only, accept=accept).versions
+        changed = client.rollback(flow, version, only=only, accept=accept.rows, columns=accept.columns).versions
         rows = []
         for name, number in changed.items():
             goal = client.flow(name).wanted.state

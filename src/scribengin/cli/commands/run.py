@@ -16,6 +16,8 @@ from scribengin.cli.display import Display, open_display
 from scribengin.cli.flow_argument import flow_path
 from scribengin.cli.settings import read_settings, run_settings, setting_flags
 from scribengin.core.errors import Exit
+from scribengin.core.moments import now_text
+from scribengin.state.accepted import Word
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,8 +33,15 @@ _DRAW_EVERY_S = 0.25
 @click.option("--tier", help="Run this tier only, of a flow that is cut; the others may run elsewhere.")
 @click.option("--watch", is_flag=True, help="Run nothing: show previews, again at each save; see scribengin preview --watch.")
 @click.option("--append-new-lineage", is_flag=True, help="Write beside what another lineage has written; says what will be doubled.")
+@click.option(
+    "--accept",
+    type=click.Choice(["columns"]),
+    help="Agree that sinks whose folders hold files of other columns write those of the flow from here on.",
+)
 @setting_flags()
-def command(*, flows: tuple[str, ...], once: bool, tier: str | None, watch: bool, append_new_lineage: bool, **flags: Any) -> Answer:
+def command(
+    *, flows: tuple[str, ...], once: bool, tier: str | None, watch: bool, append_new_lineage: bool, accept: str | None, **flags: Any
+) -> Answer:
     """Run a flow here, or several side by side, until Ctrl-C, or with --once until all that is there is read.
 
     A restart goes on where the last run stopped. The first Ctrl-C finishes the Batch under way, the second leaves at once:
@@ -43,12 +52,13 @@ def command(*, flows: tuple[str, ...], once: bool, tier: str | None, watch: bool
     """
     paths = [flow_path(flow) for flow in flows]
     if watch:
-        return _watch(paths, flags, alone=not (once or tier or append_new_lineage))
+        return _watch(paths, flags, alone=not (once or tier or append_new_lineage or accept))
     chosen = read_settings(flags)
     settings = run_settings(chosen)
     settings.once = once
     settings.tier = tier
     settings.append_new_lineage = append_new_lineage
+    settings.word = Word(now_text()) if accept is not None else None
     display = open_display(chosen["progress"].value)
     try:
         result = _run(paths, settings, display)
@@ -64,7 +74,7 @@ def command(*, flows: tuple[str, ...], once: bool, tier: str | None, watch: bool
 
 def _watch(paths: list[Path], flags: dict[str, Any], *, alone: bool) -> Answer:
     if len(paths) > 1 or not alone:
-        raise click.UsageError("--watch runs nothing: it takes one FLOW, and neither --once, --tier nor --append-new-lineage")
+        raise click.UsageError("--watch runs nothing: it takes one FLOW, and neither --once, --tier, --accept nor --append-new-lineage")
     from scribengin.cli.preview_settings import preview_settings
     from scribengin.cli.preview_watch import watch_previews
 

@@ -104,8 +104,7 @@ def show_named(found: dict[str, Any]) -> None:
                 f"tier {tier['tier']}: its standby, {spare['worker']} on {spare['node']}, is {_SPARE.get(spare['state'], spare['state'])}"
             )
     show_folders(found["folders"])
-    if found["noticed"]:
-        _show_noticed(found["noticed"])
+    _show_columns(found)
 
 
 def show_folders(folders: Sequence[Mapping[str, Any]]) -> None:
@@ -212,10 +211,19 @@ def _show(found: dict[str, Any]) -> None:
         {**row, "released": f"{row['released']:,} of {row['read']:,}", "last": row["last_released"] or "-"} for row in found["sources"]
     ]
     print_table(sources, {"tier": "tier", "query": "Query", "source": "source", "released": "entries released", "last": "last released"})
-    if found["noticed"]:
-        _show_noticed(found["noticed"])
+    _show_columns(found)
     if found["dead"]:
         click.echo(f"\n{found['dead']:,} dead letters: scribengin dead list FLOW")
+
+
+def _show_columns(found: dict[str, Any]) -> None:
+    """What the data have that the schemas have not; what sinks write that their folders had not."""
+    from scribengin.local.accepting import accepted_text
+
+    if found["noticed"]:
+        _show_noticed(found["noticed"])
+    for row in found["accepted"]:
+        click.echo(f"\n{row['at']} {accepted_text(row)}")
 
 
 def _show_noticed(noticed: list[dict[str, Any]]) -> None:

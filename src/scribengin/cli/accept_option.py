@@ -1,0 +1,40 @@
+"""`--accept`: what a person agrees to, where a change costs rows, or where readers of a folder meet other columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_ROWS = ("again", "lost")
+
+
+@dataclass(frozen=True, slots=True)
+class Agreed:
+    """`rows` are read again or lost; `columns`: sinks go on with other ones than their folders hold."""
+
+    rows: Literal["again", "lost"] | None
+    columns: bool
+
+
+def accept_option(command: Callable[..., object]) -> Callable[..., object]:
+    """The option; the command gets `accept`, an Agreed."""
+    return click.option(
+        "--accept",
+        multiple=True,
+        type=click.Choice([*_ROWS, "columns"]),
+        callback=_agreed,
+        help="Agree that Queries which need a new checkpoint read all again (rows stand twice), or that what they remember is lost; "
+        "columns: that sinks whose folders hold files of other columns write those of the flow from here on. May be said twice.",
+    )(command)
+
+
+def _agreed(_context: click.Context, _option: click.Parameter, said: tuple[str, ...]) -> Agreed:
+    if set(_ROWS) <= set(said):
+        raise click.UsageError("--accept again and --accept lost exclude each other")
+    rows: Literal["again", "lost"] | None = "again" if "again" in said else "lost" if "lost" in said else None
+    return Agreed(rows, "columns" in said)

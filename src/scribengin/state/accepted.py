@@ -1,0 +1,81 @@
+"""Columns that somebody has agreed to, though a sink's folder held others: beside the flow's state, the newest of each sink.
+
+They hold for just these columns: other ones are refused again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+from scribengin.core.records import seal, unseal
+from scribengin.core.storage import names_in, read_or_none, remove_tree, replace
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+FOLDER = "_accepted"
+_KIND, _FORMAT = "accepted-columns", 1
+_WORD = "accepted-word"
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """What somebody has said once, of all sinks of a flow: go on with the columns that are now. `at`: ISO 8601; it tells one word from
+    another."""
+
+    at: str
+    by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """`columns`: all that the sink writes from then on, as a schema says them. `instead`: what they were, a sentence each."""
+
+    sink: str
+    columns: str
+    instead: tuple[str, ...]
+    at: str
+    by: str
+
+
+def accept(root: Path, flow: str, accepted: Accepted) -> None:
+    """Keep it durably, instead of what was accepted of that sink before."""
+    replace(_sink(root, flow, accepted.sink), seal(_KIND, _FORMAT, asdict(accepted)))
+
+
+def read_accepted(root: Path, flow: str, sinks: Iterable[str]) -> dict[str, Accepted]:
+    """Of those of the sinks that there is something of. Raises StateError for a record that is damaged."""
+    found = {}
+    for sink in sinks:
+        path = _sink(root, flow, sink)
+        data = read_or_none(path)
+        if data is not None:
+            body = unseal(data, _KIND, _FORMAT, path)
+            found[sink] = Accepted(body["sink"], body["columns"], tuple(body["instead"]), body["at"], body["by"])
+    return found
+
+
+def use_word(root: Path, flow: str, tier: str, word: Word) -> None:
+    """Note that the tier has started with it: it is used up."""
+    replace(_words(root, flow) / f"{tier}.json", seal(_WORD, _FORMAT, asdict(word)))
+
+
+def is_used(root: Path, flow: str, tier: str, word: Word) -> bool:
+    """Whether the tier has started with it already."""
+    path = _words(root, flow) / f"{tier}.json"
+    return path.name in names_in(path.parent) and unseal(path.read_bytes(), _WORD, _FORMAT, path) == asdict(word)
+
+
+def forget_accepted(root: Path, flow: str) -> None:
+    """As if nothing had ever been accepted."""
+    remove_tree(root / FOLDER / flow)
+
+
+def _sink(root: Path, flow: str, sink: str) -> Path:
+    return root / FOLDER / flow / "sinks" / f"{sink}.json"
+
+
+def _words(root: Path, flow: str) -> Path:
+    return root / FOLDER / flow / "words"
