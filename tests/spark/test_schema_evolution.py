@@ -125,3 +125,60 @@ def test_other_columns_than_a_folder_holds_are_written_from_the_word_on_and_told
     folder.flow(PLAIN % ("BIGINT", format))
     with pytest.raises(InputError, match="would be BIGINT"):
         folder.run()
+
+
+TYPED = """
+version: 1
+name: typed
+sources:
+  p: {type: files, path: data/*.parquet, format: parquet, schema: {fields: "id BIGINT NOT NULL", evolve: add}}
+  a: {type: files, path: data/*.avro, format: avro, schema: {fields: "id BIGINT NOT NULL", evolve: add}}
+steps: {seen: {from: p, python: "steps:seen"}}
+sinks:
+  kp: {from: seen, type: files, path: out/p, format: json, together: all}
+  ka: {from: a, type: files, path: out/a, format: json, together: all}
+"""
+
+
+def typed_files(folder: FlowFolder, name: str, arrow: pa.DataType | None, avro: object, *values: object) -> None:
+    import fastavro
+
+    (folder.path / "data").mkdir(exist_ok=True)
+    ids = [int(f"{name}{index}") for index in range(len(values))]
+    columns = {"id": pa.array(ids)} | ({} if arrow is None else {"x": pa.array(values, arrow)})
+    pq.write_table(pa.table(columns), folder.path / "data" / f"{name}.parquet")
+    fields = [{"name": "id", "type": "long"}, *([] if avro is None else [{"name": "x", "type": avro}])]
+    rows = [{"id": id_, "x": value} for id_, value in zip(ids, values, strict=True)]
+    with (folder.path / "data" / f"{name}.avro").open("wb") as file:
+        fastavro.writer(file, {"type": "record", "name": "r", "fields": fields}, rows)
+
+
+def test_a_learned_column_of_typed_files_that_goes_and_comes_again_with_another_type_stops_nothing(folder: FlowFolder) -> None:
+    folder.flow(TYPED).steps("from scribengin import record\n\n\n@record\ndef seen(row):\n    return row\n")
+    typed_files(folder, "1", pa.int64(), ["null", "long"], 5)
+    assert ran(folder).balanced
+    typed_files(folder, "2", pa.int64(), "long", 6)
+    typed_files(folder, "3", None, None, None)
+    typed_files(folder, "4", pa.string(), ["null", "string"], "text", None)
+    typed_files(folder, "5", pa.uint64(), ["null", "long", "string"], 7, 8)
+    pq.write_table(pa.table({"id": [60, 61], "x": pa.array([1, 2**63], pa.uint64())}), folder.path / "data" / "6.parquet")
+    shown: list[str] = []
+    result = ran(folder, watch=lambda view: shown.extend(view.notices))
+    assert result.balanced
+    expected = [(10, "-"), (20, 6), (30, None), (40, None), (41, None), (50, 7), (51, 8)]
+    assert sorted((row["id"], row.get("x", "-")) for row in folder.read("out/a")) == expected
+    assert sorted((row["id"], row.get("x", "-")) for row in folder.read("out/p")) == [*expected, (60, None), (61, None)]
+    assert told(folder) == {
+        ("p", "x", "new", "BIGINT", 0, "taken in"),
+        ("p", "x", "missing", "BIGINT", 0, "null"),
+        ("p", "x", "nulled", "BIGINT", 3, "null"),
+        ("a", "x", "new", "BIGINT", 0, "taken in"),
+        ("a", "x", "missing", "BIGINT", 0, "null"),
+        ("a", "x", "nulled", "BIGINT", 1, "null"),
+    }
+    assert len([note for note in shown if "are no BIGINT" in note]) == 2
+
+    # a declared one of another type is refused, as ever
+    folder.flow(TYPED.replace('"id BIGINT NOT NULL", evolve: add}}\n  a', '"id BIGINT NOT NULL, x BIGINT", evolve: add}}\n  a'))
+    typed_files(folder, "7", pa.string(), ["null", "string"], "text")
+    assert folder.run().state == "failed"

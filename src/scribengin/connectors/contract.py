@@ -360,6 +360,8 @@ class Place:
     """None: the same as `folder`"""
     kept_elsewhere: frozenset[str] = frozenset()
     """folders of sinks of which somebody else does the upkeep"""
+    learned: tuple[str, ...] = ()
+    """columns of `schema` that nobody has declared: what does not fit them is null, and stops nothing"""
 
     @property
     def code_folder(self) -> Path:

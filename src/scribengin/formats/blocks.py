@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from scribengin.formats.contract import Bad, RecordPlace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     import pyarrow as pa
 
@@ -114,6 +114,8 @@ class ArrowBlock:
     first_row: int = 0
     columns: tuple[tuple[str, str], ...] | None = None
     """of a file: all that it has, with their types; one and the same value for all of its blocks"""
+    unfit: Mapping[str, int] = field(default_factory=dict)
+    """column → values that did not fit, and are null in `batch`"""
 
     def place(self, ordinal: int) -> RecordPlace:
         """The row's number in its file."""

@@ -118,3 +118,45 @@ class LenientDecoder:
             return found.rows[0][name]
 
         return value
+
+
+class LearnedAvro:
+    """Decodes Avro files as `strict` does; what does not fit a column that nobody has declared is null and counted."""
+
+    structs = None
+
+    def __init__(self, schema: Schema, noticer: Noticer, learned: Collection[str]) -> None:
+        from scribengin.formats.avro_container import AvroFileDecoder
+
+        self.schema = schema
+        self._noticer = noticer
+        self.strict = AvroFileDecoder(schema)
+        self._declared = AvroFileDecoder(Schema(tuple(field for field in schema.fields if field.name not in learned)))
+        self._learned = {field.name: AvroFileDecoder(Schema((field,))) for field in schema.fields if field.name in learned}
+
+    def rows(self, block: Block) -> Rows:
+        """Dicts."""
+        from scribengin.formats.rows import batch_to_rows
+
+        found = self.columns(block)
+        return Rows(batch_to_rows(found.batch), found.ordinals, found.bad)
+
+    def columns(self, block: Block) -> Columns:
+        """Arrow."""
+        found = self.strict.columns(block)
+        if all(bad.reason not in _MENDABLE for bad in found.bad):
+            return found
+        import pyarrow as pa
+
+        from scribengin.core.types import arrow_schema
+
+        found = self._declared.columns(block)
+        columns = dict(zip(found.batch.schema.names, found.batch.columns, strict=True))
+        form = arrow_schema(self.schema)
+        for name, decoder in self._learned.items():
+            one = decoder.columns(block)
+            values = dict(zip(one.ordinals, one.batch.column(0).to_pylist(), strict=True))
+            columns[name] = pa.array([values.get(ordinal) for ordinal in found.ordinals], form.field(name).type)
+            for ordinal in sorted({bad.ordinal for bad in one.bad}.intersection(found.ordinals)):
+                self._noticer.nulled(name, block, ordinal)
+        return Columns(pa.RecordBatch.from_arrays([columns[name] for name in form.names], schema=form), found.ordinals, found.bad)

@@ -59,6 +59,8 @@ class Noticer:
                 if block.columns is not None and block.columns is not self._seen:
                     self._seen = block.columns
                     self._file(block, block.columns)
+                for column, count in block.unfit.items():
+                    self.nulled(column, block, 0, count)
             case AvroBlock():
                 if block.writer is not self._seen:
                     from scribengin.formats.own_columns import avro_columns
@@ -74,14 +76,14 @@ class Noticer:
                     self._looked += len(record)
                     self._record(block, record, ordinal)
 
-    def nulled(self, column: str, block: Block, ordinal: int) -> None:
-        """Count a value that did not fit."""
+    def nulled(self, column: str, block: Block, ordinal: int, count: int = 1) -> None:
+        """Count a value that did not fit; or several of the block, of which the first stands there."""
         known = self.found.get((column, "nulled"))
         if known is None:
             place = block.place(ordinal)
             known = Notice(self._source, column, "nulled", self._types[column], place.file, place.line)
             self.found[column, "nulled"] = known
-        known.records += 1
+        known.records += count
 
     def _file(self, block: Block, columns: Iterable[tuple[str, str]]) -> None:
         there = dict(columns)

@@ -14,7 +14,9 @@ from scribengin.formats.contract import Bad, Columns, Rows
 from scribengin.formats.rows import batch_to_rows
 
 if TYPE_CHECKING:
-    from scribengin.core.types import Schema, Type
+    from collections.abc import Collection
+
+    from scribengin.core.types import Field, Schema, Type
     from scribengin.formats.contract import Block
 
 
@@ -54,11 +56,12 @@ class ColumnMismatchError(ValueError):
     """A file's column is not what the schema declares; says which, what was found and what is asked."""
 
 
-def conform(batch: pa.RecordBatch, schema: Schema) -> pa.RecordBatch:
+def conform(batch: pa.RecordBatch, schema: Schema, learned: Collection[str] = (), unfit: dict[str, int] | None = None) -> pa.RecordBatch:
     """The declared columns of `batch`, by exact name, in Arrow's form of the schema; a column that is not there is null.
 
     Integers may be widened or narrowed and decimals and timestamps change their scale where every value stays what it is;
-    a timestamp without zone is UTC. Raises ColumnMismatchError for everything else.
+    a timestamp without zone is UTC. Raises ColumnMismatchError for everything else; a column of `learned` is null then, and its values are
+    counted in `unfit`.
     """
     arrays = []
     for field, form in zip(schema.fields, arrow_schema(schema), strict=True):
@@ -69,17 +72,27 @@ def conform(batch: pa.RecordBatch, schema: Schema) -> pa.RecordBatch:
             raise ColumnMismatchError(f'has no column "{field.name}", which is NOT NULL')
         column = batch.column(field.name)
         if not column.type.equals(form.type):
-            if not _fits(column.type, field.type):
-                raise ColumnMismatchError(f'has column "{field.name}" as {column.type}; asked is {field.type}')
             try:
-                column = column.cast(form.type)
-            except pa.ArrowInvalid as error:
-                raise ColumnMismatchError(
-                    f'has a value in column "{field.name}" ({column.type}) that {field.type} cannot hold: {error}'
-                ) from None
+                column = _cast(column, field, form.type)
+            except ColumnMismatchError:
+                if field.name not in learned:
+                    raise
+                if unfit is not None and column.null_count < len(column):
+                    unfit[field.name] = len(column) - column.null_count
+                column = pa.nulls(batch.num_rows, form.type)
         arrays.append(column)
     names = [field.name for field in schema.fields]
     return pa.RecordBatch.from_arrays(arrays, names=names)
+
+
+def _cast(column: pa.Array, field: Field, form: pa.DataType) -> pa.Array:
+    if not _fits(column.type, field.type):
+        raise ColumnMismatchError(f'has column "{field.name}" as {column.type}; asked is {field.type}')
+    try:
+        return column.cast(form)
+    except pa.ArrowInvalid as error:
+        message = f'has a value in column "{field.name}" ({column.type}) that {field.type} cannot hold: {error}'
+        raise ColumnMismatchError(message) from None
 
 
 def _fits(found: pa.DataType, asked: Type) -> bool:

@@ -165,6 +165,7 @@ def source_place(flow: Flow, id_: str) -> Place:
         flow=flow.name,
         members=placed(flow, node, options),
         code=flow.code_folder.resolve(),
+        learned=node.schema.learned if node.schema else (),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from scribengin.formats.lenient import LenientDecoder
+from scribengin.formats.lenient import LearnedAvro, LenientDecoder
 from scribengin.formats.notice import Notice
 from scribengin.formats.noticing import MOST, Noticer
 
@@ -25,8 +25,12 @@ def noticing(ref: SourceRef, source: Source, there: dict[str, Noticer]) -> tuple
     noticer = there[ref.node]
     if ref.evolve == "lenient":
         return noticer, LenientDecoder(decoder, noticer, ref.place.options)
-    if ref.learned and ref.type == "files" and ref.place.options.get("format") == "json":  # their types were guessed
-        return noticer, LenientDecoder(decoder, noticer, ref.place.options, only=ref.learned)
+    if ref.learned and ref.type == "files":  # nobody has said what they are: a record that is good without them stays good
+        match ref.place.options.get("format"):
+            case "json":
+                return noticer, LenientDecoder(decoder, noticer, ref.place.options, only=ref.learned)
+            case "avro":
+                return noticer, LearnedAvro(decoder.schema, noticer, ref.learned)
     return noticer, decoder
 
 

@@ -7,17 +7,17 @@ from functools import partial
 from typing import IO, TYPE_CHECKING
 
 from scribengin.core.errors import SourceError
+from scribengin.core.types import Schema
 from scribengin.formats.avro import Form
 from scribengin.formats.avro_container import ContainerError, block_lengths, read_blocks, read_header
 from scribengin.formats.avro_schema import AvroSchemaError
 from scribengin.formats.blocks import DamageBlock
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
     from pathlib import Path
 
     from scribengin.connectors.files.pieces import Piece
-    from scribengin.core.types import Schema
     from scribengin.formats.avro_container import AvroBlock, Container
 
 
@@ -38,8 +38,11 @@ def divide_blocks(path: Path, piece: Piece, split_bytes: int) -> list[Piece]:
     return [replace(piece, start=start, end=end, bytes=end - start) for start, end in zip(starts, ends, strict=True)]
 
 
-def read_piece(file: IO[bytes], path: Path, piece: Piece, schema: Schema) -> Iterator[AvroBlock | DamageBlock]:
-    """The records of the piece's blocks. Raises SourceError for a file whose schema no record of the columns fits, or no record at all."""
+def read_piece(
+    file: IO[bytes], path: Path, piece: Piece, schema: Schema, learned: Collection[str] = ()
+) -> Iterator[AvroBlock | DamageBlock]:
+    """The records of the piece's blocks. Raises SourceError for a file whose schema no record of the columns fits, or no record at all;
+    what does not fit `learned` columns says who decodes."""
     label = str(path)
     try:
         container = read_header(file)
@@ -50,7 +53,8 @@ def read_piece(file: IO[bytes], path: Path, piece: Piece, schema: Schema) -> Ite
         return
     except AvroSchemaError as error:
         raise SourceError(f"{path} has a schema by which it cannot be read: {error}", remedy="move the file away") from None
-    never = Form(container.writer, schema).never
+    declared = Schema(tuple(field for field in schema.fields if field.name not in learned))
+    never = Form(container.writer, declared).never
     if never is not None:
         raise SourceError(f"{path} cannot be read into these columns: {never}", remedy="correct `schema:`, or move the file away")
     start = max(piece.start, container.begin)

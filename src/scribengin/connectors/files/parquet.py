@@ -14,7 +14,7 @@ from scribengin.formats.own_columns import arrow_columns
 from scribengin.formats.parquet import ColumnMismatchError, conform, declared_by
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
     from pathlib import Path
 
     from scribengin.connectors.files.pieces import Piece
@@ -61,8 +61,11 @@ def divide_groups(path: Path, piece: Piece, split_bytes: int) -> list[Piece]:
     return pieces or [whole]
 
 
-def read_groups(file: IO[bytes], path: Path, piece: Piece, schema: Schema) -> Iterator[ArrowBlock | DamageBlock]:
-    """The rows of the piece's row groups, by the declared columns. Raises SourceError where the file has others."""
+def read_groups(
+    file: IO[bytes], path: Path, piece: Piece, schema: Schema, learned: Collection[str] = ()
+) -> Iterator[ArrowBlock | DamageBlock]:
+    """The rows of the piece's row groups, by the declared columns. Raises SourceError where the file has others; `learned` ones are null
+    then."""
     label = str(path)
     try:
         parquet = pq.ParquetFile(file, coerce_int96_timestamp_unit="us")
@@ -71,7 +74,8 @@ def read_groups(file: IO[bytes], path: Path, piece: Piece, schema: Schema) -> It
         names = [field.name for field in schema.fields if field.name in parquet.schema_arrow.names]
         columns = tuple((field.name, str(field.type)) for field in arrow_columns(parquet.schema_arrow, []))
         for batch in parquet.iter_batches(_ROWS, row_groups=list(groups), columns=names):
-            yield ArrowBlock(label, conform(batch, schema), row, columns)
+            unfit: dict[str, int] = {}
+            yield ArrowBlock(label, conform(batch, schema, learned, unfit), row, columns, unfit)
             row += batch.num_rows
     except ColumnMismatchError as error:
         raise SourceError(f"{path} {error}", remedy="correct `schema:`, or move the file away") from None

@@ -35,6 +35,7 @@ class FilesSource:
         self._options = SOURCE.filled(place.options)
         self._folder = place.folder
         self._path = place.folder / Path(self._options["path"]).expanduser()
+        self._learned = place.learned
         self._node = place.node
         self._flow = place.flow
         self._format: str = self._options["format"]
@@ -156,12 +157,12 @@ class FilesSource:
     def _parquet(self, file: IO[bytes], path: Path, piece: Piece) -> Iterator[Block]:
         from scribengin.connectors.files.parquet import read_groups
 
-        yield from read_groups(file, path, piece, self.resolve_schema())
+        yield from read_groups(file, path, piece, self.resolve_schema(), self._learned)
 
     def _avro(self, file: IO[bytes], path: Path, piece: Piece) -> Iterator[Block]:
         from scribengin.connectors.files.avro import read_piece
 
-        yield from read_piece(file, path, piece, self.resolve_schema())
+        yield from read_piece(file, path, piece, self.resolve_schema(), self._learned)
 
     def _divide(self, path: Path, piece: Piece) -> list[Piece]:
         """A finished file as pieces for tasks: byte ranges of plain lines, row groups of Parquet, blocks of Avro, else the whole."""
