@@ -10,9 +10,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from scribengin.core.errors import InputError
+from scribengin.local.positions import go_back
 from scribengin.local.prepare import prepare
 from scribengin.local.standing import read_standing
 from scribengin.state.accepted import Word
+from scribengin.state.lease import take_lease
 from tests.spark.test_stateless_steps import ran
 
 if TYPE_CHECKING:
@@ -182,3 +184,31 @@ def test_a_learned_column_of_typed_files_that_goes_and_comes_again_with_another_
     folder.flow(TYPED.replace('"id BIGINT NOT NULL", evolve: add}}\n  a', '"id BIGINT NOT NULL, x BIGINT", evolve: add}}\n  a'))
     typed_files(folder, "7", pa.string(), ["null", "string"], "text")
     assert folder.run().state == "failed"
+
+
+REWOUND = """
+version: 1
+name: rewound
+sources: {a: {type: files, path: data, format: json, schema: {fields: "id BIGINT NOT NULL, amount DOUBLE", evolve: %s}}}
+sinks: {kept: {from: a, type: files, path: out, format: json}}
+"""
+
+
+@pytest.mark.parametrize("evolve", ["add", "lenient"])
+def test_a_rewind_forgets_nothing_that_was_noticed_and_tells_nothing_twice(folder: FlowFolder, evolve: str) -> None:
+    folder.flow(REWOUND % evolve).data("data/a.jsonl", [{"id": 1, "note": "x"}, {"id": 2, "amount": "y"}])
+    assert ran(folder).balanced
+    before = told(folder)
+    assert {column for _, column, *_ in before} == ({"note"} if evolve == "add" else {"note", "amount"})
+    shutil.rmtree(folder.path / ".scribengin" / "_learned", ignore_errors=True)  # as after a kill between the decision and what follows
+
+    (tier,) = prepare(folder.path / "flow.yaml", state=None).tiers
+    with take_lease(tier.folder) as lease:
+        go_back(tier, tier.folder.query("kept"), {"a": 0}, lease)
+    assert told(folder) == before
+    shown: list[str] = []
+    assert ran(folder, watch=lambda view: shown.extend(view.notices)).balanced
+    assert [note for note in shown if note.startswith("source ")] == []
+    assert told(folder) == before, "what is read again is counted once"
+    assert [row["note"] for row in folder.read("out") if row.get("note")] == ["x"] * (evolve == "add")
+    assert (folder.path / ".scribengin" / "_learned").exists() == (evolve == "add")

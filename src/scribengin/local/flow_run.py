@@ -17,7 +17,7 @@ from scribengin.local.accepting import accepted_rows
 from scribengin.local.acks import Releases, topology_of
 from scribengin.local.contract import QueryResult, SinkResult
 from scribengin.local.gates import Gate, Pressure
-from scribengin.local.learning import Learning, NoticedNow
+from scribengin.local.learning import Learning, NoticedNow, keep_all_learned, read_noticed
 from scribengin.local.ledger import in_plan_order, query_rows, stateful_runs
 from scribengin.local.levels import Levels
 from scribengin.local.limits import Paced
@@ -97,6 +97,7 @@ class FlowRun:
         self._hidden: list[tuple[Prepared, QueryBench, ScribenginError]] = []
         """whose rows are not all seen, and why"""
         self._accepted: tuple[Mapping[str, object], ...] | None = None
+        keep_all_learned(prepared.plan.flow, prepared.root)
         self._learning: list[Learning] = []
         self._noticed = NoticedNow(prepared.plan.flow, self._learning)
         self.live = [self._make(tier, bench) for tier, bench in benches]
@@ -120,7 +121,7 @@ class FlowRun:
             log.info("columns", message=text)
 
         learning = Learning(self.prepared.plan.flow, self.prepared.root, notice)
-        learning.begin(bench.totals())
+        learning.begin(bench.totals(), read_noticed(bench.folder))
         self._learning.append(learning)
         keeper = Keeper(tier.plan.flow, bench.folder, bench.plan.sinks, notice)
 

@@ -18,8 +18,9 @@ from scribengin.plan.resolve import resolve
 from scribengin.spec.calls import CallPlaces
 from scribengin.spec.model import Sql, Step
 from scribengin.state.folder import StateFolder
-from scribengin.state.learned import Learned, column_of, learn, may_not_learn, read_learned
+from scribengin.state.learned import Learned, column_of, keep_learned, learn, may_not_learn, read_learned
 from scribengin.state.ledger import read_totals
+from scribengin.state.lineage import past_lineages
 from scribengin.state.totals import Noticed
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from scribengin.formats.notice import Notice
     from scribengin.spark.commit import Committed
     from scribengin.spec.model import Evolve, Flow
+    from scribengin.state.folder import QueryFolder
     from scribengin.state.totals import Totals
 
 
@@ -47,18 +49,39 @@ def with_learned(flow: Flow, root: Path) -> Flow:
 
 
 def _learned(flow: Flow, root: Path, source: str) -> list[Learned]:
-    """With what a kill kept from being learned: it stands in the decisions."""
+    """With what a kill kept from being learned: it stands in the decisions, also in those that a rewind has left. Of several the oldest
+    holds, whichever Query has it."""
     learned = read_learned(root, flow.name, source)
     there = {each.field.name.lower() for each in learned}
+    decided: list[Learned] = []
     with suppress(StateError):  # of a ledger that is damaged tells who reads it
         for query in StateFolder(root, flow.name).queries():
-            for each in read_totals(query).noticed.values():
+            for each in read_noticed(query):
                 notice, field = each.notice, column_of(each.notice)
-                if notice.source != source or notice.kind != "new" or field is None or field.name.lower() in there:
-                    continue
-                there.add(field.name.lower())
-                learned.append(Learned(field, each.at, notice.file))
+                if notice.source == source and notice.kind == "new" and field is not None:
+                    decided.append(Learned(field, each.at, notice.file))
+    for new in sorted(decided, key=lambda each: (each.at, str(each.field))):
+        if new.field.name.lower() not in there:
+            there.add(new.field.name.lower())
+            learned.append(new)
     return sorted(learned, key=lambda each: (each.at, each.field.name))
+
+
+def keep_all_learned(flow: Flow, root: Path) -> None:
+    """At a start, under the leases of its tiers: what the flow is planned with stays so."""
+    for id_, source in flow.sources.items():
+        if source.schema is not None and source.schema.evolve == "add":
+            for each in _learned(flow, root, id_):
+                keep_learned(root, flow.name, id_, each)
+
+
+def read_noticed(query: QueryFolder) -> list[Noticed]:
+    """All that a Query has ever noticed, each column once: as the present lineage has it, else as the newest does that a rewind has
+    left. Raises StateError."""
+    found: dict[tuple[str, str, str], Noticed] = {}
+    for folder, _ in past_lineages(query):
+        found |= read_totals(folder).noticed
+    return [*(found | read_totals(query).noticed).values()]
 
 
 def why_dropped(flow: Flow, source: str, field: Field) -> str:
@@ -118,11 +141,15 @@ class Learning:
         self._say = say
         self.seen: Mapping[tuple[str, str, str], Noticed] = {}
         """all that was noticed so far; another value after each change, for other threads"""
+        self._here: set[tuple[str, str, str]] = set()
+        """by the present lineage"""
 
-    def begin(self, totals: Totals) -> None:
-        """What was decided before: nothing of it is told again, and what a kill kept from being learned is learned now."""
-        self.seen = dict(totals.noticed)
-        for each in totals.noticed.values():
+    def begin(self, totals: Totals, noticed: Iterable[Noticed] = ()) -> None:
+        """What was decided before, `noticed` also by lineages that rewinds have left: nothing of it is told again, and what a kill kept
+        from being learned is learned now."""
+        self._here = set(totals.noticed)
+        self.seen = {each.notice.key: each for each in noticed} | totals.noticed
+        for each in self.seen.values():
             self._learn(each.notice, each.at)
 
     def committed(self, batch: Committed) -> None:
@@ -131,10 +158,12 @@ class Learning:
         for notice in decision.noticed:
             self._learn(notice, decision.decided_at)
             known = seen.get(notice.key)
-            if known is None:
+            if notice.key not in self._here:
+                self._here.add(notice.key)
                 seen[notice.key] = Noticed(notice, decision.batch.number, decision.decided_at)
+            if known is None:
                 self._say(sentence(notice, self._evolve(notice.source), why_new_dropped(self._flow, notice)))
-            else:
+            elif seen[notice.key] is known:
                 counted = replace(known.notice, records=known.notice.records + notice.records)
                 seen[notice.key] = replace(known, notice=counted)
         if decision.noticed:

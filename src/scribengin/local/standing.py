@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from scribengin.connectors.channel.outbox import read_left
 from scribengin.local.accepting import accepted_rows
 from scribengin.local.acks import topology_of
-from scribengin.local.learning import noticed_rows
+from scribengin.local.learning import noticed_rows, read_noticed
 from scribengin.local.ledger import query_rows
 from scribengin.state.acks import Acks, QueryKey, Waiting
 from scribengin.state.decisions import Decisions, moment
@@ -38,7 +38,7 @@ def read_standing(prepared: PreparedFlow, *, now_s: float | None = None) -> dict
     totals = {key: read_totals(folder) for key, folder in topology.queries.items()}
     at_s = time.time() if now_s is None else now_s
     channels = {channel.id: channel for channel in prepared.plan.channels}
-    noticed = (each for one in totals.values() for each in one.noticed.values())
+    noticed = (each for folder in topology.queries.values() for each in read_noticed(folder))
     return {
         "flow": prepared.name,
         "folder": str(prepared.folder),

@@ -48,11 +48,17 @@ def may_not_learn(name: str) -> bool:
 def learn(root: Path, flow: str, notice: Notice, at: str) -> bool:
     """Keep a new column durably; False where the source has it already, or where its name or type can be no column's."""
     field = column_of(notice)
-    if field is None or may_not_learn(field.name):
+    return field is not None and keep_learned(root, flow, notice.source, Learned(field, at, notice.file))
+
+
+def keep_learned(root: Path, flow: str, source: str, learned: Learned) -> bool:
+    """`learn`, of what is a column already."""
+    field = learned.field
+    if may_not_learn(field.name):
         return False
-    folder = _folder(root, flow, notice.source)
     name = hashlib.sha256(field.name.lower().encode()).hexdigest()[:32] + ".json"
-    return put_if_absent(folder / name, seal(_KIND, _FORMAT, {"column": str(field), "at": at, "file": notice.file}))
+    body = {"column": str(field), "at": learned.at, "file": learned.file}
+    return put_if_absent(_folder(root, flow, source) / name, seal(_KIND, _FORMAT, body))
 
 
 def read_learned(root: Path, flow: str, source: str) -> list[Learned]:
