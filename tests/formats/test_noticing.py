@@ -57,6 +57,20 @@ def test_the_type_of_a_new_column_takes_what_is_likely_to_come(value: Any, type_
     assert noticed(json_block({"id": 1, "more": value}), "json") == [("more", "new", type_, 1)]
 
 
+def test_fields_of_objects_that_their_type_has_not_are_noticed_with_the_way_to_them() -> None:
+    schema = parse_schema("id BIGINT, u STRUCT<a: BIGINT, in: STRUCT<x: BIGINT>>, l ARRAY<STRUCT<a: BIGINT>>, m MAP<STRING, BIGINT>")
+    noticer = Noticer("orders", schema, "json")
+    rows = [
+        {"id": 1, "u": {"a": 1, "b": 2, "in": {"y": "t", "x": 1}}, "l": [{"a": 1, "c": True}], "m": {"any": 1}},
+        {"id": 2, "u": {"b": "other", "n": None}, "l": [1], "m": 5},
+        {"id": 3, "u": 7, "l": []},
+    ]
+    for row in rows:
+        noticer.look(json_block(row))
+    found = [(each.column, each.kind, each.type, each.line) for each in noticer.found.values()]
+    assert found == [("u.b", "field", "DOUBLE", 1), ("u.in.y", "field", "STRING", 1), ("l.c", "field", "BOOLEAN", 1)]
+
+
 @pytest.mark.parametrize("value", [[], {}, {"a": None}, [1, "x"], [[]]])
 def test_a_value_that_does_not_say_its_type_waits_for_one_that_does(value: Any) -> None:
     assert noticed(json_block({"id": 1, "more": value}), "json") == []

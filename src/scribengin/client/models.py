@@ -119,9 +119,9 @@ class FolderRow:
 
 @dataclass(frozen=True, slots=True)
 class NoticedRow:
-    """What the data of a source have that its schema has not: a `new` column, one that is `missing`, or one whose values did not fit and
-    became null (`nulled`, so many `records`). `file` and `line` say where it was seen first, `batch` in which Batch, `at` when that was
-    decided; `now` what becomes of it."""
+    """What the data of a source have that its schema has not: a `new` column, a new `field` of objects, a column that is `missing`, or one
+    whose values did not fit and became null (`nulled`, so many `records`). `file` and `line` say where it was seen first, `batch` in which
+    Batch, `at` when that was decided; `now` what becomes of it."""
 
     tier: str
     source: str

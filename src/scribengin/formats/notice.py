@@ -8,8 +8,9 @@ from typing import Any
 
 @dataclass(slots=True)
 class Notice:
-    """`kind` is `new` (a column that the schema has not), `missing` (one that files lack) or `nulled` (values that did not fit became
-    null). `type` is what was seen of a new one, as far as that says it, and else what is declared. The place is that of the first."""
+    """`kind` is `new` (a column that the schema has not), `field` (the same of an object in a column: `column.field`), `missing` (one that
+    files lack) or `nulled` (values that did not fit became null). `type` is what was seen of a new one, as far as that says it, and else
+    what is declared. The place is that of the first."""
 
     source: str
     column: str

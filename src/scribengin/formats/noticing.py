@@ -1,7 +1,7 @@
 """What data have that their schema does not say, told once: columns that are new, columns that are not there, values that became null.
 
 Nothing here costs by the record. Files of typed formats and CSV say their columns themselves; of JSON two records of a
-block are looked at, the first and one in its midst. So a field that few records have is told late, or never.
+block are looked at, the first and one in its midst, and their objects. So a field that few records have is told late, or never.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from scribengin.formats.guess import wide_type
 from scribengin.formats.notice import Notice
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
-    from scribengin.core.types import Schema
+    from scribengin.core.types import Schema, Type
     from scribengin.formats.contract import Block
 
 FORMATS = frozenset({"json", "csv", "parquet", "avro"})
@@ -41,6 +41,7 @@ class Noticer:
         self._format = format if format in FORMATS else ""
         self._types = {field.name: str(field.type) for field in schema.fields}
         self._known = set(self._types)
+        self._objects = [(field.name, field.type) for field in schema.fields if _has_fields(field.type)]
         self._blocks = self._passed = self._looked = 0
         """of JSON: blocks and bytes that came, bytes that were looked at"""
         self._seen: object = None
@@ -100,20 +101,40 @@ class Noticer:
             found = _JSON.decode(record)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return
-        if not isinstance(found, dict) or found.keys() <= self._known:
+        if not isinstance(found, dict):
             return
-        for name, value in found.items():
-            if name not in self._known and value is not None:
-                type_ = wide_type(value)
-                if type_ is not None:
-                    place = block.place(max(ordinal, 0))
-                    self._note(Notice(self._source, name, "new", str(type_), place.file, place.line if ordinal >= 0 else None))
+        new = [] if found.keys() <= self._known else [(name, "new", value) for name, value in found.items() if name not in self._known]
+        for name, declared in self._objects:
+            new += [(inner, "field", value) for inner, value in _surplus(name, declared, found.get(name)) if inner not in self._known]
+        for name, kind, value in new:
+            type_ = None if value is None else wide_type(value)
+            if type_ is not None:
+                place = block.place(max(ordinal, 0))
+                self._note(Notice(self._source, name, kind, str(type_), place.file, place.line if ordinal >= 0 else None))
 
     def _note(self, notice: Notice) -> None:
         self._known.add(notice.column)
         kind = (notice.column, notice.kind)
         if kind not in self.found and len(self.found) < MOST:
             self.found[kind] = notice
+
+
+def _has_fields(declared: Type) -> bool:
+    return declared.name == "STRUCT" or (declared.name == "ARRAY" and _has_fields(declared.parts[0]))
+
+
+def _surplus(path: str, declared: Type, value: Any) -> Iterator[tuple[str, Any]]:
+    """(`column.field`, value) of what objects have that their type has not; of a list the first item is looked at."""
+    if declared.name == "ARRAY":
+        if isinstance(value, list) and value and _has_fields(declared.parts[0]):
+            yield from _surplus(path, declared.parts[0], value[0])
+    elif declared.name == "STRUCT" and isinstance(value, dict):
+        types = {field.name: field.type for field in declared.fields}
+        for name, part in value.items():
+            if name not in types:
+                yield f"{path}.{name}", part
+            else:
+                yield from _surplus(f"{path}.{name}", types[name], part)
 
 
 def _size(block: Block) -> int:

@@ -195,6 +195,9 @@ def sentence(notice: Notice, evolve: Evolve, why: str = "") -> str:
             then = "it is taken in at the next start" if evolve == "add" else "it is dropped; name it in `schema:` to have it"
             then = f"it is dropped: {why}" if why else then
             return f'source {notice.source}: the data have a column "{notice.column}" ({notice.type}), first seen in {at}; {then}'
+        case "field":
+            what = f'objects have a field "{notice.column}" ({notice.type}), first seen in {at}'
+            return f"source {notice.source}: {what}; it is dropped; name it in the column's type to have it"
         case "missing":
             return f'source {notice.source}: {at} has no column "{notice.column}"; null there, or dead letters where it is NOT NULL'
     return f'source {notice.source}: values of "{notice.column}" are no {notice.type}, the first in {at}; they become null, and are counted'
@@ -259,6 +262,8 @@ def noticed_text(row: Mapping[str, Any]) -> str:
     match row["kind"]:
         case "new":
             return f"{column} ({row['type']}) is new, first in {at}: {row['now']}"
+        case "field":
+            return f"{column} ({row['type']}) is a new field of objects, first in {at}: {row['now']}"
         case "missing":
             return f"{column} is not in {at}: null there"
     return f"{column}: {row['records']:,} values are no {row['type']}, the first in {at}: null"
@@ -267,4 +272,4 @@ def noticed_text(row: Mapping[str, Any]) -> str:
 def _now(notice: Notice, evolve: Evolve, *, declared: bool) -> str:
     if notice.kind == "new":
         return "taken in" if declared else "taken in at the next start" if evolve == "add" else "dropped"
-    return "null"
+    return "dropped" if notice.kind == "field" else "null"

@@ -231,7 +231,7 @@ def _show_noticed(noticed: list[dict[str, Any]]) -> None:
     from scribengin.cli.tables import print_table
 
     click.echo()
-    what = {"new": "a new column", "missing": "not in", "nulled": "does not fit"}
+    what = {"new": "a new column", "field": "a new field", "missing": "not in", "nulled": "does not fit"}
     rows = [
         {
             "source": each["source"],
