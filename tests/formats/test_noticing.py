@@ -107,6 +107,14 @@ def test_names_that_never_end_do_not_fill_the_ledger() -> None:
     assert [each.records for each in together([{"noticed": [counted]}] * 2, {("s", "amount", "nulled")})] == [4]
 
 
+def test_columns_that_many_files_lack_hide_none_that_is_new() -> None:
+    noticer = Noticer("orders", parse_schema(", ".join(f"c{index} BIGINT" for index in range(2 * MOST))), "csv")
+    noticer.look(CsvBlock("a.csv", b"1\n", 0, 2, header=("c0",)))
+    noticer.look(CsvBlock("b.csv", b"1,2\n", 0, 2, header=("c0", "extra")))
+    assert ("extra", "new") in noticer.found
+    assert len(noticer.found) == MOST + 1
+
+
 def test_of_large_records_few_are_looked_at() -> None:
     noticer = Noticer("orders", SCHEMA, "json")
     for index in range(8):

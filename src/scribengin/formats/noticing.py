@@ -6,6 +6,7 @@ block are looked at, the first and one in its midst, and their objects. So a fie
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -44,6 +45,8 @@ class Noticer:
         self._objects = [(field.name, field.type) for field in schema.fields if _has_fields(field.type)]
         self._blocks = self._passed = self._looked = 0
         """of JSON: blocks and bytes that came, bytes that were looked at"""
+        self._kinds = Counter[str]()
+        """of `found`, without `nulled`"""
         self._seen: object = None
         """the columns that were last looked at"""
 
@@ -115,7 +118,8 @@ class Noticer:
     def _note(self, notice: Notice) -> None:
         self._known.add(notice.column)
         kind = (notice.column, notice.kind)
-        if kind not in self.found and len(self.found) < MOST:
+        if kind not in self.found and self._kinds[notice.kind] < MOST:
+            self._kinds[notice.kind] += 1
             self.found[kind] = notice
 
 
