@@ -14,7 +14,7 @@ from scribengin.connectors.contract import BatchId, Receipt
 from scribengin.connectors.summary.question import read_question
 from scribengin.connectors.summary.table import Table
 from scribengin.core.errors import Refused
-from scribengin.state.contract import Decision
+from scribengin.state.contract import Counts, Decision
 from scribengin.state.decisions import Decisions
 from scribengin.state.folder import StateFolder
 from scribengin.state.lineage import open_lineage
@@ -38,7 +38,9 @@ def decides(master: Served, number: int, *kinds: str) -> None:
     table = Table(read_question(SQL), 1000)
     table.add(pa.record_batch({"kind": list(kinds)}))
     receipt = Receipt("kinds", 0, len(kinds), 0, ({"part": table.as_json()},))
-    Decisions(query.decisions).decide(Decision(BatchId("numbers", "kinds", lineage.id, number, 1), "hash", "f", (), (receipt,)))
+    Decisions(query.decisions).decide(
+        Decision(BatchId("numbers", "kinds", lineage.id, number, 1), "hash", "f", (), (receipt,), counts={"kinds": Counts()})
+    )
 
 
 def test_any_master_tells_the_summary_as_of_the_last_decision(bench: Bench, capfd: pytest.CaptureFixture[str]) -> None:

@@ -18,7 +18,7 @@ from scribengin.core import numbered_log
 from scribengin.local import summaries
 from scribengin.local.prepare import prepare
 from scribengin.local.summaries import Keeper, Kept, load, read_summaries, snapshot_file, summaries_of
-from scribengin.state.contract import Decision
+from scribengin.state.contract import Counts, Decision
 from scribengin.state.decisions import Decisions
 from scribengin.state.folder import StateFolder
 
@@ -73,7 +73,9 @@ class Home:
         part = asked.empty()
         part.add(pa.RecordBatch.from_pylist([{"x": value} for value in values]))
         receipt = Receipt(sink, 0, part.rows, 0, ({"part": part.as_json()},) if sink == "s" else ())
-        decision = Decision(BatchId("f", "s", "", self.batches, 1), f"h{self.batches}", "p", (), (receipt,), decided_at=at)
+        decision = Decision(
+            BatchId("f", "s", "", self.batches, 1), f"h{self.batches}", "p", (), (receipt,), counts={sink: Counts()}, decided_at=at
+        )
         self.batches += 1
         self.keeper.committed(Decisions(self.query.decisions).decide(decision))
 

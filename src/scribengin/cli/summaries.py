@@ -25,10 +25,16 @@ def show_summaries(found: Mapping[str, Any]) -> None:
 
 
 def _told(each: Mapping[str, Any]) -> str:
-    if each["batch"] is None:
-        return "no Batch yet"
-    since = f", from Batch {each['since_batch']:,} on: those before do not count in it" if each["since_batch"] else ""
-    return f"{each['rows_in']:,} rows through Batch {each['batch']:,} at {each['decided_at']}{since}"
+    if not each["decided_at"]:
+        told = "no Batch yet"
+    elif each["batch"] is None:
+        told = f"{each['rows_in']:,} rows through {each['decided_at']}, when the flow was cut otherwise"
+    else:
+        told = f"{each['rows_in']:,} rows through Batch {each['batch']:,} at {each['decided_at']}"
+    if each["since"] is None:
+        return told
+    begun = f"Batch {each['since_batch']:,}" if each["since_batch"] else each["since"]
+    return f"{told}, from {begun} on: what came before does not count in it"
 
 
 def _show_rows(each: Mapping[str, Any]) -> None:

@@ -218,6 +218,7 @@ class GraphCounts:
 class Summary:
     """The table of one summary sink: `rows_in` rows from Batch `since_batch` to `batch` (null for none yet), in `groups` groups.
 
+    `since`: when what it counts began; null where it counts all that ever came to the sink.
     `left_out`: there were more than `keep` groups; those that are kept are whole, and `rows_left_out` rows are of others."""
 
     sink: str
@@ -227,6 +228,7 @@ class Summary:
     rows: tuple[Mapping[str, Any], ...]
     batch: int | None
     since_batch: int
+    since: str | None
     decided_at: str
     rows_in: int
     groups: int

@@ -13,6 +13,7 @@ from scribengin.connectors.files.pieces import pieces_of, root_of
 from scribengin.core.errors import Refused, SourceError
 from scribengin.local.positions import decided_ends, go_back, way_back
 from scribengin.local.prepare import open_sources
+from scribengin.local.summaries import SUMMARY
 from scribengin.plan.split import CHANNEL, source_id
 from scribengin.state.decisions import Decisions, moment
 from scribengin.state.lineage import read_lineage
@@ -53,7 +54,9 @@ class Back:
             for each in self.moved
         ]
         for sink, rows in self.doubled.items():
-            if sink in flow.sinks:
+            if sink in flow.sinks and flow.sinks[sink].type == SUMMARY:
+                said.append(f"summary {sink} begins anew: it counts what is read from there on")
+            elif sink in flow.sinks:
                 said.append(f"sink {sink} ({flow.sinks[sink].place}) gets up to {rows:,} rows again{_twice(flow.sinks[sink].type)}")
             else:
                 ends = [f"{end} ({flow.sinks[end].place}){_twice(flow.sinks[end].type)}" for end in self.behind.get(sink, ())]
@@ -207,6 +210,8 @@ def begin_anew(prepared: Prepared, query: QueryFolder, how: str, lease: Lease) -
 
 
 def _twice(type_: str) -> str:
+    if type_ == SUMMARY:
+        return ", which counts them again"
     return ", printed again" if type_ == "console" else ", beside those that stand there"
 
 

@@ -18,6 +18,7 @@ from scribengin.core.errors import Refused
 from scribengin.core.moments import now_text
 from scribengin.local.prepare import open_sinks
 from scribengin.local.stored import logs_of, reached, read_stored
+from scribengin.local.summaries import SUMMARY, goes_on_from
 from scribengin.plan.channels import clusters
 from scribengin.plan.flow_diff import flow_changes
 from scribengin.plan.model import Plan, QueryPlan
@@ -132,7 +133,8 @@ def _decided(prepared: PreparedFlow, moves: Moves, topology: Topology) -> dict[s
         )
         logs = {source: [donor.query.tier, donor.query.name, donor.query.lineage, donor.source] for source, donor in arrival.donors.items()}
         adopts = {sink: list(lineages) for sink, lineages in arrival.adopts.items()}
-        arrivals.append({"tier": arrival.tier, "query": query.name, "lineage": asdict(begun), "logs": logs, "adopts": adopts})
+        each = {"tier": arrival.tier, "query": query.name, "lineage": asdict(begun), "logs": logs, "adopts": adopts}
+        arrivals.append(each | {"tables": _tables(prepared.plan.flow, arrival)})
     known = {channel.id: channel for cuts in (topology, stored.topology or topology) for channel in cuts.channels if not channel.gone}
     live = {query.key: query for query in stored.live}
     leaving = []
@@ -141,6 +143,17 @@ def _decided(prepared: PreparedFlow, moves: Moves, topology: Topology) -> dict[s
         names = [f"{tier}.{name}" for tier, name in to]
         leaving.append({"tier": key[0], "query": key[1], "lineage": live[key].lineage, "to": names, "sinks": sinks})
     return {"arrivals": arrivals, "leaving": leaving, "topology": topology.as_json()}
+
+
+def _tables(flow: Flow, arrival: Arrival) -> dict[str, list[str]]:
+    """Summary → tier, Query and lineage with whose table it goes on."""
+    return {
+        sink: [query.tier, query.name, query.lineage]
+        for sink, lineages in arrival.adopts.items()
+        if sink in flow.sinks and flow.sinks[sink].type == SUMMARY
+        for query in arrival.after
+        if query.lineage in lineages
+    }
 
 
 def _parent(stored: StoredFlow, arrival: Arrival) -> str:
@@ -209,6 +222,7 @@ def _carry_out(prepared: PreparedFlow, body: Mapping[str, Any], take: Callable[[
         take(tier)
     folders = {(each["tier"], each["query"]): StateFolder(root, flow, each["tier"]).query(each["query"]) for each in body["arrivals"]}
     lineages = {key: _lineage(each) for key, each in zip(folders, body["arrivals"], strict=True)}
+    tables = {key: each.get("tables", {}) for key, each in zip(folders, body["arrivals"], strict=True)}
     left = {(each["tier"], each["query"]): each for each in body["leaving"]}
     for key, folder in folders.items():
         if key in left:
@@ -221,6 +235,8 @@ def _carry_out(prepared: PreparedFlow, body: Mapping[str, Any], take: Callable[[
         faults.reached("move.copied")
     for key, folder in folders.items():
         begin_moved(folder, lineages[key])
+        for sink, (tier, query, lineage) in tables[key].items():
+            goes_on_from(folder, sink, lineages[key].id, (tier, query, lineage))
         faults.reached("move.begun")
     topology = Topology.from_json(body["topology"])
     channels = {channel.id: channel for channel in topology.channels if not channel.gone}

@@ -17,10 +17,12 @@ from typing import TYPE_CHECKING, Any
 from scribengin.connectors.summary.cells import shown
 from scribengin.connectors.summary.forms import asked_of
 from scribengin.core.errors import Refused, ScribenginError, StepError
+from scribengin.core.moments import now_text
 from scribengin.core.records import seal, unseal
-from scribengin.core.storage import read_or_none, replace
+from scribengin.core.storage import put_if_absent, read_or_none, replace
 from scribengin.plan.python_modules import find_module
 from scribengin.state.decisions import Decisions
+from scribengin.state.folder import QueryFolder
 from scribengin.state.lineage import read_lineage
 
 if TYPE_CHECKING:
@@ -31,18 +33,20 @@ if TYPE_CHECKING:
     from scribengin.local.prepare import PreparedFlow
     from scribengin.spec.model import Flow
     from scribengin.state.contract import Decision
-    from scribengin.state.folder import QueryFolder
+    from scribengin.state.lineage import Lineage
 
 SUMMARY = "summary"
 EVERY = 50
 """Batches between two snapshots"""
 _KIND, _FORMAT = "summary", 1
+_BEFORE = "summary-before"
 
 
 @dataclass(slots=True)
 class Kept:
-    """One summary as far as it goes. `through` is the last Batch that is in it, -1 for none; `since` the first, which is not 0 where the
-    question, its `keep` or the columns' types changed in between, where the sink was added later, and where older parts are forgotten."""
+    """One summary as far as it goes: what Batches `since` to `through` (-1: none yet) have handed to it, all of them. `since` is
+    not 0 where the question, its `keep` or the columns' types changed in between, where the sink was added, or was not there for a while,
+    and where older parts are forgotten."""
 
     sink: str
     lineage: str
@@ -50,54 +54,72 @@ class Kept:
     table: Part
     through: int = -1
     since: int = 0
+    since_at: str = ""
+    """when what it counts began; "" where it counts all that ever came to the sink"""
     at: str = ""
-    """when that Batch was decided"""
+    """when Batch `through` was decided"""
 
     def add(self, decision: Decision) -> None:
         """Take one more Batch in; one that is in it already changes nothing."""
         number = decision.batch.number
         if number <= self.through:
             return
-        own = [receipt for receipt in decision.receipts if receipt.sink == self.sink]
-        for receipt in own:
-            for segment in receipt.segments:
-                self._take(segment["part"], number)
-        if decision.receipts and not own and not self.table.rows:
-            self.since = number + 1  # the Query had no such sink yet, or no row for it
+        receipts = decision.of_sink(self.sink).receipts
+        parts = [segment["part"] for receipt in receipts for segment in receipt.segments if "part" in segment]
+        if self.sink not in decision.counts or (not parts and any(receipt.rows for receipt in receipts)):
+            self._begin(number + 1, decision.decided_at)  # the Query had no such sink then, or it was of another type
+        for part in parts:
+            self._take(part, decision)
         self.through, self.at = number, decision.decided_at
 
-    def _take(self, part: Mapping[str, Any], number: int) -> None:
+    def _take(self, part: Mapping[str, Any], decision: Decision) -> None:
+        number = decision.batch.number
         if part["form"] == self.asked.form and not self.table.goes_with(part):
-            self.table, self.since = self.asked.empty(), number  # of columns of other types, or trimmed by another rule
+            self._begin(number, self.at or decision.decided_at)  # of columns of other types, or trimmed by another rule
         if part["form"] == self.asked.form and self.table.goes_with(part):
             self.table.merge(self.asked.read(part))
         else:  # of another question: the flow was changed after it
-            self.table, self.since = self.asked.empty(), number + 1
+            self._begin(number + 1, decision.decided_at)
+
+    def _begin(self, since: int, at: str) -> None:
+        """Anew: a table with a gap in it would be of nothing that can be named."""
+        self.table, self.since, self.since_at = self.asked.empty(), since, at
 
     def write(self, file: Path) -> None:
         """Durably, under the lease."""
-        body = {"lineage": self.lineage, "through": self.through, "since": self.since, "at": self.at, "table": self.table.as_json()}
+        body = {"lineage": self.lineage, "through": self.through, "since": self.since, "since_at": self.since_at, "at": self.at}
+        body["table"] = self.table.as_json()
         replace(file, seal(_KIND, _FORMAT, body))
 
 
 def read_kept(flow: Flow, folder: QueryFolder, sink: str) -> Kept:
     """The summary of one sink now. Raises StateError for records that are damaged."""
     asked = asked_of(flow.sinks[sink].options, partial(load, flow))
-    lineage = read_lineage(folder)
+    return _read(asked, folder, sink, folder, read_lineage(folder))
+
+
+def _read(asked: Asked, folder: QueryFolder, sink: str, part: QueryFolder, lineage: Lineage | None) -> Kept:
+    """The summary of one of the Query's lineages, which lies in `part`."""
     kept = Kept(sink, "" if lineage is None else lineage.id, asked, asked.empty())
+    decisions = Decisions(part.decisions)
     file = snapshot_file(folder, sink)
     data = read_or_none(file)
     body = None if data is None else unseal(data, _KIND, _FORMAT, file)
     if body is not None and body["lineage"] == kept.lineage:
-        kept.through, kept.since, kept.at = body["through"], body["since"], body["at"]
+        kept.through, kept.since, kept.since_at, kept.at = body["through"], body["since"], body["since_at"], body["at"]
         if body["table"]["form"] == asked.form and kept.table.goes_with(body["table"]):
             kept.table = asked.read(body["table"])
         else:
-            kept.since = kept.through + 1
-    decisions = Decisions(folder.decisions)
+            kept._begin(kept.through + 1, kept.at)
+    elif lineage is not None and (earlier := _earlier(asked, folder, sink, lineage.id)) is not None:
+        kept.table, kept.since_at, kept.at = earlier.table, earlier.since_at, earlier.at
+    elif lineage is not None and any(lineage.starts.values()):
+        kept.since_at = lineage.created_at  # what lies before was not read in it
     forgotten = decisions.pruned_mark()
     if forgotten > kept.through:
-        kept.table, kept.through, kept.since = asked.empty(), forgotten, forgotten + 1
+        oldest = decisions.read(forgotten + 1)
+        kept._begin(forgotten + 1, oldest.decided_at if oldest is not None else now_text())
+        kept.through = forgotten
     for decision in decisions.since(kept.through + 1):
         kept.add(decision)
     return kept
@@ -106,6 +128,32 @@ def read_kept(flow: Flow, folder: QueryFolder, sink: str) -> Kept:
 def snapshot_file(folder: QueryFolder, sink: str) -> Path:
     """Where it lies."""
     return folder.work(sink) / "summary.json"
+
+
+def goes_on_from(folder: QueryFolder, sink: str, lineage: str, before: tuple[str, str, str]) -> None:
+    """Under the lease: let the summary of a lineage that begins in place of another go on with that one's table. `before` is
+    (tier, Query, lineage). Done again it changes nothing."""
+    put_if_absent(_before_file(folder, sink, lineage), seal(_BEFORE, _FORMAT, {"before": list(before)}))
+
+
+def _before_file(folder: QueryFolder, sink: str, lineage: str) -> Path:
+    """One for each lineage: a Query that is moved away may come back."""
+    return folder.work(sink) / f"before-{lineage}.json"
+
+
+def _earlier(asked: Asked, folder: QueryFolder, sink: str, lineage: str) -> Kept | None:
+    """The table that a lineage goes on with, where a move has made it; None where it is not there."""
+    file = _before_file(folder, sink, lineage)
+    data = read_or_none(file)
+    if data is None:
+        return None
+    tier, query, id_ = unseal(data, _BEFORE, _FORMAT, file)["before"]
+    there = folder.path.parent.with_name(tier) / query
+    for part in (QueryFolder(there), QueryFolder(there).past(id_)):
+        before = read_lineage(part)
+        if before is not None and before.id == id_:
+            return _read(asked, QueryFolder(there), sink, part, before)
+    return None
 
 
 def load(flow: Flow, reference: str) -> Any:
@@ -210,6 +258,7 @@ def _as_json(kept: Kept, query: str, format: str) -> dict[str, Any]:
         "rows": [_shown(kept.sink, row) for row in rows],
         "batch": kept.through if kept.through >= 0 else None,
         "since_batch": kept.since,
+        "since": kept.since_at or None,
         "decided_at": kept.at,
         "rows_in": table.rows,
         "groups": table.size,

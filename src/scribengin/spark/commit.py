@@ -223,6 +223,8 @@ class BatchRunner:
         self._check_whole(compiled, tail_reports)
         counts = gather_counts(compiled, skip, tail_reports, middle)
         add_losses(counts, losses)
+        for sink in self.parts.query.sinks:
+            counts.setdefault(sink, Counts())  # so that a Batch says which sinks it had, also where nothing came to them
         dead = [LineSegment(**report["dead"]) for report in (*tail_reports, *middle) if report["dead"] is not None]
         plan = plan_of(fingerprint, intent)
         decision = Decision(
