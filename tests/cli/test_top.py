@@ -7,8 +7,8 @@ from typing import Any
 
 from rich.console import Console
 
+from scribengin.cli.commands import top
 from scribengin.cli.commands.status import _going
-from scribengin.cli.commands.top import table
 
 NOW: dict[str, Any] = {
     "heard_s": 0.4,
@@ -23,13 +23,18 @@ NOW: dict[str, Any] = {
     "dead": 7,
     "restarts": 2,
     "bottleneck": "enrich takes 81% of the Batch; hot -> core grows by 90 rows/s",
+    "orders": ["popular asks hot (74 ns, keeps 14%), then tagged (1.1 µs, keeps 28%)"],
 }
 
 
-def drawn(**row: Any) -> str:
+def lines(**row: Any) -> list[str]:
     console = Console(width=200, file=io.StringIO())
-    console.print(table([{"flow": "tweets", "state": "running", "reason": "", "alerts": [], "now": NOW, **row}]))
-    return console.file.getvalue().splitlines()[1]  # type: ignore[attr-defined]
+    console.print(top.drawn([{"flow": "tweets", "state": "running", "reason": "", "alerts": [], "now": NOW, **row}]))
+    return console.file.getvalue().splitlines()  # type: ignore[attr-defined, no-any-return]
+
+
+def drawn(**row: Any) -> str:
+    return lines(**row)[1]
 
 
 def test_a_flow_is_a_line_with_all_its_figures() -> None:
@@ -60,3 +65,8 @@ def test_status_says_it_in_a_sentence() -> None:
     )
     quiet = {**NOW, "rows_in_per_s": 0.0, "rows_out_per_s": 0.0, "lag_rows": 0, "lag_bytes": 0, "catch_up_s": None, "bottleneck": ""}
     assert _going(quiet) == "in 0 rows/s, out 0 rows/s; nothing waits"
+
+
+def test_how_utilities_run_stands_below_the_flows() -> None:
+    assert lines()[2:] == ["", "tweets: popular asks hot (74 ns, keeps 14%), then tagged (1.1 µs, keeps 28%)"]
+    assert len(lines(now={**NOW, "orders": []})) == len(lines(now=None)) == 2

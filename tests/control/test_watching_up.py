@@ -22,7 +22,7 @@ FLOW = """\
 version: 1
 name: endless
 sources: {numbers: {type: sequence, rate: 200}}
-steps: {even: {from: numbers, python: "steps:even"}}
+steps: {even: {from: numbers, utilities: ["steps:even", "steps:small"], order: free}}
 sinks: {kept: {from: even, type: files, path: out, format: json, trigger: 500ms, to: disks}}
 groups: {disks: {members: [{at: HERE/near, name: near}, {at: HERE/far, name: far, cost: 2}]}}
 max_delay: 5m
@@ -31,10 +31,14 @@ alerts:
   stuck: {when: no progress for 10m}
 """
 STEPS = """\
-def even(row):
+def even(row) -> bool:
     if row["id"] % 50 == 0:
         raise ValueError("a fifty")
     return row["id"] % 2 == 0
+
+
+def small(row) -> bool:
+    return row["id"] >= 0
 """
 
 
@@ -180,6 +184,8 @@ def a_worker_is_seen_and_its_successor_too(bench: Bench) -> None:
 
     status = bench.says("status", "endless")
     assert status["now"]["rows_in_per_s"] > 50
+    (order,) = status["now"]["orders"]
+    assert order.startswith("even asks even (")
     (tier,) = status["tiers"]
     psutil.Process(tier["process"]["pid"]).kill()
     found = until(lambda: moves(bench, after=first), "the next worker's rates")

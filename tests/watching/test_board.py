@@ -128,17 +128,26 @@ def test_rows_of_channels_are_counted_neither_as_read_nor_as_written() -> None:
     gate = GateView("hot_core", "hot -> core", "hot", "near", "core", 500, 5_000, 30.0, 100.0, 10.0)
     first.gates = (gate,)
     first.query = QueryView(
-        "hot", "running", sources={"tweets": EndView(5, 100.0, 7)}, sinks={"hot_core": EndView(5, 100.0)}, lag_s=1.0, catch_up_s=3.0
+        "hot",
+        "running",
+        sources={"tweets": EndView(5, 100.0, 7)},
+        sinks={"hot_core": EndView(5, 100.0)},
+        lag_s=1.0,
+        catch_up_s=3.0,
+        orders=("hot asks f", "g runs h"),
     )
     first.tells()
     second = a_tier(tier="core", board=first.board, clock=first.clock)
     reading = {"hot": EndView(5, 10.0, 500, channel=True)}
-    second.query = QueryView("kept", "running", sources=reading, sinks={"kept": EndView(5, 9.0)}, slowest=("enrich", 0.81))
+    second.query = QueryView(
+        "kept", "running", sources=reading, sinks={"kept": EndView(5, 9.0)}, slowest=("enrich", 0.81), orders=("hot asks f",)
+    )
     second.gates = (gate,)  # who reads sees it too, and is not asked
     second.tells()
     now = figures(first)
     assert (now.rows_in_per_s, now.rows_out_per_s, now.lag_rows, now.delay_s) == (100.0, 9.0, 507, 30.0)
     assert now.bottleneck == "enrich takes 81% of the Batch; hot -> core grows by 90 rows/s"
+    assert sorted(now.orders) == ["g runs h", "hot asks f"], "each once"
     assert now.catch_up_s is None, "what reads the sources may be level soon: the flow is not"
     told = flow_as_json("tweets", first.board.tiers("tweets"), first.clock())
     assert [edge["edges"] for edge in told["edges"]] == ["hot -> core"]

@@ -43,6 +43,8 @@ class FlowFigures:
     """of workers and of Queries inside of them"""
     bottleneck: str
     """what holds it up, in words; empty where nothing does"""
+    orders: tuple[str, ...]
+    """how its utilities run, a line for each step in each Query"""
 
     def as_json(self) -> dict[str, Any]:
         """For programs."""
@@ -78,6 +80,7 @@ def figures_of(flow: str, tiers: Mapping[str, TierSeen], now: float) -> FlowFigu
         dead=int(sum(seen.totals["dead"] for seen in tiers.values())),
         restarts=int(sum(seen.totals["restarts"] for seen in tiers.values())),
         bottleneck=bottleneck_text(speaking, gates),
+        orders=tuple(dict.fromkeys(line for query in queries for line in query.orders)),
     )
 
 

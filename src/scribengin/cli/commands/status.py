@@ -85,6 +85,8 @@ def show_named(found: dict[str, Any]) -> None:
         click.echo(f"  set aside: {each['path']} {each['why']}; it is kept in {each['kept']}")
     if found["now"] is not None:
         click.echo(f"  goes: {_going(found['now'])}")
+        for line in found["now"]["orders"]:
+            click.echo(f"  {line}")
     click.echo(f"wanted {wanted['state']}, version {wanted['version']}, by {wanted['by']} at {wanted['at']}")
     click.echo()
     rows = []

@@ -19,6 +19,7 @@ from scribengin.watching.intake import BEHIND
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from rich.console import Group
     from rich.table import Table
 
     from scribengin.cli.plane_option import Masters
@@ -61,7 +62,7 @@ def _live(client: Client, flows: Collection[str]) -> None:
         try:
             while True:
                 try:
-                    screen.update(table(_found(client, flows)), refresh=True)
+                    screen.update(drawn(_found(client, flows)), refresh=True)
                 except Unreachable as error:  # a take-over
                     screen.update(Text(error.message, style="yellow"), refresh=True)
                 time.sleep(_EVERY_S)
@@ -75,7 +76,16 @@ def _print(rows: list[dict[str, Any]]) -> None:
     if not rows:
         click.echo(NO_FLOW)
         return
-    open_console().print(table(rows))
+    open_console().print(drawn(rows))
+
+
+def drawn(rows: list[dict[str, Any]]) -> Group:
+    """A line for each flow; below, how their utilities run."""
+    from rich.console import Group
+    from rich.text import Text
+
+    orders = [Text(f"{row['flow']}: {line}", style="dim") for row in rows for line in (row["now"] or {}).get("orders", ())]
+    return Group(table(rows), *([Text(), *orders] if orders else []))
 
 
 def table(rows: list[dict[str, Any]]) -> Table:
