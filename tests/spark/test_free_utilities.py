@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import pickle
 from collections import Counter
 from itertools import permutations
 from random import Random
@@ -46,7 +48,7 @@ class Graveyard:
 
 
 class Verdicts:
-    """A test with a verdict for each id: keep, drop, none (a drop), raise, odd (an answer that is no bool)."""
+    """A test with a verdict for each id: keep, drop, none (a drop), raise, stop (a `next` that finds nothing), odd (no bool)."""
 
     def __init__(self, name: str, verdicts: Sequence[str]) -> None:
         self.name = name
@@ -56,6 +58,8 @@ class Verdicts:
         verdict = self.verdicts[row["id"] % len(self.verdicts)]
         if verdict == "raise":
             raise ValueError(f"{self.name} of {row['id']}")
+        if verdict == "stop":
+            return next(iter(()))
         return {"keep": True, "drop": False, "none": None, "odd": "yes"}[verdict]
 
 
@@ -103,7 +107,7 @@ def ran(step: Free, rows: Sequence[dict[str, Any]], block: int) -> list[int]:
     return out
 
 
-VERDICTS = st.lists(st.sampled_from(["keep", "keep", "drop", "none", "raise", "odd"]), min_size=1, max_size=7)
+VERDICTS = st.lists(st.sampled_from(["keep", "keep", "drop", "none", "raise", "stop", "odd"]), min_size=1, max_size=7)
 
 
 @settings(max_examples=60, deadline=None)
@@ -169,6 +173,60 @@ def test_one_that_changes_its_record_gets_a_dead_letter_that_says_so() -> None:
     ((_, utility, reason, message),) = letters.dead
     assert (utility, reason) == ("u.f0", "raised")
     assert message == "TypeError: the record is read-only: utilities of `order: free` run in any order"
+
+
+NESTED = parse_schema(
+    "id BIGINT, tags ARRAY<STRING>, at STRUCT<x: BIGINT, ys: ARRAY<BIGINT>>, by MAP<STRING, ARRAY<BIGINT>>, all ARRAY<ARRAY<BIGINT>>"
+)
+WRITES: dict[str, Callable[[Any], Any]] = {
+    "sort": lambda row: row["tags"].sort(),
+    "append": lambda row: row["tags"].append("x"),
+    "item": lambda row: row["tags"].__setitem__(0, "x"),
+    "struct": lambda row: row["at"].update(x=1),
+    "list in struct": lambda row: row["at"]["ys"].clear(),
+    "map": lambda row: row["by"].pop("a"),
+    "list in map": lambda row: row["by"]["a"].reverse(),
+    "list in list": lambda row: row["all"][0].insert(0, 1),
+}
+
+
+def nested() -> dict[str, Any]:
+    return {"id": 1, "tags": ["b", "a"], "at": {"x": 0, "ys": [2, 1]}, "by": {"a": [2, 1]}, "all": [[2, 1], None]}
+
+
+@pytest.mark.parametrize("way", WRITES)
+def test_what_lies_inside_a_record_is_not_to_be_changed_either(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(globals(), "SCHEMA", NESTED)
+
+    def writes(row: Any) -> bool:
+        WRITES[way](row)
+        return True
+
+    for order in ([0, 1], [1, 0]):
+        step, letters, _ = made([writes, lambda row: row["tags"] == ["b", "a"]], order)
+        row = nested()
+        assert ran(step, [row], 8) == []
+        assert [message for _, _, _, message in letters.dead] == [
+            "TypeError: the record is read-only: utilities of `order: free` run in any order"
+        ]
+        assert row == nested()
+
+
+def test_what_lies_inside_a_record_is_read_as_lists_and_dicts_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(globals(), "SCHEMA", NESTED)
+    taken: list[Any] = []
+
+    def reads(row: Any) -> bool:
+        taken.extend([copy.deepcopy(row["tags"]), copy.copy(row["at"]), pickle.loads(pickle.dumps(row["by"])), list(row["tags"])])
+        json.dumps([row["tags"], row["at"], row["by"]])
+        tags, at = row["tags"], row["at"]
+        return isinstance(tags, list) and sorted(tags) == ["a", "b"] and at == {"x": 0, "ys": [2, 1]} and at["ys"] + [3] == [2, 1, 3]
+
+    step, letters, _ = made([reads], [0])
+    empty = {"id": 2, "tags": None, "at": None, "by": None, "all": None}
+    assert ran(step, [nested(), empty], 8) == [1]
+    assert "NoneType" in letters.dead[0][3]
+    assert {type(each) for each in taken[:4]} == {list, dict}
 
 
 def test_one_that_only_reads_is_not_said_to_have_written() -> None:

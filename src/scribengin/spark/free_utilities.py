@@ -12,11 +12,11 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import compress
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 from scribengin.spark.ordering import Chooser
-from scribengin.spark.time_limit import StepTimeout, TimeLimit, checksum_of, hung_error
+from scribengin.spark.read_only import READ_ONLY, view_of
+from scribengin.spark.time_limit import StepTimeout, TimeLimit, checksum_of, hung_error, stopped
 from scribengin.spark.work_clock import WorkClock
 from scribengin.state.contract import Counts
 
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 _RAISED = (Exception, StepTimeout, SystemExit, KeyboardInterrupt)
 _WRITERS = ("clear", "pop", "popitem", "setdefault", "update")
 _WROTE = ("'mappingproxy' object does not support item", *(f"'mappingproxy' object has no attribute '{name}'" for name in _WRITERS))
-_READ_ONLY = "the record is read-only: utilities of `order: free` run in any order"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +64,7 @@ class Free:
         self._utilities = utilities
         self._schema = schema
         self._letters = letters
+        self._view = view_of(schema)
         self._clock_ns = clock_ns or WorkClock()
         self._seen = 0
         self._out = 0
@@ -133,7 +133,7 @@ class Free:
         if structs is not None and hung is None and test.looking is not None and test.looking.many is not None:
             with suppress(Exception):  # which record it was is found one by one
                 return test.looking.many(structs), {}
-        function, rows, view = _form_of(test, structs, kept)
+        function, rows, view = self._form_of(test, structs, kept)
         errors: dict[int, BaseException] = {}
         if hung is not None:
             at = [first + index for index in _standing(size, masks)]
@@ -146,12 +146,22 @@ class Free:
             while True:
                 try:
                     answers.extend(map(function, records))
-                    break
-                except _RAISED as error:
-                    # extend keeps what it had: the record that raised is the one after it
-                    errors[len(answers)] = error
-                    answers.append(True)
+                    if len(answers) == len(rows):
+                        break
+                    row = rows[len(answers)]
+                    error: BaseException = stopped(function, row if view is None else view(row))
+                except _RAISED as raised:
+                    error = raised
+                # extend keeps what it had: the record that raised is the one after it
+                errors[len(answers)] = error
+                answers.append(True)
         return _as_bools(answers, errors), errors
+
+    def _form_of(self, test: Utility, structs: list[Any] | None, kept: Chunk) -> tuple[Callable[[Any], Any], list[Any], Any]:
+        """(what to call, with which rows, what makes them read-only)"""
+        if structs is not None and test.looking is not None:
+            return test.looking.one, structs, None
+        return test.function, kept.rows, self._view
 
     def _alone(
         self, test: Utility, function: Any, row: Any, index: int, at: int, hung: Mapping[int, int], errors: dict[int, BaseException]
@@ -208,13 +218,6 @@ class Free:
         return kept.selected([row not in raised for row in where])
 
 
-def _form_of(test: Utility, structs: list[Any] | None, kept: Chunk) -> tuple[Callable[[Any], Any], list[Any], Any]:
-    """(what to call, with which rows, what makes them read-only)"""
-    if structs is not None and test.looking is not None:
-        return test.looking.one, structs, None
-    return test.function, kept.rows, MappingProxyType
-
-
 def _standing(size: int, masks: list[list[bool]]) -> list[int]:
     """Where in the block each row stands that all `masks` have kept, each over what the one before it left."""
     where = list(range(size))
@@ -237,4 +240,4 @@ def _as_bools(answers: list[Any], errors: dict[int, BaseException]) -> list[bool
 def _said(error: BaseException) -> str:
     text = f"{type(error).__name__}: {error}"
     wrote = isinstance(error, TypeError | AttributeError) and any(sign in text for sign in _WROTE)
-    return f"{type(error).__name__}: {_READ_ONLY}" if wrote else text
+    return f"{type(error).__name__}: {READ_ONLY}" if wrote else text

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from scribengin.spark.hangs import Watchpoint
 
@@ -61,6 +61,18 @@ def hung_error(point: Watchpoint) -> StepTimeout:
     return StepTimeout(
         f"hung for twice the time limit of {point.limit_s:g} s where Python cannot interrupt it; its worker was ended, twice"
     )
+
+
+def stopped(function: Callable[[Any], Any], row: Any) -> StopIteration:
+    """What `map` takes for the end of its records: a StopIteration of the function's own, as of a `next` that finds nothing. The function
+    is asked once more, for its line."""
+    try:
+        function(row)
+    except StopIteration as error:
+        return error
+    except Exception:  # the first time it was another
+        pass
+    return StopIteration()
 
 
 def checksum_of(row: Any) -> int:

@@ -41,8 +41,9 @@ A worker names the claim of its lease in place of a token; a master takes nothin
 `now` in `metrics` is what the whole flow does. `delay_s` is the age of the oldest thing that waits, at a source or in a channel; where
 a worker is silent it grows. `bottleneck` says in words what holds it up: the channel that grows or is full and the step that takes most of
 a Batch behind it, or the Query that reads less than arrives. `orders` says how [utilities](utilities.md) run, with figures. Below
-stand `tiers` with their `queries` (rows, rates, lag, phases of the last Batch, state, watermark, the node that took most), each with its `sources` and `sinks`; `attempts`, the processes that served the tier, the
-newest first, with what failed in them down to the line; `edges`, the channels.
+stand `tiers` with their `queries` (rows, rates, lag, phases of the last Batch, state, watermark, the node that took most), each with
+its `sources` and `sinks`; `attempts`, the processes that served the tier, the newest first, with what failed in them down to the line;
+`edges`, the channels.
 
 `series` has samples of each tier: one a second for ten minutes, one every ten seconds for six hours, one every ten minutes for fourteen
 days; for a time of which nothing was heard there is none. They take {BYTES // 1024} KiB for a tier, however much it moves.
