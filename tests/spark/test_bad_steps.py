@@ -107,6 +107,22 @@ sinks:
 """
 
 
+def test_a_next_that_finds_nothing_costs_its_own_record_and_tells_its_line(folder: FlowFolder) -> None:
+    """Python's own loops take a StopIteration for the end of the records."""
+    folder.steps("""
+STEPS = (3, 6)
+
+
+def work(row):
+    return {"n": next(step for step in STEPS if step > row["n"])}
+""").flow(FLOW)
+    folder.data("data/a.jsonl", [{"n": n} for n in (1, 8, 4, 7, 2, 9)])
+    ran(folder)
+    assert sorted(row["n"] for row in folder.read("out")) == [3, 3, 6]
+    told = [(letter.row, letter.reason, letter.message, letter.code_line) for letter in letters(folder, "bad", "kept")]
+    assert [each[1:] for each in told] == [("raised", "StopIteration: ", "steps.py:6")] * 3
+
+
 @pytest.mark.parametrize("between", ["", "  middle: {from: first, filter: true}"])
 def test_a_step_gives_what_its_schema_says_whoever_reads_it(folder: FlowFolder, between: str) -> None:
     folder.steps("""

@@ -13,7 +13,7 @@ from scribengin.core.errors import StepError
 from scribengin.formats.rows import settle_rows
 from scribengin.plan.graph import base
 from scribengin.spark.chunk import Chunk
-from scribengin.spark.time_limit import StepTimeout, TimeLimit, checksum_of, hung_error
+from scribengin.spark.time_limit import StepTimeout, TimeLimit, checksum_of, hung_error, stopped
 from scribengin.spec.functions import To
 
 if TYPE_CHECKING:
@@ -137,11 +137,14 @@ class RecordStep(_Step):
             while True:
                 try:
                     answers.extend(map(function, remaining))
-                    return answers
-                except _RAISED as error:
-                    # extend keeps what it had: the record that raised is the one after it
-                    self._bury(chunk, len(answers), error)
-                    answers.append(_DEAD)
+                    if len(answers) == len(rows):
+                        return answers
+                    error: BaseException = stopped(function, rows[len(answers)])
+                except _RAISED as raised:
+                    error = raised
+                # extend keeps what it had: the record that raised is the one after it
+                self._bury(chunk, len(answers), error)
+                answers.append(_DEAD)
 
     def _alone(self, chunk: Chunk, index: int, function: Any, row: Any, hung: Mapping[int, int]) -> Any:
         """The answer of a record near which an earlier try hung, down to the end of its generator."""
