@@ -159,3 +159,23 @@ def test_spread_over_tiers_they_give_what_they_give_in_one_piece(folder: FlowFol
 
 def letters_of(folder: FlowFolder, tier: str, query: str) -> list[DeadLetter]:
     return list(read_letters(StateFolder(folder.path / ".scribengin", "whole", tier).query(query)))
+
+
+def test_a_step_that_has_no_utilities_any_more_is_not_said_to_run_them(folder: FlowFolder) -> None:
+    flow = """
+version: 1
+name: was
+sources: {rows: {type: files, path: data, format: json, schema: "n BIGINT, word STRING", max_files: 1}}
+steps: {some: {from: rows, HOW}}
+sinks: {kept: {from: some, type: files, path: out, format: json}}
+"""
+    folder.steps(STEPS).data("data/a.jsonl", [{"n": n, "word": "w"} for n in range(8)])
+    folder.flow(flow.replace("HOW", 'utilities: ["steps:even", "steps:not_eight"], order: free'))
+    (query,) = ran(folder).queries
+    assert set(query.orders) == {"some"}
+    folder.data("data/b.jsonl", [{"n": 1, "word": "w"}]).flow(flow.replace("HOW", 'python: "steps:even"'))
+    (query,) = ran(folder).queries
+    assert query.orders == {}
+    # nor is it said to have lost what it dropped when it had none; and there and back again
+    folder.data("data/c.jsonl", [{"n": 2, "word": "w"}]).flow(flow.replace("HOW", 'utilities: ["steps:even", "steps:not_eight"]'))
+    assert set(ran(folder).queries[0].orders) == {"some"}

@@ -33,6 +33,7 @@ from scribengin.spark.ranges import StopRequested
 from scribengin.spark.replayed import with_letters
 from scribengin.spark.spark_write import write_tails
 from scribengin.spark.unit_commits import OtherIntent, at_members, behind_of, blame_members, plan_of, with_unit_commits
+from scribengin.spec.model import Utilities
 from scribengin.state.contract import Counts, Decision, LineSegment
 from scribengin.state.decisions import input_hash
 from scribengin.state.taken import together
@@ -285,9 +286,11 @@ class BatchRunner:
         return replace(self.compiled, tails=(replace(tail, frame=df, program=program),)), self.reports
 
     def _orders(self) -> Mapping[str, Mapping[str, Any]]:
-        """Step of utilities → what the Batch before has left."""
+        """Step of utilities → what the Batch before has left; of steps that the Query has, and that still are of utilities."""
         last = self._last or self.decisions.newest()
-        return {} if last is None else {step: left for step, left in last.orders.items() if step in self.parts.plan.flow.steps}
+        steps, own = self.parts.plan.flow.steps, {node.id for node in self.parts.query.nodes}
+        kept = {step for step in own if step in steps and isinstance(steps[step].action, Utilities)}
+        return {} if last is None else {step: left for step, left in last.orders.items() if step in kept}
 
     def _inputs(self, batch: BatchId, streams: Mapping[str, tuple[SourceStream, ...]]) -> BatchInputs:
         in_tail = None if self.units is None else self.units.in_tail(batch.number)

@@ -40,9 +40,12 @@ class Counts:
     replayed: int = 0
     parts: dict[str, Counts] = field(default_factory=dict)
     """of a step of utilities: name → its own counts, each in the order in which it ran"""
+    apart: int = 0
+    """where there are `parts`: by how much `out` is more than `rows_in` in Batches in which the step was none of utilities"""
 
     def add(self, other: Counts) -> None:
         """Add the other's rows to these; `held` is a level, the later one stands."""
+        apart = self._beside_parts() + other._beside_parts()
         self.rows_in += other.rows_in
         self.out += other.out
         self.filtered += other.filtered
@@ -56,15 +59,21 @@ class Counts:
             self.held = other.held
         for name, part in other.parts.items():
             self.parts.setdefault(name, Counts()).add(part)
+        self.apart = apart if self.parts else 0
+
+    def _beside_parts(self) -> int:
+        return self.apart if self.parts else self.out - self.rows_in
 
     def as_json(self) -> dict[str, Any]:
         """`{"in": …, "out": …, "filtered": …, "dead": …, "late": …, "made": …}`; `held` where there is state, `lost` and
-        `lost_unknown` where anything was lost, `replayed` where anything was, `utilities` (name → the same) where there are."""
+        `lost_unknown` where anything was lost, `replayed` where anything was, `utilities` (name → the same) where there are; with
+        `apart` where there were none in some Batches."""
         counts = {"in": self.rows_in, "out": self.out, "filtered": self.filtered, "dead": self.dead, "late": self.late, "made": self.made}
         lost = {"lost": self.lost, "lost_unknown": self.lost_unknown} if self.lost or self.lost_unknown else {}
         again = {"replayed": self.replayed} if self.replayed else {}
         parts = {"utilities": {name: part.as_json() for name, part in self.parts.items()}} if self.parts else {}
-        return counts | ({} if self.held is None else {"held": self.held}) | lost | again | parts
+        apart = {"apart": self.apart} if self.apart else {}
+        return counts | ({} if self.held is None else {"held": self.held}) | lost | again | parts | apart
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Counts:
@@ -72,6 +81,7 @@ class Counts:
         counts = Counts(data["in"], data["out"], data["filtered"], data["dead"], data["late"], data["made"], data.get("held"))
         counts.lost, counts.lost_unknown = data.get("lost", 0), data.get("lost_unknown", 0)
         counts.replayed = data.get("replayed", 0)
+        counts.apart = data.get("apart", 0)
         counts.parts = {name: Counts.from_json(part) for name, part in data.get("utilities", {}).items()}
         return counts
 

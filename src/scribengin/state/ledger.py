@@ -79,8 +79,9 @@ def balance(
         if count.parts:
             violations += balance({f"{node}.{name}": part for name, part in count.parts.items()})
             kept = sum(part.out - part.rows_in for part in count.parts.values())
-            if kept != count.out - count.rows_in:
-                violations.append(f'"{node}": {count.out - count.rows_in} rows more, of its utilities {kept}')
+            more = count.out - count.rows_in - count.apart
+            if kept != more:
+                violations.append(f'"{node}": {more} rows more, of its utilities {kept}')
         fed_by = (feeders or {}).get(node, ())
         if fed_by and all(feeder in counts for feeder in fed_by):
             fed = sum(counts[feeder].out for feeder in fed_by)
