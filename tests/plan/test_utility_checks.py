@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from scribengin.plan import python_functions
 from scribengin.plan.cut import build_plan
 from scribengin.plan.explain import explain
 from scribengin.plan.validate import validate_file
@@ -51,6 +53,19 @@ def many(rows) -> bool:
 def whole(df):
     return df
 
+def inside(row) -> bool:
+    row["tags"].sort()
+    return True
+
+def deep(row) -> bool:
+    row["at"]["tags"][0] = 1
+    return True
+
+def looks(row) -> bool:
+    found = {}
+    found["tags"] = [row["tags"].count(1), row["tags"][0]]
+    return True
+
 made = Near()
 quick = lambda row: True
 """
@@ -71,7 +86,7 @@ sinks:
     return [str(problem).replace(f"{folder}/", "") for problem in validate_file(folder / "shop.yaml", {})[1]]
 
 
-@pytest.mark.parametrize("name", ["keeps", "quoted", "Near", "made"])
+@pytest.mark.parametrize("name", ["keeps", "quoted", "Near", "made", "looks"])
 def test_a_test_may_be_reordered(tmp_path: Path, name: str) -> None:
     assert problems_of(tmp_path, f'"steps:{name}"', ", order: free") == []
 
@@ -85,6 +100,8 @@ def test_a_test_may_be_reordered(tmp_path: Path, name: str) -> None:
         ("many", "takes whole batches"),
         ("marks", 'utility "steps:marks" changes its record (steps.py:14)'),
         ("takes", 'utility "steps:takes" changes its record (steps.py:18)'),
+        ("inside", 'utility "steps:inside" changes its record (steps.py:40)'),
+        ("deep", 'utility "steps:deep" changes its record (steps.py:44)'),
         ("whole", "is a @frame function, which runs in Spark alone"),
         ("sorts", 'sends records to "left" (steps.py:21)'),
         ("keep", 'utility "steps:keep": steps.py has no "keep"'),
@@ -107,3 +124,12 @@ def test_the_plan_names_each_utility(tmp_path: Path) -> None:
     text = explain(build_plan(flow))
     for line in ("3 utilities, order free", "u.keeps    test steps:keeps", "u.quoted   test steps:quoted", "u.keeps_2  test steps:keeps"):
         assert line in text
+
+
+def test_an_object_tests_where_its_call_does() -> None:
+    names: dict[str, Any] = {}
+    exec(MODULE, names)
+    for name in ("keeps", "Near", "made"):
+        assert python_functions.tests_object(names[name])
+    for other in (names["Far"], names["Far"](), names["quick"], names["unsaid"], partial(names["keeps"])):
+        assert not python_functions.tests_object(other)

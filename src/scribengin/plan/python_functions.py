@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from scribengin.core.problems import Place, did_you_mean
+from scribengin.plan.only_tests import changing_lines, is_bool
 from scribengin.plan.python_modules import find_module
 from scribengin.spec.functions import Form, form_of
 
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
 Kind = Literal["function", "class", "unknown"]
 _FORMS: tuple[Form, ...] = ("record", "batch", "frame")
 _FOLLOWED_IMPORTS = 8
-_CHANGE = ("clear", "pop", "popitem", "setdefault", "update")
-"""methods of a dict that change it"""
 _CALLED_WITH = "name a function that takes one record (or batch, or frame)"
 
 
@@ -95,13 +94,13 @@ def _inspect_object(reference: str, function: Callable[..., Any]) -> FunctionInf
 
 
 def tests_object(function: Callable[..., Any]) -> bool:
-    """Is the function, or the class's `__call__`, annotated `-> bool`?"""
-    called = function.__call__ if isinstance(function, type) else function
+    """Is the function, or the `__call__` of the class or object, annotated `-> bool`?"""
+    called = function if inspect.isroutine(function) else (function if isinstance(function, type) else type(function)).__call__
     return getattr(called, "__annotations__", {}).get("return") in (bool, "bool")
 
 
 def _changes_of_object(function: Callable[..., Any]) -> tuple[int, ...]:
-    """As `_changes`; nothing where there is no text of it (an interactive session)."""
+    """As `changing_lines`; nothing where there is no text of it (an interactive session)."""
     called = function.__call__ if isinstance(function, type) else function
     try:
         lines, first = inspect.getsourcelines(called)
@@ -111,7 +110,7 @@ def _changes_of_object(function: Callable[..., Any]) -> tuple[int, ...]:
     definition = tree.body[0] if tree.body else None
     if not isinstance(definition, ast.FunctionDef):
         return ()
-    return tuple(first - 1 + line for line in _changes(definition, bound=isinstance(function, type)))
+    return tuple(first - 1 + line for line in changing_lines(definition, bound=isinstance(function, type)))
 
 
 def _fault(code: str, message: str, remedy: str = "", place: Place | None = None, file: Path | None = None) -> FunctionInfo:
@@ -187,7 +186,7 @@ class _Module:
     def _function(self, name: str, function: ast.FunctionDef) -> FunctionInfo:
         form, plain = self._decorated(function)
         info = FunctionInfo(form, "function", function.lineno, self.file, tuple(_branches_used(function)))
-        info = replace(info, tests=_tests(function), changes=tuple(_changes(function, bound=False)))
+        info = replace(info, tests=is_bool(function), changes=tuple(changing_lines(function, bound=False)))
         return self._checked(name, function, info, function.args) if plain else info
 
     def _class(self, name: str, class_: ast.ClassDef) -> FunctionInfo:
@@ -208,7 +207,7 @@ class _Module:
             told = f"has an `open` that needs {need}"
             return replace(info, problems=self._wrong("python-signature", name, class_, told, "write `def open(self)`").problems)
         call = methods["__call__"]
-        info = replace(info, tests=_tests(call), changes=tuple(_changes(call, bound=True)))
+        info = replace(info, tests=is_bool(call), changes=tuple(changing_lines(call, bound=True)))
         return self._checked(name, class_, info, call.args, bound=True)
 
     def _methods(self, class_: ast.ClassDef) -> tuple[dict[str, ast.FunctionDef], bool]:
@@ -339,26 +338,5 @@ def _branches_used(definition: ast.AST) -> Iterator[tuple[str, int]]:
         match node:
             case ast.Call(func=ast.Name(id="to"), args=[ast.Constant(value=str() as branch), *_]):
                 yield branch, node.lineno
-            case _:
-                pass
-
-
-def _tests(function: ast.FunctionDef) -> bool:
-    match function.returns:
-        case ast.Name(id="bool") | ast.Constant(value="bool"):
-            return True
-        case _:
-            return False
-
-
-def _changes(function: ast.FunctionDef, *, bound: bool) -> Iterator[int]:
-    """Lines that set, delete or take out a key of the record, by its own name."""
-    names = [argument.arg for argument in (*function.args.posonlyargs, *function.args.args)][1 if bound else 0 :][:1]
-    for node in ast.walk(function):
-        match node:
-            case ast.Subscript(value=ast.Name(id=name), ctx=ast.Store() | ast.Del()) if name in names:
-                yield node.lineno
-            case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=attr)) if name in names and attr in _CHANGE:
-                yield node.lineno
             case _:
                 pass
