@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import zlib
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING, Any
 
+from scribengin.connectors.files.reading_again import NotAsWrittenError, blocks_as_written
 from scribengin.core import faults
 from scribengin.core.errors import StateError
 from scribengin.core.storage import SummedFile, explained
@@ -74,16 +74,12 @@ def merge(inputs: Sequence[Input], draft: Path) -> Merged:
 
 def _checked(each: Input) -> Iterator[bytes]:
     """The bytes, compared with what was committed."""
-    size = crc = 0
-    with each.path.open("rb") as file:
-        while block := file.read(_BLOCK):
-            size, crc = size + len(block), zlib.crc32(block, crc)
-            yield block
-    if (size, crc) != (each.said["bytes"], each.said["crc"]):
+    try:
+        yield from blocks_as_written(each.path, each.said)
+    except NotAsWrittenError as error:
         raise StateError(
-            f"{each.path} was changed after it was written ({each.said['rows']} rows of {each.said['name']}): it is not merged",
-            remedy="restore it from a backup; `audit` tells what else is wrong",
-        )
+            f"{error}: it is not merged (to {each.said['name']})", remedy="restore it from a backup; `audit` tells what else is wrong"
+        ) from None
 
 
 def _merge_csv(inputs: Sequence[Input], out: SummedFile, compression: str) -> int:

@@ -6,30 +6,43 @@ import zlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
 _BLOCK = 1 << 20
 _LINES = {".jsonl", ".txt"}
 
 
+class NotAsWrittenError(Exception):
+    """A file is not what its record says."""
+
+
+def blocks_as_written(file: Path, said: Mapping[str, Any]) -> Iterator[bytes]:
+    """The bytes of a file of which a record says `said`. Raises NotAsWrittenError behind the last block where they are others; OSError."""
+    crc = size = 0
+    with file.open("rb") as opened:
+        while block := opened.read(_BLOCK):
+            crc = zlib.crc32(block, crc)
+            size += len(block)
+            yield block
+    if size != said["bytes"]:
+        raise NotAsWrittenError(f"{file} has {size} bytes; {said['bytes']} were written ({said['rows']} rows)")
+    if crc != said["crc"]:
+        raise NotAsWrittenError(f"{file} was changed after it was written ({said['rows']} rows)")
+
+
 def read_again(file: Path, said: Mapping[str, Any], format: str) -> tuple[int, list[str]]:
     """(rows found, what is wrong) of a file of which a record says `said`. Rows are counted in it where its name
     names a format that tells them without decoding: the sink's may be another by now. An empty `format`: not at all."""
-    crc = size = 0
     try:
-        with file.open("rb") as opened:
-            while block := opened.read(_BLOCK):
-                crc = zlib.crc32(block, crc)
-                size += len(block)
+        for _ in blocks_as_written(file, said):
+            pass
     except FileNotFoundError:
         return 0, [f"{file} is missing: {said['rows']} rows"]
     except OSError as error:
         return 0, [f"{file} cannot be read: {error.strerror}"]
-    if size != said["bytes"]:
-        return 0, [f"{file} has {size} bytes; {said['bytes']} were written ({said['rows']} rows)"]
-    if crc != said["crc"]:
-        return 0, [f"{file} was changed after it was written ({said['rows']} rows)"]
+    except NotAsWrittenError as error:
+        return 0, [str(error)]
     try:
         rows = _count_rows(file) if format else None
     except (OSError, ValueError) as error:  # Arrow's errors are ValueErrors, and OSErrors
