@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import os
+import shutil
+import signal
 import threading
 import time
+from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pytest
-from file_sinks import LINEAGE, batch, make, visible
+from file_sinks import LINEAGE, batch, internal, make, visible
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,6 +27,7 @@ from scribengin.connectors.files import closing, roller
 from scribengin.connectors.files.keeping import Keeping
 from scribengin.connectors.files.options import SINK, SOURCE
 from scribengin.connectors.files.read_lease import HOLDS_S, ReadLease, going, kept_top, leased
+from scribengin.connectors.files.reading_again import count_rows
 from scribengin.connectors.files.roll_state import Frontier, newest_turn
 from scribengin.connectors.files.sink import FilesSink
 from scribengin.connectors.files.sink_folders import LineageFolder
@@ -29,12 +35,12 @@ from scribengin.connectors.files.source import FilesSource
 from scribengin.connectors.files.time_path import TimePath, path_fault
 from scribengin.connectors.files.upkeep import keep_folder
 from scribengin.core import faults
-from scribengin.core.errors import Refused
+from scribengin.core.errors import EnvironmentFault, Refused
+from scribengin.core.faults import ROLL_POINTS
 from scribengin.core.types import arrow_schema, parse_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from scribengin.connectors.files.reader import FilesReader
 
@@ -53,9 +59,9 @@ def hourly(folder: Path, **options: Any) -> FilesSink:
     return make(folder, **({"partition_by": (HOURLY,), "roll": {"size": 10**6, "every": 300.0}, "close": CLOSE} | options))
 
 
-def stage(sink: FilesSink, number: int, *minutes: float | None) -> tuple[Receipt, list[Any]]:
+def stage(sink: FilesSink, number: int, *minutes: float | None, lineage: str = LINEAGE) -> tuple[Receipt, list[Any]]:
     """Rows so many minutes after the start, each its own id; and what the sink did not take."""
-    stream = sink.stream(batch(number), 0, uuid4().hex, SCHEMA)
+    stream = sink.stream(batch(number, lineage=lineage), 0, uuid4().hex, SCHEMA)
     moments = [None if each is None else START + dt.timedelta(minutes=each) for each in minutes]
     refused = stream.write(
         pa.RecordBatch.from_pylist(
@@ -228,18 +234,17 @@ def test_without_roll_folders_are_closed_too(tmp_path: Path) -> None:
 
 def test_a_file_that_a_reader_takes_away_while_its_folder_is_closed_is_no_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     commit(hourly(tmp_path, roll=None), 0, 5, 70)
-    listed = closing._own
+    listed = closing._parts
 
-    def taken(top: Path, lineage: LineageFolder, sink: str, folder: str) -> Iterator[tuple[str, int]]:
-        for name, last in listed(top, lineage, sink, folder):
+    def taken(top: Path, folder: str) -> Iterator[str]:
+        for name in listed(top, folder):
             (top / folder / name).unlink()
-            yield name, last
+            yield name
 
-    monkeypatch.setattr(closing, "_own", taken)
+    monkeypatch.setattr(closing, "_parts", taken)
     assert keep_folder(tmp_path / "out", may).closed == 1
-    said = marker(tmp_path, 0)
-    assert said is not None
-    assert (said["rows"], said["files"]) == (1, 0)
+    assert (marker(tmp_path, 0) or {})["files"] == 0
+    assert untrue(tmp_path) == []
 
 
 def test_a_row_too_late_for_a_closed_folder_is_refused_by_what_was_committed_before_and_by_nothing_else(tmp_path: Path) -> None:
@@ -260,11 +265,13 @@ def test_reopened_folders_get_another_version_of_their_marker(tmp_path: Path) ->
     sink = hourly(tmp_path, close=CLOSE | {"late": "reopen"})
     decided = [commit(sink, 0, 5, 70)]
     keep_folder(tmp_path / "out", may)
-    decided.append(commit(sink, 1, 30))
+    decided += [commit(sink, 1, 30), commit(sink, 2, 40)]
     keep_folder(tmp_path / "out", may)
+    assert ((marker(tmp_path, 0) or {})["version"], untrue(tmp_path)) == (1, []), "late rows wait as others do, and the marker is true"
+    keep_folder(tmp_path / "out", may, now_s=later(301))
     said = marker(tmp_path, 0)
     assert said is not None
-    assert (said["rows"], said["files"], said["version"]) == (2, 2, 2)
+    assert (said["rows"], said["files"], said["version"], untrue(tmp_path)) == (3, 2, 2, [])
     assert wrong(sink, decided) == []
 
 
@@ -354,6 +361,306 @@ def test_whoever_sees_a_marker_sees_all_the_rows_that_it_counts_and_no_more_come
     assert wrong(sink, decided) == []
 
 
+# --- read again: a new lineage over folders that are closed ---
+
+
+def rewound(folder: Path, lineage: str = "l2", **options: Any) -> FilesSink:
+    sink = FilesSink(Place("kept", folder, SINK.filled({"path": "out", "format": "json", "partition_by": (HOURLY,)} | REWOUND | options)))
+    sink.prepare(owner="me", lineage=lineage, adopt=True)
+    return sink
+
+
+REWOUND: dict[str, Any] = {"roll": {"size": 10**6, "every": 300.0}, "close": CLOSE}
+REOPEN = CLOSE | {"late": "reopen"}
+
+
+def commit_to(sink: FilesSink, lineage: str, number: int, *minutes: float | None) -> list[Any]:
+    """Commit to a lineage; what was refused."""
+    receipt, refused = stage(sink, number, *minutes, lineage=lineage)
+    sink.publish(Decided(replace(batch(number), lineage=lineage), f"h{number}", (receipt,)))
+    return refused
+
+
+def untrue(folder: Path) -> list[tuple[str, int, int, int]]:
+    """Markers that do not say what a reader counts in their folder: (folder, rows, files, bytes there)."""
+    found = []
+    for path in sorted((folder / "out").glob("**/_COMPLETE.json")):
+        said = json.loads(path.read_text())
+        parts = sorted(path.parent.glob("part-*"))
+        there = sum(len(part.read_bytes().splitlines()) for part in parts), len(parts), sum(part.stat().st_size for part in parts)
+        if there != (said["rows"], said["files"], said["bytes"]):
+            found.append((said["folder"], *there))
+    return found
+
+
+@pytest.mark.parametrize("roll", [None, REWOUND["roll"]])
+def test_a_rewind_adds_nothing_to_a_folder_that_is_closed_and_its_rows_are_dead_letters(tmp_path: Path, roll: Any) -> None:
+    commit(hourly(tmp_path, roll=roll), 0, 5, 10, 70)
+    keep_folder(tmp_path / "out", may)
+    before = marker(tmp_path, 0)
+    sink = rewound(tmp_path, roll=roll)
+    refused = commit_to(sink, "l2", 0, 5, 10, 70)
+    assert [(bad.ordinal, bad.reason) for bad in refused] == [(0, "late"), (1, "late")]
+    assert "before this lineage began" in refused[0].message
+    keep_folder(tmp_path / "out", may, flush=True)
+    assert (marker(tmp_path, 0), rows_in(tmp_path, 0), rows_in(tmp_path, 1), untrue(tmp_path)) == (before, 2, 2, [])
+    assert len(commit_to(rewound(tmp_path, "l3", roll=roll), "l3", 0, 5)) == 1
+
+
+@pytest.mark.parametrize("roll", [None, REWOUND["roll"]])
+def test_a_rewind_that_reopens_takes_the_marker_away_before_a_row_is_seen_and_counts_both_lineages(tmp_path: Path, roll: Any) -> None:
+    commit(hourly(tmp_path, roll=roll, close=REOPEN), 0, 5, 10, 70)
+    keep_folder(tmp_path / "out", may)
+    sink = rewound(tmp_path, roll=roll, close=REOPEN)
+    assert commit_to(sink, "l2", 0, 5, 10, 20) == []
+    assert (rows_in(tmp_path, 0), untrue(tmp_path)) == (2, [])
+    keep_folder(tmp_path / "out", may, flush=True)
+    assert (marker(tmp_path, 0), rows_in(tmp_path, 0)) == (None, 5), "until the rows that are read again have come past its end"
+    commit_to(sink, "l2", 1, 70)
+    keep_folder(tmp_path / "out", may, flush=True)
+    said = marker(tmp_path, 0)
+    assert said is not None
+    assert (said["rows"], said["version"], untrue(tmp_path)) == (5, 2, [])
+
+
+def test_a_folder_that_was_open_when_a_rewind_came_is_closed_by_it_with_the_rows_of_both(tmp_path: Path) -> None:
+    commit(hourly(tmp_path), 0, 65, 70, 125)
+    sink = rewound(tmp_path)
+    assert commit_to(sink, "l2", 0, 65) == []
+    commit_to(sink, "l2", 1, 200)
+    keep_folder(tmp_path / "out", may)
+    said = [marker(tmp_path, hour) for hour in (1, 2)]
+    assert [(each["rows"], each["version"]) for each in said if each] == [(3, 1), (1, 1)], "hour 2 has rows of the first lineage only"
+    assert untrue(tmp_path) == []
+
+
+def test_a_marker_counts_what_lies_there_though_files_came_or_went_by_hand(tmp_path: Path) -> None:
+    sink = hourly(tmp_path, roll=None)
+    commit(sink, 0, 5, 65)
+    commit(sink, 1, 6, 7, 66)
+    first, *_ = [name for name in visible(tmp_path) if name.startswith(HOUR.format(0))]
+    (tmp_path / "out" / first).unlink()
+    (tmp_path / "out" / HOUR.format(1) / "part-mine.jsonl").write_text("{}\n" * 5)
+    (tmp_path / "out" / HOUR.format(1) / "part-mine.parquet").write_text("no data")
+    commit(sink, 2, 200)
+    keep_folder(tmp_path / "out", may)
+    said = [marker(tmp_path, hour) for hour in (0, 1)]
+    assert [(each["rows"], each["files"]) for each in said if each] == [(2, 1), (7, 4)]
+
+
+@pytest.mark.parametrize("compression", ["none", "gzip"])
+@pytest.mark.parametrize("format", ["json", "csv", "parquet"])
+def test_rows_of_files_that_no_record_counts_are_counted_in_them(tmp_path: Path, format: str, compression: str) -> None:
+    text = parse_schema("id STRING, ts TIMESTAMP")
+    for lineage in ("l1", "l2"):
+        sink = rewound(tmp_path, lineage, format=format, compression=compression, close=None, roll=None)
+        stream = sink.stream(replace(batch(0), lineage=lineage), 0, "a", text)
+        stream.write(pa.RecordBatch.from_pylist([{"id": 'a "b"\n,c\n', "ts": START}] * 3, schema=arrow_schema(text)))
+        sink.publish(Decided(replace(batch(0), lineage=lineage), "h0", (stream.close(),)))
+    for path in (tmp_path / "out").glob("dt=*/hour=*/part-*"):
+        assert count_rows(path, header=True) == 3
+
+
+def test_a_folder_deleted_by_hand_is_filled_by_a_rewind_and_closed_again(tmp_path: Path) -> None:
+    commit(hourly(tmp_path), 0, 5, 10, 70)
+    keep_folder(tmp_path / "out", may)
+    shutil.rmtree(tmp_path / "out" / HOUR.format(0))
+    keep_folder(tmp_path / "out", may)
+    sink = rewound(tmp_path)
+    assert commit_to(sink, "l2", 0, 5, 10, 70) == []
+    keep_folder(tmp_path / "out", may)
+    said = marker(tmp_path, 0)
+    assert said is not None
+    assert (said["rows"], untrue(tmp_path)) == (2, [])
+
+
+CHANGED: list[dict[str, Any]] = [{"close": None}, {"close": {"delay": 7200.0}}, {"close": {"delay": 7200.0, "late": "reopen"}}]
+
+
+@pytest.mark.parametrize("options", [*CHANGED, {"partition_by": ("dt", "hour")}])
+@pytest.mark.parametrize("rewinds", [False, True])
+def test_a_marker_stays_true_when_options_change(tmp_path: Path, options: dict[str, Any], rewinds: bool) -> None:
+    commit(hourly(tmp_path, roll=None), 0, 5, 70)
+    keep_folder(tmp_path / "out", may)
+    lineage = "l2" if rewinds else LINEAGE
+    schema, columns = SCHEMA, dict[str, Any]()
+    if "partition_by" in options:
+        options = options | {"close": None}
+        schema, columns = parse_schema("id BIGINT, dt STRING, hour STRING"), {"dt": "2026-01-01", "hour": "00"}
+    given = {"path": "out", "format": "json", "partition_by": (HOURLY,)} | options
+    sink = FilesSink(Place("kept", tmp_path, SINK.filled(given)))
+    sink.prepare(owner="me", lineage=lineage, adopt=True)
+    for number in range(1, 3):
+        stream = sink.stream(replace(batch(number), lineage=lineage), 0, "a", schema)
+        stream.write(pa.RecordBatch.from_pylist([{"id": number, "ts": START} | columns], schema=arrow_schema(schema)))
+        sink.publish(Decided(replace(batch(number), lineage=lineage), f"h{number}", (stream.close(),)))
+        assert untrue(tmp_path) == []
+        keep_folder(tmp_path / "out", may, flush=True)
+        assert untrue(tmp_path) == []
+    dead = (options["close"] or {"late": ""}).get("late", "dead") == "dead"
+    assert (rows_in(tmp_path, 0), marker(tmp_path, 0) is not None) == ((1, True) if dead else (3, False))
+
+
+@pytest.mark.parametrize("rewinds", [False, True])
+def test_a_keeper_that_looked_before_options_changed_or_a_lineage_began_is_late(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rewinds: bool
+) -> None:
+    commit(hourly(tmp_path, roll=None), 0, 5, 70)
+    put, lineage = roller.Roller.put_turn, "l2" if rewinds else LINEAGE
+
+    def changed_before(self: roller.Roller, number: int, record: dict[str, Any]) -> Any:
+        assert [each["folder"] for each in record["closed"]] == [HOUR.format(0)]
+        monkeypatch.setattr(roller.Roller, "put_turn", put)
+        monkeypatch.setattr(roller.Roller, "run", lambda *_, **__: None)  # the end of a lineage shows all that it can, and here it cannot
+        sink = rewound(tmp_path, close=REOPEN, roll=None) if rewinds else hourly(tmp_path, close=None, roll=None)
+        commit_to(sink, lineage, 1, 30)
+        return put(self, number, record)
+
+    run = roller.Roller.run
+    monkeypatch.setattr(roller.Roller, "put_turn", changed_before)
+    keep_folder(tmp_path / "out", may)
+    monkeypatch.setattr(roller.Roller, "run", run)
+    assert (rows_in(tmp_path, 0), marker(tmp_path, 0)) == (2, None)
+    keep_folder(tmp_path / "out", may, flush=True)
+    assert untrue(tmp_path) == []
+
+
+def test_what_an_ended_lineage_still_hides_keeps_its_folder_open_and_no_other(tmp_path: Path) -> None:
+    sink = hourly(tmp_path)
+    for number in range(2):
+        commit(sink, number, 5 + number, 65 + number)
+    faults.arm("roll.draft.writing:enospc")
+    try:
+        sink = rewound(tmp_path)
+    finally:
+        faults.arm("")
+    assert len(internal(tmp_path, "hidden")) == 4, "there was no room when the lineage ended"
+    commit_to(sink, "l2", 0, 5)
+    commit_to(sink, "l2", 1, 6, 200)
+    faults.arm("roll.draft.writing@1:enospc")
+    try:
+        with pytest.raises(EnvironmentFault, match="No space"):
+            keep_folder(tmp_path / "out", may)
+    finally:
+        faults.arm("")
+    assert (rows_in(tmp_path, 0), untrue(tmp_path)) == (2, []), "the other lineage is rolled all the same"
+    assert marker(tmp_path, 0) is None
+    keep_folder(tmp_path / "out", may)
+    said = [marker(tmp_path, hour) for hour in (0, 1)]
+    assert [each["rows"] for each in said if each] == [4, 2]
+    assert untrue(tmp_path) == []
+
+
+class Consumer:
+    """Counts in a loop what lies in folders that have a marker: while that stands it is true."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._over = folder, threading.Event()
+        self.wrong: list[object] = []
+        self.looks = 0
+        self._thread = threading.Thread(target=self._run)
+
+    def _run(self) -> None:
+        while not self._over.wait(0.001):
+            for path in sorted((self._folder / "out").glob("dt=*/hour=*/_COMPLETE.json")):
+                with suppress(FileNotFoundError):
+                    before = path.read_bytes()
+                    rows = sum(len(part.read_bytes().splitlines()) for part in path.parent.glob("part-*"))
+                    if before == path.read_bytes():
+                        self.looks += 1
+                        if json.loads(before)["rows"] != rows:
+                            self.wrong.append((json.loads(before), rows))
+
+    def __enter__(self) -> Consumer:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+
+@pytest.mark.parametrize("roll", [None, {"size": 10**6, "every": 0.0}])
+@pytest.mark.parametrize("nth", [1, 3])
+@pytest.mark.parametrize("point", [point for point in ROLL_POINTS if point != "roll.draft.writing"])
+def test_a_keeper_killed_at_any_point_leaves_no_marker_that_is_untrue(tmp_path: Path, point: str, nth: int, roll: Any) -> None:
+    options = {"roll": roll, "close": REOPEN}
+    sink = hourly(tmp_path, **options)
+
+    def die() -> None:
+        faults.arm(f"{point}@{nth}:die")
+        for number in range(8):
+            commit(sink, number, 60 * number + 5, *((5, 65) if number > 2 else ()))
+            keep_folder(tmp_path / "out", may)
+
+    with Consumer(tmp_path) as consumer:
+        pid = os.fork()
+        if pid == 0:
+            try:
+                die()
+            finally:
+                os._exit(1)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
+        assert untrue(tmp_path) == []
+        again = rewound(tmp_path, **options)
+        for number in range(12):
+            commit_to(again, "l2", number, 60 * number + 5, 60 * number + 10)
+            keep_folder(tmp_path / "out", may)
+        keep_folder(tmp_path / "out", may, flush=True)
+        keep_folder(tmp_path / "out", may, flush=True)
+    assert consumer.wrong == []
+    assert untrue(tmp_path) == []
+    assert all(marker(tmp_path, hour) for hour in range(10))
+
+
+def asleep(folder: Path, point: str) -> Callable[[], int]:
+    """A keeper in another process that sleeps at that point; call it to wake it, and have how it ended."""
+    gate = folder / "gate"
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        signal.alarm(60)  # where the test fails nobody wakes it
+        try:
+            faults.arm(f"{point}:wait={gate}")
+            keep_folder(folder / "out", may)
+            status = 0
+        finally:
+            os._exit(status)
+    while not Path(f"{gate}.waiting").exists():
+        time.sleep(0.01)
+
+    def wake() -> int:
+        (folder / "out/_scribengin" / LINEAGE / "settled").unlink()  # a hint; nothing may rest on it
+        gate.touch()
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+    return wake
+
+
+def test_a_keeper_that_slept_before_it_gave_a_marker_its_name_puts_no_old_one_back(tmp_path: Path) -> None:
+    commit(hourly(tmp_path, roll=None, close=REOPEN), 0, 5, 70)
+    wake = asleep(tmp_path, "roll.record.after")
+    keep_folder(tmp_path / "out", may)
+    assert (marker(tmp_path, 0) or {})["version"] == 1
+    commit_to(rewound(tmp_path, roll=None, close=REOPEN), "l2", 0, 30)
+    keep_folder(tmp_path / "out", may)
+    assert marker(tmp_path, 0) is None
+    assert wake() == 0
+    assert (marker(tmp_path, 0), rows_in(tmp_path, 0)) == (None, 2)
+
+
+def test_a_keeper_that_slept_before_it_took_a_marker_away_takes_no_later_one(tmp_path: Path) -> None:
+    sink = hourly(tmp_path, roll=None, close=REOPEN)
+    commit(sink, 0, 5, 70)
+    keep_folder(tmp_path / "out", may)
+    commit(sink, 1, 30)
+    wake = asleep(tmp_path, "roll.record.after")
+    keep_folder(tmp_path / "out", may)
+    assert (marker(tmp_path, 0) or {})["version"] == 2
+    assert wake() == 0
+    assert ((marker(tmp_path, 0) or {})["version"], untrue(tmp_path)) == (2, [])
+
+
 # --- old ---
 
 
@@ -376,6 +683,27 @@ def test_folders_older_than_they_are_kept_are_deleted_and_the_audit_balances(tmp
     keep_folder(tmp_path / "out", may)
     assert not (tmp_path / "out" / HOUR.format(1)).exists()
     assert wrong(sink, decided) == []
+
+
+def test_the_marker_of_a_folder_that_is_deleted_goes_first_whoever_has_written_there(tmp_path: Path) -> None:
+    options: dict[str, Any] = {"roll": None, "keep": 7200.0}
+    for number in range(2):
+        commit(hourly(tmp_path, **options), number, 5, 6)
+    sink = rewound(tmp_path, **options)
+    for number in range(2):
+        commit_to(sink, "l2", number, 7, 69 + number)
+    keep_folder(tmp_path / "out", may)
+    assert (marker(tmp_path, 0) or {})["rows"] == 6
+    commit_to(sink, "l2", 2, 185)
+    left = []
+
+    def look() -> None:
+        left.append(rows_in(tmp_path, 0))
+        assert untrue(tmp_path) == []
+
+    for _ in range(3):
+        keep_folder(tmp_path / "out", look)
+    assert ({1, 2, 4, 6} <= set(left), rows_in(tmp_path, 0)) == (True, 0)
 
 
 def test_a_file_that_a_reader_has_still_to_read_is_kept_until_it_is_read_or_the_reader_died(tmp_path: Path) -> None:
@@ -421,7 +749,7 @@ def test_batches_with_nothing_to_do_are_not_read_again_and_again(
     frontier = Frontier.of(newest_turn(lineage)[1])
     assert frontier.low == 10
     assert frontier.scanned == (9 if options["close"] else -1)
-    assert sum(frontier.open.values()) == (10 if options["close"] else 0)
+    assert sum(each.rows for each in frontier.open.values()) == (10 if options["close"] else 0)
     assert wrong(sink, decided) == []
 
 

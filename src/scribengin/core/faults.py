@@ -64,6 +64,7 @@ ROLL_POINTS = (
     "roll.drafts.written",
     "roll.record.before",
     "roll.record.after",
+    "roll.reopened",
     "roll.renamed",
     "roll.marked",
     "roll.deleted",

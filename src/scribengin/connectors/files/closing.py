@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -10,12 +11,13 @@ import msgspec
 
 from scribengin.connectors.files.keeping import COMPLETE
 from scribengin.connectors.files.read_lease import leased
-from scribengin.connectors.files.roll_state import last_batch
+from scribengin.connectors.files.reading_again import count_rows
+from scribengin.connectors.files.roll_state import Open, last_batch
 from scribengin.connectors.files.sink_folders import remove_empty
-from scribengin.core.storage import names_in, read_or_none, replace, sync_folder
+from scribengin.core.storage import SummedFile, names_in, read_or_none, sync_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping
     from pathlib import Path
 
     from scribengin.connectors.files.keeping import Keeping
@@ -27,34 +29,57 @@ def counts(keeping: Keeping) -> bool:
     return keeping.time is not None and keeping.close_delay_s is not None
 
 
+def is_marked(top: Path, folder: str) -> bool:
+    """Whether a folder's marker stands there."""
+    return (top / folder / COMPLETE).exists()
+
+
 def closed_now(
-    top: Path, lineage: LineageFolder, open_: Mapping[str, int], newest_us: int | None, keeping: Keeping
+    top: Path, open_: Mapping[str, Open], busy: Collection[str], newest_us: int | None, keeping: Keeping
 ) -> list[dict[str, Any]]:
-    """The folders whose marker is to be written: their time is over, and all their files have their names."""
+    """What the markers say of the folders that are closed now: their time is over, and all their rows can be seen. None of those that are
+    `busy`."""
     closed = []
-    for folder in sorted(folder for folder in open_ if counts(keeping) and keeping.is_closed(folder, newest_us)):
-        sizes = [size for name, _ in _own(top, lineage, keeping.sink, folder) if (size := _size(top / folder / name)) is not None]
-        before = _read_marker(top / folder)
-        end_us, closed_us = keeping.end_us(folder), keeping.closed_us(newest_us)
+    for folder in sorted(folder for folder in open_ if counts(keeping) and folder not in busy and keeping.is_closed(folder, newest_us)):
+        before, known = read_marker(top, folder), open_[folder]
+        known = Open(known.rows + before.rows, known.files + before.files, max(known.version, before.version))
+        sizes = {name: size for name in _parts(top, folder) if (size := _size(top / folder / name)) is not None}
+        rows = known.rows
+        if len(sizes) != known.files:  # others have put files there, or taken some away
+            rows = sum(_rows(top / folder / name, keeping) for name in sizes)
         closed.append(
             {
                 "folder": folder,
-                "version": before.get("version", 0) + 1,
-                "rows": before.get("rows", 0) + open_[folder],
+                "version": known.version + 1,
+                "rows": rows,
                 "files": len(sizes),
-                "bytes": sum(sizes),
-                "until": _moment(end_us),
-                "watermark": _moment(closed_us),
+                "bytes": sum(sizes.values()),
+                "until": _moment(keeping.end_us(folder)),
+                "watermark": _moment(keeping.closed_us(newest_us)),
             }
         )
     return closed
 
 
-def write_marker(top: Path, said: Mapping[str, Any]) -> None:
-    """Put the marker of a closed folder, or its next version, by one rename. One that is as new stays; a folder that is gone gets none."""
-    folder = top / said["folder"]
-    if folder.is_dir() and _read_marker(folder).get("version", 0) < said["version"]:
-        replace(folder / COMPLETE, msgspec.json.format(msgspec.json.encode(said)) + b"\n")
+def write_draft(draft: Path, said: Mapping[str, Any]) -> None:
+    """Of a marker, durable but for its name."""
+    with SummedFile(draft) as file:
+        file.write(msgspec.json.format(msgspec.json.encode(said)) + b"\n")
+        file.sync()
+
+
+def put_marker(top: Path, folder: str, draft: Path) -> None:
+    """Give the draft its name, unless that was done before; a folder that is gone gets none."""
+    with suppress(FileNotFoundError):
+        draft.rename(top / folder / COMPLETE)
+        sync_folder(top / folder)
+
+
+def take_marker(top: Path, folder: str, version: int) -> None:
+    """Take the marker away, durably, before rows come that it does not count. A later one stays."""
+    if is_marked(top, folder) and read_marker(top, folder).version <= version:
+        (top / folder / COMPLETE).unlink(missing_ok=True)
+        sync_folder(top / folder)
 
 
 def expired_now(
@@ -93,17 +118,31 @@ def remove_expired(top: Path, lineage: LineageFolder, sink: str, folder: str, th
     own = [name for name, last in _own(top, lineage, sink, folder) if last <= through]
     if not own or leased(top, {folder + name for name in own}, now_s):
         return 0
+    place = top / folder
+    check()
+    if is_marked(top, folder):  # it goes first, for it counts what goes
+        (place / COMPLETE).unlink(missing_ok=True)
+        sync_folder(place)
     for name in own:
         check()
-        (top / folder / name).unlink(missing_ok=True)
-    place = top / folder
-    if not any(name.startswith("part-") for name in names_in(place)):
-        check()
-        (place / COMPLETE).unlink(missing_ok=True)
+        (place / name).unlink(missing_ok=True)
     if place.is_dir():
         sync_folder(place)
     remove_empty(place, top)
     return len(own)
+
+
+def _rows(path: Path, keeping: Keeping) -> int:
+    """That the file holds; none of one that is gone, or is no data."""
+    try:
+        return count_rows(path, header=keeping.header) or 0
+    except (OSError, ValueError):
+        return 0
+
+
+def _parts(top: Path, folder: str) -> Iterator[str]:
+    """Files with rows in a folder, of whatever lineage."""
+    return (name for name in sorted(names_in(top / folder)) if name.startswith("part-"))
 
 
 def _size(path: Path) -> int | None:
@@ -136,15 +175,23 @@ def _folders(top: Path) -> Iterator[str]:
             yield folder
 
 
-def _read_marker(folder: Path) -> dict[str, Any]:
-    data = read_or_none(folder / COMPLETE)
-    if data is None:
-        return {}
+def read_marker(top: Path, folder: str) -> Open:
+    """What the folder's marker says; nothing where none stands, or what stands is none."""
+    data = read_or_none(top / folder / COMPLETE)
     try:
-        found: dict[str, Any] = msgspec.json.decode(data)
-    except msgspec.DecodeError:
-        return {}
-    return found
+        return Open() if data is None else msgspec.json.decode(data, type=_Said).open
+    except msgspec.MsgspecError:
+        return Open()
+
+
+class _Said(msgspec.Struct):
+    rows: int
+    files: int
+    version: int
+
+    @property
+    def open(self) -> Open:
+        return Open(self.rows, self.files, self.version)
 
 
 def _moment(moment_us: int | None) -> str | None:

@@ -36,6 +36,8 @@ class Keeping:
     """of rows for a closed folder: `dead`, or `reopen`: they are written, and the folder's marker counts them in its next version"""
     keep_s: float | None = None
     """folders by time older than that are deleted"""
+    header: bool = False
+    """of CSV: files begin with the names of the columns"""
     earlier: tuple[TimePath, ...] = ()
     """by which folders went that may still be there"""
 
@@ -53,6 +55,7 @@ class Keeping:
             None if close is None or time is None else close["delay"],
             "dead" if close is None else close["late"],
             None if time is None else options.get("keep"),
+            options.get("format") == "csv" and options.get("header", True),
         )
 
     @staticmethod
@@ -65,18 +68,20 @@ class Keeping:
         time = None if body["time"] is None else TimePath.of(body["time"])
         return Keeping(**{**body, "time": time, "earlier": tuple(TimePath.of(each) for each in body.get("earlier", ()))})
 
-    def write(self, place: LineageFolder) -> None:
-        """Durably, where it says anything new; with what went before by another path or zone."""
+    def write(self, place: LineageFolder, *, always: bool = False) -> bool:
+        """Durably, where it says anything new; with what went before by another path or zone. `always`: though the folder wants
+        nothing. Whether something else stood there: rollers may still go by that."""
         stands = Keeping.read(place)
-        if stands is None and not self.says_anything:
-            return
+        if stands is None and not (self.says_anything or always):
+            return False
         before = () if stands is None else (*stands.earlier, stands.time)
         earlier = tuple(dict.fromkeys(each for each in before if each is not None and each != self.time))
         if stands == (said := changed(self, earlier=earlier)):
-            return
+            return False
         body = {name: getattr(said, name) for name in said.__slots__}
         body["time"] = None if said.time is None else said.time.as_json()
         replace(place.keeping, seal(_KIND, _FORMAT, body | {"earlier": [each.as_json() for each in earlier]}))
+        return stands is not None
 
     def write_to_earlier(self, place: LineageFolder) -> None:
         """Let an earlier lineage of the folder delete as the newest says; what another sink has written, never sooner than that."""

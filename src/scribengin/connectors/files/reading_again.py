@@ -44,7 +44,7 @@ def read_again(file: Path, said: Mapping[str, Any], format: str) -> tuple[int, l
     except NotAsWrittenError as error:
         return 0, [str(error)]
     try:
-        rows = _count_rows(file) if format else None
+        rows = count_rows(file) if format else None
     except (OSError, ValueError) as error:  # Arrow's errors are ValueErrors, and OSErrors
         return 0, [f"{file} cannot be read as what it is called: {error} ({said['rows']} rows)"]
     if rows is not None and rows != said["rows"]:
@@ -52,8 +52,8 @@ def read_again(file: Path, said: Mapping[str, Any], format: str) -> tuple[int, l
     return said["rows"], []
 
 
-def _count_rows(file: Path) -> int | None:
-    """What the file itself says, where that needs no decoding."""
+def count_rows(file: Path, *, header: bool | None = None) -> int | None:
+    """What the file itself says, where that needs no decoding; of CSV where it is known whether it has a `header`."""
     suffixes = file.suffixes
     if suffixes[-1:] == [".parquet"]:
         import pyarrow.parquet as pq
@@ -64,4 +64,20 @@ def _count_rows(file: Path) -> int | None:
 
         with pa.input_stream(str(file), compression="detect") as lines:
             return sum(bytes(block).count(b"\n") for block in iter(lambda: lines.read(_BLOCK), b""))
+    if header is not None and ".csv" in suffixes[-2:]:
+        return _count_records(file, header=header)
     return None
+
+
+def _count_records(file: Path, *, header: bool) -> int:
+    """Lines that end outside of quotes."""
+    import pyarrow as pa
+
+    rows, quoted, last = 0, False, b"\n"
+    with pa.input_stream(str(file), compression="detect") as lines:
+        while block := bytes(lines.read(_BLOCK)):
+            for nth, part in enumerate(block.split(b'"')):
+                quoted ^= nth > 0
+                rows += 0 if quoted else part.count(b"\n")
+            last = block[-1:]
+    return max(0, rows + (last != b"\n") - header)

@@ -1,9 +1,11 @@
 """What the roller of a lineage has done, turn by turn: a log of numbered records, each put if absent, each with all that the next needs.
 
 A turn names hidden segments that were merged and the file that holds their rows (a *draft* until it gets its name), folders that are
-closed, and folders that are deleted. The record comes first; then, in this order, drafts are renamed, markers written, and what is not
-needed any more deleted. Only the newest turn can be unfinished, for who puts a turn has finished the one before. So any number of rollers
-may be at it: of two with the same number one is late, throws its drafts away, and goes on from what stands there.
+closed and the draft of their marker, folders that are opened again, and folders that are deleted. The record comes first; then, in this
+order, markers of folders that are opened again are taken away, drafts get their names, files first, and what is not needed any more is
+deleted. Only the newest turn can be unfinished, for who puts a turn has finished the one before. So any number of rollers may be at it: of
+two with the same number one is late, throws its drafts away, and goes on from what stands there. A draft can be renamed once, so one that
+slept through later turns puts nothing back.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -20,6 +22,16 @@ if TYPE_CHECKING:
 
 NOWHERE = (-1, -1)
 _PART = re.compile(r"part-(\d{10,})-\d{5,}-\d{3,}?([0-9a-f]{8})(?:-(\d{10,}))?\.")
+
+
+class Open(NamedTuple):
+    """What is in a folder by time and in no marker."""
+
+    rows: int = 0
+    files: int = 0
+    """that readers see"""
+    version: int = 0
+    """of the marker that went when the folder was opened again"""
 
 
 @dataclass(slots=True)
@@ -33,10 +45,12 @@ class Frontier:
     """folder → the last place that is merged, where that is not below `low`"""
     scanned: int = -1
     """Batches up to this one are counted in `open`"""
-    open: dict[str, int] = field(default_factory=dict)
-    """folder by time → rows that its marker does not count"""
+    open: dict[str, Open] = field(default_factory=dict)
+    """folder by time → what no marker counts there"""
     removing: dict[str, int] = field(default_factory=dict)
     """folder → up to which Batch its files are to be deleted"""
+    ended: bool = False
+    """another lineage writes there now, and has taken `open` over: this one closes no folder any more"""
 
     @staticmethod
     def of(turn: Mapping[str, Any] | None) -> Frontier:
@@ -45,12 +59,18 @@ class Frontier:
             return Frontier()
         body = turn["frontier"]
         done = {folder: (batch, nth) for folder, (batch, nth) in body["done"].items()}
-        return Frontier(body["low"], done, body["scanned"], dict(body["open"]), dict(body["removing"]))
+        open_ = {folder: Open(*each) for folder, each in body["open"].items()}
+        return Frontier(body["low"], done, body["scanned"], open_, dict(body["removing"]), body["ended"])
+
+    def as_turn(self) -> dict[str, Any]:
+        """A turn that does nothing but lead here."""
+        return {"frontier": self.as_json(), "outputs": [], "closed": [], "reopened": [], "removed": []}
 
     def as_json(self) -> dict[str, Any]:
         """The form in a turn."""
         done = {folder: list(place) for folder, place in self.done.items()}
-        return {"low": self.low, "done": done, "scanned": self.scanned, "open": self.open, "removing": self.removing}
+        open_ = {folder: list(each) for folder, each in self.open.items()}
+        return {"low": self.low, "done": done, "scanned": self.scanned, "open": open_, "removing": self.removing, "ended": self.ended}
 
     def has_merged(self, folder: str, place: tuple[int, int]) -> bool:
         """Whether the hidden segment of that place is in a merged file."""

@@ -9,12 +9,24 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from scribengin.connectors.files.closing import closed_now, counts, expired_now, is_expired, remove_expired, write_marker
+from scribengin.connectors.files.closing import (
+    closed_now,
+    counts,
+    expired_now,
+    is_expired,
+    is_marked,
+    put_marker,
+    read_marker,
+    remove_expired,
+    take_marker,
+    write_draft,
+)
 from scribengin.connectors.files.keeping import Keeping
 from scribengin.connectors.files.merging import Input, merge
+from scribengin.connectors.files.roll_seen import cut, look
 from scribengin.connectors.files.roll_state import Frontier, folder_of, newest_turn
 from scribengin.connectors.files.sink_folders import read_mark, write_mark
 from scribengin.core import faults
@@ -22,9 +34,10 @@ from scribengin.core.errors import EnvironmentFault, FencedError, StateError
 from scribengin.core.storage import explained, make_folder, names_in, sync_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from scribengin.connectors.files.roll_seen import Seen, Segment
     from scribengin.connectors.files.sink_folders import LineageFolder
 
 _TURN_FILES = 64
@@ -34,29 +47,6 @@ _MOVES = 1000
 """so many Batches with nothing to do are recorded as a turn, so that nobody reads their records again"""
 _TRIES = 20
 """turns that others were first with, before this one leaves it to them"""
-
-
-class _Segment(NamedTuple):
-    number: int
-    nth: int
-    file: Mapping[str, Any]
-
-    @property
-    def place(self) -> tuple[int, int]:
-        return self.number, self.nth
-
-
-@dataclass(slots=True)
-class _Seen:
-    """What stands in the commit records that is not merged or counted yet."""
-
-    runs: dict[str, list[list[_Segment]]] = field(default_factory=dict)
-    """folder → segments in their order. A visible file ends a run, for nothing may be merged past it; so does a segment of another form"""
-    start: int = 0
-    """the first Batch that was looked at"""
-    newest: int = -1
-    newest_us: int | None = None
-    open: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -81,22 +71,27 @@ class Roller:
     now_s: Callable[[], float] = time.time
     newest_us: int | None = None
     """the newest event time of all lineages there: by it folders grow old"""
+    busy: Collection[str] = ()
+    """folders in which other lineages have hidden segments: they are not closed"""
+    waiting: set[str] = field(default_factory=set)
+    """those in which this one has some"""
     done: RollDone = field(default_factory=RollDone)
 
     def run(self, *, flush: bool = False) -> RollDone:
         """All that is due now; with `flush` all that is hidden. Raises what `check` does, EnvironmentFault for a disk that is full, and
         StateError for what is damaged; nothing is lost by any of it."""
-        keeping = Keeping.read(self.lineage)
-        if keeping is None:
-            return self.done
         lost = 0
         while lost < _TRIES:
             number, turn = newest_turn(self.lineage)
+            keeping = Keeping.read(self.lineage)  # behind the turn: who changes it puts a turn, and then this one is late
+            if keeping is None:
+                return self.done
             if turn is not None:
-                self._settle(number, turn, keeping)
+                self.settle(number, turn, keeping)
             frontier = Frontier.of(turn)
-            seen = self._look(frontier, keeping)
-            groups, self.done.due_s = self._ready(seen, keeping, flush=flush)
+            seen = look(self.top, self.lineage, frontier, keeping)
+            self.waiting = seen.waiting
+            groups, self.done.due_s = self._ready(seen, keeping, flush=flush or frontier.ended)
             record = self._next(number + 1, frontier, seen, keeping, groups)
             if record is None:
                 break
@@ -105,51 +100,16 @@ class Roller:
 
     # --- what is there ---
 
-    def _look(self, frontier: Frontier, keeping: Keeping) -> _Seen:
-        seen = _Seen(open=dict(frontier.open))
-        mark, commits = self.lineage.read_mark(), self.lineage.commits
-        start = min(frontier.low, frontier.scanned + 1) if counts(keeping) else frontier.low
-        seen.start, seen.newest = start, start - 1
-        for number, record in commits.since(start):
-            if number > mark and not self._is_published(number, record, frontier):
-                break
-            seen.newest, seen.newest_us = number, record.get("newest_us")
-            for nth, file in enumerate(record["files"]):
-                folder = folder_of(file["name"])
-                if counts(keeping) and number > frontier.scanned:
-                    seen.open[folder] = seen.open.get(folder, 0) + file["rows"]
-                if not file.get("hidden"):
-                    if seen.runs.get(folder, [[]])[-1]:
-                        seen.runs[folder].append([])
-                elif not frontier.has_merged(folder, (number, nth)):
-                    runs = seen.runs.setdefault(folder, [[]])
-                    if runs[-1] and _form(runs[-1][-1].file) != _form(file):
-                        runs.append([])
-                    runs[-1].append(_Segment(number, nth, file))
-        if seen.newest_us is None and seen.newest >= 0:
-            before = commits.read(seen.newest)
-            seen.newest_us = None if before is None else before.get("newest_us")
-        return seen
-
-    def _is_published(self, number: int, record: Mapping[str, Any], frontier: Frontier) -> bool:
-        """Whether all files of a Batch are where they belong, though no mark says so."""
-        for nth, (staged, final) in enumerate(self.lineage.files_of(number, record, self.top)):
-            file = record["files"][nth]
-            if staged.exists():
-                return False
-            if file.get("hidden") and not final.exists() and not frontier.has_merged(folder_of(file["name"]), (number, nth)):
-                return False
-        return True
-
-    def _ready(self, seen: _Seen, keeping: Keeping, *, flush: bool) -> tuple[list[list[_Segment]], float | None]:
+    def _ready(self, seen: Seen, keeping: Keeping, *, flush: bool) -> tuple[list[list[Segment]], float | None]:
         """(what is to be one file each, in how many seconds the next is due)."""
-        groups: list[list[_Segment]] = []
+        groups: list[list[Segment]] = []
         due_s: float | None = None
         size = keeping.roll_bytes
         for folder, runs in seen.runs.items():
-            now = flush or size is None or keeping.is_closed(folder, seen.newest_us)
+            # late rows for one that has its marker may wait: until then that is true
+            now = flush or size is None or (keeping.is_closed(folder, seen.newest_us) and not is_marked(self.top, folder))
             for index, run in enumerate(runs):
-                full, rest = _cut(run, size or 2**62)
+                full, rest = cut(run, size or 2**62)
                 groups += full
                 if not rest:
                     continue
@@ -160,14 +120,14 @@ class Roller:
                     due_s = min(waits_s, due_s if due_s is not None else waits_s)
         return groups, due_s
 
-    def _oldest_s(self, run: Sequence[_Segment]) -> float:
+    def _oldest_s(self, run: Sequence[Segment]) -> float:
         """When the first of a run was written; long ago for one that is gone: another roller was faster, or it is told when it is read."""
         try:
             return self._path(run[0]).stat().st_mtime
         except FileNotFoundError:
             return 0.0
 
-    def _gone(self, path: Path, segment: _Segment) -> StateError:
+    def _gone(self, path: Path, segment: Segment) -> StateError:
         return StateError(
             f"{path} is missing: {segment.file['rows']} rows of batch {segment.number} that are committed, and not merged yet",
             remedy="restore it from a backup, or begin anew: scribengin reset FLOW --outputs --yes",
@@ -175,35 +135,62 @@ class Roller:
 
     # --- the next turn ---
 
-    def _next(self, number: int, frontier: Frontier, seen: _Seen, keeping: Keeping, groups: list[list[_Segment]]) -> dict[str, Any] | None:
+    def _next(self, number: int, frontier: Frontier, seen: Seen, keeping: Keeping, groups: list[list[Segment]]) -> dict[str, Any] | None:
         """The turn's record; None where there is nothing to do. Merges that go into one record come before folders that are closed."""
         outputs = self._merge_all(number, groups) if groups else []
         if outputs is None:
             return {}
         merged = {(each[0], each[1]) for output in outputs for each in output["inputs"]}
         newest_us = self.newest_us = max((each for each in (self.newest_us, seen.newest_us) if each is not None), default=None)
-        closed = [] if groups else closed_now(self.top, self.lineage, seen.open, seen.newest_us, keeping)
         expired = {} if groups else expired_now(self.top, self.lineage, seen.runs, newest_us, keeping, self.now_s())
         expired = {folder: through for folder, through in expired.items() if frontier.removing.get(folder, -1) < through}
+        reopened = []
+        for folder in sorted({folder_of(output["name"]) for output in outputs}):
+            if is_marked(self.top, folder):
+                before = read_marker(self.top, folder)
+                seen.add(folder, *before)
+                reopened.append({"folder": folder, "version": before.version})
+        for output in outputs:
+            if (folder := folder_of(output["name"])) in seen.open:
+                seen.add(folder, 0, 1)
+        for folder in [folder for folder in seen.open if is_expired(folder, newest_us, keeping, self.now_s())]:
+            del seen.open[folder]
+        busy = {*seen.waiting, *self.busy, *frontier.removing}
+        closed = [] if groups or frontier.ended else closed_now(self.top, seen.open, busy, seen.newest_us, keeping)
+        for each in closed:
+            each["draft"] = self._draft_marker(number, each)
         waiting = [segment.number for runs in seen.runs.values() for run in runs for segment in run if segment.place not in merged]
         low = max(frontier.low, min(waiting, default=seen.newest + 1))
-        scanned = max(frontier.scanned, seen.newest) if counts(keeping) else frontier.scanned
+        counting = counts(keeping) and not frontier.ended
+        scanned = max(frontier.scanned, seen.newest) if counting else frontier.scanned
         last = dict(frontier.done)
         for output in outputs:
             last[folder_of(output["name"])] = tuple(output["inputs"][-1][:2])
         for folder in (each["folder"] for each in closed):
-            seen.open.pop(folder, None)
+            del seen.open[folder]
         there = [folder for folder in frontier.removing if (self.top / folder).exists()]
         removing = {folder: frontier.removing[folder] for folder in there if is_expired(folder, newest_us, keeping, self.now_s())}
         withdrawn = len(removing) < len(there)  # `keep` is another now; else nobody would ever read what is announced
-        if not (outputs or closed or expired or withdrawn) and min(low, scanned + 1 if counts(keeping) else low) < seen.start + _MOVES:
+        if not (outputs or closed or expired or withdrawn) and min(low, scanned + 1 if counting else low) < seen.start + _MOVES:
             return None
         done = {folder: place for folder, place in last.items() if place[0] >= low}
-        after = Frontier(low, done, scanned, seen.open, removing | expired)
+        after = Frontier(low, done, scanned, seen.open, removing | expired, frontier.ended)
         removed = [{"folder": folder, "through": through} for folder, through in expired.items()]
-        return {"frontier": after.as_json(), "outputs": outputs, "closed": closed, "removed": removed}
+        return {**after.as_turn(), "outputs": outputs, "closed": closed, "reopened": reopened, "removed": removed}
 
-    def _merge_all(self, number: int, groups: list[list[_Segment]]) -> list[dict[str, Any]] | None:
+    def _draft_marker(self, number: int, said: Mapping[str, Any]) -> str:
+        self.check()
+        draft = self._new_draft(number)
+        with explained(f"the marker of {said['folder']} cannot be written"):
+            write_draft(draft, said)
+        return str(draft.relative_to(self.lineage.path))
+
+    def _new_draft(self, number: int) -> Path:
+        with explained(f"{self.lineage.drafts} cannot be made"):
+            make_folder(self.lineage.drafts)
+        return self.lineage.drafts / f"{number:010d}-{uuid4().hex}"
+
+    def _merge_all(self, number: int, groups: list[list[Segment]]) -> list[dict[str, Any]] | None:
         """The outputs of a turn; None where another roller was faster. Raises EnvironmentFault where there is no room for one."""
         outputs: list[dict[str, Any]] = []
         try:
@@ -232,7 +219,7 @@ class Roller:
             raise
         return outputs
 
-    def _merge_one(self, number: int, group: Sequence[_Segment]) -> tuple[dict[str, Any], int]:
+    def _merge_one(self, number: int, group: Sequence[Segment]) -> tuple[dict[str, Any], int]:
         self.check()
         first = group[0]
         if len(group) == 1:
@@ -241,9 +228,7 @@ class Roller:
             draft.stat()
             taken = 1
         else:
-            with explained(f"{self.lineage.drafts} cannot be made"):
-                make_folder(self.lineage.drafts)
-            draft = self.lineage.drafts / f"{number:010d}-{uuid4().hex}"
+            draft = self._new_draft(number)
             merged = merge([Input(self._path(each), each.file) for each in group], draft)
             taken = merged.taken
             name = first.file["name"] if taken == 1 else _name(first.file["name"], group[taken - 1].number)
@@ -251,7 +236,7 @@ class Roller:
         inputs = [[each.number, each.nth, each.file["staged"], each.file["rows"]] for each in group[:taken]]
         return {**said, "draft": str(draft.relative_to(self.lineage.path)), "inputs": inputs}, taken
 
-    def _path(self, segment: _Segment) -> Path:
+    def _path(self, segment: Segment) -> Path:
         return self.lineage.hidden_file(segment.number, segment.file)
 
     def _throw_away(self, outputs: Sequence[Mapping[str, Any]]) -> None:
@@ -260,7 +245,7 @@ class Roller:
                 with suppress(OSError):
                     (self.lineage.path / output["draft"]).unlink(missing_ok=True)
 
-    def _stored(self, number: int, record: dict[str, Any]) -> dict[str, Any] | None:
+    def put_turn(self, number: int, record: dict[str, Any]) -> dict[str, Any] | None:
         """The turn of that number; None where it is so old that others have folded it."""
         try:
             stored: dict[str, Any] = self.lineage.merges.put(number, record)
@@ -272,13 +257,13 @@ class Roller:
         """Whether this roller's turn is the one that counts; then it is finished, too."""
         if not record:
             return False
-        outputs = record["outputs"]
+        outputs = [*record["outputs"], *record["closed"]]
         try:
             if any(not output["draft"].startswith("hidden/") for output in outputs):
                 sync_folder(self.lineage.drafts)
             self.check()
             faults.reached("roll.record.before")
-            stored = self._stored(number, record)
+            stored = self.put_turn(number, record)
         except BaseException:
             if newest_turn(self.lineage)[0] < number or self.lineage.merges.read(number) != record:
                 self._throw_away(outputs)  # else it stands there, though it was not said to
@@ -287,20 +272,24 @@ class Roller:
         if stored is not record:
             self._throw_away(outputs)
             return False
-        self._settle(number, record, keeping)
-        self.done.segments += sum(len(output["inputs"]) for output in outputs)
-        self.done.files += len(outputs)
-        self.done.bytes += sum(output["bytes"] for output in outputs)
+        self.settle(number, record, keeping)
+        self.done.segments += sum(len(output["inputs"]) for output in record["outputs"])
+        self.done.files += len(record["outputs"])
+        self.done.bytes += sum(output["bytes"] for output in record["outputs"])
         self.done.closed += len(record["closed"])
         return True
 
     # --- what a turn says ---
 
-    def _settle(self, number: int, turn: Mapping[str, Any], keeping: Keeping) -> None:
+    def settle(self, number: int, turn: Mapping[str, Any], keeping: Keeping) -> None:
         """Do what the turn says, as far as it is not done. Only the newest turn can be undone in part."""
         frontier = Frontier.of(turn)
         if read_mark(self._settled_path) < number:
             folders = {self.top / folder_of(output["name"]) for output in turn["outputs"]}
+            for each in turn["reopened"]:
+                self.check()
+                take_marker(self.top, each["folder"], each["version"])
+                faults.reached("roll.reopened")
             for folder in folders:
                 self.check()
                 make_folder(folder)
@@ -311,7 +300,7 @@ class Roller:
                 sync_folder(folder)
             for each in turn["closed"]:
                 self.check()
-                write_marker(self.top, each)
+                put_marker(self.top, each["folder"], self.lineage.path / each["draft"])
                 faults.reached("roll.marked")
             for output in turn["outputs"]:
                 self.check()
@@ -343,7 +332,7 @@ class Roller:
 def leftovers(lineage: LineageFolder) -> Iterator[Path]:
     """Drafts that no turn can name any more, and segments that are merged: what rollers that were killed have left."""
     number, turn = newest_turn(lineage)
-    named = set() if turn is None else {PurePosixPath(output["draft"]).name for output in turn["outputs"]}
+    named = set() if turn is None else {PurePosixPath(each["draft"]).name for each in (*turn["outputs"], *turn["closed"])}
     for name in names_in(lineage.drafts):
         if name[:10].isdigit() and int(name[:10]) <= number and name not in named:
             yield lineage.drafts / name
@@ -351,25 +340,6 @@ def leftovers(lineage: LineageFolder) -> Iterator[Path]:
     for name in names_in(lineage.hidden):
         if name[:10].isdigit() and int(name[:10]) < low and name not in named:
             yield lineage.hidden / name
-
-
-def _cut(run: list[_Segment], size: int) -> tuple[list[list[_Segment]], list[_Segment]]:
-    """(groups of `size` bytes and a little more, what is left)."""
-    full: list[list[_Segment]] = []
-    group: list[_Segment] = []
-    total = 0
-    for segment in run:
-        group.append(segment)
-        total += segment.file["bytes"]
-        if total >= size:
-            full.append(group)
-            group, total = [], 0
-    return full, group
-
-
-def _form(file: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Segments of the same may be one file: format and compression, by the suffix, and how CSV was written."""
-    return file["name"].rpartition("/")[2].partition(".")[2], bool(file.get("header")), file.get("form")
 
 
 def _name(first: str, last: int) -> str:

@@ -21,9 +21,10 @@ from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors.files.keeping import COMPLETE, Keeping
 from scribengin.connectors.files.roll_audit import Rolled
+from scribengin.connectors.files.roll_heir import begin
 from scribengin.connectors.files.roll_state import is_rolled, outputs_of
 from scribengin.connectors.files.sink_audit import audit_files
-from scribengin.connectors.files.sink_claim import check_claim, check_clear, claim, foreign_output
+from scribengin.connectors.files.sink_claim import check_claim, check_clear, claim, foreign_output, lineage_before
 from scribengin.connectors.files.sink_folders import INTERNAL, LineageFolder, lineages_in, remove_empty
 from scribengin.connectors.files.sink_stream import FilesSinkStream, SegmentRules, StagedPlace
 from scribengin.connectors.files.time_path import TimePath
@@ -248,7 +249,8 @@ class FilesSink(PublishedFiles):
     def prepare(self, *, owner: str, lineage: str, adopt: bool = False) -> None:
         """See the contract."""
         super().prepare(owner=owner, lineage=lineage, adopt=adopt)
-        self._keeping.write(self._of(lineage))
+        before = lineage_before(self._owner_file, lineage)
+        begin(self.path, self._of(lineage), self._keeping, self._of(before) if before else None)
         for place in lineages_in(self.path):
             if place.path.name != lineage:
                 self._keeping.write_to_earlier(place)
@@ -260,7 +262,7 @@ class FilesSink(PublishedFiles):
 
     def _rules(self, batch: BatchId) -> SegmentRules:
         keeping, closed_us = self._keeping, None
-        if keeping.refuses_late:
+        if keeping.close_delay_s is not None:
             # by the commits before it, and by nothing else: so it is the same whenever the Batch is run
             before = self._of(batch.lineage).commits.newest_below(batch.number)
             closed_us = None if before is None else keeping.closed_us(before[1].get("newest_us"))
@@ -271,6 +273,8 @@ class FilesSink(PublishedFiles):
             most_bytes=self._most_bytes,
             hidden_below=keeping.roll_bytes,
             closed_us=closed_us,
+            refuses_late=keeping.refuses_late,
+            top=self.path,
         )
 
 

@@ -88,6 +88,13 @@ def last_lineage(file: Path) -> str:
     return claims[-1]["lineage"] if claims else ""
 
 
+def lineage_before(file: Path, lineage: str) -> str:
+    """Of who wrote there before that lineage claimed the folder; empty where nobody did."""
+    names = [each["lineage"] for each in _read(file) or ()]
+    before = names[: names.index(lineage)] if lineage in names else names
+    return before[-1] if before else ""
+
+
 def _read(file: Path) -> list[dict[str, Any]] | None:
     data = read_or_none(file)
     return None if data is None else unseal(data, _KIND, _FORMAT, file)

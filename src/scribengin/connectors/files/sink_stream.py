@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors.contract import Receipt
+from scribengin.connectors.files.closing import is_marked
 from scribengin.connectors.files.roll_state import segment_id
 from scribengin.connectors.files.sink_partition import Partitions
 from scribengin.connectors.files.time_path import TimePath
@@ -71,7 +72,10 @@ class SegmentRules:
     hidden_below: int | None = None
     """a smaller file stays hidden until the roller has merged it"""
     closed_us: int | None = None
-    """a folder whose time was over by then takes no more rows"""
+    """a folder whose time was over by then is closed; so is one whose marker stands below `top`"""
+    refuses_late: bool = False
+    """rows for one that is closed are refused; else they are hidden, and the roller opens it again"""
+    top: Path | None = None
 
 
 class FilesSinkStream:
@@ -90,7 +94,8 @@ class FilesSinkStream:
         self.json_needs: tuple[str, ...] | None = () if rules.json and not partition_by else None
         self._rules = rules
         self._time = next((part for part in partition_by if isinstance(part, TimePath)), None)
-        self._late: dict[str, bool] = {}
+        self._closed: dict[str, str] = {}
+        """folder → why it takes no more rows; empty where it does"""
         self._place = place
         self._encoders = encoders
         self._partitions = Partitions(schema, partition_by) if partition_by else None
@@ -110,7 +115,7 @@ class FilesSinkStream:
                     self._finish_if_full("")
             else:
                 for part in self._partitions.split(batch):
-                    if self._is_closed(part.folder):
+                    if self._why_closed(part.folder) and self._rules.refuses_late:
                         late += self._refused(part)
                         continue
                     self._segment(part.folder).write(part.rows, part.newest_us)
@@ -165,20 +170,25 @@ class FilesSinkStream:
             staged = self._place.staged_name(self._count)
             self._count += 1
             path, name = self._place.folder / staged, self._place.final_name(folder, nth)
-            segment = _Segment(path, name, self._schema, self._encoders, self._rules)
+            hides = bool(self._why_closed(folder))
+            segment = _Segment(path, name, self._schema, self._encoders, self._rules, hides=hides)
         self._open[folder] = segment  # the last place is that of the one used last
         return segment
 
-    def _is_closed(self, folder: str) -> bool:
-        if self._rules.closed_us is None or self._time is None:
-            return False
-        if folder not in self._late:
-            end_us = self._time.end_us(folder)
-            self._late[folder] = end_us is not None and end_us <= self._rules.closed_us
-        return self._late[folder]
+    def _why_closed(self, folder: str) -> str:
+        """Empty where it is not. By the Batches before; and by a marker that an earlier lineage has left, or another `delay`."""
+        why = self._closed.get(folder)
+        if why is None:
+            closed_us, end_us = self._rules.closed_us, None if self._time is None else self._time.end_us(folder)
+            if closed_us is not None and end_us is not None and end_us <= closed_us:
+                why = f"{folder} is closed: rows of its time came too late for it"
+            elif folder and self._rules.top is not None and is_marked(self._rules.top, folder):
+                why = f"{folder} is closed, and was before this lineage began: its rows stand there, and none is added"
+            self._closed[folder] = why = why or ""
+        return why
 
     def _refused(self, part: Part) -> list[Bad]:
-        message = f"{part.folder} is closed: rows of its time came too late for it"
+        message = self._why_closed(part.folder)
         return [Bad(int(place), "late", message) for place in part.places]
 
     def _finish_if_full(self, folder: str) -> None:
@@ -194,8 +204,9 @@ class FilesSinkStream:
 class _Segment:
     """One staged file."""
 
-    def __init__(self, path: Path, name: str, schema: Schema, encoders: EncoderFactory, rules: SegmentRules) -> None:
+    def __init__(self, path: Path, name: str, schema: Schema, encoders: EncoderFactory, rules: SegmentRules, *, hides: bool) -> None:
         self._rules = rules
+        self._hides = hides
         self._columns = schema.names
         self._newest_us: int | None = None
         self._staged = path.name
@@ -240,7 +251,7 @@ class _Segment:
         if self._newest_us is not None:
             said["newest_us"] = self._newest_us
         below = self._rules.hidden_below
-        if below is not None and self._file.size < below:
+        if self._hides or (below is not None and self._file.size < below):
             said |= {"hidden": True} | ({"header": True} if self._rules.header else {})
             if self._rules.csv is not None:
                 said["form"] = [*self._rules.csv, *(() if self._rules.header else self._columns)]

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any
 from scribengin.connectors.files.keeping import Keeping
 from scribengin.connectors.files.read_lease import over
 from scribengin.connectors.files.roll_state import summarize_turns
-from scribengin.connectors.files.roller import Roller, leftovers
+from scribengin.connectors.files.roller import RollDone, Roller, leftovers
 from scribengin.connectors.files.sink import summarize_commits
 from scribengin.connectors.files.sink_claim import last_lineage
 from scribengin.connectors.files.sink_folders import INTERNAL, lineages_in, remove_empty
 from scribengin.core import faults
+from scribengin.core.errors import EnvironmentFault, ScribenginError, StateError
 from scribengin.core.storage import drafts_in, names_in
 
 if TYPE_CHECKING:
@@ -65,7 +66,19 @@ def roll_folder(path: Path, check: Callable[[], None], *, flush: bool = False, n
     """Only the roller's part of `keep_folder`; with `flush` everything that is committed is visible afterwards. Raises as that does."""
     lineages = lineages_in(path)
     newest_us = max((each for each in map(_newest_us, lineages) if each is not None), default=None)
-    done = [Roller(path, lineage, check, now_s, newest_us).run(flush=flush) for lineage in lineages]
+    newest = last_lineage(path / INTERNAL / "owner.json")
+    done: list[RollDone] = []
+    failed: ScribenginError | None = None
+    busy: set[str] = set()
+    for lineage in sorted(lineages, key=lambda each: each.path.name == newest):  # the newest comes last: it closes what no other is busy in
+        roller = Roller(path, lineage, check, now_s, newest_us, busy)
+        try:
+            done.append(roller.run(flush=flush))
+        except (StateError, EnvironmentFault) as error:  # the others are rolled all the same
+            failed = failed or error
+        busy = busy | roller.waiting
+    if failed is not None:
+        raise failed
     return Upkept(
         merged=sum(each.segments for each in done),
         merged_files=sum(each.files for each in done),
