@@ -9,7 +9,7 @@ import pytest
 
 from scribengin.control.world import RunId
 from scribengin.core.errors import Refused
-from scribengin.local.going_back import back_to, begin_anew
+from scribengin.local.going_back import Back, back_to, begin_anew
 from scribengin.local.inspect import audit_flow, planned_changes
 from scribengin.local.positions import decided_ends
 from scribengin.local.prepare import prepare
@@ -67,6 +67,20 @@ def refused(what):
     with pytest.raises(Refused) as caught:
         what()
     return caught.value.code
+
+
+@pytest.mark.parametrize(
+    ("close", "says"),
+    [
+        (None, "there"),
+        ({"delay": 1.0}, "there; rows for folders that are closed are not added, they are dead letters (late)"),
+        ({"delay": 1.0, "late": "reopen"}, "there; folders that are closed lose their marker when rows come, until they are closed again"),
+    ],
+)
+def test_it_says_what_becomes_of_folders_that_are_closed(close, says):
+    sink = SimpleNamespace(type="files", place="out", options={"path": "out", "close": close})
+    (said,) = Back("main", "kept", {}, (), {"kept": 2}).says(SimpleNamespace(sinks={"kept": sink}))
+    assert said == f"sink kept (out) gets up to 2 rows again, beside those that stand {says}"
 
 
 def test_it_says_what_would_repeat_and_then_just_that_does_and_once(folder):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from scribengin.connectors.abilities import rechecks
 from scribengin.connectors.files.pieces import pieces_of, root_of
 from scribengin.core.errors import Refused, SourceError
-from scribengin.local.positions import decided_ends, go_back, way_back
+from scribengin.local.positions import closed_text, decided_ends, go_back, way_back
 from scribengin.local.prepare import open_sources
 from scribengin.local.summaries import SUMMARY
 from scribengin.plan.split import CHANNEL, source_id
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from scribengin.connectors.contract import SourceStream
     from scribengin.local.positions import Moved
     from scribengin.local.prepare import Prepared, PreparedFlow
-    from scribengin.spec.model import Flow
+    from scribengin.spec.model import Flow, Sink
     from scribengin.state.folder import QueryFolder
     from scribengin.state.lease import Lease
     from scribengin.state.lineage import Lineage
@@ -57,9 +57,9 @@ class Back:
             if sink in flow.sinks and flow.sinks[sink].type == SUMMARY:
                 said.append(f"summary {sink} begins anew: it counts what is read from there on")
             elif sink in flow.sinks:
-                said.append(f"sink {sink} ({flow.sinks[sink].place}) gets up to {rows:,} rows again{_twice(flow.sinks[sink].type)}")
+                said.append(f"sink {sink} ({flow.sinks[sink].place}) gets up to {rows:,} rows again{_twice(flow.sinks[sink])}")
             else:
-                ends = [f"{end} ({flow.sinks[end].place}){_twice(flow.sinks[end].type)}" for end in self.behind.get(sink, ())]
+                ends = [f"{end} ({flow.sinks[end].place}){_twice(flow.sinks[end])}" for end in self.behind.get(sink, ())]
                 said.append(f"up to {rows:,} rows go through channel {sink} again, to sink {'; to sink '.join(ends)}")
         return said
 
@@ -209,10 +209,10 @@ def begin_anew(prepared: Prepared, query: QueryFolder, how: str, lease: Lease) -
     return go_back(prepared, query, starts, lease)
 
 
-def _twice(type_: str) -> str:
-    if type_ == SUMMARY:
+def _twice(sink: Sink) -> str:
+    if sink.type == SUMMARY:
         return ", which counts them again"
-    return ", printed again" if type_ == "console" else ", beside those that stand there"
+    return ", printed again" if sink.type == "console" else f", beside those that stand there{closed_text(sink)}"
 
 
 def _label(tier: str, query: str) -> str:

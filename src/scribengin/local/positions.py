@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from scribengin.connectors.contract import SourceStream
     from scribengin.local.prepare import Prepared
-    from scribengin.spec.model import Flow
+    from scribengin.spec.model import Flow, Sink
     from scribengin.state.folder import QueryFolder
     from scribengin.state.lease import Lease
     from scribengin.state.lineage import Lineage
@@ -164,6 +164,16 @@ def go_back(prepared: Prepared, query: QueryFolder, starts: Mapping[str, int], l
     for sink in sinks.values():
         sink.prepare(owner=owner, lineage=begun.id, adopt=True)
     return begun
+
+
+def closed_text(sink: Sink) -> str:
+    """What becomes of rows that are read again for folders by time that are closed; empty where none is."""
+    close = sink.options.get("close")
+    if not close:
+        return ""
+    if close.get("late", "dead") == "dead":
+        return "; rows for folders that are closed are not added, they are dead letters (late)"
+    return "; folders that are closed lose their marker when rows come, until they are closed again"
 
 
 def _written_since(query: QueryFolder, source: str, position: int) -> dict[str, int]:

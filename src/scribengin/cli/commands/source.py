@@ -140,7 +140,7 @@ def set_(*, flow: str, source: str, position: str, query: str | None, yes: bool,
 
 def _what_it_means(parts: list[tuple[TierState, QueryFolder]], back: list[QueryFolder], source: str, position: str) -> str:
     """What --yes would agree to. Raises Refused where it cannot be done at all."""
-    from scribengin.local.positions import way_back
+    from scribengin.local.positions import closed_text, way_back
 
     meant = []
     forward = ", ".join(part.name for _, part in parts if part not in back)
@@ -154,12 +154,13 @@ def _what_it_means(parts: list[tuple[TierState, QueryFolder]], back: list[QueryF
         moved = way_back(part, source, int(position))
         doubled = [
             f"up to {rows:,} rows of sink {sink} ({tier.flow.sinks[sink].options.get('path', tier.flow.sinks[sink].type)})"
+            f"{closed_text(tier.flow.sinks[sink])}"
             for sink, rows in (moved.doubled or {}).items()
             if sink in tier.flow.sinks
         ]
         meant.append(
             f'this lets {part.name} read source "{source}" again from position {position} to {moved.before} ({_amount(moved)}); '
-            f"what was written of it stays, so that {' and '.join(doubled) or 'nothing'} will stand there twice"
+            f"what was written of it stays, so that these will stand there twice: {', and '.join(doubled) or 'none'}"
         )
     return "; and ".join(meant)
 
