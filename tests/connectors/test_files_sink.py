@@ -377,3 +377,30 @@ def test_a_file_that_is_not_what_it_is_called_is_told_by_the_audit(tmp_path: Pat
     rows_, said = read_again(tmp_path / name, {"rows": 2, "bytes": len(data), "crc": zlib.crc32(data)}, "json")
     assert rows_ == 0
     assert f"{tmp_path / name} cannot be read as what it is called" in said[0]
+
+
+HOSTILE = ["..", ".", "a/b", "/", "", None, "a\x00b", "new\nline", "é", "\ufffd", "A", "a", "x" * 247, "%2F", "-", " ", "\u202e"]
+
+
+def test_whatever_a_partitions_value_is_its_rows_are_below_the_sinks_folder_or_dead_letters(tmp_path: Path) -> None:
+    sink = make(tmp_path, partition_by=("country",))
+    stream = sink.stream(batch(0), 0, "a", SCHEMA)
+    values = [*HOSTILE, "x" * 248, "é" * 124, "/" * 90, *HOSTILE]
+    refused = stream.write(pa.concat_batches([rows(n, country=value) for n, value in enumerate(values)]))
+    n = len(HOSTILE)
+    assert [(bad.ordinal, bad.reason) for bad in refused] == [(n, "too-large"), (n + 1, "too-large"), (n + 2, "too-large")]
+    assert "of 256 bytes; 255 fit" in refused[0].message
+    decided = Decided(batch(0), "h0", (stream.close(),))
+    sink.publish(decided)
+    assert sorted(ids(tmp_path)) == sorted({*range(len(values))} - {n, n + 1, n + 2})
+    assert {len(name.split("/")) for name in visible(tmp_path)} == {2}, "each in one folder of its own"
+    assert {path.name for path in tmp_path.iterdir()} == {"out"}
+    assert len({name.partition("/")[0] for name in visible(tmp_path)}) == n - 1, "null and the empty text have one"
+
+
+def test_a_path_of_many_long_partitions_is_a_dead_letter(tmp_path: Path) -> None:
+    columns = tuple(f"c{n}" for n in range(16))
+    schema = parse_schema(", ".join(f"{name} STRING" for name in ("id", *columns)))
+    stream = make(tmp_path, partition_by=columns).stream(batch(0), 0, "a", schema)
+    (bad,) = stream.write(pa.RecordBatch.from_pylist([dict.fromkeys(columns, "x" * 250)], schema=arrow_schema(schema)))
+    assert (bad.reason, stream.close().rows) == ("too-large", 0)

@@ -23,12 +23,14 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from scribengin.connectors.files.sink_partition import Part
     from scribengin.core.types import Schema
     from scribengin.formats.contract import Encoder, EncoderFactory
 
 MAX_OPEN = 64
 """Files that a unit has open at most; with more partitions the one unused for longest is finished, and begun again in a further file."""
+
+_MOST_NAME, _MOST_PATH = 255, 3000
+"""bytes that file systems take as the name of a folder, and as a path below the sink's own"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +108,8 @@ class FilesSinkStream:
         self._done: list[dict[str, Any]] = []
 
     def write(self, batch: pa.RecordBatch, ids: Sequence[str] | None = None) -> Sequence[Bad]:  # noqa: ARG002 (the contract's)
-        """Stage the rows. Those are refused that come too late for a folder that is closed."""
-        late: list[Bad] = []
+        """Stage the rows. Those are refused that come too late for a folder that is closed, or whose folder no file system can name."""
+        refused: list[Bad] = []
         with explained(self._place.doing):
             if self._partitions is None:
                 if batch.num_rows:
@@ -115,13 +117,14 @@ class FilesSinkStream:
                     self._finish_if_full("")
             else:
                 for part in self._partitions.split(batch):
-                    if self._why_closed(part.folder) and self._rules.refuses_late:
-                        late += self._refused(part)
+                    bad = self._refused(part.folder)
+                    if bad is not None:
+                        refused += [Bad(int(place), *bad) for place in part.places]
                         continue
                     self._segment(part.folder).write(part.rows, part.newest_us)
                     self._finish_if_full(part.folder)
             faults.reached("stage.mid_write")
-        return sorted(late, key=lambda bad: bad.ordinal)
+        return sorted(refused, key=lambda bad: bad.ordinal)
 
     def write_json(
         self,
@@ -187,9 +190,15 @@ class FilesSinkStream:
             self._closed[folder] = why = why or ""
         return why
 
-    def _refused(self, part: Part) -> list[Bad]:
-        message = self._why_closed(part.folder)
-        return [Bad(int(place), "late", message) for place in part.places]
+    def _refused(self, folder: str) -> tuple[str, str] | None:
+        """(reason, message), where the folder takes no rows."""
+        longest = max(folder.split("/"), key=lambda name: len(name.encode()))
+        for name, most in ((longest, _MOST_NAME), (folder, _MOST_PATH)):
+            size = len(name.encode())
+            if size > most:
+                return "too-large", f"the folder {name[:40]}… of the partition would have a name of {size} bytes; {most} fit"
+        why = self._why_closed(folder) if self._rules.refuses_late else ""
+        return ("late", why) if why else None
 
     def _finish_if_full(self, folder: str) -> None:
         most = self._rules.most_bytes
