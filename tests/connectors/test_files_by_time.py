@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import errno
 import json
 import os
 import shutil
@@ -37,6 +38,7 @@ from scribengin.connectors.files.upkeep import keep_folder
 from scribengin.core import faults
 from scribengin.core.errors import EnvironmentFault, Refused
 from scribengin.core.faults import ROLL_POINTS
+from scribengin.core.storage import SummedFile
 from scribengin.core.types import arrow_schema, parse_schema
 
 if TYPE_CHECKING:
@@ -549,6 +551,26 @@ def test_what_an_ended_lineage_still_hides_keeps_its_folder_open_and_no_other(tm
     said = [marker(tmp_path, hour) for hour in (0, 1)]
     assert [each["rows"] for each in said if each] == [4, 2]
     assert untrue(tmp_path) == []
+
+
+def test_a_disk_that_is_full_when_a_marker_is_written_leaves_the_folder_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    commit(hourly(tmp_path, roll=None), 0, 5, 65, 140)
+
+    class Full(SummedFile):
+        def sync(self) -> None:
+            if list(tmp_path.rglob("merged/*"))[1:]:  # there was room for the first
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as context:
+        context.setattr(closing, "SummedFile", Full)
+        with pytest.raises(EnvironmentFault, match="marker of dt=2026-01-01/hour=01/ cannot be written: No space"):
+            keep_folder(tmp_path / "out", may)
+    assert (marker(tmp_path, 0), marker(tmp_path, 1)) == (None, None)
+    keep_folder(tmp_path / "out", may)
+    keep_folder(tmp_path / "out", may)
+    assert untrue(tmp_path) == []
+    assert all(marker(tmp_path, hour) for hour in (0, 1))
+    assert internal(tmp_path, "merged") == []
 
 
 class Consumer:

@@ -89,6 +89,15 @@ def sum_bytes(decided: list[Decided]) -> int:
     return sum(receipt.bytes for each in decided for receipt in each.receipts)
 
 
+def test_a_clock_that_was_put_back_makes_nothing_wait_for_long(tmp_path: Path) -> None:
+    sink = rolling(tmp_path)
+    decided = publish(sink, range(2))
+    done = roll_folder(tmp_path / "out", may, now_s=later(-10))
+    assert (done.merged, done.due_s) == (0, pytest.approx(310, abs=60)), "clocks of two hosts differ a little"
+    assert roll_folder(tmp_path / "out", may, now_s=later(-86400 * 365)).merged == 2
+    assert wrong(sink, decided) == []
+
+
 def test_so_much_is_merged_as_makes_the_size_and_the_rest_waits(tmp_path: Path) -> None:
     sink = rolling(tmp_path, roll={"size": 150, "every": 300.0})
     decided = publish(sink, range(7))

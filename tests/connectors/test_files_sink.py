@@ -2,6 +2,7 @@ import datetime as dt
 import errno
 import json
 import os
+import signal
 import zlib
 from collections.abc import Sequence
 from dataclasses import replace
@@ -19,6 +20,7 @@ from scribengin.connectors.contract import Decided, Receipt
 from scribengin.connectors.files import sink_stream
 from scribengin.connectors.files.reading_again import read_again
 from scribengin.connectors.files.sink_partition import Partitions, escape
+from scribengin.connectors.files.upkeep import keep_folder
 from scribengin.core import faults, numbered_log
 from scribengin.core.errors import EnvironmentFault, FencedError, Refused, StateError
 from scribengin.core.storage import SummedFile
@@ -404,3 +406,30 @@ def test_a_path_of_many_long_partitions_is_a_dead_letter(tmp_path: Path) -> None
     stream = make(tmp_path, partition_by=columns).stream(batch(0), 0, "a", schema)
     (bad,) = stream.write(pa.RecordBatch.from_pylist([dict.fromkeys(columns, "x" * 250)], schema=arrow_schema(schema)))
     assert (bad.reason, stream.close().rows) == ("too-large", 0)
+
+
+@pytest.mark.parametrize("roll", [None, {"size": 10**6, "every": 300.0}])
+@pytest.mark.parametrize(
+    "point",
+    ["stage.mid_write", "stage.mid_write@4", "publish.record.before", "publish.record.after", "publish.renamed", "publish.renamed@4"],
+)
+def test_of_many_segments_all_are_committed_or_none_wherever_the_writer_is_killed(tmp_path: Path, point: str, roll: Any) -> None:
+    options: dict[str, Any] = {"partition_by": ("country",), "segment": 30, "roll": roll}
+    batches = [rows(2 * n, 2 * n + 1, country=country) for n, country in enumerate(["DE", "FR"] * 4)]
+    sink = make(tmp_path, **options)
+    decided = decide(sink, 0, *batches, attempt="decided")
+    assert len(decided.receipts[0].segments) >= 4, "in two folders, and in each several by size"
+    pid = os.fork()
+    if pid == 0:
+        try:
+            faults.arm(f"{point}:die")
+            decide(sink, 0, *batches, attempt="killed")
+            sink.publish(decided)
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
+    again = make(tmp_path, **options)
+    published = not point.startswith(("stage", "publish.record.before"))
+    again.recover(decided if published else None, lineage=LINEAGE, before=1 if published else 0)
+    keep_folder(tmp_path / "out", lambda: None, flush=True)
+    assert sorted(ids(tmp_path)) == (list(range(16)) if published else [])

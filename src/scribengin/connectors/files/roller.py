@@ -114,7 +114,8 @@ class Roller:
                 if not rest:
                     continue
                 waits_s = keeping.roll_every_s - (self.now_s() - self._oldest_s(rest))
-                if now or index < len(runs) - 1 or waits_s <= 0:
+                # written so long after now: the clock was put back, and nobody knows how long it has waited
+                if now or index < len(runs) - 1 or not 0 < waits_s <= 2 * keeping.roll_every_s:
                     groups.append(rest)
                 else:
                     due_s = min(waits_s, due_s if due_s is not None else waits_s)
