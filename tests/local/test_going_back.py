@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 
@@ -51,6 +52,44 @@ def three_files(folder):
         folder.data(f"data/{name}.jsonl", [{"id": id_}])
     assert folder.run().state == "finished"
     return prepared_of(folder)
+
+
+HOURLY = """\
+version: 1
+name: back
+sources:
+  rows: {type: files, path: data, format: json, schema: "id BIGINT, ts TIMESTAMP", max_files: 1}
+sinks:
+  kept:
+    from: rows
+    type: files
+    path: out
+    format: json
+    partition_by: [{time: ts, path: "dt=%Y-%m-%d/hour=%H"}]
+    roll: {size: 1MiB, every: 1h}
+    close: {delay: 10m, late: LATE}
+"""
+
+
+@pytest.mark.parametrize("late", ["dead", "reopen"])
+def test_markers_of_folders_by_time_stay_true_when_a_flow_goes_back(folder, late):
+    folder.flow(HOURLY.replace("LATE", late))
+    for hour in range(3):
+        folder.data(f"data/{hour}.jsonl", [{"id": 10 * hour + n, "ts": f"2026-01-01T0{hour}:{20 + n}:00Z"} for n in range(2)])
+    assert folder.run().balanced
+    moves = {"moves": [["main", "kept", {"rows": 0}]]}
+    tasks_of(folder, Operation(kind="rewind", step="work", version=1, tiers=("main",), arguments=moves))("1")
+    result = folder.run()
+    assert result.balanced
+    said = {}
+    for path in (folder.path / "out").glob("dt=*/hour=*/_COMPLETE.json"):
+        marker = json.loads(path.read_text())
+        said[path.parent.name] = (marker["rows"], marker["version"])
+        assert sum(len(part.read_text().splitlines()) for part in path.parent.glob("part-*")) == marker["rows"]
+    assert said == dict.fromkeys(("hour=00", "hour=01"), (2, 1) if late == "dead" else (4, 2))
+    dead = [row for path in (folder.path / ".scribengin").rglob("dead/**/*.jsonl") for row in path.read_text().splitlines()]
+    assert [json.loads(row)["reason"] for row in dead] == (["late"] * 4 if late == "dead" else [])
+    assert audit_flow(prepared_of(folder)).balanced
 
 
 def tasks_of(folder, operation):
