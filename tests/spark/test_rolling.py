@@ -96,3 +96,29 @@ def test_a_disk_that_is_full_at_the_end_fails_the_run_and_the_next_shows_all(tmp
     roll_folder(tmp_path / "between", lambda: None)
     run(reading, spark)
     assert (merged.exists(), ids(tmp_path / "out")) == (False, list(range(40)))
+
+
+BY_ORIGIN = """
+version: 1
+name: both
+sources:
+  old: {type: files, path: old, format: json, schema: id BIGINT}
+  new: {type: files, path: new, format: json, schema: id BIGINT}
+steps:
+  all: {from: [old, new], merge: {how: union, origin: came}}
+sinks:
+  kept: {from: all, type: files, path: out, format: json, partition_by: [came], roll: {size: 1MiB, every: 1h}}
+"""
+
+
+def test_rows_are_sorted_by_the_input_they_came_from(tmp_path: Path, spark: SparkSession) -> None:
+    (tmp_path / "both.yaml").write_text(BY_ORIGIN)
+    for name, first in (("old", 0), ("new", 100)):
+        (tmp_path / name).mkdir()
+        for number in range(2):
+            (tmp_path / name / f"{number}.jsonl").write_text("".join(f'{{"id": {first + 10 * number + n}}}\n' for n in range(3)))
+    result = run(tmp_path / "both.yaml", spark)
+    assert (result.state, result.balanced) == ("finished", True)
+    assert ids(tmp_path / "out/came=old") == [0, 1, 2, 10, 11, 12]
+    assert ids(tmp_path / "out/came=new") == [100, 101, 102, 110, 111, 112]
+    assert [len(list(visible_files(tmp_path / "out" / f"came={name}"))) for name in ("old", "new")] == [1, 1]
