@@ -4,7 +4,7 @@
     nodes a b                      these answer now, and no others
     decommission a
     wish running                   a person's word; `wish running v2` names a version, `wish running v2 without core` its tiers
-    map core a
+    map core a                     to this node only; `map core anywhere`
     up core                        the tier's newest process runs, holds the lease, and has reached the wish
     process core exited 1          also `running`, `gone`
     lease core                     the newest process holds it; `lease core lost`; `lease core by 3`; `lease core spare`: its spare does
@@ -162,7 +162,7 @@ class Story:
             case ["wish", goal, *rest]:
                 self._wish(goal, rest)
             case ["map", tier, node]:
-                self._set_tier(replace(self._tier(tier), node=node))
+                self._set_tier(replace(self._tier(tier), node="" if node == "anywhere" else node))
             case ["up", tier]:
                 for happening in (["process", tier, "running"], ["lease", tier], ["report", tier, "running"]):
                     self._happen(happening)

@@ -68,7 +68,7 @@ def _state(world: World, flow: FlowSeen, wait: Wait | None) -> tuple[FlowState, 
     if all(_reached(tier, flow) for tier in flow.tiers.values()):
         done: FlowState = "paused" if flow.wish.goal == "paused" else "stopped"
         return done, "drained" if flow.wish.goal == "drained" else "", f"scribengin resume {flow.name}"
-    lost = _lost(world, tiers)
+    lost = _lost(world, flow, tiers)
     if lost is not None and flow.wish.goal == "drained":
         return "recovering", *lost
     waiting = [name for name, tier in sorted(flow.tiers.items()) if not _reached(tier, flow)]
@@ -76,16 +76,21 @@ def _state(world: World, flow: FlowSeen, wait: Wait | None) -> tuple[FlowState, 
 
 
 def _running(world: World, flow: FlowSeen, tiers: list[TierSeen]) -> tuple[FlowState, str, str]:
-    if (lost := _lost(world, tiers)) is not None:
+    if (lost := _lost(world, flow, tiers)) is not None:
         return "recovering", *lost
     old = [name for name, tier in sorted(flow.tiers.items()) if is_old(flow, name) and not at_rest(tier)]
     if old:
         return "starting", f"version {flow.wish.version} follows when {', '.join(old)} of the old one has ended", ""
     coming = [tier for tier in tiers if not _is_up(tier, flow)]
     if coming:
-        homeless = [tier.tier for tier in coming if _is_down(tier) and choose_node(world.nodes, tier, {}) is None]
+        homeless = [tier for tier in coming if _is_down(tier) and choose_node(world.nodes, tier, {}) is None]
+        if bound := [tier for tier in homeless if tier.node]:
+            node = world.nodes.get(bound[0].node)
+            why = "does not answer" if node is None else "is decommissioned" if node.decommissioned else "has no room for it"
+            return "starting", f"tier {bound[0].tier} is mapped to node {bound[0].node}, which {why}", _unbound(flow, bound[0])
         if homeless:
-            return "starting", f"no node answers that has room for {', '.join(homeless)}", "start one: scribengin node"
+            names = ", ".join(tier.tier for tier in homeless)
+            return "starting", f"no node answers that has room for {names}", "start one: scribengin node"
         again = flow.status is not None and flow.status.state in ("recovering", "degraded")
         again = again or any(tier.run is not None and tier.run.failures and _is_of(tier, flow) for tier in coming)
         names = " and ".join(tier.tier for tier in coming)
@@ -123,7 +128,7 @@ def _behind(world: World, flow: FlowSeen) -> str | None:
     return f"{BEHIND}the oldest that waits is {show_duration(delay.seconds)} old, max_delay is {show_duration(most_s)}{cause}"
 
 
-def _lost(world: World, tiers: list[TierSeen]) -> tuple[str, str] | None:
+def _lost(world: World, flow: FlowSeen, tiers: list[TierSeen]) -> tuple[str, str] | None:
     """(reason, next action) of the first tier whose worker was lost and is not there again."""
     for tier in tiers:
         wish, run = tier.wish, tier.run
@@ -132,13 +137,18 @@ def _lost(world: World, tiers: list[TierSeen]) -> tuple[str, str] | None:
         if run.ended_at is not None and run.failures and run.generation == wish.generation:
             again = f" ({run.failures} ends in a row without progress)" if run.failures > 1 else ""
             if choose_node(world.nodes, tier, {}) is None:
-                return f"tier {tier.tier}: {run.cause}", "starts again when a node answers that can take it"
+                there = f"node {tier.node}, to which it is mapped, can take it; {_unbound(flow, tier)}" if tier.node else ""
+                return f"tier {tier.tier}: {run.cause}", f"starts again when {there or 'a node answers that can take it'}"
             wait_s = back_off_s(run.failures)
             at = f"starts again at {moment_text(run.ended_at + wait_s)}, {wait_s:.0f} s after its end"
             return f"tier {tier.tier}: {run.cause}{again}", at if wait_s else "starts again at once"
         if run.ended_at is None and run.leased and run.unleased_since is not None:
             return f"tier {tier.tier}: its worker does not hold its lease", "it takes it again, or is replaced"
     return None
+
+
+def _unbound(flow: FlowSeen, tier: TierSeen) -> str:
+    return f"to have it elsewhere: scribengin unmap {flow.name}.{tier.tier}"
 
 
 def _waits_for_a_person(tier: TierSeen) -> bool:
