@@ -12,7 +12,7 @@ from scribengin.core.errors import Refused
 from scribengin.plan.split import plan_flow
 from scribengin.plan.spread import Branches, read_branches, spread, spread_text
 from scribengin.plan.validate import validate_file
-from scribengin.spec.model import Merge, Utilities
+from scribengin.spec.model import Dedupe, Merge, Utilities
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -97,16 +97,69 @@ def test_branches_have_all_rows_and_meet_two_by_two_in_the_last_tier(tmp_path: P
     assert [str(problem) for problem in problems if problem.severity == "error"] == []
 
 
+@pytest.mark.parametrize(
+    ("tiers", "lines"),
+    [
+        (1, ["the utilities of step u stay in one piece: there is one tier for them; what any of them keeps comes out"]),
+        (2, ["tier u_1: a, b, c", "tier u_2: what any of them keeps"]),
+        (3, ["tier u_1: a, b", "tier u_2: c", "tier u_3: what any of them keeps"]),
+        (9, ["tier u_1: a", "tier u_2: b", "tier u_3: c", "tier u_4: what any of them keeps"]),
+    ],
+)
+def test_a_union_means_the_same_in_any_number_of_tiers_each_test_a_branch(tmp_path: Path, tiers: int, lines: list[str]) -> None:
+    made = spread(declared(tmp_path, "abc"), tiers, replace(BRANCHES, how="union"))
+    assert made.lines() == lines
+    steps = made.flow.steps
+    assert [(steps[id_].inputs, steps[id_].action) for id_ in ("u_a", "u_b", "u_c")] == [
+        (("before",), Utilities((f"steps:{name}",), "free")) for name in "abc"
+    ]
+    assert (steps["u_together"].inputs, steps["u_together"].action) == (("u_a", "u_b", "u_c"), Merge())
+    assert (steps["u"].inputs, steps["u"].action) == (("u_together",), Dedupe(("id",), "ts", 600.0))
+    _, problems = spread_text(made, "shop.yaml (spread)")
+    assert [str(problem) for problem in problems if problem.severity == "error"] == []
+
+
+@pytest.mark.parametrize(
+    ("tiers", "utilities", "why"), [(2, "abc", "branches take three tiers"), (1, "abc", "one tier"), (9, "a", "one of them")]
+)
+def test_what_stays_in_one_piece_says_why(tmp_path: Path, tiers: int, utilities: str, why: str) -> None:
+    flow = declared(tmp_path, utilities)
+    made = spread(flow, tiers, BRANCHES)
+    assert (made.flow, made.runs) == (flow, {})
+    assert why in made.lines()[0]
+
+
+def test_parts_take_names_that_nobody_has(tmp_path: Path) -> None:
+    """Of nodes, of each other, and of what brings branches together; and names of functions need not be those of steps."""
+    flow = declared(tmp_path, "abc")
+    called = replace(flow.steps["u"], action=Utilities(("steps:a", "more:meet_1", "steps:Gr\u00f6\u00dfe", "steps:u"), "free"))
+    taken = replace(flow, steps={**flow.steps, "u": called, "u_a": replace(flow.steps["aside"], id="u_a")})
+    assert [id_ for id_ in spread(taken, 9).flow.steps if id_ not in taken.steps] == ["u_a_2", "u_meet_1", "u_gr__e"]
+    branched = spread(taken, 9, BRANCHES)
+    new = {id_: step.inputs for id_, step in branched.flow.steps.items() if id_ not in taken.steps}
+    assert [*new] == ["u_a_2", "u_meet_1", "u_gr__e", "u_u", "u_meet_1_2", "u_meet_2"]
+    assert (new["u_meet_1_2"], new["u_meet_2"], branched.flow.steps["u"].inputs) == (
+        ("u_a_2", "u_meet_1"),
+        ("u_meet_1_2", "u_gr__e"),
+        ("u_meet_2", "u_u"),
+    )
+
+
+def test_a_step_above_may_have_the_watermark_by_which_branches_meet(tmp_path: Path) -> None:
+    flow = declared(tmp_path, "abc")
+    source = flow.sources["n"]
+    bare = replace(flow, sources={**flow.sources, "n": replace(source, watermark=None)})
+    with pytest.raises(Refused, match='source "n" has no watermark'):
+        spread(bare, 4, BRANCHES)
+    marked = replace(bare, steps={**flow.steps, "before": replace(flow.steps["before"], watermark=source.watermark)})
+    assert spread(marked, 4, BRANCHES).consolidates == "u_4"
+
+
 def test_what_cannot_be_spread_is_told(tmp_path: Path) -> None:
     flow = declared(tmp_path)
     two = replace(flow, steps={**flow.steps, "v": replace(flow.steps["u"], id="v")})
     none = replace(flow, steps={id_: step for id_, step in flow.steps.items() if id_ != "u"})
-    taken = replace(flow, steps={**flow.steps, "u_a": replace(flow.steps["aside"], id="u_a")})
-    for made, told in (
-        (two, "2 steps of utilities: u, v"),
-        (none, "no step of utilities"),
-        (taken, '"u_a" would be a part of step "u", and is a node already'),
-    ):
+    for made, told in ((two, "2 steps of utilities: u, v"), (none, "no step of utilities")):
         with pytest.raises(Refused, match=told):
             spread(made, 2)
 
@@ -118,7 +171,9 @@ def test_what_cannot_be_spread_is_told(tmp_path: Path) -> None:
         ("free", "", "id ts 10m", 'column "id" may be null'),
         ("free", "NOT NULL", "ids ts 10m", 'reads no column "ids"'),
         ("free", "NOT NULL", "id ts", "does not say how branches meet"),
-        ("free", "NOT NULL", "id ts 10", "does not say how branches meet"),
+        ("free", "NOT NULL", "id ts 10", '"10" has no unit'),
+        ("free", "NOT NULL", "id ts 10m both", '"both" is neither union nor intersect'),
+        ("free", "NOT NULL", "id+ ts 10m", 'a column of the key "id+" has no name'),
     ],
 )
 def test_branches_that_could_not_meet_are_refused(tmp_path: Path, order: str, schema: str, branches: str, told: str) -> None:

@@ -2,14 +2,61 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from scribengin.core.errors import InputError
+import click
+
+from scribengin.core.errors import InputError, Refused, Unreachable
+from scribengin.core.problems import Place
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from scribengin.client.host_models import NodeRow
     from scribengin.core.problems import Problem
     from scribengin.plan.spread import Spread
     from scribengin.spec.model import Flow
+
+AS_NODES = 0
+"""tiers: as many as nodes are up"""
+
+
+class Tiers(click.ParamType):  # type: ignore[type-arg, unused-ignore]  # generic since click 8.4
+    """How many tiers: one at least, or AS_NODES where no number is given."""
+
+    name = "tiers"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Fails at anything else, and at a file that the option has taken for its number."""
+        if isinstance(value, int) or (value.isdecimal() and int(value) >= 1):
+            return int(value)
+        if Path(value).exists():
+            why = f"{value} was taken for the number of tiers; name files first, and --spread behind them"
+        else:
+            why = f'"{value}" is no number of tiers; write --spread 3, or --spread alone for as many as nodes are up'
+        return self.fail(why, param, ctx)
+
+
+branches_option = click.option(
+    "--branches",
+    metavar="'KEY TIME SPAN [union]'",
+    help="With --spread: tests side by side; the last tier keeps what all have kept, with union what any has kept.",
+)
+
+
+def check_options(spread: int | None, branches: str | None) -> None:
+    """Raises UsageError where one is missing that the other needs."""
+    if spread is None and branches is not None:
+        raise click.UsageError("--branches says how utilities are spread: it needs --spread")
+
+
+def tiers_as_nodes(nodes: Sequence[NodeRow]) -> int:
+    """One for each that is up. Raises Unreachable where none is."""
+    if up := sum(node.up and node.state == "up" for node in nodes):
+        return up
+    remedy = "start one (scribengin node), or say how many tiers: --spread 3"
+    raise Unreachable("no node is up, so that --spread cannot tell how many tiers to make", remedy=remedy, code="spread")
 
 
 def spread_flow(flow: Flow, tiers: int, branches: str | None, name: str) -> tuple[Flow, list[Problem]]:
@@ -22,7 +69,12 @@ def spread_file(flow: Flow, tiers: int, branches: str | None, name: str) -> tupl
     """(what runs where, the flow file, warnings); `name` is the file that the flow comes from."""
     from scribengin.plan.spread import read_branches, spread, spread_text
 
-    made = spread(flow, tiers, None if branches is None else read_branches(branches))
+    meeting = None if branches is None else read_branches(branches)
+    try:
+        made = spread(flow, tiers, meeting)
+    except Refused as error:
+        error.place = Place(name)
+        raise
     text, problems = spread_text(made, f"{name} (spread)")
     if any(problem.severity == "error" for problem in problems):
         raise InputError(problems)

@@ -1,14 +1,16 @@
 """A flow with its utilities spread over tiers: each, or a run of them where there are fewer tiers, in one of its own.
 
-In a row each tier hands what it keeps to the next. As branches each has all rows, and the last tier brings together what all have kept.
+In a row each tier hands what it keeps to the next. As branches each has all rows, and the last tier brings together what all have kept, or
+any of them.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Literal
 
 from scribengin.connectors import catalog
 from scribengin.core.errors import Refused
@@ -19,11 +21,11 @@ from scribengin.plan.columns import find
 from scribengin.plan.graph import Graph
 from scribengin.plan.resolve import resolve
 from scribengin.spec.dump import dump_flow
-from scribengin.spec.model import Merge, Step, Tier, Utilities
+from scribengin.spec.model import Dedupe, Merge, Step, Tier, Utilities
 from scribengin.spec.parse import parse_flow
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from scribengin.core.problems import Problem
     from scribengin.spec.model import Flow
@@ -40,6 +42,8 @@ class Branches:
     key: tuple[str, ...]
     time: str
     within_s: float
+    how: Literal["union", "intersect"] = "intersect"
+    """`intersect`: what all keep, as one piece does; `union`: what any keeps, once"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +55,17 @@ class Spread:
     runs: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     consolidates: str = ""
     """the tier in which branches meet"""
+    keeps: str = ""
+    """what comes of branches, in words"""
+    whole: str = ""
+    """why no tier was made; empty where some were"""
 
     def lines(self) -> list[str]:
         """For people."""
+        if self.whole:
+            return [f"the utilities of step {self.step} stay in one piece: {self.whole}"]
         told = [f"tier {tier}: {', '.join(names)}" for tier, names in self.runs.items()]
-        return [*told, f"tier {self.consolidates}: what all of them keep"] if self.consolidates else told
+        return [*told, f"tier {self.consolidates}: {self.keeps}"] if self.consolidates else told
 
 
 def spread(flow: Flow, tiers: int, branches: Branches | None = None) -> Spread:
@@ -72,26 +82,42 @@ def spread(flow: Flow, tiers: int, branches: Branches | None = None) -> Spread:
         what = "no step of utilities" if not steps else f"{len(steps)} steps of utilities: {', '.join(step.id for step in steps)}"
         raise Refused(f"flow {flow.name} has {what}; --spread takes one", remedy="say with `tiers` what runs where", code=CODE)
     (step,) = steps
-    assert isinstance(step.action, Utilities)
+    action = step.action
+    assert isinstance(action, Utilities)
     if branches is not None:
-        _check_branches(flow, step, step.action, branches)
-    parts = min(tiers - (branches is not None), len(step.action.references))
-    if parts < 2:
-        return Spread(flow, step.id)
-    runs = _runs(step.action, parts)
-    names = [_name(step.id, str(number)) for number in range(1, parts + 1 + (branches is not None))]
-    made = _in_a_row(step, runs) if branches is None else _branched(step, runs, branches)
-    twice = sorted((made.keys() - {step.id}) & (flow.steps.keys() | flow.sources.keys() | flow.sinks.keys()))
-    if twice:
-        raise Refused(f'"{twice[0]}" would be a part of step "{step.id}", and is a node already', remedy="rename that node", code=CODE)
-    placed = _placed(flow, step, list(made), names)
+        _check_branches(flow, step, action, branches)
+    each = branches is not None and branches.how == "union"  # a branch of two tests would keep what both keep
+    parts = min(tiers - (branches is not None), len(action.references))
+    whole = "" if parts > (not each) else _why_whole(action, tiers, branches)
+    if whole and not each:
+        return Spread(flow, step.id, whole=whole)
+    runs = _runs(action, len(action.references) if each else parts)
+    taken = {*flow.sources, *flow.steps, *flow.sinks}
+    made, meets = _in_a_row(step, runs, taken) if branches is None else _branched(step, runs, branches, taken)
+    steps_now = {id_: part for one in flow.steps.values() for id_, part in (made if one is step else {one.id: one}).items()}
+    keeps = f"what {'any' if each else 'all'} of them keep{'s' if each else ''}" if branches is not None else ""
+    if whole:
+        return Spread(replace(flow, steps=steps_now), step.id, keeps=keeps, whole=f"{whole}; {keeps} comes out")
+    ways = [id_ for id_ in made if id_ not in meets]
+    bounds = _bounds(len(ways), parts)
+    names = [_name(step.id, str(number)) for number in range(1, parts + 1 + bool(meets))]
+    parted = [*(ways[first:end] for first, end in bounds), *([meets] if meets else [])]
     cut = replace(
         flow,
-        steps={id_: part for each in flow.steps.values() for id_, part in (made if each is step else {each.id: each}).items()},
-        tiers={tier: Tier(tier, tuple(ids)) for tier, ids in placed.items()},
+        steps=steps_now,
+        tiers={tier: Tier(tier, tuple(ids)) for tier, ids in _placed(flow, step, dict(zip(names, parted, strict=True))).items()},
     )
-    told = {tier: run.names for tier, run in zip(names, runs, strict=False)}
-    return Spread(cut, step.id, told, "" if branches is None else names[-1])
+    called = [name for run in runs for name in run.names] if each else []
+    told = {tier: tuple(called[first:end]) if each else runs[first].names for tier, (first, end) in zip(names, bounds, strict=False)}
+    return Spread(cut, step.id, told, names[-1] if meets else "", keeps)
+
+
+def _why_whole(action: Utilities, tiers: int, branches: Branches | None) -> str:
+    if len(action.references) == 1:
+        return "there is one of them"
+    if tiers == 1 or branches is None:
+        return "there is one tier for them"
+    return "branches take three tiers, one for each of two and one where they meet"
 
 
 def spread_text(made: Spread, name: str) -> tuple[str, list[Problem]]:
@@ -105,18 +131,28 @@ def spread_text(made: Spread, name: str) -> tuple[str, list[Problem]]:
 
 
 def read_branches(text: str) -> Branches:
-    """`id ts 10m`, and `id+user ts 10m` for a key of several columns. Raises Refused for anything else.
+    """`id ts 10m`, `id+user ts 10m` for a key of several columns, and either with `intersect` or `union` behind it. Raises Refused for
+    anything else.
 
-    >>> read_branches("id+user ts 10m")
-    Branches(key=('id', 'user'), time='ts', within_s=600.0)
+    >>> read_branches("id+user ts 10m union")
+    Branches(key=('id', 'user'), time='ts', within_s=600.0, how='union')
     """
+    says = f'"{text}" does not say how branches meet'
+    remedy = "write key, time column and span, such as --branches 'id ts 10m', and behind them union where one branch is enough"
     parts = text.split()
+    hows: dict[str, Literal["union", "intersect"]] = {"intersect": "intersect", "union": "union"}
+    how = hows.get(parts[3] if len(parts) == 4 else "intersect")
+    if len(parts) not in (3, 4) or how is None:
+        found = f': "{parts[3]}" is neither union nor intersect' if len(parts) == 4 else ""
+        raise Refused(f"{says}{found}", remedy=remedy, code=CODE)
+    key, time, within = parts[:3]
     try:
-        key, time, within = parts
-        return Branches(tuple(key.split("+")), time, parse_duration_s(within))
+        within_s = parse_duration_s(within)
     except ValueError as error:
-        message = f'"{text}" does not say how branches meet: {error}' if len(parts) == 3 else f'"{text}" does not say how branches meet'
-        raise Refused(message, remedy="write key, time column and span, such as --branches 'id ts 10m'", code=CODE) from error
+        raise Refused(f"{says}: {error}", remedy=remedy, code=CODE) from error
+    if not all(columns := key.split("+")):
+        raise Refused(f'{says}: a column of the key "{key}" has no name', remedy=remedy, code=CODE)
+    return Branches(tuple(columns), time, within_s, how)
 
 
 def _check_branches(flow: Flow, step: Step, action: Utilities, branches: Branches) -> None:
@@ -124,8 +160,10 @@ def _check_branches(flow: Flow, step: Step, action: Utilities, branches: Branche
         message = f'step "{step.id}" has `order: fixed`: a utility may need what the one before it has made'
         raise Refused(message, remedy="leave the branches out, or write order: free where all of them only test", code=CODE)
     graph = Graph(flow)
-    streams = [source for source in flow.sources.values() if source.id in graph.upstream([step.id]) and not source.static]
-    if bare := [source.id for source in streams if source.watermark is None]:
+    above = graph.upstream([step.id]) - {step.id}
+    marked = any(each.watermark is not None for each in flow.steps.values() if each.id in above)
+    streams = [source for source in flow.sources.values() if source.id in above and not source.static]
+    if bare := [source.id for source in streams if source.watermark is None and not marked]:
         message = f'source "{bare[0]}" has no watermark: branches would wait for each other for ever'
         raise Refused(message, remedy=f"give it one, such as watermark: ts 10m, or spread {step.id} in a row", code=CODE)
     columns = resolve(graph).of(step.inputs[0]) or ()
@@ -139,45 +177,65 @@ def _check_branches(flow: Flow, step: Step, action: Utilities, branches: Branche
             raise Refused(message, remedy=f"declare it: {name} {column.type or 'TYPE'} NOT NULL; or spread {step.id} in a row", code=CODE)
 
 
-def _runs(action: Utilities, parts: int) -> list[Utilities]:
-    """Runs of utilities, as equal in length as can be, longer ones first."""
-    count = len(action.references)
+def _bounds(count: int, parts: int) -> list[tuple[int, int]]:
+    """Where each of so many parts begins and ends, as equal in length as can be, longer ones first."""
     bounds = [0]
     for part in range(parts):
         bounds.append(bounds[-1] + count // parts + (part < count % parts))
+    return list(pairwise(bounds))
+
+
+def _runs(action: Utilities, parts: int) -> list[Utilities]:
     return [
-        replace(action, references=action.references[first:end], functions=action.functions[first:end]) for first, end in pairwise(bounds)
+        replace(action, references=action.references[first:end], functions=action.functions[first:end])
+        for first, end in _bounds(len(action.references), parts)
     ]
 
 
-def _in_a_row(step: Step, runs: Sequence[Utilities]) -> dict[str, Step]:
-    """The last one keeps the step's id, and with it its readers."""
+def _in_a_row(step: Step, runs: Sequence[Utilities], taken: Collection[str]) -> tuple[dict[str, Step], list[str]]:
+    """The steps, and those of them in which branches meet: none. The last one keeps the step's id, and with it its readers."""
     made: dict[str, Step] = {}
     inputs = step.inputs
     for run in runs[:-1]:
-        id_ = _id(step, run, made)
+        id_ = _free_name(step.id, run.names[0], {*taken, *made})
         made[id_] = Step(id_, inputs, run, on_error=step.on_error)
         inputs = (id_,)
-    return made | {step.id: replace(step, inputs=inputs, action=runs[-1])}
+    return made | {step.id: replace(step, inputs=inputs, action=runs[-1])}, []
 
 
-def _branched(step: Step, runs: Sequence[Utilities], branches: Branches) -> dict[str, Step]:
+def _branched(step: Step, runs: Sequence[Utilities], branches: Branches, taken: Collection[str]) -> tuple[dict[str, Step], list[str]]:
+    """The steps, and those of them in which branches meet."""
     made: dict[str, Step] = {}
     for run in runs:
-        id_ = _id(step, run, made)
+        id_ = _free_name(step.id, run.names[0], {*taken, *made})
         made[id_] = Step(id_, step.inputs, run, on_error=step.on_error)
-    first, *others = made
-    meets = Merge("intersect", branches.key, branches.time, branches.within_s)
-    for number, other in enumerate(others[:-1], 1):  # Spark joins two streams at a time
-        id_ = _name(step.id, f"meet_{number}")
-        made[id_] = Step(id_, (first, other), meets)
-        first = id_
-    return made | {step.id: replace(step, inputs=(first, others[-1]), action=meets, schema=None)}
+    meets: list[str] = []
+    ways = list(made)
+    if branches.how == "union":
+        last: Dedupe | Merge = Dedupe(branches.key, branches.time, branches.within_s)
+        if len(ways) > 1:
+            meets.append(_free_name(step.id, "together", {*taken, *made}))
+            made[meets[0]] = Step(meets[0], tuple(ways), Merge())
+            ways = meets[:1]
+    else:
+        last = Merge("intersect", branches.key, branches.time, branches.within_s)
+        for number, other in enumerate(ways[1:-1], 1):  # Spark joins two streams at a time
+            id_ = _free_name(step.id, f"meet_{number}", {*taken, *made})
+            made[id_] = Step(id_, (ways[0], other), last)
+            meets.append(id_)
+            ways[0] = id_
+        ways = [ways[0], ways[-1]]
+    return made | {step.id: replace(step, inputs=tuple(ways), action=last, schema=None)}, [*meets, step.id]
 
 
-def _id(step: Step, run: Utilities, taken: Mapping[str, Any]) -> str:
-    name = _name(step.id, run.names[0][: _NAME // 2])
-    return name if name not in taken and name != step.id else _name(name, str(len(taken) + 1))
+def _free_name(begin: str, end: str, taken: Collection[str]) -> str:
+    """An id of both that no node has."""
+    end = re.sub("[^a-z0-9_]", "_", end[: _NAME // 2])
+    name, number = _name(begin, end), 1
+    while name in taken:
+        number += 1
+        name = _name(begin, f"{end}_{number}")
+    return name
 
 
 def _name(begin: str, end: str) -> str:
@@ -185,15 +243,15 @@ def _name(begin: str, end: str) -> str:
     return f"{begin[: _NAME - len(end) - 1]}_{end}"
 
 
-def _placed(flow: Flow, step: Step, made: Sequence[str], names: Sequence[str]) -> dict[str, list[str]]:
-    """Tier → nodes: what feeds the utilities in the first, with it what has nothing to do with them, all else in the last."""
+def _placed(flow: Flow, step: Step, parted: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+    """Tier → nodes, of tier → parts of the step: what feeds the utilities goes to the first, with it what has nothing to do with them, all
+    else to the last."""
     graph = Graph(flow)
     before = [id_ for id_ in graph.order if id_ in graph.upstream([step.id]) and id_ != step.id and id_ in flow.steps]
-    placed = {tier: [id_] for tier, id_ in zip(names, [*made[: len(names) - 1], made[-1]], strict=True)}
     others = [id_ for id_ in graph.order if id_ not in before and id_ != step.id and id_ not in flow.sources]
     with_them = graph.upstream([id_ for id_ in others if step.id in graph.upstream([id_])])
-    aside = [id_ for id_ in others if id_ not in with_them]
-    placed[names[0]] = [*before, *placed[names[0]], *aside]
-    others = [id_ for id_ in others if id_ in with_them]
-    placed[names[-1]] = [*made[len(names) - 1 : -1], *placed[names[-1]], *others]
+    placed = {tier: list(ids) for tier, ids in parted.items()}
+    first, last = next(iter(placed)), next(reversed(placed))
+    placed[first] = [*before, *placed[first], *(id_ for id_ in others if id_ not in with_them)]
+    placed[last] += [id_ for id_ in others if id_ in with_them]
     return placed

@@ -11,6 +11,7 @@ from scribengin.cli.accept_option import accept_option
 from scribengin.cli.answer import Answer, AnsweringCommand
 from scribengin.cli.flow_argument import flow_path
 from scribengin.cli.plane_option import masters_option
+from scribengin.cli.spreading import AS_NODES, Tiers, branches_option, check_options, tiers_as_nodes
 from scribengin.cli.waiting import wait_for, wait_option
 from scribengin.core.errors import InputError
 from scribengin.core.problems import Place, Problem
@@ -41,13 +42,13 @@ _EFFECTS = {
 @click.option("--base", type=click.Path(path_type=Path, file_okay=False), help="Where relative places of data start.")
 @click.option(
     "--spread",
-    type=click.IntRange(0),
+    type=Tiers(),
     is_flag=False,
-    flag_value=0,
+    flag_value=AS_NODES,
     metavar="[N]",
     help="Cut a flow of utilities into N tiers, each with some of them; without N into as many as nodes are up.",
 )
-@click.option("--branches", metavar="'KEY TIME SPAN'", help="With --spread: side by side; the last tier keeps what all have kept.")
+@branches_option
 @wait_option
 @masters_option
 def command(
@@ -74,10 +75,9 @@ def command(
 
     from scribengin.client.verb_models import Topology
 
-    if spread is None and branches is not None:
-        raise click.UsageError("--branches says how utilities are spread: it needs --spread")
+    check_options(spread, branches)
     with masters.client() as client:
-        tiers = spread if spread != 0 else sum(node.up and node.state == "up" for node in client.nodes())
+        tiers = tiers_as_nodes(client.nodes()) if spread == AS_NODES else spread
         submits, packages, warnings, spreads = _packed(files, base, tiers, branches)
         wanted = Topology(tuple(submits), expected, accept.rows, accept.columns)
         if dry_run:
@@ -120,6 +120,10 @@ def _packed(
         chosen = None if path.is_dir() or path.suffix == SUFFIX else path.name
         start = Path.cwd() if path.suffix == SUFFIX else path if path.is_dir() else path.parent
         try:
+            if chosen is None and tiers is not None:
+                what = "package" if path.suffix == SUFFIX else "folder"
+                remedy = "name the flow files that are to be spread, and apply the others without --spread"
+                raise InputError([Problem("spread", Place(name), f"--spread cuts flow files, and this is a {what}", remedy)])
             if path.suffix == SUFFIX:
                 package = read_package(path)
             else:
@@ -176,7 +180,7 @@ def _as_json(plan: TopologyPlan) -> dict[str, Any]:
 
 def _show(plan: TopologyPlan, spreads: Sequence[Spread]) -> None:
     for each in spreads:
-        for line in each.lines() or [f"the utilities of step {each.step} stay in one piece: one node is up, or there is one of them"]:
+        for line in each.lines():
             click.echo(f"flow {each.flow.name}, {line}")
     for flow in plan.flows:
         for change in flow.changes:

@@ -8,6 +8,7 @@ import click
 
 from scribengin.cli.answer import Answer, AnsweringCommand
 from scribengin.cli.flow_argument import flow_argument, flow_path
+from scribengin.cli.spreading import branches_option, check_options
 from scribengin.core.errors import InputError
 
 
@@ -15,9 +16,10 @@ from scribengin.core.errors import InputError
 @flow_argument
 @click.option("--resolved", is_flag=True, help="With every default written out, and `${...}` filled in; secrets stay references.")
 @click.option("--spread", type=click.IntRange(1), metavar="N", help="With its utilities in N tiers, as `apply --spread` submits it.")
-@click.option("--branches", metavar="'KEY TIME SPAN'", help="With --spread: side by side; the last tier keeps what all have kept.")
+@branches_option
 def command(*, flow: str, resolved: bool, spread: int | None, branches: str | None) -> Answer:
     """Print a flow as it is understood."""
+    check_options(spread, branches)
     from scribengin.connectors import catalog
     from scribengin.plan.validate import validate_file
     from scribengin.spec.dump import dump_flow, flow_data
