@@ -247,6 +247,14 @@ def test_an_edited_lineage_is_told(tmp_path: Path) -> None:
         read_lineage(query)
 
 
+def test_utilities_balance_with_what_failed_a_requirement_behind_them() -> None:
+    parts = {"f": Counts(10, 8, 2), "g": Counts(8, 7, dead=1)}
+    assert balance({"u": Counts(10, 7, 2, 1, parts=parts)}) == []
+    assert balance({"u": Counts(10, 4, 2, 4, parts=parts)}) == [], "three more died behind them"
+    assert balance({"u": Counts(10, 5, 4, 1, parts=parts)}) == ['"u": -5 rows more, of its utilities -3'], "nothing is filtered behind them"
+    assert balance({"u": Counts(10, 8, 2, 0, parts=parts)}) == ['"u": -2 rows more, of its utilities -3']
+
+
 def test_what_was_lost_is_counted_beside_the_balance_and_is_named(job: Job) -> None:
     newest = Decisions(job.query.decisions).newest()
     assert newest is not None

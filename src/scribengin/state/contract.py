@@ -41,7 +41,7 @@ class Counts:
     parts: dict[str, Counts] = field(default_factory=dict)
     """of a step of utilities: name → its own counts, each in the order in which it ran"""
     apart: int = 0
-    """where there are `parts`: by how much `out` is more than `rows_in` in Batches in which the step was none of utilities"""
+    """where there are `parts`: by how much `out` and `dead` are more than `rows_in` in Batches in which the step was none of utilities"""
 
     def add(self, other: Counts) -> None:
         """Add the other's rows to these; `held` is a level, the later one stands."""
@@ -62,7 +62,7 @@ class Counts:
         self.apart = apart if self.parts else 0
 
     def _beside_parts(self) -> int:
-        return self.apart if self.parts else self.out - self.rows_in
+        return self.apart if self.parts else self.out + self.dead - self.rows_in
 
     def as_json(self) -> dict[str, Any]:
         """`{"in": …, "out": …, "filtered": …, "dead": …, "late": …, "made": …}`; `held` where there is state, `lost` and

@@ -78,10 +78,11 @@ def balance(
                 violations.append(f'"{node}": {count.rows_in} in{made}, but {parts}: {_difference(took, gave)}')
         if count.parts:
             violations += balance({f"{node}.{name}": part for name, part in count.parts.items()})
-            kept = sum(part.out - part.rows_in for part in count.parts.values())
-            more = count.out - count.rows_in - count.apart
-            if kept != more:
-                violations.append(f'"{node}": {more} rows more, of its utilities {kept}')
+            buried = sum(part.dead for part in count.parts.values())
+            kept = buried + sum(part.out - part.rows_in for part in count.parts.values())
+            more = count.out + count.dead - count.rows_in - count.apart  # with those that a `require` buries behind them
+            if more != kept or buried > count.dead:
+                violations.append(f'"{node}": {more} rows more, dead ones among them, of its utilities {kept}')
         fed_by = (feeders or {}).get(node, ())
         if fed_by and all(feeder in counts for feeder in fed_by):
             fed = sum(counts[feeder].out for feeder in fed_by)
