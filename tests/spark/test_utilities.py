@@ -14,6 +14,9 @@ from scribengin.state.folder import StateFolder
 from tests.spark.test_stateless_steps import letters, ran
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from scribengin.local.contract import RunResult
     from scribengin.state.contract import DeadLetter
     from tests.conftest import FlowFolder
 
@@ -51,6 +54,16 @@ def long(row):
 
 def spoils(row):
     return {**row, "n": "x"} if row["n"] == 4 else row
+
+
+def low(row) -> bool:
+    if row["n"] == 8:
+        raise ValueError("eight")
+    return row["n"] < 5
+
+
+def tens(row) -> bool:
+    return row["n"] % 10 == 0
 
 
 @batch
@@ -143,18 +156,76 @@ sinks:
 @pytest.mark.parametrize("branches", [None, Branches(("n",), "ts", 60.0)], ids=["in a row", "as branches"])
 def test_spread_over_tiers_they_give_what_they_give_in_one_piece(folder: FlowFolder, branches: Branches | None) -> None:
     folder.flow(WHOLE).steps(STEPS).data("data/a.jsonl", [{"n": n, "ts": f"2026-01-01T00:00:{n:02}Z"} for n in range(40)])
-    declared, problems = validate_file(folder.path / "flow.yaml", {})
-    assert declared is not None
-    assert problems == []
-    text, problems = spread_text(spread(declared, 9, branches), "flow.yaml")
-    assert problems == []
-    folder.flow(text)
-    result = ran(folder)
+    result = run_spread(folder, 9, branches)
     assert len(result.queries) == (3 if branches is None else 4)
     # one piece: 8 is even and under 30, so nobody but the one that raises keeps it out
     assert sorted(row["n"] for row in folder.read("out")) == [n for n in range(0, 30, 2) if n != 8]
     dead = [letter.step for query in result.queries for tier in ("u_1", "u_2") for letter in letters_of(folder, tier, query.name)]
     assert dead == ["u_not_eight.not_eight"]
+
+
+@pytest.mark.parametrize("tiers", [1, 3])
+def test_a_union_of_branches_has_what_any_test_keeps_once_in_any_number_of_tiers(folder: FlowFolder, tiers: int) -> None:
+    whole = WHOLE.replace('["steps:not_eight", "steps:Under", "steps:even"]', '["steps:low", "steps:tens"]')
+    folder.flow(whole).steps(STEPS).data("data/a.jsonl", [{"n": n, "ts": f"2026-01-01T00:00:{n:02}Z"} for n in range(40)])
+    result = run_spread(folder, tiers, Branches(("n",), "ts", 60.0, "union"))
+    assert len(result.queries) == tiers
+    assert sorted(row["n"] for row in folder.read("out")) == [0, 1, 2, 3, 4, 10, 20, 30]  # 0 by both
+    counts = {name: counts for query in result.queries for name, counts in query.nodes.items()}
+    assert (counts["u"].rows_in, counts["u"].out) == (9, 8)
+    dead = sum(query.nodes["u_low"].dead for query in result.queries if "u_low" in query.nodes)
+    assert dead == 1, "8, which the other test drops: branches do not ask each other"
+
+
+AROUND = """
+version: 1
+name: around
+sources:
+  rows: {type: files, path: data, format: json, schema: "n BIGINT, word STRING"}
+  more: {type: files, path: more, format: json, schema: "n BIGINT, word STRING"}
+  names: {type: files, path: names, format: json, schema: "n BIGINT, name STRING", static: true}
+steps:
+  all: {from: [rows, more], merge: {origin: came_by}}
+  u:
+    from: all
+    utilities: ["steps:even", "steps:spoils", "steps:not_eight", "steps:twice", "steps:Under", "steps:long"]
+    schema: "n BIGINT, size BIGINT"
+    require: {small: size < 9}
+    on_error: drop
+  named: {from: [u, names], join: {key: n}}
+  per: {from: u, route: {big: size > 3, otherwise: small}}
+sinks:
+  u_out: {from: u, type: files, path: out/u, format: json}
+  named_out: {from: named, type: files, path: out/named, format: json}
+  big_out: {from: per.big, type: files, path: out/big, format: json}
+  all_out: {from: [all], type: files, path: out/all, format: json}
+  more_out: {from: more, type: files, path: out/more, format: json}
+"""
+
+
+def test_a_flow_around_them_is_the_same_in_tiers(folder: FlowFolder, flow_folder: type[FlowFolder], tmp_path: Path) -> None:
+    """Several sources, readers and sinks; a class that keeps something; rows that are dropped where they fail, or break a requirement."""
+    whole = flow_folder(tmp_path / "whole", folder.spark)
+    whole.path.mkdir()
+    for each in (folder, whole):
+        each.flow(AROUND).steps(STEPS).data("data/a.jsonl", [{"n": n, "word": "w" * n} for n in range(20)])
+        each.data("more/a.jsonl", [{"n": n, "word": "w"} for n in range(20, 50)])
+        each.data("names/a.jsonl", [{"n": n, "name": f"name {n}"} for n in range(0, 40, 4)])
+    ran(whole)
+    run_spread(folder, 4)
+    for sink in ("u", "named", "big", "all", "more"):
+        rows = [sorted(map(str, each.read(f"out/{sink}"))) for each in (whole, folder)]
+        assert rows[0] == rows[1] != []
+
+
+def run_spread(folder: FlowFolder, tiers: int, branches: Branches | None = None) -> RunResult:
+    """Of the flow there."""
+    declared, problems = validate_file(folder.path / "flow.yaml", {})
+    assert declared is not None
+    assert [str(problem) for problem in problems if problem.severity == "error"] == []
+    text, problems = spread_text(spread(declared, tiers, branches), "flow.yaml")
+    assert [str(problem) for problem in problems if problem.severity == "error"] == []
+    return ran(folder.flow(text))
 
 
 def letters_of(folder: FlowFolder, tier: str, query: str) -> list[DeadLetter]:

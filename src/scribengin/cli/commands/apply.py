@@ -164,7 +164,9 @@ def _spread(path: Path, tiers: int, branches: str | None) -> tuple[Spread, str, 
 
 
 def _spread_json(spreads: Sequence[Spread]) -> dict[str, Any]:
-    return {"spread": {each.flow.name: {tier: list(names) for tier, names in each.runs.items()} for each in spreads}} if spreads else {}
+    """Flow → tier → its utilities: none in the tier where branches meet, and no tiers of what stays in one piece."""
+    told = {each.flow.name: dict(each.runs) | ({each.consolidates: ()} if each.consolidates else {}) for each in spreads}
+    return {"spread": {flow: {tier: list(names) for tier, names in runs.items()} for flow, runs in told.items()}} if told else {}
 
 
 def _as_json(plan: TopologyPlan) -> dict[str, Any]:
