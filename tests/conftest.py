@@ -33,6 +33,7 @@ _LONGEST = (
     "faults/test_faults.py",
     "kafka/test_broken.py",
     "hosts/test_take_over.py",
+    "hosts/test_spread_up.py",
     "kafka/test_spark_sink.py",
     "group/test_kafka.py",
     "faults/test_kafka_faults.py",
