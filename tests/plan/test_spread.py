@@ -155,6 +155,21 @@ def test_a_step_above_may_have_the_watermark_by_which_branches_meet(tmp_path: Pa
     assert spread(marked, 4, BRANCHES).consolidates == "u_4"
 
 
+def test_tests_stay_with_the_flow_whose_utilities_they_name(tmp_path: Path) -> None:
+    declared(tmp_path)
+    test = "{name: t, given: {n: [{id: 2, ts: 2026-01-01}]}, expect: {dead: {u.a: {count: 1}}}}"
+    with (tmp_path / "shop.yaml").open("a") as file:
+        file.write(f"tests: [{test}, other.test.yaml]\n")
+    (tmp_path / "other.test.yaml").write_text(f"tests: [{test.replace('name: t', 'name: o')}]\n")
+    flow, problems = validate_file(tmp_path / "shop.yaml", os.environ)
+    assert flow is not None
+    assert [str(problem) for problem in problems if problem.severity == "error"] == []
+    assert (len(flow.tests), len(flow.test_files)) == (1, 1)
+    for branches in (None, BRANCHES):
+        _, problems = spread_text(spread(flow, 3, branches), "shop.yaml (spread)")
+        assert [str(problem) for problem in problems if problem.severity == "error"] == []
+
+
 def test_what_cannot_be_spread_is_told(tmp_path: Path) -> None:
     flow = declared(tmp_path)
     two = replace(flow, steps={**flow.steps, "v": replace(flow.steps["u"], id="v")})

@@ -73,6 +73,7 @@ def spread(flow: Flow, tiers: int, branches: Branches | None = None) -> Spread:
 
     What `flow` does is the same but for two things: a utility's dead letters and counts bear the name of the step that it is part of now,
     and of free tests each tier's are asked without those of others, so that a record may be dead that another's test would have dropped.
+    Tests are left out: they may expect dead letters by the names that utilities have in one piece.
     Raises Refused where there is nothing to spread, or it cannot be said how.
     """
     if flow.tiers:
@@ -93,6 +94,7 @@ def spread(flow: Flow, tiers: int, branches: Branches | None = None) -> Spread:
         return Spread(flow, step.id, whole=whole)
     runs = _runs(action, len(action.references) if each else parts)
     taken = {*flow.sources, *flow.steps, *flow.sinks}
+    flow = replace(flow, tests=(), test_files=())
     made, meets = _in_a_row(step, runs, taken) if branches is None else _branched(step, runs, branches, taken)
     steps_now = {id_: part for one in flow.steps.values() for id_, part in (made if one is step else {one.id: one}).items()}
     keeps = f"what {'any' if each else 'all'} of them keep{'s' if each else ''}" if branches is not None else ""
