@@ -251,8 +251,19 @@ def test_utilities_balance_with_what_failed_a_requirement_behind_them() -> None:
     parts = {"f": Counts(10, 8, 2), "g": Counts(8, 7, dead=1)}
     assert balance({"u": Counts(10, 7, 2, 1, parts=parts)}) == []
     assert balance({"u": Counts(10, 4, 2, 4, parts=parts)}) == [], "three more died behind them"
-    assert balance({"u": Counts(10, 5, 4, 1, parts=parts)}) == ['"u": -5 rows more, of its utilities -3'], "nothing is filtered behind them"
-    assert balance({"u": Counts(10, 8, 2, 0, parts=parts)}) == ['"u": -2 rows more, of its utilities -3']
+    more = '"u": {} rows more, dead ones among them, of its utilities -2'
+    assert balance({"u": Counts(10, 5, 4, 1, parts=parts)}) == [more.format(-4)], "nothing is filtered behind them"
+    assert balance({"u": Counts(10, 8, 2, 0, parts=parts)}) == [more.format(-2)], "of the one that died in g"
+
+
+def test_a_step_that_was_none_of_utilities_in_some_batches_balances() -> None:
+    counts = Counts(20, 12, 5, 3)
+    counts.add(Counts(10, 7, 2, 1, parts={"f": Counts(10, 8, 2), "g": Counts(8, 7, dead=1)}))
+    counts.add(Counts(5, 5))
+    assert balance({"u": counts}) == []
+    assert balance({"u": Counts.from_json(counts.as_json())}) == []
+    counts.add(Counts(4, 3, 1, parts={"f": Counts(4, 4)}))
+    assert balance({"u": counts}) == ['"u": -3 rows more, dead ones among them, of its utilities -2']
 
 
 def test_what_was_lost_is_counted_beside_the_balance_and_is_named(job: Job) -> None:
