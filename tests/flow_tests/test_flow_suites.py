@@ -84,6 +84,55 @@ def test_a_difference_shows_rows_side_by_side_and_where_they_parted(shop: Shop) 
     assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("2", "1", "0")
 
 
+def test_rows_are_followed_through_joins_branches_and_windows_that_are_open(shop: Shop) -> None:
+    flow = """version: 1
+name: hits
+sources:
+  hits: {type: files, path: a, format: json, schema: "at TIMESTAMP, page STRING, status INT", watermark: at 10m}
+  owners: {type: files, path: b, format: json, schema: "page STRING, team STRING", static: true}
+steps:
+  owned: {from: [hits, owners], join: {key: [page], how: left}}
+  kinds: {from: owned, route: {bad: status >= 500, otherwise: good}}
+  known: {from: kinds.good, filter: team IS NOT NULL}
+  hourly: {from: owned, aggregate: {window: {time: at, size: 1h}, columns: {n: count(*)}}}
+sinks:
+  good: {from: known, type: files, path: c, format: json}
+  bad: {from: kinds.bad, type: files, path: d, format: json}
+  counts: {from: hourly, type: files, path: e, format: json}
+"""
+    outcome = shop.only(
+        """  - name: all is wrong
+    given:
+      owners: [{page: a, team: sales}]
+      hits:
+        batches:
+          - - {at: "2026-01-01T00:10:00Z", page: a, status: 201}
+            - {at: "2026-01-01T00:10:00Z", page: a, status: 500}
+            - {at: "2026-01-01T09:10:00Z", page: b, status: 202}
+          - [{at: "2026-01-01T00:11:00Z", page: a, status: 503}]
+    expect:
+      good: [{team: ops, status: 201}, {status: 500}, {status: 202, page: b}]
+      bad: [{status: 500}]
+      counts: [{n: 2}, {n: 1}]
+""",
+        flow=flow,
+    )
+    parted = {difference.where: difference.parted for difference in outcome.differences}
+    assert parted == {
+        "sink good": (
+            '"team" of the row that came is as row 1 of owners in Batch 1 gives it',
+            'row 2 of hits in Batch 1 is most like what is missing; step "kinds" (bad: status >= 500) sent it to "kinds.bad"',
+            'row 3 of hits in Batch 1 is most like what is missing; it came as far as "kinds", '
+            'and step "known" (team IS NOT NULL) let it go',
+        ),
+        "sink bad": ("row 1 of hits in Batch 2 is most like the row that came; it went through owned, kinds",),
+        "sink counts": (
+            'step "hourly" counted 1 row as late: the watermark had passed',
+            'step "hourly" still holds 1 row: a window is written once the watermark has passed its end',
+        ),
+    }, outcome_text(outcome)
+
+
 def test_order_counts_only_where_it_is_asked_for(shop: Shop) -> None:
     at = 'at: "2026-01-01T00:00:00Z"'
     given = f"given: {{orders: [{{id: 1, user: a, amount: 1, {at}}}, {{id: 2, user: b, amount: 1, {at}}}]}}"
@@ -96,6 +145,7 @@ def test_order_counts_only_where_it_is_asked_for(shop: Shop) -> None:
     )
     assert [outcome.passed for outcome in outcomes] == [True, True, False]
     assert "another order" in outcomes[2].differences[0].what
+    assert outcomes[2].differences[0].parted == ()
 
 
 def test_the_clock_of_a_test_rules_sql(shop: Shop) -> None:

@@ -29,6 +29,8 @@ class Comparison:
     what: str
     pairs: tuple[Pair, ...] = ()
     columns: tuple[str, ...] = ()
+    order: bool = False
+    """the rows are as expected, but not their order"""
 
 
 def compare_rows(expected: Sequence[Row], got: Sequence[Row], schema: Schema, *, ordered: bool = False, among: bool = False) -> Comparison:
@@ -49,7 +51,7 @@ def compare_rows(expected: Sequence[Row], got: Sequence[Row], schema: Schema, *,
         first = next((index for index, names in enumerate(differ) if names), None)
         if first is not None:
             pairs = tuple(Pair(*each) for each in zip(expected, got, differ, strict=True))
-            return Comparison(f"the same rows came in another order, from row {first + 1} on", pairs, columns)
+            return Comparison(f"the same rows came in another order, from row {first + 1} on", pairs, columns, order=True)
     return Comparison("", columns=columns)
 
 

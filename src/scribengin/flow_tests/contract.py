@@ -38,6 +38,8 @@ class Difference:
     """sentences that say at which step expectation and result parted"""
     node: str = ""
     """the sink; empty for dead letters"""
+    order: bool = False
+    """the rows are right, but not their order"""
 
     def as_json(self) -> dict[str, Any]:
         """One of `differences` of `test --json`."""

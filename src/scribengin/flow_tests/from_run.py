@@ -105,7 +105,7 @@ def add_test(file: Path, state: Path, session: Session, *, rows: int) -> Made:
             place_of=lambda _: Place(str(file)),
         )
         result = play.run(session.spark)
-        reached = dict(arrivals(play))
+        reached = arrivals(play)
     finally:
         remove_tree(scratch.root)
     if result.problems:
@@ -114,7 +114,7 @@ def add_test(file: Path, state: Path, session: Session, *, rows: int) -> Made:
     text = _layout(test)
     rewrite(target, f"{before}{'' if not before or before.endswith(chr(10)) else chr(10)}{text}".encode())
     now = {
-        id_: {sink for sink, records in reached.items() if any((each.source, each.index) == at for each in records)}
+        id_: {sink for sink, records in reached.items() if any(each and (each.source, each.index) == at for each in records)}
         for id_, at in _at(picked)
     }
     return Made(name, target, text, tuple(_notes(flow, ways, now)))

@@ -56,7 +56,7 @@ class Judge:
             among = expected.contains is not None
             found = compare_rows(rows, got, schema, ordered=expected.ordered, among=among)
             if found.what:
-                yield Difference(f"sink {sink}", found.what, place, found.columns, found.pairs, node=sink)
+                yield Difference(f"sink {sink}", found.what, place, found.columns, found.pairs, node=sink, order=found.order)
 
     def _rows(self, expected: Expected, sink: str, schema: Schema) -> list[Row] | None:
         if expected.files:

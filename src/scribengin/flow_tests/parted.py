@@ -15,7 +15,7 @@ from scribengin.formats.origins import without_ways
 from scribengin.formats.written_values import typed_value
 from scribengin.plan.graph import Graph, base, inputs_of
 from scribengin.plan.resolve import resolve
-from scribengin.spec.model import Filter, Python, Route, Sink, Step, Utilities
+from scribengin.spec.model import Aggregate, Filter, Python, Route, Sink, Step, Utilities
 from scribengin.state.trails import find_arrivals
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def where_parted(
     place_of: Callable[[Sequence[str | int]], Place],
 ) -> tuple[Difference, ...]:  # fmt: skip
     """The differences with sentences that say at which step rows were lost or became others; as they are where nobody can tell."""
-    sinks = {difference.node for difference in differences if difference.node and difference.pairs}
+    sinks = {difference.node for difference in differences if difference.node and difference.pairs and not difference.order}
     if not sinks or test.changes:
         return differences
     graph = Graph(flow)
@@ -78,8 +78,11 @@ def where_parted(
         result = play.run(spark)
     except ScribenginError:
         return differences
-    view = _View(graph, resolve(graph), test, result, probes, dict(arrivals(play)), _buried(result.dead))
-    return tuple(replace(each, parted=tuple(view.sentences(each))) if each.node else each for each in differences)
+    ways = arrivals(play)
+    blind = {sink for sink, rows in result.outputs.items() if len(rows) > len(ways.get(sink, ()))}
+    arrived = {sink: {record for record in records if record} for sink, records in ways.items()}
+    view = _View(graph, resolve(graph), test, result, probes, arrived, blind, _buried(result.dead))
+    return tuple(replace(each, parted=tuple(view.sentences(each))) if each.node in sinks else each for each in differences)
 
 
 def _references(graph: Graph) -> list[str]:
@@ -91,16 +94,14 @@ def _references(graph: Graph) -> list[str]:
     return found
 
 
-def arrivals(play: Play) -> Iterator[tuple[str, set[Record]]]:
-    """Sink → the given rows of which something arrived there."""
-    found: dict[str, set[Record]] = {}
+def arrivals(play: Play) -> dict[str, list[Record | None]]:
+    """Sink → of each row there whose way was kept, the given row that it came of; None where that is no row of the test's text."""
+    found: dict[str, list[Record | None]] = {}
     for tier in play.prepared.tiers:
         for query in tier.plan.queries:
             for arrival in find_arrivals(tier.folder.query(query.name), ""):
-                record = Record.of(arrival.id)
-                if record is not None:
-                    found.setdefault(arrival.sink, set()).add(record)
-    yield from found.items()
+                found.setdefault(arrival.sink, []).append(Record.of(arrival.id))
+    return found
 
 
 def _buried(letters: Sequence[DeadLetter]) -> dict[Record, DeadLetter]:
@@ -117,43 +118,75 @@ class _View:
     result: Result
     probes: Mapping[str, str]
     arrived: Mapping[str, set[Record]]
+    blind: set[str]
+    """probes with rows of which nobody knows what they came of: behind a join, an aggregation, SQL of the user's, a function over batches.
+    There a row is found again by its values"""
     buried: Mapping[Record, DeadLetter]
 
     def sentences(self, difference: Difference) -> Iterator[str]:
-        """One for each of the first pairs, where something can be said."""
+        """One for each of the first pairs, where something can be said; then what steps still hold, or have let go as late."""
         told: dict[str, None] = {}
         for pair in difference.pairs[:_EXPLAINED]:
             if sentence := self._of(pair, difference):
                 told[sentence] = None
         yield from told
+        if any(pair.expected is not None for pair in difference.pairs):
+            yield from self._kept_back(difference)
+
+    def _kept_back(self, difference: Difference) -> Iterator[str]:
+        for id_ in self._steps(difference):
+            counts = self.result.ledger.get(id_)
+            step = self.graph.flow.steps[id_]
+            if counts is None or id_ not in self.resolved.stateful:
+                continue
+            if counts.late:
+                yield f'step "{id_}" counted {_rows(counts.late)} as late: the watermark had passed'
+            if counts.held and isinstance(step.action, Aggregate) and step.emit == "append":
+                yield f'step "{id_}" still holds {_rows(counts.held)}: a window is written once the watermark has passed its end'
+
+    def _steps(self, difference: Difference) -> list[str]:
+        """Those before the sink, along the stream."""
+        above = self.graph.upstream([difference.node])
+        return [id_ for id_ in self.graph.order if id_ in above and id_ in self.graph.flow.steps]
 
     def _of(self, pair: Pair, difference: Difference) -> str:
         if pair.expected is not None and pair.got is not None:
             return self._made(pair, difference)
         row = pair.expected if pair.expected is not None else pair.got
-        record = self._likest(row or {}, difference) if row else None
-        if record is None:
+        found = self._likest(row or {}, difference) if row else None
+        if found is None:
             return ""
-        steps = [id_ for id_ in self.graph.order if id_ in self.graph.upstream([difference.node]) and id_ in self.graph.flow.steps]
+        record, given = found
         name = record.text(batches=self.test.batches)
         if pair.expected is None:
-            passed = [id_ for id_ in steps if self._is_behind(id_, record)]
+            passed = [id_ for id_ in self._steps(difference) if any(self._is_behind(ref, record, given) for ref in self._of_step(id_))]
             return f"{name} is most like the row that came; it went through {', '.join(passed)}" if passed else ""
-        return self._lost(name, record, steps)
+        told = self._lost(record, given, difference)
+        return f"{name} is most like what is missing; {told}" if told else ""
 
-    def _lost(self, name: str, record: Record, steps: list[str]) -> str:
+    def _lost(self, record: Record, given: Row, difference: Difference) -> str:
         letter = self.buried.get(record)
         if letter is not None:
-            return f'{name} is most like what is missing; "{letter.step}" made it a dead letter: {letter.reason}: {letter.message}'
+            return f'"{letter.step}" made it a dead letter: {letter.reason}: {letter.message}'
+        steps = self._steps(difference)
+        flow = self.graph.flow
+        read = {*inputs_of(flow.sinks[difference.node]), *(ref for id_ in steps for ref in inputs_of(flow.steps[id_]))}
         last = record.source
         for id_ in steps:
-            step = self.graph.flow.steps[id_]
-            came = any(base(ref) == record.source or self._is_behind_reference(ref, record) for ref in inputs_of(step))
-            if came and not self._is_behind(id_, record):
-                if id_ in self.resolved.stateful:
-                    return f'{name} is most like what is missing; it came as far as step "{id_}", which makes rows of several'
-                return f'{name} is most like what is missing; it came as far as "{last}", and step "{id_}"{_does(step)} let it go'
-            last = id_ if came else last
+            step = flow.steps[id_]
+            if not any(ref == record.source or self._is_behind(ref, record, given) for ref in inputs_of(step)):
+                continue
+            passed = [ref for ref in self._of_step(id_) if self._is_behind(ref, record, given)]
+            if any(ref in read for ref in passed):
+                last = id_
+            elif passed:
+                return f'step "{id_}"{_does(step)} sent it to "{passed[0]}"'
+            elif id_ in self.resolved.stateful:
+                return f'it came as far as step "{id_}", which makes rows of several'
+            elif not isinstance(step.action, Filter | Route) and any(self.probes[ref] in self.blind for ref in self._of_step(id_)):
+                return f'it came as far as step "{id_}", behind which no row is like it'
+            else:
+                return f'it came as far as "{last}", and step "{id_}"{_does(step)} let it go'
         return ""
 
     def _made(self, pair: Pair, difference: Difference) -> str:
@@ -170,26 +203,28 @@ class _View:
                     continue
                 wanted = _values(pair.got, columns, schema)
                 if any(_values(row, columns, schema) == wanted for row in self.result.outputs[probe]):
-                    if self._is_given(pair, columns, schema):
-                        return f"{_named(pair.differ)} of the row that came {_is(pair.differ)} as the test gives it"
+                    if of := self._giving(pair, columns, schema):
+                        return f"{_named(pair.differ)} of the row that came {_is(pair.differ)} as {of} gives {_it(pair.differ)}"
                     does = _does(self.graph.flow.steps[id_])
                     return f'{_named(pair.differ)} of the row that came {_is(pair.differ)} what step "{id_}"{does} made'
         return ""
 
-    def _is_given(self, pair: Pair, columns: Sequence[str], schema: Schema) -> bool:
+    def _giving(self, pair: Pair, columns: Sequence[str], schema: Schema) -> str:
+        """The given row with the values that differ, or `the test` where several have them; empty where none has."""
         assert pair.got is not None
         wanted = {name: canonical(pair.got.get(name), schema[name].type) for name in columns}
-        return any(
-            all(name in row and _canonical(row[name], name, schema) == wanted[name] for name in pair.differ)
-            and any(name in row for name in columns)
-            for _, row in self._given()
-        )
+        found = [
+            record
+            for record, row in self._given()
+            if all(name in row and _canonical(row[name], name, schema) == wanted[name] for name in pair.differ)
+        ]
+        return found[0].text(batches=self.test.batches) if len(found) == 1 else "the test" if found else ""
 
-    def _likest(self, row: Row, difference: Difference) -> Record | None:
+    def _likest(self, row: Row, difference: Difference) -> tuple[Record, Row] | None:
         """The given row that shares most values with `row`; None where none does."""
         schema = self.result.columns[difference.node]
         above = self.graph.upstream([difference.node])
-        best: tuple[int, Record] | None = None
+        best: tuple[int, Record, Row] | None = None
         for record, given in self._given():
             if record.source not in above:
                 continue
@@ -199,8 +234,8 @@ class _View:
                 if name in row
             )
             if shared and (best is None or shared > best[0]):
-                best = (shared, record)
-        return None if best is None else best[1]
+                best = (shared, record, given)
+        return None if best is None else (best[1], best[2])
 
     def _given(self) -> Iterator[tuple[Record, Mapping[str, Any]]]:
         for source, batches in self.test.given.items():
@@ -209,11 +244,21 @@ class _View:
                     if not isinstance(row, str):
                         yield Record(source, number, index), row
 
-    def _is_behind(self, id_: str, record: Record) -> bool:
-        return any(record in self.arrived.get(probe, ()) for reference, probe in self.probes.items() if base(reference) == id_)
+    def _of_step(self, id_: str) -> list[str]:
+        """Its references that are watched."""
+        return [reference for reference in self.probes if base(reference) == id_]
 
-    def _is_behind_reference(self, reference: str, record: Record) -> bool:
-        return reference in self.probes and record in self.arrived.get(self.probes[reference], ())
+    def _is_behind(self, reference: str, record: Record, given: Row) -> bool:
+        """By its way; where ways end, by its values: a row with all those that it gives and that are columns there."""
+        probe = self.probes.get(reference)
+        if probe is None or record in self.arrived.get(probe, ()):
+            return probe is not None
+        schema = self.result.columns[probe]
+        names = [name for name, value in given.items() if name in schema and value is not None]
+        if probe not in self.blind or not names:
+            return False
+        wanted = [_canonical(given[name], name, schema) for name in names]
+        return any(_values(row, names, schema) == wanted for row in self.result.outputs[probe])
 
 
 def _values(row: Row, columns: Sequence[str], schema: Schema) -> list[Any]:
@@ -243,6 +288,14 @@ def _does(step: Step) -> str:
 
 def _named(columns: Sequence[str]) -> str:
     return " and ".join(f'"{name}"' for name in columns)
+
+
+def _it(columns: Sequence[str]) -> str:
+    return "it" if len(columns) == 1 else "them"
+
+
+def _rows(number: int) -> str:
+    return f"{number} row" + "s" * (number != 1)
 
 
 def _is(columns: Sequence[str]) -> str:
