@@ -50,5 +50,7 @@ def test_what_is_wrong_with_tests_is_told_before_spark_starts(command, tmp_path)
         assert ended.codes == ["test-node-unknown", "test-file"]
         places = [(problem["line"], problem["column"]) for problem in ended.object["problems"]]
         assert places == [(6, 40), (6, 9)]
+    file.write_text(FLOW + "tests: [{name: a, given: {orders: {files: [no.jsonl]}}, expect: {kept: {files: [steps.py]}}}]\n")
+    assert [problem["column"] for problem in command("test", file, "--json").object["problems"]] == [44, 72]
     file.write_text(FLOW + "tests: [{name: a, expect: {}}]\n")
     assert command("test", file, "-k", "b", "--json").codes == ["test-none"]

@@ -57,6 +57,8 @@ def test_json_has_every_node_and_a_mistake_its_place_and_status(command, flow):
         ("kept", 1, {"": 1}, 0, 0),
     ]
     assert found["nodes"][1]["rows"][3]["after"] == [{"branch": "", "row": {"id": 3, "amount": 30.0}}]
+    few = command("preview", flow, "--rows", "1", "--json").object["result"]["nodes"][0]
+    assert (few["in"], len(few["rows"])) == (4, 1), "few rows are shown of a sample that is no smaller"
     assert command("preview", flow, "--at", "sume", "--json").codes == ["preview-at"]
     (flow.parent / "steps.py").write_text("raise RuntimeError('not today')\ndef some(row): ...\n")
     broken = command("preview", flow, "--json")

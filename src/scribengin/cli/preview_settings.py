@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
     from scribengin.local.preview_contract import PreviewSettings
 
+_SAMPLE = 20
+"""records of each source, where nobody says how many"""
+
 
 def preview_settings(
     *, at: str | None = None, rows: int = 20, sample: int | None = None, files: Sequence[str] = (), flags: Mapping[str, Any]
@@ -28,7 +31,7 @@ def preview_settings(
             what = f'for source "{source}"' if source else "that name no source"
             raise InputError([Problem("preview-source", Place("--from"), f"two files {what}: {given[source]} and {file}", "name one")])
         given[source] = file
-    return PreviewSettings(rows, sample or rows, at, given, system.state, system.memory, system.spark_conf)
+    return PreviewSettings(rows, sample or max(rows, _SAMPLE), at, given, system.state, system.memory, system.spark_conf)
 
 
 def _stand_in(text: str) -> tuple[str, Path]:

@@ -44,12 +44,16 @@ def write_given(source: Source, folder: Path, number: int, rows: Rows, base: Pat
 
 
 def _copy(source: Source, base: Path, name: str, prefix: Path, place: Place) -> None:
-    paths = files_named(base, name)
-    if not paths:
-        message = f'"{name}", which is given to source "{source.id}", is no file of {base}'
-        raise InputError([Problem("test-file", place, message, "mind the path: it starts at the flow file's folder")])
-    for index, path in enumerate(paths):  # two folders may have files of one name
+    check_file(source.id, base, name, place)
+    for index, path in enumerate(files_named(base, name)):  # two folders may have files of one name
         shutil.copyfile(path, prefix.with_name(f"{prefix.name}{index:04d}-{path.name}"))
+
+
+def check_file(source: str, base: Path, name: str, place: Place) -> None:
+    """Raises InputError where a path or a pattern that is given to a source names no file."""
+    if not files_named(base, name):
+        message = f'"{name}", which is given to source "{source}", is no file of {base}'
+        raise InputError([Problem("test-file", place, message, "mind the path: it starts at the flow file's folder")])
 
 
 def _bytes(source: Source, rows: Sequence[Mapping[str, Any] | str], place: Callable[[int], Place]) -> bytes:

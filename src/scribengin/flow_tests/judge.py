@@ -80,12 +80,8 @@ class Judge:
         return typed
 
     def _file(self, expected: Expected, name: str, schema: Schema) -> list[dict[str, Any]]:
-        path = self.folder / name
-        format_ = format_of(path)
         place = self.place_of(expected.at)
-        if not path.is_file() or format_ is None:
-            what = "is no file" if format_ else "is of no known kind"
-            raise InputError([Problem("test-file", place, f"{path} {what}", "name a .jsonl, .csv, .txt or .parquet file")])
+        path, format_ = expected_file(self.folder, name, place)
         try:
             return read_rows(path, format_, schema, {}, named=True)
         except (ScribenginError, ValueError, ArithmeticError, OSError) as error:
@@ -131,6 +127,16 @@ class Judge:
 
 
 _SHOWN = ("step", "reason", "message", "record")
+
+
+def expected_file(folder: Path, name: str, place: Place) -> tuple[Path, str]:
+    """(the file, its format). Raises InputError for one that is not there, or of another kind."""
+    path = folder / name
+    format_ = format_of(path)
+    if not path.is_file() or format_ is None:
+        what = "is no file" if format_ else "is of no known kind"
+        raise InputError([Problem("test-file", place, f"{path} {what}", "name a .jsonl, .csv, .txt or .parquet file")])
+    return path, format_
 
 
 def letter_rows(letters: Sequence[DeadLetter]) -> list[dict[str, Any]]:

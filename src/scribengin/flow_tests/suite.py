@@ -7,6 +7,7 @@ import re
 import time
 import traceback
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from scribengin.connectors import catalog
@@ -14,7 +15,8 @@ from scribengin.core.errors import InputError, ScribenginError
 from scribengin.core.problems import Place, Problem
 from scribengin.core.storage import remove_tree
 from scribengin.flow_tests.contract import Outcome
-from scribengin.flow_tests.judge import Judge
+from scribengin.flow_tests.given import check_file
+from scribengin.flow_tests.judge import Judge, expected_file
 from scribengin.flow_tests.parted import where_parted
 from scribengin.flow_tests.play import Play, fault_of
 from scribengin.flow_tests.twin import Scratch
@@ -26,7 +28,7 @@ from scribengin.spec.parse import parse_flow
 from scribengin.spec.yaml_text import write_yaml
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from scribengin.flow_tests.session import Session
@@ -54,7 +56,7 @@ def read_suite(file: Path) -> Suite:
         text = file.read_text(encoding="utf-8")
         places = _places(file, text, flow)
         tests = [PlacedTest(test, file, places, ("tests", test.index), text) for test in flow.tests] + others
-        problems += list(_twice(tests))
+        problems += [*_twice(tests), *(problem for placed in tests for problem in _without_files(flow, placed))]
     if flow is None or any(problem.severity == "error" for problem in problems):
         raise InputError(problems)
     return Suite(file, flow, tuple(tests), tuple(problems))
@@ -162,6 +164,23 @@ def _places(file: Path, text: str, flow: Flow) -> Any:
         return CallPlaces.of(flow, Place(str(file)))
     types: dict[str, Any] = {"source_types": catalog.source_types(), "sink_types": catalog.sink_types()}
     return parse_flow(text, str(file), folder=flow.folder, environment=os.environ, **types).places
+
+
+def _without_files(flow: Flow, placed: PlacedTest) -> Iterator[Problem]:
+    """Files that a test names and that are not there, before Spark is started for it."""
+    test = placed.test
+    looks: list[Callable[[], object]] = []
+    for source, batches in test.given.items():
+        for rows in batches:
+            for index, name in enumerate(rows.files):
+                looks.append(partial(check_file, source, flow.folder, name, placed.place((*rows.at, index))))
+    for expected in test.expect.values():
+        looks += [partial(expected_file, flow.folder, name, placed.place(expected.at)) for name in expected.files]
+    for look in looks:
+        try:
+            look()
+        except InputError as error:
+            yield from error.problems
 
 
 def _twice(tests: Sequence[PlacedTest]) -> list[Problem]:

@@ -208,6 +208,9 @@ class _Test:
         elif "ordered" in read.given and what[0] not in ("rows", "files"):
             message = f"{self._called(at)} has `ordered` beside `{what[0]}`, which has no order"
             self._reader.error("key-misplaced", read.given["ordered"][1], message, "write rows or files, or take `ordered` out")
+        elif what == ["contains"] and isinstance(among := read.values["contains"], Sequence) and not among.items:
+            message = f"{self._called(at)} contains nothing, and would pass whatever comes"
+            self._reader.error("wrong-kind", among, message, f"write contains: {_ROWS}; if nothing may come, rows: []")
 
     def _clock(self, read: Read) -> tuple[datetime, ...]:
         if "clock" not in read.values:

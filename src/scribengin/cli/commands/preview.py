@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 @flow_argument
 @click.option("--at", metavar="NODE", help="This step only; what feeds it runs, nothing else.")
 @click.option("--rows", type=click.IntRange(1, 10_000), default=20, show_default=True, help="How many rows are shown of each node.")
-@click.option("--sample", type=click.IntRange(1, 100_000), help="How many records are taken of each source; as many as --rows by default.")
+@click.option(
+    "--sample", type=click.IntRange(1, 100_000), help="How many records are taken of each source; 20, or as many as --rows, by default."
+)
 @click.option(
     "--from", "files", multiple=True, metavar="[SOURCE=]FILE", help="Records of a file instead of a source's. Can be given again."
 )
