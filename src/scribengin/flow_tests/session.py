@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from scribengin.core.errors import EnvironmentFault
-from scribengin.spark.session import PRESET, start_session
+from scribengin.spark.session import PRESET, start_session, stop_session
 from scribengin.spark.user_code import deactivate_below
 
 if TYPE_CHECKING:
@@ -104,6 +104,6 @@ class Session:
     def close(self) -> None:
         """Stop it, and remove what tests have left."""
         if self._own and self._spark is not None and not self.ended:
-            self._spark.stop()
+            stop_session(self._spark)
         deactivate_below(self.folder)
         shutil.rmtree(self.folder, ignore_errors=True)

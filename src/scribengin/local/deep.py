@@ -18,6 +18,7 @@ from scribengin.spark.accumulate import new_reports
 from scribengin.spark.compile import Compiler
 from scribengin.spark.failures import step_failure
 from scribengin.spark.query import check_streaming, streaming_inputs
+from scribengin.spark.session import stop_session
 from scribengin.spark.user_code import pack
 from scribengin.state.channels import ChannelFolder
 
@@ -40,7 +41,7 @@ def check_deep(prepared: PreparedFlow, settings: RunSettings) -> list[Problem]:
     try:
         return deep_problems(spark, prepared, pack(prepared.plan.flow.code_folder, prepared.root))[1]
     finally:
-        spark.stop()
+        stop_session(spark)
 
 
 def deep_problems(

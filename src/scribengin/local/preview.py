@@ -75,7 +75,9 @@ class Previews:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if self._spark is not None and not self._lent:
-            self._spark.stop()
+            from scribengin.spark.session import stop_session
+
+            stop_session(self._spark)
         if self._folder is not None:
             deactivate_below(self._folder)
             shutil.rmtree(self._folder, ignore_errors=True)

@@ -22,6 +22,7 @@ from scribengin.local.run_log import open_run_log
 from scribengin.local.session import start
 from scribengin.local.summaries import summaries_of
 from scribengin.plan.meetings import circle, meetings, way_text
+from scribengin.spark.session import stop_session
 from scribengin.spark.user_code import pack
 from scribengin.state.lease import take_lease
 
@@ -74,7 +75,7 @@ def run_flows(
         if spark is None:
             show("starting spark")
             spark = start(flows, settings, partial(show, "starting spark"))
-            stack.callback(spark.stop)
+            stack.callback(stop_session, spark)
         if settings.stop.is_set():
             return _not_begun(flows)
         show("checking with spark")

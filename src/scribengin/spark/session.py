@@ -6,6 +6,7 @@ import logging
 import os
 import re
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from scribengin.core.errors import EnvironmentFault
@@ -105,6 +106,14 @@ def redactions(names: Iterable[str], given: Mapping[str, str]) -> dict[str, str]
     all_names = sorted({form for name in names for form in (name, name.removeprefix("kafka."))})
     ours = "(?i:^(?:" + "|".join(re.escape(name) for name in all_names) + ")$)"
     return {key: f"(?:{given.get(key, default)})|{ours}" for key, default in _REDACTED.items()}
+
+
+def stop_session(spark: SparkSession) -> None:
+    """Stop it. Where its Java is gone already (who stops a service asks all its processes to end), there is nothing left to stop."""
+    from py4j.protocol import Py4JNetworkError
+
+    with suppress(Py4JNetworkError, ConnectionError):
+        spark.stop()
 
 
 def _started(settings: Mapping[str, str], log: Path) -> SparkSession:
