@@ -41,6 +41,15 @@ def test_dead_letters_find_a_partner_where_all_can(tmp_path: Path) -> None:
     assert wrong.what == "2 missing, 0 that nobody expected"
 
 
+def test_rows_that_are_only_counted_or_in_another_order_have_not_parted(tmp_path: Path) -> None:
+    (counted,) = judged(FlowTest("a", expect={"kept": Expected(count=2)}), tmp_path, rows=[{"id": 1}])
+    assert (counted.what, counted.matched) == ("has 1 row, not 2", False)
+    rows = ({"id": 1}, {"id": 2})
+    (turned,) = judged(FlowTest("a", expect={"kept": Expected(rows, ordered=True)}), tmp_path, rows=rows[::-1])
+    (other,) = judged(FlowTest("a", expect={"kept": Expected(rows)}), tmp_path, rows=rows[:1])
+    assert (turned.matched, other.matched) == (False, True)
+
+
 @pytest.mark.parametrize(
     ("name", "data"),
     [

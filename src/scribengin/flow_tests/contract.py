@@ -38,8 +38,8 @@ class Difference:
     """sentences that say at which step expectation and result parted"""
     node: str = ""
     """the sink; empty for dead letters"""
-    order: bool = False
-    """the rows are right, but not their order"""
+    matched: bool = True
+    """`pairs` are rows that are missing or too many; False where rows were only counted, or stand in another order: nothing has parted"""
 
     def as_json(self) -> dict[str, Any]:
         """One of `differences` of `test --json`."""

@@ -50,13 +50,21 @@ class Judge:
         place = self.place_of(("expect", sink))
         if expected.count is not None and len(got) != expected.count:
             pairs = tuple(Pair(None, row) for row in got)
-            yield Difference(f"sink {sink}", f"has {len(got)} rows, not {expected.count}", place, schema.names, pairs, node=sink)
+            yield Difference(
+                f"sink {sink}",
+                f"has {len(got)} row{'s' * (len(got) != 1)}, not {expected.count}",
+                place,
+                schema.names,
+                pairs,
+                node=sink,
+                matched=False,
+            )
         rows = self._rows(expected, sink, schema)
         if rows is not None:
             among = expected.contains is not None
             found = compare_rows(rows, got, schema, ordered=expected.ordered, among=among)
             if found.what:
-                yield Difference(f"sink {sink}", found.what, place, found.columns, found.pairs, node=sink, order=found.order)
+                yield Difference(f"sink {sink}", found.what, place, found.columns, found.pairs, node=sink, matched=not found.order)
 
     def _rows(self, expected: Expected, sink: str, schema: Schema) -> list[Row] | None:
         if expected.files:

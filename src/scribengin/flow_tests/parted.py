@@ -61,7 +61,7 @@ def where_parted(
     place_of: Callable[[Sequence[str | int]], Place],
 ) -> tuple[Difference, ...]:  # fmt: skip
     """The differences with sentences that say at which step rows were lost or became others; as they are where nobody can tell."""
-    sinks = {difference.node for difference in differences if difference.node and difference.pairs and not difference.order}
+    sinks = {difference.node for difference in differences if difference.node and difference.pairs and difference.matched}
     if not sinks or test.changes:
         return differences
     graph = Graph(flow)
@@ -82,7 +82,7 @@ def where_parted(
     blind = {sink for sink, rows in result.outputs.items() if len(rows) > len(ways.get(sink, ()))}
     arrived = {sink: {record for record in records if record} for sink, records in ways.items()}
     view = _View(graph, resolve(graph), test, result, probes, arrived, blind, _buried(result.dead))
-    return tuple(replace(each, parted=tuple(view.sentences(each))) if each.node in sinks else each for each in differences)
+    return tuple(replace(each, parted=tuple(view.sentences(each))) if each.node in sinks and each.matched else each for each in differences)
 
 
 def _references(graph: Graph) -> list[str]:
