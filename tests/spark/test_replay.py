@@ -358,3 +358,46 @@ def test_behind_sparks_steps_nobody_knows_whether_a_python_step_has_made_several
         0,
         {'Python step "one" may have made several rows of it'},
     )
+
+
+DAILY = """\
+version: 1
+name: daily
+sources:
+  rows: {type: files, path: data, format: json, schema: "id BIGINT, at TIMESTAMP", watermark: at 1h}
+steps:
+  known: {from: rows, filter: id > 0}
+  daily: {from: FED, aggregate: {by: [id], window: {time: at, size: 1d}, emit: append, columns: {n: count(*)}}}
+sinks:
+  kept: {from: daily, type: files, path: out, format: json}
+"""
+
+
+@pytest.mark.parametrize("fed", ["rows", "known"])
+def test_a_letter_that_is_behind_the_watermark_is_told_before_and_is_a_letter_again(folder, fed):
+    known = "  known: {from: rows, filter: id > 0}\n"
+    folder.flow(DAILY.replace("FED", fed).replace(known, known if fed == "known" else ""))
+    folder.data("data/a.jsonl", [{"id": 1, "at": "2026-01-01T10:00:00Z"}, '{"id": "x", "at": "2026-01-01T11:00:00Z"}'])
+    folder.data("data/b.jsonl", ['{"id": "x", "at": "2026-01-09T11:00:00Z"}'])
+    assert folder.run().state == "finished"
+    for day in (3, 4):  # the watermark moves behind the Batch that has seen the time
+        folder.data(f"data/c{day}.jsonl", [{"id": 1, "at": f"2026-01-0{day}T10:00:00Z"}])
+        assert folder.run().state == "finished"
+    for letter in read_letters(query(folder, "kept")):
+        (torn,) = find_to_edit(prepared(folder), Which(prefix=letter.id), record=False)
+        assert torn.keep(letter.payload.replace(b'"x"', b"7"))
+    said = replay(prepared(folder), Which())
+    assert (said.asked, said.refusals) == (2, 0), said
+    assert dict(said.late) == {("kept", "2026-01-04T09:00:00Z"): 1}
+    assert folder.run().state == "finished"
+    (again,) = [letter for letter in read_letters(query(folder, "kept")) if letter.replays]
+    assert (again.step, again.reason, again.replay_of, again.source) == ("daily", "late", "0:0", "rows")
+    assert "2026-01-01T11:00:00Z" in again.message
+    assert balanced(folder)
+    nodes = read_totals(query(folder, "kept")).nodes
+    assert sum(counts.late for counts in nodes.values()) == 0
+    # what has come in time is not told so, and what nobody has sent by hand is counted as before
+    folder.data("data/d.jsonl", [{"id": 1, "at": "2026-01-01T12:00:00Z"}])
+    assert folder.run().state == "finished"
+    assert sum(counts.late for counts in read_totals(query(folder, "kept")).nodes.values()) == 1
+    assert balanced(folder)

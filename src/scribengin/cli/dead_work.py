@@ -212,6 +212,10 @@ def _shown(found: dict[str, Any], flow: str) -> Callable[[], None]:
         will = "would enter" if found["dry_run"] else "enter"
         for row in found["entering"]:
             click.echo(f"{row['count']:,} {will} Query {row['query']} at {row['at']}")
+        for row in found["late"]:
+            click.echo(
+                f"{row['count']:,} of them lie behind the watermark of Query {row['query']}, {row['watermark']}: late, they come back"
+            )
         parts = [f"{found['replayed']:,} {'to be replayed' if found['dry_run'] else 'are on their way'}"]
         parts += [f"{found['repaired']:,} of them repaired"] if found["repaired"] else []
         parts += [f"{found['already']:,} had been replayed before"] if found["already"] else []

@@ -100,7 +100,8 @@ class ReplayLetters:
 
 @dataclass(frozen=True, slots=True)
 class LettersReplayed:
-    """What was asked for: `replayed` letters, at the places `entering`; `already` were before; `refused` stay, and `refusals` say why."""
+    """What was asked for: `replayed` letters, at the places `entering`; `already` were before; `refused` stay, and `refusals` say why.
+    `late`: how many are behind the `watermark` of their `query` now, and would come back as letters."""
 
     flow: str
     dry_run: bool
@@ -112,6 +113,7 @@ class LettersReplayed:
     entering: tuple[Mapping[str, Any], ...]
     requests: tuple[str, ...]
     running: bool
+    late: tuple[Mapping[str, Any], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

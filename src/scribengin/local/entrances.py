@@ -15,6 +15,8 @@ from scribengin.state.letter_blocks import record_block, row_block, row_decoder
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from pyarrow import RecordBatch
+
     from scribengin.connectors.contract import Source
     from scribengin.core.types import Schema
     from scribengin.formats.contract import Block, Decoder
@@ -89,9 +91,7 @@ class Entrances:
         else:
             if letter.truncated:
                 return Cannot("its bytes were cut at 64 KiB", f"give all of it: scribengin dead edit FLOW '{letter.id}' --with FILE")
-            decoder = self.decoder(letter.source)
-            block = record_block(letter, decoder)
-            decoder = row_decoder(decoder.schema) if letter.form == "row" else decoder
+            block, decoder = self._record(letter)
         if block is None:
             return Cannot(f"source {letter.source} reads no such records any more", "export it: scribengin dead export")
         found = decoder.columns(block)
@@ -100,6 +100,16 @@ class Entrances:
         where = f"step {entrance.at}" if entrance.at else f"source {letter.source}"
         what = found.bad[0].message if found.bad else f"it is {len(found.ordinals)} records" if found.ordinals else "it is empty"
         return Cannot(f"{where} does not take it: {what}", f"repair it: scribengin dead edit FLOW '{letter.id}'")
+
+    def row(self, letter: DeadLetter) -> RecordBatch | None:
+        """What its source makes of the letter: one row; None where it does not take it."""
+        block, decoder = self._record(letter)
+        found = None if block is None else decoder.columns(block)
+        return None if found is None or len(found.ordinals) != 1 else found.batch
+
+    def _record(self, letter: DeadLetter) -> tuple[Block | None, Decoder]:
+        decoder = self.decoder(letter.source)
+        return record_block(letter, decoder), row_decoder(decoder.schema) if letter.form == "row" else decoder
 
     def at(self, step: str, letter: DeadLetter) -> Entrance:
         """The entrance of that step, or of its source."""
@@ -135,7 +145,7 @@ class Entrances:
         """What parts a replay from the start from one from the step; empty where both come to the same: one way from the source to the
         step, on which nothing branches off, nothing is kept, and no step makes several rows of one."""
         above = self._above(node)
-        below = self._below(letter.source)
+        below = self.below(letter.source)
         way = above & below
         if not letter.alone:
             return "a step on its way has made several rows of a record"
@@ -146,7 +156,7 @@ class Entrances:
             if sum(base(input_) in way for input_ in each.inputs) > 1 or len(self._ways(each, way)) > 1:
                 return f'it comes to "{id_}" in two ways'
             # a stage knows of its own steps whether they had made several rows; Spark's steps end it
-            behind = way & self._below(id_) - ({id_} if id_ != node.id or letter.reason != "require" else set())
+            behind = way & self.below(id_) - ({id_} if id_ != node.id or letter.reason != "require" else set())
             if self._is_python(id_) and any(self.query.node(other).stage == "native" or other == id_ for other in behind):
                 return f'Python step "{id_}" may have made several rows of it'
             others = [other.id for other in self.query.nodes if id_ in map(base, other.inputs) and other.id not in way and id_ != node.id]
@@ -174,7 +184,8 @@ class Entrances:
                     waiting.append(self.query.node(input_))
         return found
 
-    def _below(self, id_: str) -> set[str]:
+    def below(self, id_: str) -> set[str]:
+        """The node, and what rows of it reach."""
         found = {id_}
         for node in self.query.nodes:  # in topological order
             if any(base(input_) in found for input_ in node.inputs):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from scribengin.core import faults
 from scribengin.core.errors import Refused
 from scribengin.local.entrances import Cannot, Entrances
+from scribengin.local.lateness import Lateness
 from scribengin.local.letters import key_text
 from scribengin.state.dead import dated_letters
 from scribengin.state.decisions import Decisions
@@ -57,6 +58,8 @@ class Replayed:
     refusals: int = 0
     entering: Counter[tuple[str, str]] = field(default_factory=Counter)
     """(Query, where) → letters; a source where they begin at the start"""
+    late: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """(Query, its watermark now) → letters behind it: they come back as letters"""
     requests: list[str] = field(default_factory=list)
     running: bool = False
     dry: bool = False
@@ -78,6 +81,7 @@ class Replayed:
             "refused": self.refusals,
             "refusals": self.refused,
             "entering": [{"query": query, "at": at, "count": count} for (query, at), count in sorted(self.entering.items())],
+            "late": [{"query": query, "watermark": mark, "count": count} for (query, mark), count in sorted(self.late.items())],
             "requests": self.requests,
             "running": self.running,
         }
@@ -132,6 +136,8 @@ class _Asking:
     done: Replayed
     lineage: Lineage
     seen: set[tuple[str, Key]]
+    late: set[Key] = field(default_factory=set)
+    watermark: str = ""
 
     def ask(self) -> None:
         lineage = self.lineage
@@ -173,11 +179,13 @@ class _Asking:
             send(source)
 
     def _count(self, letters: list[tuple[Key, Entering]], by: int) -> None:
-        for _, entering in letters:
+        for key, entering in letters:
             self.done.asked += by
+            self.done.late[self.query.name, self.watermark] += by * (key in self.late)
             self.done.repaired += by * entering.letter.repaired
             self.done.entering[self.query.name, entering.at or entering.letter.source] += by
         self.done.entering += Counter()  # without zeros
+        self.done.late += Counter()
 
     def _note(self, request: Request) -> None:
         self.done.requests.append(f"{self.query.name}:{request.number}")
@@ -187,6 +195,8 @@ class _Asking:
     def _entering(self, asked: set[Key]) -> Iterator[tuple[Key, str, Entering]]:
         """(key, the source in whose log it stands, as it enters) of the letters that are meant and can be replayed."""
         entrances = Entrances(self.tier, self.query)
+        lateness = Lateness(entrances, self.folder)
+        self.watermark = lateness.watermark
         repaired = repaired_keys(self.folder) if self.given is None and not self.as_they_were else set()
         begins = _begins(self.folder)
         for batch, place, letter in dated_letters(self.folder, wanted=self.which.fits_batch):
@@ -214,6 +224,8 @@ class _Asking:
                 self.done.refuse(self.query.name, key, letter, cannot)
                 continue
             assert not isinstance(entrance, Cannot)
+            if not entrance.at and lateness.is_late(mended):
+                self.late.add(key)
             enters = replace(mended, replays=letter.replays + 1, replay_of=f"{key[0]}:{key[1]}")
             yield key, entrance.carrier, Entering(enters, entrance.at, begins(key[0], letter.source or entrance.carrier))
 

@@ -20,6 +20,8 @@ from scribengin.formats.rows import batch_to_rows, rows_to_batch
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from numpy.typing import NDArray
+
     from scribengin.core.types import Schema
     from scribengin.formats.contract import Bad, Block
     from scribengin.formats.json_rows import JsonRows
@@ -58,6 +60,10 @@ class Origin(ABC):
     def letter(self, ordinal: int) -> DeadLetter | None:  # noqa: ARG002
         """The dead letter that the record is, where a replay has brought it here."""
         return None
+
+    def replayed(self, ordinals: Sequence[int]) -> NDArray[np.bool_]:
+        """Which of the records are dead letters that a replay has brought here; nothing is read for it."""
+        return np.zeros(len(ordinals), bool)
 
     def way(self, ordinal: int) -> tuple[str, Trail]:
         """What the record is called in all tiers, and the way by which it came; empty where that is not known."""

@@ -23,6 +23,8 @@ from scribengin.spec.model import Aggregate, Sql
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from numpy.typing import NDArray
+
     from scribengin.core.types import Schema
     from scribengin.plan.resolve import Inherited
     from scribengin.spark.chunk import Chunk
@@ -34,6 +36,8 @@ _WINDOW = re.compile(r"\bwindow\s*\(\s*`?([\w.]+)`?\s*,\s*'([^']+)'\s*(?:,\s*'([
 _INTERVAL = re.compile(r"\s*(?:interval\s+)?(\d+)\s*(millisecond|second|minute|hour|day|week)s?\s*\Z", re.IGNORECASE)
 NEVER_US = 2**63 - 1
 """a watermark that never comes"""
+LATE = "late"
+"""the reason of a letter that was replayed behind the watermark of its Query"""
 _US = {
     "millisecond": 1_000,
     "second": 10**6,
@@ -95,7 +99,8 @@ def _interval_us(text: str) -> int:
 
 
 class Gate:
-    """Counts in `counts.late` and `counts.dead`; late rows pass, so that Spark decides by itself and the result is Spark's."""
+    """Counts in `counts.late` and `counts.dead`; late rows pass, so that Spark decides by itself and the result is Spark's. A dead letter
+    that is replayed, and is late, is a letter again: it was sent by hand, and must not vanish into a count."""
 
     def __init__(self, node: GateNode, batch: int, counts: Counts, letters: Letters) -> None:
         self._node = node
@@ -122,8 +127,32 @@ class Gate:
         ends = known if node.grid is None else node.grid.last_ends_us(known)
         if ends.size:
             self.leaves_us = max(self.leaves_us, min(NEVER_US, int(np.max(ends)) + node.holds_us))
-        self._counts.late += int(np.count_nonzero(ends <= self._watermark_us))
-        return chunk
+        late = ends <= self._watermark_us
+        if not late.any():
+            return chunk
+        rows = np.flatnonzero(times.is_valid().to_numpy(zero_copy_only=False))[late]
+        asked = self._replayed(chunk, rows)
+        self._counts.late += len(rows) - len(asked)
+        return self._bury_late(chunk, times, asked) if len(asked) else chunk
+
+    def _replayed(self, chunk: Chunk, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Those of the rows that somebody has sent on their way by hand, and that can be letters again."""
+        ordinals = chunk.ordinals
+        if ordinals is None:
+            return rows[:0]
+        asked = rows[chunk.origin.replayed([ordinals[row] for row in rows])]
+        return asked if len(asked) and self._letters.keeps(self._node.step) else rows[:0]
+
+    def _bury_late(self, chunk: Chunk, times: pa.Array, rows: NDArray[np.int64]) -> Chunk:
+        mark = instant_text(pa.array([self._watermark_us], pa.timestamp("us", tz=UTC)))
+        for index in rows.tolist():
+            at = instant_text(times.slice(index, 1))
+            message = f'"{self._node.mark.column}" is {at}, and the watermark of the Query has passed it: {mark}'
+            self._letters.bury(self._node.step, chunk, index, LATE, message)
+            self._counts.dead += 1
+        keep = np.ones(len(chunk), bool)
+        keep[rows] = False
+        return chunk.selected(keep.tolist())
 
     def _bury_timeless(self, chunk: Chunk, times: pa.Array) -> Chunk:
         for index in pc.indices_nonzero(times.is_null()).to_pylist():
@@ -131,3 +160,9 @@ class Gate:
             self._letters.bury(self._node.step, chunk, index, "null-time", message)
             self._counts.dead += 1
         return chunk.selected(times.is_valid().to_pylist())
+
+
+def instant_text(instant: pa.Array) -> str:
+    """The first of them: `2026-01-31T12:00:00Z`; of any year."""
+    text = str(instant.cast(pa.timestamp("us", tz=UTC)).cast(pa.string())[0])
+    return text.replace(" ", "T").replace(".000000", "")

@@ -67,6 +67,10 @@ class Letters:
         self._batch = batch
         self._writer = DeadWriter(rules.folder, attempt)
 
+    def keeps(self, node: str) -> bool:
+        """Whether what cannot pass the node becomes a letter."""
+        return self._rules.on_error.get(base(node), "dead_letter") == "dead_letter"
+
     def bury(
         self,
         node: str,
@@ -86,11 +90,7 @@ class Letters:
         """
         ordinal = chunk.ordinal(index)
         payload = chunk.origin.payload(ordinal) if ordinal is not None else None
-        row = (
-            _row(chunk if arrived is None else arrived, index, came)
-            if came is not None and self._rules.on_error.get(base(node), "dead_letter") == "dead_letter"
-            else ""
-        )
+        row = _row(chunk if arrived is None else arrived, index, came) if came is not None and self.keeps(node) else ""
         if payload is None:
             payload = _as_json(chunk, index)
         self.write(node, chunk.origin, ordinal, payload, reason, message, error=error, row=row, way=chunk.way)

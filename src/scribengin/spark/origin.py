@@ -88,6 +88,16 @@ class ReplayOrigin(Origin):
         letters = self._replayed(self._indexes.get(source, ""), index)
         return None if letters is None else letters[sequence]
 
+    def replayed(self, ordinals: Sequence[int]) -> NDArray[np.bool_]:
+        """Those of a replay's streams."""
+        streams = np.asarray(ordinals, np.int64) >> _SEQUENCE_BITS
+        return np.isin(streams, [each for each in np.unique(streams).tolist() if self._is_replay(each)])
+
+    def _is_replay(self, packed: int) -> bool:
+        source, index, _ = unpack_at(packed << _SEQUENCE_BITS)
+        streams = self._streams.get(self._indexes.get(source, ""), ())
+        return index < len(streams) and is_replay(streams[index])
+
     def _replayed(self, source: str, index: int) -> list[DeadLetter] | None:
         """The letters of a stream; None of one that is the source's own."""
         streams = self._streams.get(source, ())

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from scribengin.formats.blocks import DamageBlock
 from scribengin.formats.contract import RecordPlace
 from scribengin.spark.chunk import BlockOrigin, Chunk
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from numpy.typing import NDArray
     from pyspark.sql import SparkSession
 
     from scribengin.connectors.contract import SourceStream
@@ -73,6 +76,10 @@ class LetterOrigin(BlockOrigin):
     def letter(self, ordinal: int) -> DeadLetter:  # noqa: ARG002
         """It."""
         return self._letter
+
+    def replayed(self, ordinals: Sequence[int]) -> NDArray[np.bool_]:
+        """All of it."""
+        return np.ones(len(ordinals), bool)
 
     def ids(self, ordinals: Sequence[int]) -> list[str] | None:
         """What it was called; None where no single record stands behind it."""
