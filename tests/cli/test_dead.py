@@ -155,7 +155,7 @@ def test_letters_are_exported_changed_and_given_back_once(command, flow, tmp_pat
     said = command("dead", "replay", flow, "--json").object["result"]
     assert (said["replayed"], said["already"], said["refused"]) == (1, 1, 1)
     text = command("dead", "replay", flow).out
-    assert "0 are on their way, 2 had been replayed before, 1 stay" in text
+    assert "0 are on their way, 2 had been asked for before, 1 stay" in text
     assert "repair it: scribengin dead edit" in text
     out.write_text("{}\n")
     assert command("dead", "replay", flow, "--repaired", out, "--json").codes == ["letters-file"]

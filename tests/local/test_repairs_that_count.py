@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from scribengin.connectors.contract import BatchId
 from scribengin.core.errors import Refused
-from scribengin.local.letters import Which
+from scribengin.local.flow_run import left_behind
+from scribengin.local.letters import Which, count_letters
+from scribengin.local.migrate import _give_way
 from scribengin.local.prepare import prepare
+from scribengin.local.purging import find_doomed
 from scribengin.local.repairing import find_to_edit, given_letters, keep_all, whole_letters
 from scribengin.local.replay import replay
-from scribengin.state.contract import DeadLetter, Decision
+from scribengin.state.contract import DeadLetter, Decision, SourceRange
 from scribengin.state.dead import DeadWriter
 from scribengin.state.decisions import Decisions
-from scribengin.state.lineage import open_lineage
+from scribengin.state.lineage import open_lineage, read_lineage
+from scribengin.state.moves import Journal, Moved, write_moved
 from scribengin.state.repairs import repaired_keys
-from scribengin.state.replays import Replays, read_entering
+from scribengin.state.replays import Pending, Replays, read_entering, waiting
+from scribengin.state.source_log import SourceLog
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -130,3 +135,85 @@ def test_bytes_that_are_no_text_are_refused_where_a_column_is_set_and_come_back_
         replace(found, at="doubled").keep(b"\xff")
     lines = [json.dumps(letter | {"payload": None}).encode() for letter in whole_letters([query], prepared.path.parent, Which())]
     assert given_letters(lines, "letters.jsonl")["kept", (0, 0)].payload == b'{"id": "\xff"}'
+
+
+def test_what_waits_in_a_query_that_the_flow_has_no_more_is_told_kept_and_taken_when_it_is_back(prepared: PreparedFlow) -> None:
+    query = bury(prepared, "kept", LETTER)
+    assert replay(prepared, Which()).asked == 1
+    assert [group["asked"] for group in count_letters([query], prepared.path.parent)] == [1]
+    other = flow(prepared.path.parent, FLOW.replace("kept:", "renamed:"))
+    assert left_behind(other.tiers[0]) == [
+        '1 dead letter waits to be replayed in Query "kept", which no sink makes any more, until one does again: scribengin dead list'
+    ]
+    said = replay(other, Which())
+    assert (said.asked, said.before, said.refusals, said.requests) == (0, 0, 1, [])
+    assert "waits for its Query" in said.refused[0]["why"]
+    (group,) = count_letters([query], prepared.path.parent, made={"renamed"})
+    assert (group["asked"], group["replayed"], group["gone"]) == (1, 0, True)
+    assert find_doomed([query], Which(), replayed=False).unreplayed == 1
+    back = flow(prepared.path.parent, FLOW)
+    assert (replay(back, Which()).before, left_behind(back.tiers[0])) == (1, [])
+    streams = Pending(query.path, "rows").take()
+    assert [letter.id for letter in read_entering(query, streams[0].place, "rows")] == [LETTER.id]
+    SourceLog(query.sources, "rows").append(0, streams)
+    Decisions(query.decisions).decide(
+        Decision(BatchId("twice", "kept", read_lineage(query).id, 1, 1), "hash", "f", (SourceRange("rows", 0, 1),), (), ())  # type: ignore[union-attr]
+    )
+    assert [(group["asked"], group["replayed"]) for group in count_letters([query], prepared.path.parent)] == [(0, 1)]
+
+
+def test_a_letter_nobody_has_asked_for_of_a_query_that_is_gone_is_told_and_not_passed_over(prepared: PreparedFlow) -> None:
+    bury(prepared, "kept", LETTER)
+    other = flow(prepared.path.parent, FLOW.replace("kept:", "renamed:"))
+    said = replay(other, Which(query="kept"))
+    assert (said.asked, said.refusals) == (0, 1)
+    assert "no sink" in said.refused[0]["why"]
+    assert left_behind(other.tiers[0]) == []
+
+
+def test_letters_of_a_query_that_has_moved_to_another_tier_and_of_a_flow_in_the_midst_of_a_move_are_not_asked_for(
+    prepared: PreparedFlow,
+) -> None:
+    query = bury(prepared, "kept", LETTER)
+    lineage = read_lineage(query)
+    assert lineage is not None
+    journal = Journal(prepared.root, prepared.name)
+    journal.write({})
+    with pytest.raises(Refused, match="under way"):
+        replay(prepared, Which())
+    journal.remove()
+    write_moved(query, Moved(lineage.id, ("back.kept",)))
+    said = replay(prepared, Which())
+    assert (said.asked, said.refusals) == (0, 1)
+    assert "another tier" in said.refused[0]["why"]
+    assert Replays(query.replays).next_number() == 0
+
+
+def test_a_move_that_begins_while_somebody_asks_is_told_to_who_asks(prepared: PreparedFlow, monkeypatch: pytest.MonkeyPatch) -> None:
+    query = bury(prepared, "kept", LETTER)
+    ask = Replays.ask
+
+    def slow(self: Replays, *arguments: Any) -> Any:
+        found = ask(self, *arguments)
+        Journal(prepared.root, prepared.name).write({})
+        return found
+
+    monkeypatch.setattr(Replays, "ask", slow)
+    with pytest.raises(Refused, match="under way"):
+        replay(prepared, Which())
+    assert [request.number for request in waiting(query)] == [0]
+
+
+def test_a_move_that_has_written_its_journal_gives_way_to_what_was_asked_meanwhile(prepared: PreparedFlow) -> None:
+    bury(prepared, "kept", LETTER)
+    journal, leaving = Journal(prepared.root, prepared.name), {"tier": "main", "query": "kept", "to": ["back.kept"]}
+    journal.write({})
+    _give_way(prepared, journal, {"leaving": [leaving]})
+    assert journal.there
+    journal.remove()
+    assert replay(prepared, Which()).asked == 1
+    journal.write({})
+    _give_way(prepared, journal, {"leaving": [leaving | {"to": []}]})
+    with pytest.raises(Refused, match="1 dead letter waits"):
+        _give_way(prepared, journal, {"leaving": [leaving]})
+    assert not journal.there

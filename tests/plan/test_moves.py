@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from flows import flow, sink, source, step
 
-from scribengin.plan.diff import Changes, StoredQuery
+from scribengin.plan.diff import Changes, StoredQuery, label_of
 from scribengin.plan.flow_diff import flow_changes
 from scribengin.plan.split import FlowPlan, plan_flow
 from scribengin.plan.topology import topology_of
@@ -223,3 +223,18 @@ def test_a_new_sink_behind_a_feeder_that_is_moved_is_told_to_miss_what_was_read_
     new = next(change for change in changes.queries if change.label == "y.other")
     assert new.fate == "new"
     assert "a_to_y has nothing of what its feeder had read before" in new.says
+
+
+def test_a_query_whose_letters_wait_to_be_replayed_is_not_left_for_another_and_says_so_where_its_sink_goes() -> None:
+    whole, cut = plan_flow(declared()), plan_flow(declared(**CUT))
+    stored = ran(whole)
+    stored["main", "kept"] = replace(stored["main", "kept"], waiting=2)
+    changes, moves = flow_changes(cut, None, list(stored.values()), [], lambda query, source: query.sources[source])
+    assert moves.refusals
+    said = {change.label: change for change in changes.queries}
+    assert all('2 dead letters wait to be replayed in "kept"' in said[label_of(*refusal.key)].says for refusal in moves.refusals)
+    assert "--once" in said[label_of(*moves.refusals[0].key)].remedy
+    without = plan_flow(replace(declared(), sinks={"other": declared().sinks["other"]}, steps={"a": declared().steps["a"]}))
+    changes, moves = flow_changes(without, None, list(stored.values()), [], lambda query, source: query.sources[source])
+    (gone,) = [change for change in changes.queries if change.fate == "gone"]
+    assert (moves.refusals, gone.says.partition("; 2 ")[2]) == ((), "dead letters wait to be replayed until one does again")

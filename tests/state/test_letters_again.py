@@ -27,7 +27,7 @@ from scribengin.state.folder import StateFolder
 from scribengin.state.letter_blocks import form_of, row_block, row_decoder
 from scribengin.state.lineage import Lineage, begin_moved, leave, open_lineage, read_lineage, rewind
 from scribengin.state.purged import purge_places
-from scribengin.state.replays import Entering, Pending, Replays, missing_lines, of_query, read_entering
+from scribengin.state.replays import Entering, Pending, Replays, missing_lines, of_query, read_entering, waiting
 from scribengin.state.source_log import SourceLog, is_replay
 from scribengin.testing.protocol import SINKS, SOURCE, STEP, Driver, Job, files_sink
 
@@ -100,6 +100,13 @@ def query(tmp_path):
 def ask(query, number, *places, source="s", entry=0):
     letters = [((0, place), Entering(replace(LETTER, row=place), "", entry)) for place in places]
     return Replays(query.replays).ask(number, source, read_lineage(query).id, letters)
+
+
+def decide(query, number, **ends):
+    """A Batch that has read the logs up to there."""
+    batch = BatchId("f", "q", read_lineage(query).id, number, 1)
+    ranges = tuple(SourceRange(source, 0, end) for source, end in ends.items())
+    Decisions(query.decisions).decide(Decision(batch, "hash", "f", ranges, (), ()))
 
 
 def test_of_two_who_ask_under_one_number_one_has_it_and_the_other_leaves_nothing(query):
@@ -192,7 +199,7 @@ def test_letters_of_requests_that_came_through_go_after_a_time(query):
     assert missing_lines(query, [stream], {"s": 0}) == []
     assert read_entering(query, waits.streams("main/q")[0].place)
     assert set(replays.asked(read_lineage(query).id)) == {(0, 1), (0, 2)}
-    assert Pending(query.path, "s").take() == replays.read(0).streams("main/q")
+    assert Pending(query.path, "s").take() == replays.read(1).streams("main/q"), "what is done is done, whatever a log says that a cut left"
 
 
 def test_numbers_that_are_not_finite_come_back_from_json_with_all_that_stands_beside_them():
@@ -242,10 +249,40 @@ def test_what_was_asked_of_a_source_that_is_gone_is_taken_once_by_the_querys_fir
     assert take("t") == [1]
     assert Pending(query.path, "s").take()[0].place["replay"]["request"] == 0, "it is there still"
     log["s"].append(0, Pending(query.path, "s").take())
+    decide(query, 0, s=1)
     open_lineage(query, **plan, sources=["t", "u"])
     assert (take("u"), take("t"), take("t")) == ([], [2], [])
     open_lineage(query, **plan, sources=["s", "t"])
     assert (take("s"), take("t")) == ([], [])
+
+
+def test_what_stood_in_the_log_of_a_source_that_went_before_a_batch_read_it_is_taken_by_another_and_read_once(query):
+    plan = {"owner": "o", "fingerprint": "f", "state_fingerprint": ""}
+    logs = {source: SourceLog(query.sources, source) for source in ("s", "t")}
+
+    def runs(*sources):
+        """Which entries of which source's log hold letters, once a run that was killed behind its logging has begun."""
+        open_lineage(query, **plan, sources=sources)
+        for source in sources:
+            pending = Pending(query.path, source)
+            for streams in logs[source].whole():
+                pending.note(streams)
+            while streams := pending.take():
+                logs[source].append(logs[source].length(), streams)
+        logged = [(source, stream) for source in sources for streams in logs[source].whole() for stream in streams]
+        return [source for source, stream in logged if read_entering(query, stream.place, source)]
+
+    ask(query, 0, 1, source="s")
+    assert runs("s") == ["s"]
+    assert [request.number for request in waiting(query)] == [0]
+    assert runs("t") == ["t"]
+    assert runs("t", "s") == ["t"]
+    assert runs("s") == ["s"]
+    assert [log.length() for log in logs.values()] == [1, 1]
+    decide(query, 0, s=1)
+    assert waiting(query) == []
+    assert runs("t") == []
+    assert waiting(query) == []
 
 
 def test_a_changed_cut_leaves_requests_where_they_are_and_numbers_go_on(query):

@@ -51,7 +51,8 @@ def _found(what: str, prepared: PreparedFlow, version: int, said: dict[str, Any]
             from scribengin.local.letters import count_letters
 
             which = _which(said)
-            rows = count_letters(_queries(prepared, which.query), prepared.plan.flow.folder, which)
+            made = {query.name for tier in prepared.plan.tiers for query in tier.queries}
+            rows = count_letters(_queries(prepared, which.query), prepared.plan.flow.folder, which, made)
             return {"flow": prepared.name, "dead": sum(row["count"] for row in rows), "groups": rows}
         case "dead":
             return _letters(prepared, said)

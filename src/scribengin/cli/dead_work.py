@@ -218,7 +218,7 @@ def _shown(found: dict[str, Any], flow: str) -> Callable[[], None]:
             )
         parts = [f"{found['replayed']:,} {'to be replayed' if found['dry_run'] else 'are on their way'}"]
         parts += [f"{found['repaired']:,} of them repaired"] if found["repaired"] else []
-        parts += [f"{found['already']:,} had been replayed before"] if found["already"] else []
+        parts += [f"{found['already']:,} had been asked for before"] if found["already"] else []
         parts += [f"{found['refused']:,} stay"] if found["refused"] else []
         click.echo(", ".join(parts))
         if found["replayed"] and not found["dry_run"]:

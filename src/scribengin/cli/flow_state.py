@@ -57,6 +57,12 @@ class FlowState:
             raise Refused(f"{wanted} has no state in {self.path}", remedy=remedy, code="state-missing")
         return queries
 
+    def made(self) -> set[str]:
+        """The Queries that sinks of the flow, and channels, make now."""
+        from scribengin.plan.graph import query_sinks
+
+        return {name for tier in self.tiers for name in query_sinks(tier.flow)}
+
     @contextmanager
     def leases(self) -> Iterator[Mapping[str, Lease]]:
         """Tier → its lease, of all tiers. Raises Refused where one runs."""

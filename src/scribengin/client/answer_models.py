@@ -8,7 +8,8 @@ from typing import Any
 @dataclass(frozen=True, slots=True)
 class LetterCount:
     """So many records that a step could not handle for one reason; with the message of the first, and where it stood. Of them `replayed`
-    have been asked for again, `repaired` wait for that. `first` and `last`: when the Batches were decided."""
+    have come through again, `asked` wait for that, `repaired` wait to be asked for. `first` and `last`: when the Batches were decided.
+    `gone`: no sink of the flow makes the Query any more; what was asked waits until one does."""
 
     query: str
     step: str
@@ -20,6 +21,8 @@ class LetterCount:
     repaired: int = 0
     first: str = ""
     last: str = ""
+    asked: int = 0
+    gone: bool = False
 
 
 @dataclass(frozen=True, slots=True)

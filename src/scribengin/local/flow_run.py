@@ -24,7 +24,9 @@ from scribengin.local.limits import Paced
 from scribengin.local.meter import Meter
 from scribengin.local.rolling import Rolling, show_all
 from scribengin.local.second_look import MISMATCH_REMEDY, mismatch_text
+from scribengin.local.stored import letters_waiting
 from scribengin.local.summaries import Keeper
+from scribengin.plan.diff import letters
 from scribengin.plan.groups import target
 from scribengin.plan.kept_folders import kept_folders
 from scribengin.plan.split import source_id
@@ -81,7 +83,7 @@ class FlowRun:
         self._fed_from_outside = fed_from_outside
         self._begun = time.monotonic()
         self._noted: set[str] = set()
-        self._told: list[str] = []
+        self._told: list[str] = [note for tier in prepared.tiers for note in left_behind(tier)]
         self._levels = Levels(topology_of(prepared.plan, prepared.root))
         feeders = {link.channel: link.writer.query for link in self._levels.topology.links}
         self._gates = {
@@ -342,6 +344,17 @@ class FlowRun:
             live.meter.view(plan.name, live.run),
             {} if (newest := Decisions(bench.folder.decisions).newest()) is None else newest.orders,
         )
+
+
+def left_behind(tier: Prepared) -> list[str]:
+    """Of Queries that the flow does not make any more: letters that were asked to be replayed there."""
+    made = {query.name for query in tier.plan.queries}
+    left = {folder.name: letters_waiting(folder) for folder in tier.folder.queries() if folder.name not in made}
+    return [
+        f'{letters(count)} to be replayed in Query "{name}", which no sink makes any more, until one does again: scribengin dead list'
+        for name, count in left.items()
+        if count
+    ]
 
 
 def _members(bench: QueryBench) -> dict[str, tuple[MemberSeen, ...]]:

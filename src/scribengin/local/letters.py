@@ -13,10 +13,10 @@ from scribengin.state.dead import dated_letters
 from scribengin.state.decisions import moment
 from scribengin.state.lineage import read_lineage
 from scribengin.state.repairs import repaired_keys
-from scribengin.state.replays import Replays
+from scribengin.state.replays import Replays, waiting
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from pathlib import Path
 
     from scribengin.state.contract import DeadLetter
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from scribengin.state.replays import Key
 
 _KEY = re.compile(r"[a-z][a-z0-9_]*:\d+:\d+")
+_FIGURES = ("count", "asked", "replayed", "repaired")
 _LOOK_S = 20.0
 """how long is looked for the letters of one page"""
 
@@ -76,19 +77,22 @@ class Page:
 
 def by_letter(groups: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Groups of `count_letters` with those of several Queries together: a step that several share refuses a record in each of them."""
-    found: dict[tuple[str, str], dict[str, Any]] = {}
+    found: dict[tuple[str, str, bool], dict[str, Any]] = {}
     for group in groups:
-        row = found.setdefault((group["step"], group["reason"]), {**group, "queries": [], "count": 0, "replayed": 0, "repaired": 0})
+        row = found.setdefault((group["step"], group["reason"], group["gone"]), {**group, "queries": [], **dict.fromkeys(_FIGURES, 0)})
         row["queries"].append(group["query"])
-        for figure in ("count", "replayed", "repaired"):
+        for figure in _FIGURES:
             row[figure] += group[figure]
         row["last"] = max(row["last"], group["last"])
     return sorted(found.values(), key=lambda row: -row["count"])
 
 
-def count_letters(queries: Sequence[QueryFolder], folder: Path, which: Which | None = None) -> list[dict[str, Any]]:
+def count_letters(
+    queries: Sequence[QueryFolder], folder: Path, which: Which | None = None, made: Collection[str] | None = None
+) -> list[dict[str, Any]]:
     """A row for each Query, step and reason, as `dead list --json` prints them; `folder` is where the flow's paths start. `replayed` of
-    them have been asked for again, `repaired` have been changed by a person and wait for that."""
+    them have come through again, `asked` wait for that, `repaired` have been changed by a person and wait to be asked for. `made`: the
+    Queries that sinks of the flow make now, all where it is not said; others are `gone`."""
     which = which or Which()
     groups: dict[tuple[str, str, str], dict[str, Any]] = {}
     for query in queries:
@@ -101,18 +105,17 @@ def count_letters(queries: Sequence[QueryFolder], folder: Path, which: Which | N
                 named = dict(zip(("query", "step", "reason"), key, strict=True))
                 groups[key] = {
                     **named,
-                    "count": 0,
-                    "replayed": 0,
-                    "repaired": 0,
+                    **dict.fromkeys(_FIGURES, 0),
                     "example": letter.message,
                     "place": place_of(letter, folder),
                 }
                 groups[key]["first"] = batch.decided_at
+                groups[key]["gone"] = made is not None and query.name not in made
             groups[key]["count"] += 1
             groups[key]["last"] = batch.decided_at
             state = states.of((batch.batch, place))
             if state:
-                groups[key]["replayed" if state.startswith("replayed") else "repaired"] += 1
+                groups[key][state.partition(",")[0]] += 1
     return sorted(groups.values(), key=lambda row: (row["query"], -row["count"]))
 
 
@@ -123,19 +126,25 @@ class LetterStates:
         lineage = read_lineage(query)
         self.lineage = "" if lineage is None else lineage.id
         self._asked = {} if lineage is None else Replays(query.replays).asked(lineage.id)
-        self._done = Replays(query.replays).done()
+        self._waiting = {request.number for request in waiting(query)} if self._asked else set()
         self._repaired = repaired_keys(query)
 
     def came_through(self, key: Key) -> bool:
         """Whether a Batch is known to have come through with its replay; asking alone does not do it."""
         request = self._asked.get(key)
-        return request is not None and request.number in self._done
+        return request is not None and request.number not in self._waiting
+
+    def asked(self, key: Key) -> bool:
+        """Whether it was asked for, come through or not."""
+        return key in self._asked
 
     def of(self, key: Key) -> str:
-        """`replayed` or `replayed, repaired` once it was asked for, `repaired` where that waits; empty where nothing has been done."""
+        """`asked` where its replay waits for a run, `replayed` where it has come through, each with `, repaired` where it was; `repaired`
+        alone where that waits to be asked for; empty where nothing has been done."""
         request = self._asked.get(key)
         if request is not None:
-            return "replayed, repaired" if key in request.repaired else "replayed"
+            said = "replayed" if self.came_through(key) else "asked"
+            return f"{said}, repaired" if key in request.repaired else said
         return "repaired" if key in self._repaired else ""
 
 

@@ -17,11 +17,13 @@ from scribengin.core import faults, storage
 from scribengin.core.errors import Refused
 from scribengin.core.moments import now_text
 from scribengin.local.prepare import open_sinks
-from scribengin.local.stored import logs_of, reached, read_stored
+from scribengin.local.stored import letters_waiting, logs_of, reached, read_stored
 from scribengin.local.summaries import SUMMARY, goes_on_from
 from scribengin.plan.channels import clusters
+from scribengin.plan.diff import label_of, letters
 from scribengin.plan.flow_diff import flow_changes
 from scribengin.plan.model import Plan, QueryPlan
+from scribengin.plan.moves import DRAIN
 from scribengin.plan.split import CHANNEL
 from scribengin.plan.topology import topology_of
 from scribengin.spec.model import Sink
@@ -95,8 +97,19 @@ def migrate(prepared: PreparedFlow, leases: Mapping[str, Lease]) -> None:
         for tier in _tiers(body):
             take(tier)
         journal.write(body)
+        _give_way(prepared, journal, body)
         faults.reached("move.planned")
         _carry_out(prepared, body, take)
+
+
+def _give_way(prepared: PreparedFlow, journal: Journal, body: Mapping[str, Any]) -> None:
+    """Who asks for a replay needs no lease, writes, and then looks for the journal: of the two one sees the other."""
+    for each in body["leaving"]:
+        folder = StateFolder(prepared.root, prepared.name, each["tier"]).query(each["query"])
+        if each["to"] and (count := letters_waiting(folder)):
+            journal.remove()
+            says = f'{letters(count)} to be replayed in "{label_of(each["tier"], each["query"])}", which was asked just now'
+            raise Refused(f'flow "{prepared.name}": {says}', remedy=DRAIN, code="tiers-changed")
 
 
 def _refused(flow: str, changes: Changes) -> Refused:

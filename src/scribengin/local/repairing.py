@@ -179,7 +179,7 @@ def find_to_edit(prepared: PreparedFlow, which: Which, *, record: bool) -> list[
                 key = (batch.batch, place)
                 if not which.fits(letter) or not which.fits_key(query.name, key):
                     continue
-                if states.of(key).startswith("replayed"):
+                if states.asked(key):
                     replayed = letter.id
                     continue
                 ids[letter.id] = None
@@ -189,9 +189,9 @@ def find_to_edit(prepared: PreparedFlow, which: Which, *, record: bool) -> list[
                 found.append(Editing(tier, query, folder, key, letter, at, now.came.encode() if at else now.payload))
     exact = [each for each in found if each.letter.id == which.prefix] or found
     if not exact:
-        why = (
-            f"{replayed} was replayed: if it died again, that is a letter of its own" if replayed else f"no letter is called {which.prefix}"
-        )
+        why = f"no letter is called {which.prefix}"
+        if replayed:
+            why = f"{replayed} was asked to be replayed: if it dies again, that is a letter of its own"
         raise Refused(why, remedy="see: scribengin dead show FLOW", code="letter-unknown")
     different = {each.letter.id for each in exact}
     if len(different) > 1:

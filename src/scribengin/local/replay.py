@@ -10,11 +10,12 @@ from scribengin.core import faults
 from scribengin.core.errors import Refused
 from scribengin.local.entrances import Cannot, Entrances
 from scribengin.local.lateness import Lateness
-from scribengin.local.letters import key_text
+from scribengin.local.letters import LetterStates, key_text
 from scribengin.state.dead import dated_letters
 from scribengin.state.decisions import Decisions
 from scribengin.state.lease import read_holder
 from scribengin.state.lineage import read_lineage
+from scribengin.state.moves import Journal, read_moved
 from scribengin.state.repairs import Repair, drop_repair, read_repair, repaired_keys
 from scribengin.state.replays import Entering, Replays
 from scribengin.state.source_log import SourceLog
@@ -104,15 +105,22 @@ def replay(
     done = Replayed(prepared.name, dry=dry_run)
     there = False
     seen: set[tuple[str, Key]] = set()
+    _no_move(prepared)
     for tier in prepared.tiers:
         done.running = done.running or read_holder(tier.folder) is not None
-        for query in tier.plan.queries:
-            folder = tier.folder.query(query.name)
+        made = {query.name: query for query in tier.plan.queries}
+        for folder in tier.folder.queries():
             lineage = read_lineage(folder)
-            if which.query not in ("", query.name) or lineage is None:
+            if which.query not in ("", folder.name) or lineage is None:
                 continue
             there = True
-            _Asking(tier, query, folder, which, from_start, given, as_they_were, done, lineage, seen).ask()
+            moved = read_moved(folder)
+            if folder.name not in made or (moved is not None and moved.lineage == lineage.id):
+                _refuse_all(folder, which, done, _GONE if moved is None else _MOVED, seen)
+                continue
+            _Asking(tier, made[folder.name], folder, which, from_start, given, as_they_were, done, lineage, seen).ask()
+    if done.requests:
+        _no_move(prepared)  # one that began meanwhile either sees what was asked, and gives way, or is seen here
     if not there:
         what = f'Query "{which.query}" of flow "{prepared.name}"' if which.query else f'flow "{prepared.name}"'
         raise Refused(f"{what} has no state in {prepared.folder}", remedy="run it first, or name its state folder", code="state-missing")
@@ -122,6 +130,34 @@ def replay(
             why, remedy = "there is no such letter, or it is of a lineage that was left", "export the letters anew: scribengin dead export"
             done.refused.append({"id": "", "key": key_text(name, key), "why": why, "remedy": remedy})
     return done
+
+
+def _no_move(prepared: PreparedFlow) -> None:
+    """Raise Refused while Queries are moved to other tiers: nobody can say whose the letters are."""
+    if Journal(prepared.root, prepared.name).there:
+        raise Refused(
+            f'flow "{prepared.name}": a move of its Queries to other tiers is under way, or was cut short',
+            remedy="wait for its end, and ask again; if it was cut short, the next run completes it",
+            code="move-unfinished",
+        )
+
+
+def _refuse_all(folder: QueryFolder, which: Which, done: Replayed, why: Cannot, seen: set[tuple[str, Key]]) -> None:
+    """The letters that are meant of a Query that no run goes on with."""
+    states = LetterStates(folder)
+    for batch, place, letter in dated_letters(folder, wanted=which.fits_batch):
+        key = (batch.batch, place)
+        if which.fits(letter) and which.fits_key(folder.name, key):
+            seen.add((folder.name, key))
+            if states.came_through(key):
+                done.before += 1
+            else:
+                done.refuse(folder.name, key, letter, _WAITS if states.asked(key) else why)
+
+
+_GONE = Cannot("no sink of the flow makes its Query any more", "write the sink again as it was, or take a copy: scribengin dead export")
+_WAITS = Cannot("it was asked for, and waits for its Query, which no sink makes any more", _GONE.remedy)
+_MOVED = Cannot("its Query goes on in another tier, and has left it", "take a copy: scribengin dead export")
 
 
 @dataclass

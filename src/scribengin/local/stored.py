@@ -17,6 +17,7 @@ from scribengin.state.intents import Intents
 from scribengin.state.ledger import read_totals
 from scribengin.state.lineage import past_lineages, read_lineage
 from scribengin.state.moves import read_moved
+from scribengin.state.replays import waiting
 from scribengin.state.source_log import SourceLog
 from scribengin.state.topology import read_topology, tiers_with_state
 
@@ -103,6 +104,7 @@ def _stored(tier: StateFolder, folder: QueryFolder, life: _Life, flow: Flow, top
         read,
         _pending(folder, lineage, newest.batch.number + 1 if newest else 0),
         lineage.origin,
+        letters_waiting(folder),
     )
 
 
@@ -111,6 +113,11 @@ def _pending(folder: QueryFolder, lineage: Lineage, number: int) -> bool:
     intent = Intents(folder.intents / lineage.id).read(number)
     waiting = any(read_left(folder.work(id_), lineage.id).batches for id_ in lineage.parts)
     return waiting or (intent is not None and intent.units > 0)
+
+
+def letters_waiting(folder: QueryFolder) -> int:
+    """How many dead letters were asked to be replayed that no Batch has taken."""
+    return sum(len(request.letters) for request in waiting(folder))
 
 
 def logs_of(folder: QueryFolder, lineage: str) -> Path:

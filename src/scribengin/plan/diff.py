@@ -43,6 +43,8 @@ class StoredQuery:
     """the Batch under way commits unit by unit: some of it may be committed already"""
     origin: str = ""
     """as `Lineage.origin`"""
+    waiting: int = 0
+    """dead letters that were asked to be replayed, and that no Batch has taken"""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -58,6 +60,12 @@ class StoredQuery:
     def progress(self) -> str:
         """For people: `after Batch 17`."""
         return "before its first Batch" if self.last_batch is None else f"after Batch {self.last_batch}"
+
+    @property
+    def gone(self) -> str:
+        """For people: what becomes of it where no sink makes it any more."""
+        waits = f"; {letters(self.waiting)} to be replayed until one does again" if self.waiting else ""
+        return f"no sink of the flow makes it any more; its state and what it wrote stay ({self.progress}){waits}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +139,11 @@ class Changes:
         ]
 
 
+def letters(waiting: int) -> str:
+    """`2 dead letters wait`"""
+    return f"{waiting:,} dead letter{'s wait' if waiting != 1 else ' waits'}"
+
+
 def label_of(tier: str, query: str) -> str:
     """What people call a Query: with its tier where the flow is cut."""
     return query if tier == MAIN else f"{tier}.{query}"
@@ -140,11 +153,7 @@ def diff_plans(stored: Mapping[str, StoredQuery], plan: Plan) -> Changes:
     """Compare. `stored` maps Query names to what their folders tell; an empty mapping is a first run."""
     known = [_change(plan, query, stored.get(query.name)) for query in plan.queries]
     names = {query.name for query in plan.queries}
-    gone = [
-        QueryChange(name, "gone", f"no sink of the flow makes it any more; its state and what it wrote stay ({query.progress})")
-        for name, query in stored.items()
-        if name not in names
-    ]
+    gone = [QueryChange(name, "gone", query.gone) for name, query in stored.items() if name not in names]
     return Changes(tuple(replace(change, tier=plan.tier) for change in (*known, *gone)))
 
 

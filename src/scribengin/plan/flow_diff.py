@@ -55,11 +55,8 @@ def _queries(plan: FlowPlan, live: Sequence[StoredQuery], moves: Moves) -> Itera
             else:
                 yield change
     planned = {tier.tier for tier in plan.tiers}
-    for query in live:
-        if query.tier not in planned:
-            says = f"no sink of the flow makes it any more; its state and what it wrote stay ({query.progress})"
-            gone.append(_left(QueryChange(query.name, "gone", says, tier=query.tier), query.key, moves))
-    yield from gone
+    elsewhere = [QueryChange(query.name, "gone", query.gone, tier=query.tier) for query in live if query.tier not in planned]
+    yield from (*gone, *(_left(change, (change.tier, change.name), moves) for change in elsewhere))
 
 
 def _late(plan: FlowPlan, key: Key, arrivals: Mapping[Key, Arrival]) -> list[str]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from scribengin.connectors import catalog
+from scribengin.plan.diff import letters
 from scribengin.plan.fingerprint import node_fingerprints
 from scribengin.plan.graph import Graph, flat_name
 from scribengin.plan.tiers import MAIN
@@ -221,6 +222,8 @@ class _Planner:
                 raise _Unsafe(f'it would keep state, and "{stored.label}", in whose place it would go on, has none', "")
             if stored.pending:
                 raise _Unsafe(f'"{stored.label}" has begun to hand over a Batch, and not all of it is through')
+            if stored.waiting:
+                raise _Unsafe(f'{letters(stored.waiting)} to be replayed in "{stored.label}", in whose place it would go on')
             for sink in query.sinks:
                 if sink in stored.sinks and sink not in self._channels and stored.parts[sink] not in sink_fingerprints(self._flow, sink):
                     raise _Unsafe(f'sink "{sink}" has changed, and cannot be taken over in the same step', "change one after the other")

@@ -104,7 +104,7 @@ class ReplayOrigin(Origin):
         if index >= len(streams) or not is_replay(streams[index]):
             return None
         if (source, index) not in self._letters:
-            self._letters = {(source, index): letters_in(self._dead, streams[index])}
+            self._letters = {(source, index): letters_in(self._dead, streams[index], source)}
         return self._letters[source, index]
 
     def ids(self, ordinals: Sequence[int]) -> list[str]:

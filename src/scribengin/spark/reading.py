@@ -43,7 +43,7 @@ class Reading:
         """What is to be decoded here, how, and who looks at it: nobody at letters. Those that enter at a step are let in there; then, and
         then alone, there may be no `ref`."""
         said = stream.place.get(REPLAY)
-        letters = [] if said is None else letters_in(self.rules.folder, stream)
+        letters = [] if said is None else letters_in(self.rules.folder, stream, node)
         at = "" if said is None else said["at"]
         if said is not None and at in self.entrances:
             self.entrances[at].enter(letters, self.counted(at), self.letters, said["way"])

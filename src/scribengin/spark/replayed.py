@@ -92,9 +92,9 @@ class LetterOrigin(BlockOrigin):
         return None if found is None else found.taken([0] * len(ordinals))
 
 
-def letters_in(dead: Path, stream: SourceStream) -> list[DeadLetter]:
-    """The letters of a replay's stream; `dead` is the folder of the Query's own."""
-    return read_entering(QueryFolder(dead.parent), stream.place)
+def letters_in(dead: Path, stream: SourceStream, source: str) -> list[DeadLetter]:
+    """The letters of a replay's stream in that source's log; `dead` is the folder of the Query's own."""
+    return read_entering(QueryFolder(dead.parent), stream.place, source)
 
 
 def came_schema(node: StageNode) -> Schema | None:

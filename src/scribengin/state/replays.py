@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from datetime import datetime
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -24,6 +25,7 @@ from scribengin.core.numbered_log import NumberedLog
 from scribengin.core.storage import names_in, put_if_absent, read_or_none, remove_tree, replace
 from scribengin.state.contract import LineSegment
 from scribengin.state.dead import letter_as_json, letter_from_json
+from scribengin.state.decisions import Decisions
 from scribengin.state.folder import QueryFolder
 from scribengin.state.lineage import past_lineages, read_lineage
 from scribengin.state.segments import LineWriter, read_lines
@@ -151,15 +153,12 @@ class Replays:
 
     def owner(self, request: Request) -> str:
         """The source whose log takes it."""
-        given = read_or_none(self._given(request))
+        given = read_or_none(_given(self._folder, request.number))
         return request.source if given is None else given.decode()
 
     def give(self, request: Request, source: str) -> None:
         """Under the lease: let that source's log take it, durably; its own is none of the Query's any more."""
-        replace(self._given(request), source.encode())
-
-    def _given(self, request: Request) -> Path:
-        return self._folder / f"{request.number:010d}.given"
+        replace(_given(self._folder, request.number), source.encode())
 
     def drop_lines(self, before: datetime) -> None:
         """Delete the letters in requests that had come through before that; that they were asked stays known."""
@@ -180,9 +179,10 @@ class Pending:
     def __init__(self, folder: Path, source: str) -> None:
         self._of = of_query(folder)
         self._source = source
-        self._replays = Replays(folder / "replays")
-        self._sources = folder / "sources"
-        lineage = read_lineage(QueryFolder(folder))
+        self._query = QueryFolder(folder)
+        self._replays = Replays(self._query.replays)
+        self._done = self._replays.done()
+        lineage = read_lineage(self._query)
         self._read: tuple[str, ...] = (source,) if lineage is None else lineage.sources
         self._next = 0
         self._noted: set[int] = set()
@@ -193,7 +193,8 @@ class Pending:
         """An entry that stands in the log; those of its streams that are the source's own."""
         for number in _numbers(streams, self._of):
             self._next = max(self._next, number + 1)
-            self._noted.add(number)
+            if self._replays.owner(self._replays.read(number)) == self._source:
+                self._noted.add(number)
         return [stream for stream in streams if not is_replay(stream)]
 
     def take(self) -> list[SourceStream]:
@@ -212,16 +213,58 @@ class Pending:
         return []
 
     def _falls_here(self, request: Request) -> bool:
+        if request.number in self._done:
+            return False  # in a log that a changed cut has left
         owner = self._replays.owner(request)
         if owner == self._source:
             return True
         if owner in self._read or self._read[:1] != (self._source,):
             return False
-        log = SourceLog(self._sources, owner)
-        if any(request.number in _numbers(streams, self._of) for streams in log.whole()):
-            return False  # it came through while the Query still read that source
+        if request.number in _through(self._query, owner):
+            return False  # while the Query still read that source
         self._replays.give(request, self._source)
-        return True
+        return request.number not in _behind(self._query, self._source)  # else it was this source's once, and its entry stands there yet
+
+
+def waiting(query: QueryFolder) -> list[Request]:
+    """The requests with which no Batch has come through, as far as is known, in their order."""
+    replays = Replays(query.replays)
+    if replays.next_number() == 0:
+        return []
+    done = replays.done()
+    left = {request.number: request for request in replays.all() if request.number not in done}
+    for source in names_in(query.sources) if left else ():
+        for number in _through(query, source):
+            left.pop(number, None)
+    return list(left.values())
+
+
+def _through(query: QueryFolder, source: str) -> set[int]:
+    """The requests in a source's log that decided Batches have read."""
+    logged = islice(SourceLog(query.sources, source).whole(), _decided_end(query, source))
+    return {number for streams in logged for number in _numbers(streams, of_query(query.path))}
+
+
+def _behind(query: QueryFolder, source: str) -> set[int]:
+    """The requests in a source's log that no decided Batch has read."""
+    end = _decided_end(query, source)
+    logged = () if end is None else SourceLog(query.sources, source).whole(end)
+    return {number for streams in logged for number in _numbers(streams, of_query(query.path))}
+
+
+def _decided_end(query: QueryFolder, source: str) -> int | None:
+    """How many entries of a source's log, also of one that is not read any more, Batches are through with. None for all of them: nobody
+    knows any more."""
+    decisions = Decisions(query.decisions)
+    newest = decisions.newest()
+    pruned = decisions.pruned_mark()
+    for number in range(-1 if newest is None else newest.batch.number, pruned, -1):
+        decision = decisions.read(number)
+        for each in () if decision is None else decision.sources:
+            if each.source == source:
+                return each.end
+    lineage = read_lineage(query)
+    return None if pruned >= 0 else 0 if lineage is None else lineage.starts.get(source, 0)
 
 
 def _numbers(streams: Iterable[SourceStream], of: str) -> set[int]:
@@ -229,17 +272,26 @@ def _numbers(streams: Iterable[SourceStream], of: str) -> set[int]:
     return {stream.place[REPLAY]["request"] for stream in streams if is_replay(stream) and stream.place[REPLAY]["of"] == of}
 
 
+def _given(folder: Path, number: int) -> Path:
+    return folder / f"{number:010d}.given"
+
+
 def of_query(folder: Path) -> str:
     """`<tier>/<query>` of a Query's folder."""
     return f"{folder.parent.name}/{folder.name}"
 
 
-def read_entering(query: QueryFolder, place: Mapping[str, Any]) -> list[DeadLetter]:
+def read_entering(query: QueryFolder, place: Mapping[str, Any], log: str = "") -> list[DeadLetter]:
     """The letters of a replay's stream, in their order, those left out that the Query's lineage reads again by itself: after a rewind.
 
-    `query` is the one that reads, `place` that of the stream. Raises StateError where the lines are gone.
+    `query` is the one that reads, `place` that of the stream, `log` the source in whose log that stands: empty where another source has
+    been given the request since. Raises StateError where the lines are gone.
     """
     said = place[REPLAY]
+    if log and said["of"] == of_query(query.path):
+        given = read_or_none(_given(query.replays, said["request"]))
+        if given is not None and given.decode() != log:
+            return []
     segment = LineSegment(**said["segment"])
     lineage = read_lineage(query)
     again = None

@@ -50,7 +50,7 @@ def list_(*, flow: str, filters: Filters, by_query: bool, state: Path | None, ma
     else:
         opened = open_state(flow, state)
         queries = [part for _, part in opened.queries(filters.which.query or None)]
-        rows = count_letters(queries, opened.declared.folder, filters.which)
+        rows = count_letters(queries, opened.declared.folder, filters.which, opened.made())
         found = {"flow": opened.declared.name, "dead": sum(row["count"] for row in rows), "groups": rows}
 
     def show() -> None:
@@ -60,12 +60,19 @@ def list_(*, flow: str, filters: Filters, by_query: bool, state: Path | None, ma
         from scribengin.cli.tables import print_table
 
         rows = found["groups"] if by_query else by_letter(found["groups"])
-        rows = [{**row, "query": ", ".join(row.get("queries", [row["query"]])), "last": row["last"][:19]} for row in rows]
-        done = {name: name for name in ("repaired", "replayed") if any(row[name] for row in rows)}
+        rows = [{**row, "query": _queries(row), "last": row["last"][:19]} for row in rows]
+        done = {name: name for name in ("repaired", "asked", "replayed") if any(row[name] for row in rows)}
         headings = {"query": "Query", "step": "step", "count": "letters", **done, "reason": "reason", "example": "for example"}
         print_table(rows, headings | {"place": "at", "last": "the last"})
+        if stranded := sum(row["asked"] for row in rows if row["gone"]):
+            click.echo(f"{stranded:,} wait to be replayed in a Query that no sink makes any more, and go on when one does again")
 
     return Answer(found, show=show)
+
+
+def _queries(row: dict[str, Any]) -> str:
+    names = ", ".join(row.get("queries", [row["query"]]))
+    return f"{names} (gone)" if row["gone"] else names
 
 
 @command.command(cls=FlowCommand)
