@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -39,6 +40,8 @@ class LineBlock:
     """byte offset → line number"""
     _lines: list[bytes] | None = None
     _length: int = -1
+    _begins: list[int] | None = None
+    """where each line begins in `data`, once one was asked for"""
 
     def lines(self) -> list[bytes]:
         r"""The lines without `\n`; a `\r` before it stays."""
@@ -53,8 +56,9 @@ class LineBlock:
         if self.first_line is None and self.find_line is not None:
             self.first_line, self.find_line = self.find_line(self.offset), None
         line = None if self.first_line is None else self.first_line + ordinal
-        offset = self.offset + sum(map(len, self.lines()[:ordinal])) + ordinal
-        return RecordPlace(self.file, line=line, offset=offset)
+        if self._begins is None:
+            self._begins = [0, *accumulate(len(each) + 1 for each in self.lines())]
+        return RecordPlace(self.file, line=line, offset=self.offset + self._begins[ordinal])
 
     def payload(self, ordinal: int) -> bytes:
         """The line without its end."""

@@ -108,6 +108,7 @@ class HeldLetters(Letters):
         error: BaseException | None = None,
         came: Schema | None = None,  # noqa: ARG002 (nobody replays these)
         arrived: pa.RecordBatch | None = None,  # noqa: ARG002
+        arrived_at: int | None = None,  # noqa: ARG002
     ) -> None:
         """Note it; `node` is `step.name` of a utility. A person's Ctrl-C reaches no executor, but this process: it is raised again."""
         if isinstance(error, KeyboardInterrupt):

@@ -178,6 +178,11 @@ class Chunk:
         return self._batch is not None
 
     @property
+    def arrow(self) -> pa.RecordBatch | None:
+        """The rows where they are Arrow now."""
+        return self._batch
+
+    @property
     def form(self) -> StructForm | None:
         """Of what form the Structs are; None where the rows are in another."""
         return self._form

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from scribengin.core.errors import StepError
-from scribengin.formats.json_lines import json_lines
 from scribengin.formats.origins import Hop
 from scribengin.plan.graph import base
+from scribengin.spark.came_rows import CameRows, is_fixed, text_of
 from scribengin.spark.chunk import Chunk
 from scribengin.spark.user_code import code_line
 from scribengin.state.contract import DeadLetter
-from scribengin.state.dead import DeadWriter
+from scribengin.state.dead import DeadWriter, letter_as_json
 from scribengin.state.letter_blocks import extra_of, form_of
 from scribengin.state.trails import hop_as_json
 
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from scribengin.state.contract import LineSegment
 
 PAYLOAD_BYTES = 64 * 1024
+_HELD, _HELD_BYTES = 256, 4 * 2**20
+"""letters, and bytes of their records, that wait at most for the rows of others to be written with theirs"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,10 @@ class Letters:
         self._at = ""
         self._rules = rules
         self._batch = batch
+        self._held: list[tuple[dict[str, Any], bool]] = []
+        """letters that wait, in their order, and whether the next of `_rows` is theirs"""
+        self._held_bytes = 0
+        self._rows = CameRows()
         self._writer = DeadWriter(rules.folder, attempt)
 
     def keeps(self, node: str) -> bool:
@@ -82,18 +88,33 @@ class Letters:
         error: BaseException | None = None,
         came: Schema | None = None,
         arrived: pa.RecordBatch | None = None,
+        arrived_at: int | None = None,
     ) -> None:
         """Row `index` of `chunk` cannot pass `node` (`step.name` of a utility). `came`: the columns of the row, where it is just as it came
-        to the node, and a replay may begin with it there; `arrived`: the chunk's rows as they came, where its own may have been changed.
+        to the node, and a replay may begin with it there; `arrived`: rows as they came, where the chunk's own may have been changed, in
+        which it is row `arrived_at`, else `index`. It is written with the next ones, and durable at `close`.
 
         Raises StepError where the node's `on_error` is `fail`.
         """
         ordinal = chunk.ordinal(index)
         payload = chunk.origin.payload(ordinal) if ordinal is not None else None
-        row = _row(chunk if arrived is None else arrived, index, came) if came is not None and self.keeps(node) else ""
         if payload is None:
             payload = _as_json(chunk, index)
-        self.write(node, chunk.origin, ordinal, payload, reason, message, error=error, row=row, way=chunk.way)
+        letter = self._letter(node, chunk.origin, ordinal, payload, reason, message, error, chunk.way)
+        if letter is None:
+            return
+        if came is None:
+            self._hold(letter)
+            return
+        rows, at = (chunk, index) if arrived is None else (arrived, index if arrived_at is None else arrived_at)
+        if is_fixed(rows):
+            if not self._rows.takes(rows, came):
+                self._flush()
+            self._rows.add(rows, at, came)
+            self._hold(letter, has_row=True)
+        else:
+            assert isinstance(rows, Chunk)
+            self._hold(letter, text_of(rows, at, came))
 
     def write(
         self,
@@ -104,29 +125,44 @@ class Letters:
         reason: str,
         message: str,
         *,
-        error: BaseException | None = None,
         row: str = "",
         way: str = "",
     ) -> None:
         """As `bury`, for a record that is no row here: that with this ordinal, None where no single record stands behind it."""
+        letter = self._letter(node, origin, ordinal, payload, reason, message, None, way)
+        if letter is not None:
+            self._hold(letter, row)
+
+    def _letter(
+        self,
+        node: str,
+        origin: Origin,
+        ordinal: int | None,
+        payload: bytes,
+        reason: str,
+        message: str,
+        error: BaseException | None,
+        way: str,
+    ) -> dict[str, Any] | None:
+        """The letter as JSON, without the row that came to the step; None where the node drops such records."""
+        on_error = self._rules.on_error.get(base(node), "dead_letter")
+        if on_error == "drop":
+            return None
         place = None if ordinal is None else origin.place(ordinal)
-        match self._rules.on_error.get(base(node), "dead_letter"):
-            case "drop":
-                return
-            case "fail":
-                at = "" if place is None or not place.file else f" at {show_place(place)}"
-                line = code_line(error) if error is not None else ""
-                raise StepError(
-                    f'step "{node}" failed on a record{at}: {message}' + (f" ({line})" if line else ""),
-                    remedy="repair the record or the step, or set on_error: dead_letter",
-                ) from error
+        if on_error == "fail":
+            at = "" if place is None or not place.file else f" at {show_place(place)}"
+            line = code_line(error) if error is not None else ""
+            raise StepError(
+                f'step "{node}" failed on a record{at}: {message}' + (f" ({line})" if line else ""),
+                remedy="repair the record or the step, or set on_error: dead_letter",
+            ) from error
         source = origin.source
         came: tuple[str, Trail] = ("", ()) if ordinal is None else origin.way(ordinal)
         form, extra = _form_of(origin, ordinal)
         before = None if ordinal is None else origin.letter(ordinal)
         file = place.file if place else ""
         spot = "" if place is None else f"{_first(place.offset, place.row, place.line)}"
-        self._writer.write(
+        return letter_as_json(
             DeadLetter(
                 id=self._numbered(f"{source or '?'}/{file}:{spot}", node, 0 if before is None else before.replays),
                 query=self._rules.query,
@@ -146,7 +182,6 @@ class Letters:
                 truncated=len(payload) > PAYLOAD_BYTES or reason == "too-long" or (before is not None and before.truncated),
                 record=came[0],
                 trail=tuple(hop_as_json(hop) for hop in (*came[1], self._rules.stop(self._batch))),
-                came=row,
                 form=form if before is None else before.form,
                 extra=extra if before is None else before.extra,
                 alone=self._alone() and (before is None or before.alone),
@@ -156,6 +191,24 @@ class Letters:
                 repaired=before is not None and before.repaired,
             )
         )
+
+    def _hold(self, letter: dict[str, Any], row: str = "", *, has_row: bool = False) -> None:
+        """In its order: behind those that wait for their rows. `has_row`: it waits for the one that was added last."""
+        if row:
+            letter["came"] = row
+        self._held.append((letter, has_row))
+        self._held_bytes += len(letter.get("payload", ())) + len(letter.get("payload_base64", ()))
+        if not len(self._rows) or len(self._held) >= _HELD or self._held_bytes >= _HELD_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        """Write those that wait. Raises OSError."""
+        held, self._held, self._held_bytes = self._held, [], 0
+        texts = iter(self._rows.texts())
+        for letter, has_row in held:
+            if has_row and (text := next(texts)):
+                letter["came"] = text
+            self._writer.append(self._batch, letter)
 
     def _numbered(self, at: str, node: str, replays: int) -> str:
         """With the number of the row, where the record has a letter of that node already."""
@@ -167,6 +220,7 @@ class Letters:
 
     def close(self) -> LineSegment | None:
         """Make the letters durable; None where there were none."""
+        self._flush()
         return self._writer.close()
 
     def keep(self, *, kept: bool = True) -> None:
@@ -191,16 +245,6 @@ def _form_of(origin: Origin, ordinal: int | None) -> tuple[str, dict[str, Any]]:
     """`form` and `extra` of a letter."""
     found = None if ordinal is None else origin.block_at(ordinal)
     return ("", {}) if found is None else (form_of(found[0]), extra_of(*found))
-
-
-def _row(rows: Chunk | pa.RecordBatch, index: int, schema: Schema) -> str:
-    """The row as JSON, by which the same row can be had again; empty where it cannot, or is long."""
-    try:
-        batch, bad = rows.one(index).batch(schema) if isinstance(rows, Chunk) else (rows.slice(index, 1), [])
-        text = "" if bad else json_lines(batch).decode().rstrip("\n")
-    except Exception:  # a value of the user's own that no column can hold
-        return ""
-    return text if len(text) <= PAYLOAD_BYTES else ""
 
 
 def _first(*values: int | None) -> int | str:

@@ -8,7 +8,9 @@ from scribengin.formats.catalog import decoder_for
 from scribengin.spark.chunk import Chunk
 
 if TYPE_CHECKING:
-    from scribengin.formats.contract import ValueDecoder
+    from collections.abc import Sequence
+
+    from scribengin.formats.contract import Bad, ValueDecoder
     from scribengin.spark.letters import Letters
     from scribengin.spark.program import ParseNode
     from scribengin.state.contract import Counts
@@ -29,9 +31,8 @@ class ParseStep:
         column = self._node.column
         self._counts.rows_in += len(rows)
         decoded = self._decoder.decode_values([row.get(column) for row in rows])
-        for bad in decoded.bad:
-            message = f'column "{column}": {bad.message}'
-            self._letters.bury(self._node.node, chunk, bad.ordinal, bad.reason, message, came=self._node.schema_in)
+        if decoded.bad:
+            self._bury(chunk, decoded.bad)
         self._counts.dead += len(decoded.bad)
         self._counts.filtered += decoded.skipped
         parsed = [
@@ -41,3 +42,11 @@ class ParseStep:
         self._counts.out += len(parsed)
         ordinals = None if chunk.ordinals is None else [chunk.ordinals[index] for index in decoded.ordinals]
         return Chunk(chunk.origin, ordinals, rows=parsed)
+
+    def _bury(self, chunk: Chunk, dead: Sequence[Bad]) -> None:
+        came = self._node.schema_in
+        arrived, unfit = chunk.taken([bad.ordinal for bad in dead]).batch(came)
+        for at, bad in enumerate(dead):
+            message = f'column "{self._node.column}": {bad.message}'
+            rows = {} if unfit else {"arrived": arrived, "arrived_at": at}
+            self._letters.bury(self._node.node, chunk, bad.ordinal, bad.reason, message, came=came, **rows)

@@ -91,10 +91,11 @@ def _forget(archive: str) -> None:
 
 def code_line(error: BaseException) -> str:
     """`steps.py:12`: the innermost line of the user's code in the traceback, or an empty text."""
-    for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        if (inner := code_archive.inside(frame.filename)) is not None:
-            return f"{inner}:{frame.lineno}"
-    for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        if "/scribengin/" not in frame.filename and "/pyspark" not in frame.filename:
-            return f"{Path(frame.filename).name}:{frame.lineno}"
+    frames = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)][::-1]
+    for file, line in frames:
+        if (inner := code_archive.inside(file)) is not None:
+            return f"{inner}:{line}"
+    for file, line in frames:
+        if "/scribengin/" not in file and "/pyspark" not in file:
+            return f"{Path(file).name}:{line}"
     return ""

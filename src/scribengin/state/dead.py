@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,7 @@ _MARK = "purged"
 _EXPIRED = ".expired"
 _SELDOM = ("came", "form", "alone", "way", "extra", "replays", "replay_of", "repaired")
 """fields that say nothing in most letters, and are left out then"""
+_FIELDS = tuple(field.name for field in fields(DeadLetter))
 
 
 class DeadWriter(LineWriter):
@@ -168,7 +169,7 @@ def purge_dead(query: QueryFolder) -> int:
 
 def letter_as_json(letter: DeadLetter) -> dict[str, Any]:
     """The letter's line: `payload` is text, or `payload_base64` where the bytes are no UTF-8."""
-    data = asdict(letter)
+    data: dict[str, Any] = {name: getattr(letter, name) for name in _FIELDS}
     payload = data.pop("payload")
     for name in _SELDOM:
         if not data[name]:

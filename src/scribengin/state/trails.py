@@ -45,8 +45,8 @@ class TrailWriter(LineWriter):
 
 def hop_as_json(hop: Hop) -> dict[str, Any]:
     """A stop: `tier`, `query`, `batch`, `host`, `time_ms` since 1970, and `member` where it came by one of a group."""
-    data = asdict(hop)
-    return data if hop.member else {name: value for name, value in data.items() if name != "member"}
+    data = {"tier": hop.tier, "query": hop.query, "batch": hop.batch, "host": hop.host, "time_ms": hop.time_ms}
+    return data | {"member": hop.member} if hop.member else data
 
 
 def find_arrivals(query: QueryFolder, prefix: str) -> Iterator[Arrival]:
