@@ -13,6 +13,7 @@ from scribengin.api import planning
 from scribengin.api.child import MOST_BYTES, Seen, within
 from scribengin.api.serving import Listen
 from scribengin.cli.main import main
+from scribengin.client.answer_models import RepairLetter
 from scribengin.client.models import Submit
 from scribengin.connectors.contract import BatchId
 from scribengin.control import admin
@@ -20,14 +21,16 @@ from scribengin.core.errors import Refused
 from scribengin.local.contract import EndView, QueryView
 from scribengin.packages.package import PackedFlow, build_package
 from scribengin.registry.contract import Create
-from scribengin.registry.kinds import Run, TierSpec
+from scribengin.registry.kinds import Run, Status, TierSpec
 from scribengin.registry.records import put
-from scribengin.registry.tree import LEASE, MASTERS, RUN
+from scribengin.registry.tree import LEASE, MASTERS, RUN, STATUS
 from scribengin.state.contract import Counts, DeadLetter, Decision
 from scribengin.state.dead import DeadWriter
 from scribengin.state.decisions import Decisions
-from scribengin.state.folder import StateFolder
+from scribengin.state.folder import QueryFolder, StateFolder
+from scribengin.state.lease import take_lease
 from scribengin.state.lineage import open_lineage, read_lineage
+from scribengin.state.repairs import Repair, read_repair
 from scribengin.watching.progress import TierProgress
 
 if TYPE_CHECKING:
@@ -225,24 +228,25 @@ def test_the_counts_of_the_last_run_stand_on_the_arrows_of_the_graph(bench: Benc
     assert says("graph", "numbers", "--svg", picture)["nodes"][0]["flow"] == "numbers", "without --steps it is the workflow"
 
 
+def buries_whole(master: Served, payload: bytes = b'{"id": 7, "ts": "2026-01-01T00:00:00Z"}') -> QueryFolder:
+    """One letter more, `kept:2:0`, that can be replayed at its source."""
+    part = StateFolder(master.plane.packages.folder.parent / "state", "numbers").query("kept")
+    writer = DeadWriter(part.dead, "whole")
+    place = {"row": 7, "form": "row", "alone": True}
+    writer.write(DeadLetter("numbers/numbers:7#odd", "kept", 2, "odd", "require", "no", "numbers", "numbers", payload=payload, **place))  # type: ignore[arg-type]
+    segment, lineage = writer.close(), read_lineage(part)
+    assert lineage is not None
+    assert segment is not None
+    Decisions(part.decisions).decide(Decision(BatchId("numbers", "kept", lineage.id, 2, 1), "hash", "f", (), (), (segment,)))
+    return part
+
+
 def test_letters_are_replayed_once_by_operators_whoever_is_asked_and_those_that_cannot_be_are_told(bench: Bench, says: Says) -> None:
     viewer = bench.tokens.add("vera", "viewer", {})
     master = bench.master()
     submits(bench)
     buries(master, "odd")
-    folder = StateFolder(master.plane.packages.folder.parent / "state", "numbers")
-    part = folder.query("kept")
-    writer = DeadWriter(part.dead, "whole")
-    row = b'{"id": 7, "ts": "2026-01-01T00:00:00Z"}'
-    letter = DeadLetter(
-        "numbers/numbers:7#odd", "kept", 2, "odd", "require", "no", "numbers", "numbers", row=7, payload=row, form="row", alone=True
-    )
-    writer.write(letter)
-    segment = writer.close()
-    lineage = read_lineage(part)
-    assert lineage is not None
-    assert segment is not None
-    Decisions(part.decisions).decide(Decision(BatchId("numbers", "kept", lineage.id, 2, 1), "hash", "f", (), (), (segment,)))
+    buries_whole(master)
 
     with pytest.raises(Refused) as refused:
         bench.client(token=viewer).replay_letters("numbers", {}, from_start=False, as_is=False, dry_run=False, repaired=None)
@@ -261,4 +265,70 @@ def test_letters_are_replayed_once_by_operators_whoever_is_asked_and_those_that_
     assert [(groups[reason]["asked"], groups[reason]["replayed"]) for reason in ("require", "raised")] == [(1, 0), (0, 0)]
     (bench.folder / "letters.jsonl").write_bytes(b'{"key": "kept:2"}\n')
     assert says("dead", "replay", "numbers", "--repaired", bench.folder / "letters.jsonl")["code"] == "letters-file"
-    assert says("dead", "edit", "numbers", "kept:2:0", "--set", "id=1")["code"] == "letter-refused"
+    assert says("dead", "edit", "numbers", "kept:2:0", "--set", "id=1")["code"] == "letter-unknown"
+
+
+def test_a_letter_is_repaired_by_operators_by_columns_whole_and_in_an_editor(
+    bench: Bench, says: Says, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    viewer = bench.tokens.add("vera", "viewer", {})
+    master = bench.master()
+    submits(bench)
+    buries(master, "odd")
+    part = buries_whole(master)
+    with pytest.raises(Refused) as refused:
+        bench.client(token=viewer).repair_letter("numbers", RepairLetter("kept:2:0", columns={"id": "8"}))
+    assert refused.value.code == "role-lacking"
+    seen = bench.client().repair_letter("numbers", RepairLetter("kept:2:0"))
+    assert (seen.queries, seen.text, seen.row, seen.at) == ((), '{"id": 7, "ts": "2026-01-01T00:00:00Z"}', True, "numbers")
+    assert read_repair(part, (2, 0)) is None
+
+    done = says("dead", "edit", "numbers", "kept:2:0", "--set", "id=8")
+    assert (done["queries"], done["id"]) == (["kept"], "numbers/numbers:7#odd")
+    assert msgspec.json.decode((read_repair(part, (2, 0)) or Repair()).payload or b"")["id"] == 8
+    assert says("dead", "edit", "numbers", "kept:2:0", "--set", "id=x")["code"] == "letter-refused"
+    (bench.folder / "row.json").write_bytes(b'{"id": 9, "ts": "2026-01-01T00:00:00Z"}\n')
+    assert says("dead", "edit", "numbers", "kept:2:0", "--with", bench.folder / "row.json")["queries"] == ["kept"]
+    edited: list[str] = []
+    monkeypatch.setattr("click.edit", lambda text, **_: edited.append(text) or text.replace("9", "10"))
+    assert says("dead", "edit", "numbers", "kept:2:0")["queries"] == ["kept"]
+    assert edited == ['{"id": 9, "ts": "2026-01-01T00:00:00Z"}\n']
+    monkeypatch.setattr("click.edit", lambda *_, **__: None)
+    assert says("dead", "edit", "numbers", "kept:2:0")["queries"] == []
+    assert [letter.state for letter in bench.client().dead_letters("numbers", prefix="kept:2:0")] == ["repaired"]
+    for body, code in (
+        (RepairLetter("kept:9:9"), "letter-unknown"),
+        (RepairLetter("kept:2:0", columns={"id": "1"}, text="x"), "body"),
+        (RepairLetter("kept:2:0", text_base64="?"), "body"),
+        (RepairLetter("kept:2:0", text_base64="/w=="), "letter-refused"),
+    ):
+        with pytest.raises(Refused) as wrong:
+            bench.client().repair_letter("numbers", body)
+        assert wrong.value.code == code, body
+    assert says("dead", "replay", "numbers", "kept:2:0")["repaired"] == 1
+    assert says("dead", "edit", "numbers", "kept:2:0", "--set", "id=1")["code"] == "letter-unknown"
+
+
+def test_letters_of_a_flow_that_is_stopped_are_purged_by_operators_when_they_say_so(bench: Bench, says: Says) -> None:
+    viewer = bench.tokens.add("vera", "viewer", {})
+    master = bench.master()
+    submits(bench)
+    buries(master, "odd", "even")
+    with pytest.raises(Refused) as refused:
+        bench.client(token=viewer).purge_letters("numbers", {}, replayed=False, dry_run=True)
+    assert refused.value.code == "role-lacking"
+    asked = says("dead", "purge", "numbers", "--step", "odd")
+    assert (asked["code"], asked["message"].partition("3 dead letters of kept, 3 of which")[1] != "") == ("dead-purge-unsaid", True)
+    assert says("dead", "purge", "numbers", "--step", "odd", "--yes")["code"] == "flow-not-stopped"
+    bench.person.commit(put(bench.person, STATUS("numbers"), Status(state="stopped", generation=1)))
+    assert says("dead", "purge", "numbers", "--yes")["code"] == "flow-not-stopped", "it is wanted to run, and begins any moment"
+    bench.client().want("numbers", "stopped")
+    folder = StateFolder(master.plane.packages.folder.parent / "state", "numbers")
+    with take_lease(folder):
+        assert says("dead", "purge", "numbers", "--yes")["code"] == "already-running"
+    assert says("dead", "list", "numbers")["dead"] == 4
+    done = says("dead", "purge", "numbers", "--step", "odd", "--yes")
+    assert (done["purged"], done["unreplayed"], done["queries"]) == (3, 3, {"kept": 3})
+    assert [letter.step for letter in bench.client().dead_letters("numbers")] == ["even"]
+    assert says("dead", "purge", "numbers", "--replayed", "--yes")["purged"] == 0
+    assert says("audit", "numbers")["queries"][0]["dead"]["purged"] == 3

@@ -34,6 +34,8 @@ NAMES = {
 }
 BODIES: dict[str, Any] = {
     "replay": {"dry_run": True},
+    "repair": {"letter": "kept:0:0"},
+    "purge": {"dry_run": True},
     "want_flow": {"state": "paused"},
     "want_workflow": {"state": "paused"},
     "roll_back": {"version": 1},

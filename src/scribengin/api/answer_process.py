@@ -58,6 +58,10 @@ def _found(what: str, prepared: PreparedFlow, version: int, said: dict[str, Any]
             return _letters(prepared, said)
         case "replay":
             return _replayed(prepared, said)
+        case "repair":
+            return _repaired(prepared, said)
+        case "purge":
+            return _purged(prepared, said)
         case "trace":
             from scribengin.local.tracing import trace_record
 
@@ -106,7 +110,7 @@ def _which(said: Mapping[str, Any]) -> Which:
 
 
 def _replayed(prepared: PreparedFlow, said: Mapping[str, Any]) -> dict[str, Any]:
-    """Ask for letters to be replayed: the one thing that is written here, and of several who ask at once each letter is taken once."""
+    """Ask for letters to be replayed: of several who ask at once each letter is taken once."""
     from scribengin.local.repairing import given_letters
     from scribengin.local.replay import replay
 
@@ -114,6 +118,36 @@ def _replayed(prepared: PreparedFlow, said: Mapping[str, Any]) -> dict[str, Any]
     given = None if text is None else given_letters(text.encode(errors="surrogateescape").split(b"\n"), "repaired")
     start, as_is, dry = said["from_start"], said["as_is"], said["dry_run"]
     return replay(prepared, _which(said), from_start=start, given=given, as_they_were=as_is, dry_run=dry).as_json()
+
+
+def _repaired(prepared: PreparedFlow, said: Mapping[str, Any]) -> dict[str, Any]:
+    """Keep a repair, which replaces an earlier one; without any, tell what can be repaired."""
+    from scribengin.local.letters import Which
+    from scribengin.local.repairing import find_to_edit, keep_all, new_text
+
+    found = find_to_edit(prepared, Which(query=said["query"], prefix=said["letter"]), record=said["from_start"])
+    first = found[0]
+    text = new_text(first, said["columns"], said["text"], said["text_base64"])
+    queries = [] if text is None else keep_all(found, text)
+    return {"flow": prepared.name, "id": first.letter.id, "at": first.at or first.letter.source, "queries": queries, **first.as_json()}
+
+
+def _purged(prepared: PreparedFlow, said: Mapping[str, Any]) -> dict[str, Any]:
+    """Under the leases, delete letters. May be killed at any point, and asked again."""
+    from contextlib import ExitStack
+
+    from scribengin.local.purging import find_doomed, purge
+    from scribengin.state.lease import take_lease
+
+    which = _which(said)
+    with ExitStack() as stack:
+        for tier in () if said["dry_run"] else prepared.tiers:
+            stack.enter_context(take_lease(tier.folder))
+        doomed = find_doomed(_queries(prepared, which.query), which, replayed=said["replayed"])
+        if not said["dry_run"]:
+            purge(doomed)
+    told = {"purged": doomed.count, "unreplayed": doomed.unreplayed, "queries": dict(doomed.by_query)}
+    return {"flow": prepared.name, **told, "dry_run": said["dry_run"]}
 
 
 def _queries(prepared: PreparedFlow, name: str) -> list[QueryFolder]:

@@ -1,11 +1,9 @@
-"""Routes that look into the state of a flow: dead letters, the way of a record, the audit; and its graph.
+"""Routes that look into the state of a flow: the way of a record, the audit, its summaries; and its graph.
 
 A process of its own looks; where the state lies on the host of another master the client is sent there.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
-from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import msgspec
@@ -21,10 +19,6 @@ from scribengin.client.answer_models import (
     Audit,
     FlowGraph,
     GraphCounts,
-    LetterCounts,
-    LetterPage,
-    LettersReplayed,
-    ReplayLetters,
     Summaries,
     Way,
 )
@@ -34,7 +28,6 @@ from scribengin.registry.contract import Registry
 from scribengin.registry.tree import DESIRED, SPEC
 from scribengin.watching.live_graph import with_live
 
-MOST_LETTERS = 1000
 _LONGEST = 8192
 Text = Annotated[str, Query(max_length=_LONGEST)]
 
@@ -43,80 +36,28 @@ def answer_routes(may: Callable[[Role], Any]) -> APIRouter:
     """The routes; `may` lets in who has a role."""
     routes = APIRouter(prefix="/v1/flows/{flow}", tags=["flows"])
 
-    @routes.get("/dead-letters", response_model=LetterPage)
-    def dead_letters(
-        flow: str,
-        asked: Annotated[Asked, may(Role.VIEWER)],
-        query: Text = "",
-        step: Text = "",
-        reason: Text = "",
-        prefix: Text = "",
-        since: Text = "",
-        until: Text = "",
-        after: Text = "",
-        limit: Annotated[int, Query(ge=1, le=MOST_LETTERS)] = 100,
-    ) -> Response:
-        """The records that a step could not handle, page by page: of a Query, a step, a reason, or whose id begins with `prefix`.
-
-        `after` is that of the page before. A page may have few letters, or none, and `after` yet: ask on. The bytes of records are for
-        operators and above.
-        """
-        said = {
-            "query": query,
-            "step": step,
-            "reason": reason,
-            "prefix": prefix,
-            "since": _moment(since),
-            "until": _moment(until),
-            "after": after,
-            "limit": limit,
-        }
-        return _answer(asked, "dead", flow, {**said, "bytes": asked.who.role >= Role.OPERATOR}, LetterPage)
-
-    @routes.get("/dead-letters/counts", response_model=LetterCounts)
-    def dead_letter_counts(
-        flow: str,
-        asked: Annotated[Asked, may(Role.VIEWER)],
-        query: Text = "",
-        step: Text = "",
-        reason: Text = "",
-        prefix: Text = "",
-        since: Text = "",
-        until: Text = "",
-    ) -> Response:
-        """How many dead letters there are, by Query, step and reason; those that are meant as on a page."""
-        said = {"query": query, "step": step, "reason": reason, "prefix": prefix, "since": _moment(since), "until": _moment(until)}
-        return _answer(asked, "dead-counts", flow, said, LetterCounts)
-
-    @routes.post("/dead-letters/replays", response_model=LettersReplayed)
-    def replay(flow: str, body: ReplayLetters, asked: Annotated[Asked, may(Role.OPERATOR)]) -> Response:
-        """Send dead letters on their way again: each once, however often this is asked. A worker takes them up at its next look, or
-        when it runs again."""
-        said = asdict(body) | {"since": _moment(body.since), "until": _moment(body.until)}
-        return _answer(asked, "replay", flow, said, LettersReplayed)
-
     @routes.get("/trace", response_model=Way)
     def trace(
         flow: str, record: Annotated[str, Query(min_length=1, max_length=_LONGEST)], asked: Annotated[Asked, may(Role.VIEWER)]
     ) -> Response:
         """The sinks and dead letters that a record reached, hop by hop; `record` is its id, or how that begins. At most 1,000
         are told; a note says where there are more."""
-        return _answer(asked, "trace", flow, {"record": record}, Way)
+        return from_state(asked, "trace", flow, {"record": record}, Way)
 
     @routes.get("/audit", response_model=Audit)
     def audit(flow: str, asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:
         """Outputs, dead letters and ledger, read again: whether everything balances. Takes as long as that, 100 seconds at most."""
-        return _answer(asked, "audit", flow, {}, Audit)
+        return from_state(asked, "audit", flow, {}, Audit)
 
     @routes.get("/summary", response_model=Summaries)
     def summary(flow: str, asked: Annotated[Asked, may(Role.VIEWER)], sink: Text = "") -> Response:
         """The tables of the flow's summary sinks, or of one, as of the last decided Batch; also while it runs, and after a take-over."""
-        return _answer(asked, "summary", flow, {"sink": sink}, Summaries)
+        return from_state(asked, "summary", flow, {"sink": sink}, Summaries)
 
     @routes.get("/graph/counts", response_model=GraphCounts)
     def graph_counts(flow: str, asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:
         """How many rows passed along each arrow of the graph in the last run, and what became of them at each node: out of the ledger."""
-        return _answer(asked, "graph-counts", flow, {}, GraphCounts)
+        return from_state(asked, "graph-counts", flow, {}, GraphCounts)
 
     @routes.get("/graph", response_model=FlowGraph)
     def flow_graph(flow: str, asked: Annotated[Asked, may(Role.VIEWER)]) -> Response:
@@ -138,18 +79,8 @@ def answer_routes(may: Callable[[Role], Any]) -> APIRouter:
     return routes
 
 
-def _moment(text: str) -> str:
-    """A time, in UTC where it says no other zone. Raises Refused for what is none."""
-    if not text:
-        return ""
-    try:
-        at = datetime.fromisoformat(text)
-    except ValueError:
-        raise Refused(f'"{text[:40]}" is no time', remedy="write it as 2026-01-31T12:00:00Z", code="time-unknown") from None
-    return (at if at.tzinfo else at.replace(tzinfo=UTC)).isoformat()
-
-
-def _answer(asked: Asked, what: str, flow: str, said: Mapping[str, Any], kind: type[Any]) -> Response:
+def from_state(asked: Asked, what: str, flow: str, said: Mapping[str, Any], kind: type[Any]) -> Response:
+    """What `answer_process` says of the flow's state, wherever that lies."""
     asked.check_flow(flow)
     plane = asked.plane
     try:

@@ -17,6 +17,7 @@ from scribengin.api.events import event_routes
 from scribengin.api.flows import flow_routes
 from scribengin.api.groups import group_routes
 from scribengin.api.health import health_routes
+from scribengin.api.letters import letter_routes
 from scribengin.api.limits import BodyLimit
 from scribengin.api.master_page import master_routes
 from scribengin.api.nodes import node_routes
@@ -51,6 +52,7 @@ def make_app(plane: Plane) -> FastAPI:
     may = _gate(plane)
     app.include_router(flow_routes(may))
     app.include_router(verb_routes(may))
+    app.include_router(letter_routes(may))
     app.include_router(answer_routes(may))
     app.include_router(group_routes(may))
     app.include_router(workflow_routes(may))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,10 +20,10 @@ from scribengin.cli.settings import setting_flags
 from scribengin.core.errors import EnvironmentFault, Refused
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from scribengin.cli.plane_option import Masters
-    from scribengin.local.repairing import Editing
+    from scribengin.client.answer_models import RepairLetter
 
 
 @click.command(cls=FlowCommand)
@@ -104,55 +105,73 @@ def edit(
     file: Path | None,
     from_start: bool,
     state: Path | None,
-    masters: Masters,  # noqa: ARG001 (letters of names are repaired in a file)
+    masters: Masters,
 ) -> Answer:
     """Repair a dead letter: in $EDITOR, or with --set or --with. The repair is kept, if the flow would take it, until it is replayed.
 
     ID is a letter's id, or how it begins, or its key (`kept:12:3`).
     """
+    from scribengin.client.answer_models import RepairLetter
     from scribengin.local.letters import Which
     from scribengin.local.repairing import find_to_edit, keep_all
 
+    values, given = _values(columns, file), _given(file)
     if is_name(flow):
-        raise _by_hand(flow)
-    prepared = prepared_flow(flow, state)
-    found = find_to_edit(prepared, Which(query=query, prefix=letter), record=from_start)
-    text = _new_text(found[0], columns, file)
-    changed = keep_all(found, text)
-    first = found[0]
-    result = {"flow": prepared.name, "id": first.letter.id, "queries": changed, "at": first.at or first.letter.source}
+        result = _edited_there(flow, RepairLetter(letter, query, from_start, values), given, masters)
+    else:
+        prepared = prepared_flow(flow, state)
+        found = find_to_edit(prepared, Which(query=query, prefix=letter), record=from_start)
+        first = found[0]
+        text = first.with_columns(values) if values else given
+        changed = keep_all(found, _edited(first.letter.id, first.text, row=first.is_row) if text is None else text)
+        result = {"flow": prepared.name, "id": first.letter.id, "queries": changed, "at": first.at or first.letter.source}
+    changed = result["queries"]
     said = (
         f"repaired for {', '.join(changed)}; it waits for: scribengin dead replay {flow} '{letter}'" if changed else "nothing was changed"
     )
-    return Answer(result, show=lambda: click.echo(f"{first.letter.id}: {said}"))
+    return Answer(result, show=lambda: click.echo(f"{result['id']}: {said}"))
 
 
-def _by_hand(flow: str) -> Refused:
-    return Refused(
-        f'letters of "{flow}", which was submitted, are repaired in a file',
-        remedy=f"scribengin dead export {flow} --to FILE; change it; scribengin dead replay {flow} --repaired FILE",
-        code="letter-refused",
-    )
+def _edited_there(flow: str, repair: RepairLetter, given: bytes | None, masters: Masters) -> dict[str, Any]:
+    """Of a flow that was submitted. In an editor it is changed here, between two questions."""
+    from base64 import b64decode, b64encode
+
+    with masters.client() as client:
+        if given is None and not repair.columns:
+            seen = client.repair_letter(flow, repair)
+            before = seen.text.encode() if seen.text is not None else b64decode(seen.text_base64 or "")
+            given = _edited(seen.id, before, row=seen.row)
+        if given is not None:
+            repair = replace(repair, text_base64=b64encode(given).decode())
+        found = client.repair_letter(flow, repair)
+    return {"flow": found.flow, "id": found.id, "queries": list(found.queries), "at": found.at}
 
 
-def _new_text(editing: Editing, columns: tuple[str, ...], file: Path | None) -> bytes:
+def _values(columns: tuple[str, ...], file: Path | None) -> dict[str, str]:
     if columns and file is not None:
         raise click.UsageError("say --set or --with, not both")
-    if file is not None:
-        try:
-            return sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
-        except OSError as error:
-            raise EnvironmentFault(f"{file} cannot be read: {error.strerror}", remedy="name another file with --with") from error
-    if columns:
-        if wrong := [each for each in columns if "=" not in each]:
-            raise click.UsageError(f'--set {wrong[0]}: write COLUMN=VALUE, such as --set "amount=1.5"')
-        return editing.with_columns(dict(each.split("=", 1) for each in columns))
+    if wrong := [each for each in columns if "=" not in each]:
+        raise click.UsageError(f'--set {wrong[0]}: write COLUMN=VALUE, such as --set "amount=1.5"')
+    return dict(each.split("=", 1) for each in columns)
+
+
+def _given(file: Path | None) -> bytes | None:
+    if file is None:
+        return None
     try:
-        text = editing.text.decode()
+        return sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
+    except OSError as error:
+        raise EnvironmentFault(f"{file} cannot be read: {error.strerror}", remedy="name another file with --with") from error
+
+
+def _edited(letter: str, before: bytes, *, row: bool) -> bytes:
+    """What a person makes of it in an editor."""
+    try:
+        text = before.decode()
     except UnicodeDecodeError:
-        raise Refused(f"{editing.letter.id} is no text", remedy="give its bytes whole: --with FILE", code="letter-columns") from None
-    edited = click.edit(text + "\n", extension=".json" if editing.is_row or text.lstrip().startswith("{") else ".txt")
-    return editing.text if edited is None else edited.encode()
+        raise Refused(f"{letter} is no text", remedy="give its bytes whole: --with FILE", code="letter-columns") from None
+    edited = click.edit(text + "\n", extension=".json" if row or text.lstrip().startswith("{") else ".txt")
+    return before if edited is None else edited.encode()
 
 
 @click.command(cls=FlowCommand)
@@ -235,31 +254,41 @@ def _shown(found: dict[str, Any], flow: str) -> Callable[[], None]:
 @setting_flags("state")
 @masters_option
 @each_flow("flow")
-def purge(*, flow: str, filters: Filters, replayed: bool, yes: bool, state: Path | None, masters: Masters) -> Answer:  # noqa: ARG001
+def purge(*, flow: str, filters: Filters, replayed: bool, yes: bool, state: Path | None, masters: Masters) -> Answer:
     """Delete dead letters; their number stays in the ledger. The flow must not run meanwhile."""
+    found = (_purged_there if is_name(flow) else _purged_here)(flow, filters, state, masters, replayed=replayed, yes=yes)
+    count = found["purged"]
+    return Answer(found, show=lambda: click.echo(f"deleted {count:,} dead letters" if count else "no dead letters"))
+
+
+def _purged_here(flow: str, filters: Filters, state: Path | None, _masters: Masters, *, replayed: bool, yes: bool) -> dict[str, Any]:
     from scribengin.local.purging import find_doomed
     from scribengin.local.purging import purge as delete
 
-    if is_name(flow):
-        raise Refused(
-            f'letters of "{flow}", which was submitted, go with `retain`',
-            remedy="write defaults: {retain: {age: 30d, size: 1GiB}}, or name the flow file and its --state where the flow is stopped",
-            code="dead-purge-unsaid",
-        )
     opened = open_state(flow, state)
     queries = [part for _, part in opened.queries(filters.which.query or None)]
     doomed = find_doomed(queries, filters.which, replayed=replayed)
-    if doomed.count and not yes:
-        never = f", {doomed.unreplayed:,} of which were never replayed" if doomed.unreplayed else ""
+    _check_said(doomed.count, doomed.unreplayed, doomed.by_query, yes=yes)
+    if doomed.count:
+        with opened.leases():
+            doomed = find_doomed(queries, filters.which, replayed=replayed)
+            delete(doomed)
+    return {"flow": opened.declared.name, "purged": doomed.count, "unreplayed": doomed.unreplayed, "queries": dict(doomed.by_query)}
+
+
+def _purged_there(flow: str, filters: Filters, _state: Path | None, masters: Masters, *, replayed: bool, yes: bool) -> dict[str, Any]:
+    with masters.client() as client:
+        found = client.purge_letters(flow, filters.said(), replayed=replayed, dry_run=not yes)
+    _check_said(found.purged, found.unreplayed, found.queries, yes=yes)
+    return {"flow": found.flow, "purged": found.purged, "unreplayed": found.unreplayed, "queries": dict(found.queries)}
+
+
+def _check_said(count: int, unreplayed: int, queries: Iterable[str], *, yes: bool) -> None:
+    """Raise Refused where there is something to delete, and --yes was not said."""
+    if count and not yes:
+        never = f", {unreplayed:,} of which were never replayed" if unreplayed else ""
         raise Refused(
-            f"this deletes {doomed.count:,} dead letters of {', '.join(doomed.by_query)}{never}; it cannot be undone",
+            f"this deletes {count:,} dead letters of {', '.join(queries)}{never}; it cannot be undone",
             remedy="say --yes; to keep a copy: scribengin dead export FLOW --to FILE",
             code="dead-purge-unsaid",
         )
-    if doomed.count:
-        with opened.leases():
-            delete(doomed)
-    return Answer(
-        {"flow": opened.declared.name, "purged": doomed.count, "unreplayed": doomed.unreplayed, "queries": dict(doomed.by_query)},
-        show=lambda: click.echo(f"deleted {doomed.count:,} dead letters" if doomed.count else "no dead letters"),
-    )

@@ -5,7 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
-from scribengin.client.answer_models import FlowGraph, GraphCounts, LetterCounts, LetterPage, ReplayLetters, Summaries
+from scribengin.client.answer_models import (
+    FlowGraph,
+    GraphCounts,
+    LetterCounts,
+    LetterPage,
+    LetterRepaired,
+    LettersPurged,
+    PurgeLetters,
+    RepairLetter,
+    ReplayLetters,
+    Summaries,
+)
 from scribengin.client.group_models import GroupRow
 from scribengin.client.transport import Transport, part
 
@@ -31,6 +42,15 @@ class AnswerClient(Transport):
         """Send letters on their way again, once. Raises Refused: `letters-file` where `repaired` is no exported file."""
         asked = ReplayLetters(**which, from_start=from_start, as_is=as_is, dry_run=dry_run, repaired=repaired)
         return self._write("POST", f"/v1/flows/{part(name)}/dead-letters/replays", asked, dict[str, Any], None)
+
+    def repair_letter(self, name: str, repair: RepairLetter) -> LetterRepaired:
+        """Repair a letter, or see what can be. Raises Refused: `letter-unknown`, `letter-refused`, `letter-columns`."""
+        return self._write("POST", f"/v1/flows/{part(name)}/dead-letters/repairs", repair, LetterRepaired, None)
+
+    def purge_letters(self, name: str, which: Mapping[str, str], *, replayed: bool, dry_run: bool) -> LettersPurged:
+        """Delete letters. Raises Refused: `flow-not-stopped`."""
+        asked = PurgeLetters(**which, replayed=replayed, dry_run=dry_run)
+        return self._write("POST", f"/v1/flows/{part(name)}/dead-letters/purges", asked, LettersPurged, None)
 
     def dead_letter_page(self, name: str, after: str = "", *, limit: int = 100, **which: str) -> LetterPage:
         """The next letters behind `after`, the one of the page before; `which` are `query`, `step`, `reason`, `prefix`,

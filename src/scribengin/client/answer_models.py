@@ -120,6 +120,58 @@ class LettersReplayed:
 
 
 @dataclass(frozen=True, slots=True)
+class RepairLetter:
+    """The letter whose id, or key, is `letter`, or begins so, is repaired: other values of columns (JSON, or else text), or all of it as
+    text; `query`: for that one only. `from_start`: what its source gave, also where the row that came to its step is known."""
+
+    letter: str
+    query: str = ""
+    from_start: bool = False
+    columns: Mapping[str, str] = field(default_factory=dict)
+    text: str | None = None
+    text_base64: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LetterRepaired:
+    """The letter `id` was repaired for `queries`, none where nothing was changed; it enters `at` a step, or its source. `text` is what it
+    was before (`text_base64` where that is no UTF-8); `row`: a row as JSON."""
+
+    flow: str
+    id: str
+    at: str
+    queries: tuple[str, ...]
+    row: bool
+    text: str | None = None
+    text_base64: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PurgeLetters:
+    """Which letters to delete, as they are chosen for a page; with `replayed` those that have come through again. `dry_run`: only tell."""
+
+    query: str = ""
+    step: str = ""
+    reason: str = ""
+    prefix: str = ""
+    since: str = ""
+    until: str = ""
+    replayed: bool = False
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LettersPurged:
+    """So many were deleted, or would be; `unreplayed` of them had not come through again. `queries`: Query → how many."""
+
+    flow: str
+    purged: int
+    unreplayed: int
+    queries: Mapping[str, int]
+    dry_run: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Way:
     """What became of a record: docs/json.md, `scribengin trace`."""
 

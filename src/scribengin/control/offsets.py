@@ -66,10 +66,7 @@ def plan_offsets(registry: Registry, packages: PackageStore, flow: str, source: 
 
     Raises Refused where the flow is not stopped, there is no such source or Query, or the position cannot be.
     """
-    row = reading.read_flow(registry, flow)
-    if row.status is None or row.status.state != "stopped" or row.desired.state not in ("stopped", "drained"):
-        now = "not looked at yet" if row.status is None else row.status.state
-        raise Refused(f"flow {flow} is {now}, not stopped", remedy=f"scribengin stop {flow} --wait", code="flow-not-stopped")
+    reading.check_stopped(registry, flow)
     prepared, version = prepared_flow(registry, packages, flow)
     declared = prepared.plan.flow
     if source not in declared.sources:

@@ -90,6 +90,14 @@ def read_flow(registry: Registry, flow: str) -> FlowRow:
     return FlowRow(flow, desired, status)
 
 
+def check_stopped(registry: Registry, flow: str) -> None:
+    """Raise Refused where the flow is not stopped, or is wanted to run; and as `read_flow`."""
+    row = read_flow(registry, flow)
+    if row.status is None or row.status.state != "stopped" or row.desired.state not in ("stopped", "drained"):
+        now = "not looked at yet" if row.status is None else row.status.state
+        raise Refused(f"flow {flow} is {now}, not stopped", remedy=f"scribengin stop {flow} --wait", code="flow-not-stopped")
+
+
 def read_status(registry: Registry, flow: str) -> Status | None:
     """How it stands, as the newest leader said; None where none has said it, or it says nothing."""
     return _record(read_record(registry, STATUS(flow)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import csv
 import io
 from dataclasses import dataclass
@@ -88,6 +89,13 @@ class Editing:
         """True where it is a row as JSON."""
         return bool(self.at) or self.letter.form == "row"
 
+    def as_json(self) -> dict[str, Any]:
+        """`text`, or `text_base64` where it is no UTF-8, and whether it is a `row`."""
+        try:
+            return {"text": self.text.decode(), "text_base64": None, "row": self.is_row}
+        except UnicodeDecodeError:
+            return {"text": None, "text_base64": base64.b64encode(self.text).decode(), "row": self.is_row}
+
     def with_columns(self, values: Mapping[str, str]) -> bytes:
         """The text with other values of columns. A value is JSON, or else text. Raises Refused where it has no columns."""
         extra = self.letter.extra
@@ -150,6 +158,20 @@ class Editing:
         if cannot is not None:
             raise Refused(f"{self.letter.id} was not changed: {cannot.why}", remedy="change it so that it fits", code="letter-refused")
         return repair
+
+
+def new_text(editing: Editing, columns: Mapping[str, str], text: str | None, text_base64: str | None) -> bytes | None:
+    """What a client says that the letter shall be: other values of columns, or all of it; None where it says nothing. Raises Refused."""
+    if (text is not None) + (text_base64 is not None) + bool(columns) > 1:
+        raise Refused("columns, text and text_base64 cannot be told together", remedy="say one of them", code="body")
+    if columns:
+        return editing.with_columns(columns)
+    if text_base64 is None:
+        return None if text is None else text.encode(errors="surrogateescape")
+    try:
+        return base64.b64decode(text_base64, validate=True)
+    except ValueError as error:
+        raise Refused(f"text_base64 is no base64: {error}", remedy="send the bytes in base64", code="body") from None
 
 
 def keep_all(found: Sequence[Editing], text: bytes) -> list[str]:

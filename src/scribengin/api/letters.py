@@ -1,0 +1,98 @@
+"""Routes of the dead letters of a flow: looked at, repaired, replayed, purged, in a process beside the state."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query
+from starlette.responses import Response
+
+from scribengin.api.access import Role
+from scribengin.api.answers import Text, from_state
+from scribengin.api.plane import Asked
+from scribengin.client.answer_models import (
+    LetterCounts,
+    LetterPage,
+    LetterRepaired,
+    LettersPurged,
+    LettersReplayed,
+    PurgeLetters,
+    RepairLetter,
+    ReplayLetters,
+)
+from scribengin.control import reading
+from scribengin.core.errors import Refused
+
+MOST_LETTERS = 1000
+
+
+def _chosen(
+    query: Text = "", step: Text = "", reason: Text = "", prefix: Text = "", since: Text = "", until: Text = ""
+) -> Mapping[str, str]:
+    return {"query": query, "step": step, "reason": reason, "prefix": prefix, "since": _moment(since), "until": _moment(until)}
+
+
+def _paged(after: Text = "", limit: Annotated[int, Query(ge=1, le=MOST_LETTERS)] = 100) -> Mapping[str, Any]:
+    return {"after": after, "limit": limit}
+
+
+Chosen = Annotated[Mapping[str, str], Depends(_chosen)]
+Paged = Annotated[Mapping[str, Any], Depends(_paged)]
+
+
+def letter_routes(may: Callable[[Role], Any]) -> APIRouter:
+    """The routes; `may` lets in who has a role."""
+    routes = APIRouter(prefix="/v1/flows/{flow}/dead-letters", tags=["flows"])
+
+    @routes.get("", response_model=LetterPage)
+    def dead_letters(flow: str, asked: Annotated[Asked, may(Role.VIEWER)], chosen: Chosen, paged: Paged) -> Response:
+        """The records that a step could not handle, page by page: of a Query, a step, a reason, or whose id begins with `prefix`.
+
+        `after` is that of the page before. A page may have few letters, or none, and `after` yet: ask on. The bytes of records are for
+        operators and above.
+        """
+        said = {**chosen, **paged, "bytes": asked.who.role >= Role.OPERATOR}
+        return from_state(asked, "dead", flow, said, LetterPage)
+
+    @routes.get("/counts", response_model=LetterCounts)
+    def dead_letter_counts(flow: str, asked: Annotated[Asked, may(Role.VIEWER)], chosen: Chosen) -> Response:
+        """How many dead letters there are, by Query, step and reason; those that are meant as on a page."""
+        return from_state(asked, "dead-counts", flow, chosen, LetterCounts)
+
+    @routes.post("/replays", response_model=LettersReplayed)
+    def replay(flow: str, body: ReplayLetters, asked: Annotated[Asked, may(Role.OPERATOR)]) -> Response:
+        """Send dead letters on their way again: each once, however often this is asked. A worker takes them up at its next look, or
+        when it runs again."""
+        return from_state(asked, "replay", flow, _said(body), LettersReplayed)
+
+    @routes.post("/repairs", response_model=LetterRepaired)
+    def repair(flow: str, body: RepairLetter, asked: Annotated[Asked, may(Role.OPERATOR)]) -> Response:
+        """Repair a dead letter, in all Queries that have refused it so; kept if the flow would take it, until it is replayed. Without
+        `columns`, `text` and `text_base64` nothing is changed: the answer has what can be."""
+        return from_state(asked, "repair", flow, asdict(body), LetterRepaired)
+
+    @routes.post("/purges", response_model=LettersPurged)
+    def purge(flow: str, body: PurgeLetters, asked: Annotated[Asked, may(Role.OPERATOR)]) -> Response:
+        """Delete dead letters; their number stays in the ledger. The flow must be stopped, but for a `dry_run`."""
+        asked.check_flow(flow)
+        if not body.dry_run:
+            reading.check_stopped(asked.registry, flow)
+        return from_state(asked, "purge", flow, _said(body), LettersPurged)
+
+    return routes
+
+
+def _said(body: ReplayLetters | PurgeLetters) -> dict[str, Any]:
+    return asdict(body) | {"since": _moment(body.since), "until": _moment(body.until)}
+
+
+def _moment(text: str) -> str:
+    """A time, in UTC where it says no other zone. Raises Refused for what is none."""
+    if not text:
+        return ""
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        raise Refused(f'"{text[:40]}" is no time', remedy="write it as 2026-01-31T12:00:00Z", code="time-unknown") from None
+    return (at if at.tzinfo else at.replace(tzinfo=UTC)).isoformat()
