@@ -27,7 +27,8 @@ from scribengin.state.folder import StateFolder
 from scribengin.state.letter_blocks import form_of, row_block, row_decoder
 from scribengin.state.lineage import Lineage, begin_moved, leave, open_lineage, read_lineage, rewind
 from scribengin.state.purged import purge_places
-from scribengin.state.replays import Entering, Pending, Replays, missing_lines, of_query, read_entering, waiting
+from scribengin.state.repairs import Repair, repaired_keys, write_repair
+from scribengin.state.replays import Entering, Pending, Replays, missing_lines, of_query, read_entering, settle, waiting
 from scribengin.state.source_log import SourceLog, is_replay
 from scribengin.testing.protocol import SINKS, SOURCE, STEP, Driver, Job, files_sink
 
@@ -313,3 +314,29 @@ def test_going_back_behind_a_replay_whose_letters_are_gone_is_refused(query):
     with pytest.raises(Refused, match="letters of replay 0 are not there"):
         way_back(query, "s", 1)
     way_back(query, "s", 0)
+
+
+def test_what_came_through_and_was_not_noted_is_noted_before_its_log_is_left_and_not_taken_again(query):
+    SourceLog(query.sources, "s").append(0, [SourceStream("a", {})])
+    ask(query, 0, 1)
+    log = SourceLog(query.sources, "s")
+    log.append(1, Pending(query.path, "s").take())
+    ask(query, 1, 2)
+    decide(query, 0, s=1)
+    assert [request.number for request in waiting(query)] == [0, 1]
+    decide(query, 1, s=2)
+    assert [request.number for request in waiting(query)] == [1]
+    settle(query)
+    assert Replays(query.replays).done() == {0}
+    leave(query, "new")
+    SourceLog(query.sources, "s").append(0, [SourceStream("of another Query", {})])
+    begin_moved(query, Lineage("new", "o", "q", "f", "", ("s",), "", starts={"s": 1}, origin="moved"))
+    assert Pending(query.path, "s").take()[0].place["replay"]["request"] == 1
+
+
+def test_repairs_go_with_the_letters_that_have_outlived_them(job):
+    keys = [(letters.batch, place) for letters, place, _ in dated_letters(job.query)]
+    for key in keys:
+        write_repair(job.query, key, Repair(came="{}"))
+    expire_letters(job.query, datetime.now(UTC) + timedelta(days=1))
+    assert (len(keys) > 1, repaired_keys(job.query)) == (True, set())

@@ -33,6 +33,7 @@ from scribengin.state.lease import take_lease
 from scribengin.state.lineage import Lineage, begin_moved, finish_rewind, leave, new_id, read_lineage
 from scribengin.state.moves import Journal, Moved, write_moved
 from scribengin.state.recovery import recover_query
+from scribengin.state.replays import settle
 from scribengin.state.topology import Topology, read_topology, tiers_with_state, write_topology
 
 if TYPE_CHECKING:
@@ -103,13 +104,15 @@ def migrate(prepared: PreparedFlow, leases: Mapping[str, Lease]) -> None:
 
 
 def _give_way(prepared: PreparedFlow, journal: Journal, body: Mapping[str, Any]) -> None:
-    """Who asks for a replay needs no lease, writes, and then looks for the journal: of the two one sees the other."""
+    """Where letters wait after all: who asks needs no lease, writes, and then looks for the journal, so that of the two one sees the
+    other. What has come through is noted, before the logs that say so are left."""
     for each in body["leaving"]:
         folder = StateFolder(prepared.root, prepared.name, each["tier"]).query(each["query"])
         if each["to"] and (count := letters_waiting(folder)):
             journal.remove()
             says = f'{letters(count)} to be replayed in "{label_of(each["tier"], each["query"])}", which was asked just now'
             raise Refused(f'flow "{prepared.name}": {says}', remedy=DRAIN, code="tiers-changed")
+        settle(folder)
 
 
 def _refused(flow: str, changes: Changes) -> Refused:

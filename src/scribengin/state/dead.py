@@ -14,6 +14,7 @@ from scribengin.core.storage import names_in, put_if_absent, read_or_none, remov
 from scribengin.state.contract import DeadLetter
 from scribengin.state.decisions import Decisions, Letters, moment
 from scribengin.state.purged import drop_marks, read_purged
+from scribengin.state.repairs import drop_repairs
 from scribengin.state.segments import LineWriter, read_lines
 
 if TYPE_CHECKING:
@@ -135,6 +136,7 @@ def expire_letters(query: QueryFolder, before: datetime | None, most_bytes: int 
         elif name.endswith(_EXPIRED) and int(name[:10]) < through:
             (query.dead / name).unlink(missing_ok=True)
     drop_marks(query, through)
+    drop_repairs(query, through)
     decisions.drop_letters(through)
     return letters - was.letters
 

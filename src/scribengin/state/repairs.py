@@ -56,5 +56,12 @@ def drop_repair(query: QueryFolder, key: Key) -> None:
     _path(query, key).unlink(missing_ok=True)
 
 
+def drop_repairs(query: QueryFolder, through: int) -> None:
+    """Under the lease: the Batches up to that number have lost all their letters."""
+    for key in repaired_keys(query):
+        if key[0] <= through:
+            drop_repair(query, key)
+
+
 def _path(query: QueryFolder, key: Key) -> Path:
     return query.dead / _FOLDER / f"{key[0]:010d}-{key[1]}.json"

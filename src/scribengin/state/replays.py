@@ -64,6 +64,8 @@ class Request:
     letters: tuple[Key, ...]
     repaired: tuple[Key, ...]
     parts: tuple[Mapping[str, Any], ...]
+    behind: int = 0
+    """how long the source's log was when it was asked: its entry is not among those"""
 
     def streams(self, of: str) -> list[SourceStream]:
         """What it is in the source's log; `of` is `<tier>/<query>`, in whose folder it lies."""
@@ -129,6 +131,7 @@ class Replays:
             "letters": [list(key) for key, _ in letters],
             "repaired": [list(key) for key, entering in letters if entering.letter.repaired],
             "parts": parts,
+            "behind": SourceLog(self._folder.parent / "sources", source).length(),
         }
         stored = self._log.put(number, body)
         if stored["parts"] == parts:
@@ -233,15 +236,30 @@ def waiting(query: QueryFolder) -> list[Request]:
         return []
     done = replays.done()
     left = {request.number: request for request in replays.all() if request.number not in done}
-    for source in names_in(query.sources) if left else ():
-        for number in _through(query, source):
+    begins: dict[str, int] = {}
+    for request in left.values():
+        given = replays.owner(request) != request.source
+        for source in names_in(query.sources) if given else (request.source,):
+            begins[source] = min(begins.get(source, request.behind), 0 if given else request.behind)
+    for source, begin in begins.items():
+        for number in _through(query, source, begin):
             left.pop(number, None)
     return list(left.values())
 
 
-def _through(query: QueryFolder, source: str) -> set[int]:
-    """The requests in a source's log that decided Batches have read."""
-    logged = islice(SourceLog(query.sources, source).whole(), _decided_end(query, source))
+def settle(query: QueryFolder) -> None:
+    """Under the lease, before the logs of the sources are left: note every request that has come through, which only they know of some."""
+    replays = Replays(query.replays)
+    waits = {request.number for request in waiting(query)}
+    for request in replays.all():
+        if request.number not in waits:
+            replays.note_done(request.streams(of_query(query.path)))
+
+
+def _through(query: QueryFolder, source: str, begin: int = 0) -> set[int]:
+    """The requests in a source's log, from that entry on, that decided Batches have read."""
+    end = _decided_end(query, source)
+    logged = islice(SourceLog(query.sources, source).whole(begin), None if end is None else max(0, end - begin))
     return {number for streams in logged for number in _numbers(streams, of_query(query.path))}
 
 
@@ -353,4 +371,5 @@ def _request(number: int, body: Mapping[str, Any]) -> Request:
         tuple((batch, place) for batch, place in body["letters"]),
         tuple((batch, place) for batch, place in body["repaired"]),
         tuple(body["parts"]),
+        body.get("behind", 0),
     )
