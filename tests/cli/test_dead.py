@@ -157,6 +157,7 @@ def test_letters_are_exported_changed_and_given_back_once(command, flow, tmp_pat
     text = command("dead", "replay", flow).out
     assert "0 are on their way, 2 had been asked for before, 1 stay" in text
     assert "repair it: scribengin dead edit" in text
+    assert command("dead", "replay", flow, "--step", "nosuch").out.strip() == "no dead letters are meant"
     out.write_text("{}\n")
     assert command("dead", "replay", flow, "--repaired", out, "--json").codes == ["letters-file"]
     assert command("dead", "replay", flow, "--repaired", tmp_path / "none", "--json").status == 3
@@ -189,3 +190,16 @@ def test_an_export_that_is_cut_short_leaves_the_file_that_was_there(tmp_path):
     assert (file.read_text(), list(tmp_path.iterdir())) == ("before\n", [file])
     _written("orders", file, iter([{"id": "a"}]))
     assert (file.read_text(), list(tmp_path.iterdir())) == ('{"id":"a"}\n', [file])
+
+
+def test_letters_of_a_query_whose_sink_is_gone_are_listed_as_such_with_those_that_wait(command, flow):
+    bury(flow, [letter(1, payload=b'{"id": 1}'), letter(2, payload=b'{"id": 2}')])
+    assert command("dead", "replay", flow, "kept:0:0", "--json").object["result"]["replayed"] == 1
+    flow.write_text(flow.read_text().replace("kept:", "renamed:"))
+    (group,) = command("dead", "list", flow, "--json").object["result"]["groups"]
+    assert (group["query"], group["count"], group["asked"], group["replayed"], group["gone"]) == ("kept", 2, 1, 0, True)
+    said = command("dead", "list", flow).out
+    assert "kept (gone)" in said
+    assert "1 wait to be replayed in a Query that no sink makes any more" in said
+    said = command("dead", "replay", flow, "--json").object["result"]
+    assert (said["replayed"], said["refused"], ["waits" in row["why"] for row in said["refusals"]]) == (0, 2, [True, False])

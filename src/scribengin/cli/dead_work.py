@@ -224,6 +224,9 @@ def replay(
 
 def _shown(found: dict[str, Any], flow: str) -> Callable[[], None]:
     def show() -> None:
+        if not found["replayed"] + found["already"] + found["refused"]:
+            click.echo("no dead letters are meant")
+            return
         for row in found["refusals"]:
             click.echo(f"{click.style(row['id'] or row['key'], bold=True)} stays: {row['why']}; {click.style(row['remedy'], dim=True)}")
         if found["refused"] > len(found["refusals"]):
