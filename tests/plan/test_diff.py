@@ -55,6 +55,17 @@ def test_a_changed_filter_keeps_the_state_and_is_named(made: Flow) -> None:
     assert not changes.refused
 
 
+def test_a_sink_of_another_type_is_refused_once_a_batch_was_decided_for_it(made: Flow) -> None:
+    plan = build_plan(made)
+    sink = plan.queries[0].sinks[0]
+    before = {name: replace(query, types={sink: "console"}, fingerprint="other") for name, query in stored(plan).items()}
+    refused = next(change for change in diff_plans(before, plan).queries if change.fate == "refused")
+    assert refused.name == plan.queries[0].name
+    assert refused.says == f"{sink} was of type console: what was decided for it is nothing to files"
+    assert f"give {sink} another id" in refused.remedy
+    assert not diff_plans({name: replace(query, last_batch=None, sources={}) for name, query in before.items()}, plan).refused
+
+
 def test_a_changed_grouping_is_refused_with_what_to_do(made: Flow) -> None:
     text = "SELECT window(ts, '1 day').start AS hour, count(*) AS n FROM tagged GROUP BY window(ts, '1 day')"
     changes = diff_plans(stored(build_plan(made)), changed(made, by_hour=step("by_hour", "tagged", Sql(text))))

@@ -1,5 +1,6 @@
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -237,6 +238,17 @@ def test_a_changed_stateful_step_on_an_old_checkpoint_is_refused(tmp_path: Path)
         open_(query, state_fingerprint="s1")
     with pytest.raises(Refused, match="belongs to another installation"):
         open_(query, owner="you", state_fingerprint="s2")
+
+
+def test_a_sink_of_another_type_is_refused_once_a_batch_was_decided_for_it(job: Job) -> None:
+    found = read_lineage(job.query)
+    assert found is not None
+    given: Any = {"owner": found.owner, "fingerprint": "p", "state_fingerprint": found.state_fingerprint, "sources": [SOURCE]}
+    open_lineage(job.query, **given, types={"out": "summary"})
+    with pytest.raises(Refused, match='sink "out" was of type summary, and is of type files') as told:
+        open_lineage(job.query, **given, types={"out": "files"})
+    assert told.value.code == "sink-type-changed"
+    assert open_lineage(job.query, **given, types={"out": "summary"}).types == {"out": "summary"}
 
 
 def test_an_edited_lineage_is_told(tmp_path: Path) -> None:

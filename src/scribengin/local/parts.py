@@ -165,6 +165,7 @@ def _claimed(bench: QueryBench, prepared: Prepared, *, adopt: bool) -> QueryBenc
         state_fingerprint=bench.plan.state_fingerprint,
         sources=bench.plan.sources,
         parts=bench.plan.parts,
+        types={sink: prepared.plan.flow.sinks[sink].type for sink in bench.plan.sinks},
     )
     for sink in bench.parts.sinks.values():
         sink.prepare(owner=owner, lineage=lineage.id, adopt=adopt)

@@ -105,6 +105,7 @@ def _stored(tier: StateFolder, folder: QueryFolder, life: _Life, flow: Flow, top
         _pending(folder, lineage, newest.batch.number + 1 if newest else 0),
         lineage.origin,
         letters_waiting(folder),
+        lineage.types,
     )
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from scribengin.plan.describe import listed
 from scribengin.plan.tiers import MAIN
+from scribengin.state.lineage import types_changed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,6 +46,8 @@ class StoredQuery:
     """as `Lineage.origin`"""
     waiting: int = 0
     """dead letters that were asked to be replayed, and that no Batch has taken"""
+    types: Mapping[str, str] = field(default_factory=dict)
+    """as `Lineage.types`"""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -180,6 +183,12 @@ def _change(plan: Plan, query: QueryPlan, before: StoredQuery | None) -> QueryCh
         return QueryChange(query.name, "kept", "changed before its first Batch; nothing was written yet", **nodes)
     if before.state_fingerprint != query.state_fingerprint:
         return QueryChange(query.name, "refused", _why_refused(query, before), _reset(plan, query), **nodes)
+    flow = plan.flow
+    types = types_changed(before.types, {sink: flow.sinks[sink].type for sink in query.sinks if sink in flow.sinks})
+    if types and before.last_batch is not None:
+        sink, was, now = types[0]
+        remedy = f"give {sink} another id, under which it reads all again; or {_reset(plan, query)}"
+        return QueryChange(query.name, "refused", f"{sink} was of type {was}: what was decided for it is nothing to {now}", remedy, **nodes)
     says = f"goes on {before.progress} with {'its state and ' if query.stateful else ''}the new definition; earlier rows stay as they are"
     fresh = [source for source in query.sources if source not in before.sources]
     if fresh:

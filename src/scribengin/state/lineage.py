@@ -10,6 +10,7 @@ from scribengin.core import storage
 from scribengin.core.errors import Refused
 from scribengin.core.moments import now_text
 from scribengin.core.records import seal, unseal
+from scribengin.state.decisions import Decisions
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -39,6 +40,8 @@ class Lineage:
     """`moved` where it goes on in place of Queries of other tiers; `anew` where it begins in a folder that a Query was moved away from"""
     passed: Mapping[str, int] = field(default_factory=dict)
     """of a channel that it goes on with: rows that others have read of it"""
+    types: Mapping[str, str] = field(default_factory=dict)
+    """sink → its type in the newest plan; without those whose plan did not say it"""
 
 
 def read_lineage(query: QueryFolder) -> Lineage | None:
@@ -143,12 +146,24 @@ def open_lineage(
     state_fingerprint: str,
     sources: Iterable[str],
     parts: Mapping[str, str] | None = None,
+    types: Mapping[str, str] | None = None,
 ) -> Lineage:
     """Under the lease: the Query's lineage, begun here or found. A changed plan of the same state is taken over.
 
-    Raises Refused where the state in the checkpoint means something else than the plan's, or belongs to another installation.
+    Raises Refused where the state in the checkpoint means something else than the plan's, or belongs to another installation, or where a
+    sink for which Batches were decided is of another type now.
     """
-    begun = Lineage(new_id(), owner, query.name, fingerprint, state_fingerprint, tuple(sources), now_text(), parts=dict(parts or {}))
+    begun = Lineage(
+        new_id(),
+        owner,
+        query.name,
+        fingerprint,
+        state_fingerprint,
+        tuple(sources),
+        now_text(),
+        parts=dict(parts or {}),
+        types=dict(types or {}),
+    )
     storage.put_if_absent(query.lineage, _sealed(begun))
     found = read_lineage(query)
     assert found is not None
@@ -164,10 +179,27 @@ def open_lineage(
             remedy="undo the change, or begin anew: scribengin reset FLOW --yes",
             code="state-changed",
         )
-    current = replace(found, fingerprint=fingerprint, state_fingerprint=state_fingerprint, sources=begun.sources, parts=begun.parts)
+    for sink, was, now in types_changed(found.types, begun.types):
+        if Decisions(query.decisions).newest() is not None:
+            raise Refused(
+                f'sink "{sink}" was of type {was}, and is of type {now}: the newest Batch was decided for the one, and is nothing to the '
+                "other",
+                remedy="give it another id, under which it reads all again, and what was written stays; or undo the change; or begin anew: "
+                "scribengin reset FLOW --yes",
+                code="sink-type-changed",
+                node=sink,
+            )
+    current = replace(
+        found, fingerprint=fingerprint, state_fingerprint=state_fingerprint, sources=begun.sources, parts=begun.parts, types=begun.types
+    )
     if current != found:
         storage.replace(query.lineage, _sealed(current))
     return current
+
+
+def types_changed(before: Mapping[str, str], now: Mapping[str, str]) -> list[tuple[str, str, str]]:
+    """(sink, the type that it had, the one it has) of each that is still there."""
+    return [(sink, before[sink], type_) for sink, type_ in now.items() if before.get(sink, type_) != type_]
 
 
 def new_id() -> str:
