@@ -67,7 +67,7 @@ def run(folder: Path, rows: int, runs: int, only: set[str], report: Path | None)
             if turn:
                 figures[name].append(figure)
             print(
-                f"{'warm-up' if not turn else f'run {turn}'}  {name:<28} {figure.wall_s:6.2f} s wall {figure.cpu_s:6.2f} s cpu",
+                f"{'warm-up' if not turn else f'run {turn}'}  {name:<32} {figure.wall_s:6.2f} s wall {figure.cpu_s:6.2f} s cpu",
                 file=sys.stderr,
             )
     spark.stop()
@@ -92,19 +92,23 @@ def _check(name: str, out: Path, expected: tuple[int, int]) -> None:
 
 def _print(figures: dict[str, list[Figure]], rows: int, size: int) -> None:
     print(f"{rows:,} tweets, {size / 1e6:.0f} MB; {platform.machine()}, {psutil.cpu_count()} cores, Python {platform.python_version()}")
-    print(f"{'':<30}{'M rows/s':>10}{'wall s':>9}{'(min–max)':>15}{'cpu s':>8}{'M rows/cpu s':>14}")
+    print(f"{'':<33}{'M rows/s':>10}{'wall s':>9}{'(min–max)':>15}{'cpu s':>8}{'M rows/cpu s':>14}")
     median: dict[str, float] = {}
     for name, runs in figures.items():
         walls, cpus = [f.wall_s for f in runs], [f.cpu_s for f in runs]
         median[name] = statistics.median(walls)
         spread = f"{min(walls):.2f}–{max(walls):.2f}"
         cpu = statistics.median(cpus)
-        print(f"{name:<30}{rows / median[name] / 1e6:>10.2f}{median[name]:>9.2f}{spread:>15}{cpu:>8.2f}{rows / cpu / 1e6:>14.2f}")
+        print(f"{name:<33}{rows / median[name] / 1e6:>10.2f}{median[name]:>9.2f}{spread:>15}{cpu:>8.2f}{rows / cpu / 1e6:>14.2f}")
     for ours, theirs in (
         ("scribengin: records", "pyspark: SQL"),
         ("scribengin: records", "pyspark: row UDFs"),
         ("scribengin: records", "pyspark: mapInArrow"),
+        ("scribengin: records", "pyspark: SQL, from_json"),
+        ("scribengin: records", "pyspark: SQL, keeping bad lines"),
         ("scribengin: SQL", "pyspark: SQL"),
+        ("scribengin: SQL", "pyspark: SQL, from_json"),
+        ("scribengin: SQL", "pyspark: SQL, keeping bad lines"),
         ("scribengin: SQL", "scribengin: SQL, engine: spark"),
         ("scribengin: SQL, parse: spark", "pyspark: SQL"),
     ):
