@@ -58,6 +58,20 @@ def test_the_key_and_the_token_stand_at_what_takes_them() -> None:
     assert open_ == {"live", "ready"}
 
 
+def test_no_body_takes_a_word_that_it_does_not_know() -> None:
+    """A mistyped filter of a purge would purge all."""
+    document = openapi_document()
+    bodies = [
+        content["schema"]["$ref"].rpartition("/")[2]
+        for operations in document["paths"].values()
+        for operation in operations.values()
+        for media_type, content in operation.get("requestBody", {"content": {}})["content"].items()
+        if media_type == "application/json"
+    ]
+    assert len(bodies) > 15
+    assert [body for body in bodies if document["components"]["schemas"][body].get("additionalProperties") is not False] == []
+
+
 @pytest.fixture(scope="module")
 def master(long_bench: Bench) -> Served:
     submission = admin.Submission("numbers", "0" * 64, "flow.yaml", "/base", {"main": TierSpec()})

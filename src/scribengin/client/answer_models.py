@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from scribengin.client.closed import CLOSED
+
 
 @dataclass(frozen=True, slots=True)
 class LetterCount:
@@ -99,6 +101,7 @@ class ReplayLetters:
     as_is: bool = False
     dry_run: bool = False
     repaired: str | None = None
+    __pydantic_config__ = CLOSED
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +133,7 @@ class RepairLetter:
     columns: Mapping[str, str] = field(default_factory=dict)
     text: str | None = None
     text_base64: str | None = None
+    __pydantic_config__ = CLOSED
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +162,7 @@ class PurgeLetters:
     until: str = ""
     replayed: bool = False
     dry_run: bool = False
+    __pydantic_config__ = CLOSED
 
 
 @dataclass(frozen=True, slots=True)
