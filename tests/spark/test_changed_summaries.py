@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from scribengin.core.errors import Refused
 from scribengin.local.going_back import back_to
 from scribengin.local.positions import go_back
 from scribengin.local.prepare import prepare
@@ -89,10 +90,12 @@ def test_one_of_another_name_is_another(life: Life) -> None:
     assert (life.shows("t"), life.shows("u")) == ((1, 10, 1, False), (2, 11, 0, True))
 
 
-def test_a_sink_that_was_of_another_type_counts_from_then_on(life: Life) -> None:
-    life.runs("s: {from: n, type: files, path: out, format: json}")
+def test_a_sink_of_another_type_is_refused_and_undone_it_goes_on(life: Life) -> None:
     life.runs(f"s: {{from: n, {SUM}}}")
-    assert life.shows() == (1, 10, 1, False)
+    with pytest.raises(Refused, match='sink "s" was of type summary, and is of type files'):
+        life.runs("s: {from: n, type: files, path: out, format: json}")
+    life.runs(f"s: {{from: n, {SUM}}}")
+    assert life.shows() == (3, 111, 0, True)
 
 
 def test_a_source_whose_column_has_another_type_begins_anew(life: Life) -> None:

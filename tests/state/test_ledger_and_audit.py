@@ -249,6 +249,9 @@ def test_a_sink_of_another_type_is_refused_once_a_batch_was_decided_for_it(job: 
         open_lineage(job.query, **given, types={"out": "files"})
     assert told.value.code == "sink-type-changed"
     assert open_lineage(job.query, **given, types={"out": "summary"}).types == {"out": "summary"}
+    open_lineage(job.query, **given, types={"other": "files"})
+    with pytest.raises(Refused, match="was of type summary"):  # also once it was away
+        open_lineage(job.query, **given, types={"out": "files", "other": "files"})
 
 
 def test_an_edited_lineage_is_told(tmp_path: Path) -> None:

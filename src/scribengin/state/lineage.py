@@ -41,7 +41,7 @@ class Lineage:
     passed: Mapping[str, int] = field(default_factory=dict)
     """of a channel that it goes on with: rows that others have read of it"""
     types: Mapping[str, str] = field(default_factory=dict)
-    """sink → its type in the newest plan; without those whose plan did not say it"""
+    """sink → its type, also of those that have left; without those whose plan did not say it"""
 
 
 def read_lineage(query: QueryFolder) -> Lineage | None:
@@ -189,8 +189,9 @@ def open_lineage(
                 code="sink-type-changed",
                 node=sink,
             )
+    newest = {**found.types, **begun.types}  # a sink that is away for a while comes back as what it was
     current = replace(
-        found, fingerprint=fingerprint, state_fingerprint=state_fingerprint, sources=begun.sources, parts=begun.parts, types=begun.types
+        found, fingerprint=fingerprint, state_fingerprint=state_fingerprint, sources=begun.sources, parts=begun.parts, types=newest
     )
     if current != found:
         storage.replace(query.lineage, _sealed(current))
