@@ -40,6 +40,7 @@ from scribengin.core.errors import EnvironmentFault, Refused
 from scribengin.core.faults import ROLL_POINTS
 from scribengin.core.storage import SummedFile
 from scribengin.core.types import arrow_schema, parse_schema
+from scribengin.local.rolling import wants_rolling
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -501,6 +502,31 @@ def test_a_marker_stays_true_when_options_change(tmp_path: Path, options: dict[s
         assert untrue(tmp_path) == []
     dead = (options["close"] or {"late": ""}).get("late", "dead") == "dead"
     assert (rows_in(tmp_path, 0), marker(tmp_path, 0) is not None) == ((1, True) if dead else (3, False))
+
+
+@pytest.mark.parametrize("rewinds", [False, True])
+@pytest.mark.parametrize("by", [HOURLY, "country"])
+def test_rows_for_a_folder_that_came_with_a_marker_are_shown_though_the_sink_closes_none(tmp_path: Path, by: Any, rewinds: bool) -> None:
+    place = HOUR.format(0) if by is HOURLY else "country=DE/"
+    lineage = "l1"
+    if rewinds:
+        make(tmp_path, partition_by=(by,))
+        lineage = "l2"
+    restored = tmp_path / "out" / place
+    restored.mkdir(parents=True)
+    (restored / "part-0.jsonl").write_text("{}\n")
+    (restored / "_COMPLETE.json").write_text(json.dumps({"folder": place, "version": 1, "rows": 1, "files": 1, "bytes": 3}))
+    given = SINK.filled({"path": "out", "format": "json", "partition_by": (by,)})
+    schema = parse_schema("id BIGINT, ts TIMESTAMP, country STRING")
+    sink = FilesSink(Place("kept", tmp_path, given))
+    sink.prepare(owner="me", lineage=lineage, adopt=True)
+    stream = sink.stream(replace(batch(0), lineage=lineage), 0, "a", schema)
+    stream.write(pa.RecordBatch.from_pylist([{"id": 1, "ts": START, "country": "DE"}], schema=arrow_schema(schema)))
+    sink.publish(Decided(replace(batch(0), lineage=lineage), "h0", (stream.close(),)))
+    assert untrue(tmp_path) == []
+    assert wants_rolling([str(tmp_path / "out")]) == [tmp_path / "out"], "those who roll see that there is something to do"
+    keep_folder(tmp_path / "out", may)
+    assert (len([*restored.glob("part-*")]), (restored / "_COMPLETE.json").exists()) == (2, False)
 
 
 @pytest.mark.parametrize("rewinds", [False, True])

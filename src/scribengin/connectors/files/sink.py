@@ -260,6 +260,12 @@ class FilesSink(PublishedFiles):
         place = self._staged_place(batch, unit, attempt)
         return FilesSinkStream(place, schema, self._encoders, self._partition_by, self._rules(batch))
 
+    def _publish(self, decided: Decided) -> None:
+        if any("hidden" in segment for receipt in decided.receipts for segment in receipt.segments):
+            # also where no option asks for a roller: there rows for a folder that came with a marker are hidden, and one must show them
+            self._keeping.write(self._of(decided.batch.lineage), always=True)
+        super()._publish(decided)
+
     def _rules(self, batch: BatchId) -> SegmentRules:
         keeping, closed_us = self._keeping, None
         if keeping.close_delay_s is not None:
