@@ -553,6 +553,34 @@ def test_a_keeper_that_looked_before_options_changed_or_a_lineage_began_is_late(
     assert untrue(tmp_path) == []
 
 
+def test_a_start_killed_before_it_fenced_keepers_does_so_at_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    commit(hourly(tmp_path, roll=None), 0, 5, 70)
+    put = roller.Roller.put_turn
+    newest: list[int] = []
+
+    def started_twice_before(self: roller.Roller, number: int, record: dict[str, Any]) -> Any:
+        assert [each["folder"] for each in record["closed"]] == [HOUR.format(0)]
+        monkeypatch.setattr(roller.Roller, "put_turn", put)
+        pid = os.fork()
+        if pid == 0:
+            try:
+                faults.arm("keeping.written:die")
+                hourly(tmp_path, close=None, roll=None)
+            finally:
+                os._exit(1)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -signal.SIGKILL
+        commit(hourly(tmp_path, close=None, roll=None), 1, 30)
+        newest.append(newest_turn(self.lineage)[0])
+        hourly(tmp_path, close=None, roll=None)
+        newest.append(newest_turn(self.lineage)[0])
+        return put(self, number, record)
+
+    monkeypatch.setattr(roller.Roller, "put_turn", started_twice_before)
+    keep_folder(tmp_path / "out", may)
+    assert (rows_in(tmp_path, 0), marker(tmp_path, 0)) == (2, None)
+    assert newest == [0, 0], "a start that finds all as it was puts no turn"
+
+
 def test_what_an_ended_lineage_still_hides_keeps_its_folder_open_and_no_other(tmp_path: Path) -> None:
     sink = hourly(tmp_path)
     for number in range(2):

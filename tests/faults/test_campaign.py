@@ -173,7 +173,14 @@ def test_outcomes_come_back_as_they_were_written_and_a_torn_last_line_costs_only
 def test_every_point_that_the_code_passes_can_be_armed():
     source = Path(faults.__file__).parent.parent
     passed = {name for file in source.rglob("*.py") for name in re.findall(r'faults\.reached\("([a-z._]+)"\)', file.read_text())}
-    others = (faults.MOVE_POINTS, faults.OUTBOX_POINTS, faults.UPKEEP_POINTS, faults.ROLL_POINTS, faults.LETTER_POINTS)
+    others = (
+        faults.MOVE_POINTS,
+        faults.OUTBOX_POINTS,
+        faults.UPKEEP_POINTS,
+        faults.ROLL_POINTS,
+        faults.KEEPING_POINTS,
+        faults.LETTER_POINTS,
+    )
     assert passed == {*POINTS, *faults.TRANSACTION_POINTS}.union(*others)
     try:
         for name in passed:

@@ -71,13 +71,16 @@ ROLL_POINTS = (
 )
 """Those of the roller, in their order; where folders by time are closed the record and its marker have a turn of their own."""
 
+KEEPING_POINTS = ("keeping.written",)
+"""Those of a start that finds other options for the folder than the run before, between what is said there and the turn behind it."""
+
 LETTER_POINTS = ("replay.asked.before", "replay.asked.after", "purge.before", "purge.after")
 """Those of a person's work with dead letters, in the command's process."""
 
 VARIABLE = "SCRIBENGIN_FAULT"
 
 
-_ALL = POINTS + TRANSACTION_POINTS + MOVE_POINTS + OUTBOX_POINTS + UPKEEP_POINTS + ROLL_POINTS + LETTER_POINTS
+_ALL = POINTS + TRANSACTION_POINTS + MOVE_POINTS + OUTBOX_POINTS + UPKEEP_POINTS + ROLL_POINTS + KEEPING_POINTS + LETTER_POINTS
 _ONCE = "once="
 
 

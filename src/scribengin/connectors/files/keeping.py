@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from dataclasses import replace as changed
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +40,8 @@ class Keeping:
     """of CSV: files begin with the names of the columns"""
     earlier: tuple[TimePath, ...] = ()
     """by which folders went that may still be there"""
+    fenced: bool = field(default=True, compare=False)
+    """whether rollers that may have read another one are late; else a turn has still to be put"""
 
     @staticmethod
     def of(sink: str, options: Mapping[str, Any]) -> Keeping:
@@ -70,18 +72,29 @@ class Keeping:
 
     def write(self, place: LineageFolder, *, always: bool = False) -> bool:
         """Durably, where it says anything new; with what went before by another path or zone. `always`: though the folder wants
-        nothing. Whether something else stood there: rollers may still go by that."""
+        nothing. Whether something else stood there, now or when a run was killed behind this: rollers may still go by that, until they are
+        fenced."""
         stands = Keeping.read(place)
         if stands is None and not (self.says_anything or always):
             return False
         before = () if stands is None else (*stands.earlier, stands.time)
         earlier = tuple(dict.fromkeys(each for each in before if each is not None and each != self.time))
-        if stands == (said := changed(self, earlier=earlier)):
-            return False
-        body = {name: getattr(said, name) for name in said.__slots__}
-        body["time"] = None if said.time is None else said.time.as_json()
-        replace(place.keeping, seal(_KIND, _FORMAT, body | {"earlier": [each.as_json() for each in earlier]}))
-        return stands is not None
+        if stands != (said := changed(self, earlier=earlier, fenced=stands is None)):
+            said._put(place)
+            return stands is not None
+        return not stands.fenced
+
+    def _put(self, place: LineageFolder) -> None:
+        body = {name: getattr(self, name) for name in self.__slots__}
+        body["time"] = None if self.time is None else self.time.as_json()
+        replace(place.keeping, seal(_KIND, _FORMAT, body | {"earlier": [each.as_json() for each in self.earlier]}))
+
+    @staticmethod
+    def note_fenced(place: LineageFolder) -> None:
+        """A turn stands behind what stands there."""
+        stands = Keeping.read(place)
+        if stands is not None and not stands.fenced:
+            changed(stands, fenced=True)._put(place)
 
     def write_to_earlier(self, place: LineageFolder) -> None:
         """Let an earlier lineage of the folder delete as the newest says; what another sink has written, never sooner than that."""

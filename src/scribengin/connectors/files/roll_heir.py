@@ -15,6 +15,7 @@ from scribengin.connectors.files.keeping import Keeping
 from scribengin.connectors.files.roll_seen import look
 from scribengin.connectors.files.roll_state import Frontier, newest_turn
 from scribengin.connectors.files.roller import Roller
+from scribengin.core import faults
 from scribengin.core.errors import EnvironmentFault, StateError
 
 if TYPE_CHECKING:
@@ -32,7 +33,9 @@ def begin(top: Path, lineage: LineageFolder, keeping: Keeping, before: LineageFo
         if newest_turn(lineage)[1] is None:
             lineage.merges.put(0, Frontier(open=open_).as_turn())
     if keeping.write(lineage, always=inherits):
+        faults.reached("keeping.written")
         _fence(top, lineage, keeping)
+        keeping.note_fenced(lineage)
 
 
 def _end(top: Path, lineage: LineageFolder, heirs: Keeping) -> Frontier:
