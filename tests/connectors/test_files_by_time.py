@@ -36,7 +36,7 @@ from scribengin.connectors.files.source import FilesSource
 from scribengin.connectors.files.time_path import TimePath, path_fault
 from scribengin.connectors.files.upkeep import keep_folder
 from scribengin.core import faults
-from scribengin.core.errors import EnvironmentFault, Refused
+from scribengin.core.errors import EnvironmentFault, Refused, StateError
 from scribengin.core.faults import ROLL_POINTS
 from scribengin.core.storage import SummedFile
 from scribengin.core.types import arrow_schema, parse_schema
@@ -605,6 +605,63 @@ def test_what_an_ended_lineage_still_hides_keeps_its_folder_open_and_no_other(tm
     said = [marker(tmp_path, hour) for hour in (0, 1)]
     assert [each["rows"] for each in said if each] == [4, 2]
     assert untrue(tmp_path) == []
+
+
+def test_a_segment_that_is_missing_through_two_rewinds_is_in_the_marker_when_it_is_restored(tmp_path: Path) -> None:
+    commit(hourly(tmp_path), 0, 5, 6)
+    (segment,) = (tmp_path / "out/_scribengin" / LINEAGE / "hidden").iterdir()
+    away = segment.rename(tmp_path / "away")
+    sink = rewound(tmp_path)
+    commit_to(sink, "l2", 0, 7, 200)
+    sink = rewound(tmp_path, "l3")
+    assert marker(tmp_path, 0) is None, "the second rewind ends a lineage whose time has come past the folder"
+    away.rename(segment)
+    commit_to(sink, "l3", 0, 200)
+    keep_folder(tmp_path / "out", may)
+    said = marker(tmp_path, 0)
+    assert said is not None
+    assert (said["rows"], untrue(tmp_path)) == (3, [])
+
+
+def test_what_an_ended_lineage_opens_again_is_closed_by_the_newest_and_has_the_next_version(tmp_path: Path) -> None:
+    sink = hourly(tmp_path, close=REOPEN)
+    commit(sink, 0, 5, 70)
+    keep_folder(tmp_path / "out", may, flush=True)
+    commit(sink, 1, 6)
+    (segment,) = (tmp_path / "out/_scribengin" / LINEAGE / "hidden").iterdir()
+    away = segment.rename(tmp_path / "away")
+    sink = rewound(tmp_path, close=REOPEN)
+    commit_to(sink, "l2", 0, 125)
+    away.rename(segment)
+    assert (marker(tmp_path, 0) or {})["version"] == 1
+    keep_folder(tmp_path / "out", may, flush=True)
+    commit_to(sink, "l2", 1, 125)
+    keep_folder(tmp_path / "out", may, flush=True)
+    said = marker(tmp_path, 0)
+    assert said is not None
+    assert (said["rows"], said["version"], untrue(tmp_path)) == (2, 2, [])
+    assert keep_folder(tmp_path / "out", may).anything is False
+
+
+def test_where_nobody_knows_what_an_earlier_lineage_hides_no_folder_is_closed(tmp_path: Path) -> None:
+    sink = hourly(tmp_path)
+    for number in range(2):
+        commit(sink, number, 5 + number)
+    faults.arm("roll.draft.writing:enospc")
+    try:
+        sink = rewound(tmp_path)
+    finally:
+        faults.arm("")
+    record = LineageFolder(tmp_path / "out/_scribengin" / LINEAGE).commits.folder / "0000000000.json"
+    whole = record.read_bytes()
+    record.write_bytes(whole[:-9])
+    commit_to(sink, "l2", 0, 7, 200)
+    with pytest.raises(StateError, match="torn"):
+        keep_folder(tmp_path / "out", may)
+    assert marker(tmp_path, 0) is None
+    record.write_bytes(whole)
+    keep_folder(tmp_path / "out", may)
+    assert ((marker(tmp_path, 0) or {})["rows"], untrue(tmp_path)) == (3, [])
 
 
 def test_a_disk_that_is_full_when_a_marker_is_written_leaves_the_folder_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

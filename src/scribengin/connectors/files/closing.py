@@ -34,6 +34,11 @@ def is_marked(top: Path, folder: str) -> bool:
     return (top / folder / COMPLETE).exists()
 
 
+def has_files(top: Path, folder: str) -> bool:
+    """Whether a folder has files with rows, and no marker."""
+    return not is_marked(top, folder) and next(_parts(top, folder), None) is not None
+
+
 def closed_now(
     top: Path, open_: Mapping[str, Open], busy: Collection[str], newest_us: int | None, keeping: Keeping
 ) -> list[dict[str, Any]]:

@@ -14,7 +14,8 @@ from scribengin.connectors.files.closing import counts
 from scribengin.connectors.files.keeping import Keeping
 from scribengin.connectors.files.roll_seen import look
 from scribengin.connectors.files.roll_state import Frontier, newest_turn
-from scribengin.connectors.files.roller import Roller
+from scribengin.connectors.files.roller import Roller, hidden_in
+from scribengin.connectors.files.sink_folders import lineages_in
 from scribengin.core import faults
 from scribengin.core.errors import EnvironmentFault, StateError
 
@@ -42,6 +43,7 @@ def _end(top: Path, lineage: LineageFolder, heirs: Keeping) -> Frontier:
     """Put the turn by which a lineage ends, unless it stands there; what comes of it."""
     roller = Roller(top, lineage)
     if not Frontier.of(newest_turn(lineage)[1]).ended:
+        roller.busy = hidden_in(top, (each for each in lineages_in(top) if each != lineage))
         with suppress(EnvironmentFault, StateError):  # what cannot be shown now waits; whoever keeps the folder tells why
             roller.run(flush=True)
     while True:

@@ -16,6 +16,7 @@ from scribengin.connectors.files.closing import (
     closed_now,
     counts,
     expired_now,
+    has_files,
     is_expired,
     is_marked,
     put_marker,
@@ -34,10 +35,11 @@ from scribengin.core.errors import EnvironmentFault, FencedError, StateError
 from scribengin.core.storage import explained, make_folder, names_in, sync_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from scribengin.connectors.files.roll_seen import Seen, Segment
+    from scribengin.connectors.files.roll_state import Open
     from scribengin.connectors.files.sink_folders import LineageFolder
 
 _TURN_FILES = 64
@@ -71,10 +73,14 @@ class Roller:
     now_s: Callable[[], float] = time.time
     newest_us: int | None = None
     """the newest event time of all lineages there: by it folders grow old"""
-    busy: Collection[str] = ()
-    """folders in which other lineages have hidden segments: they are not closed"""
-    waiting: set[str] = field(default_factory=set)
-    """those in which this one has some"""
+    busy: Collection[str] | None = ()
+    """folders in which other lineages have hidden segments: they are not closed; None: nobody knows which, and none is closed"""
+    left: Mapping[str, Open] = field(default_factory=dict)
+    """what is open by lineages that ended, and has no marker (any more): what they opened again behind their end is this one's to close"""
+    waiting: set[str] | None = None
+    """those in which this one has hidden segments, once it has looked"""
+    open: Mapping[str, Open] = field(default_factory=dict)
+    """what is open by this one, where it ended"""
     done: RollDone = field(default_factory=RollDone)
 
     def run(self, *, flush: bool = False) -> RollDone:
@@ -91,6 +97,7 @@ class Roller:
             frontier = Frontier.of(turn)
             seen = look(self.top, self.lineage, frontier, keeping)
             self.waiting = seen.waiting
+            self.open = frontier.open if frontier.ended else {}
             groups, self.done.due_s = self._ready(seen, keeping, flush=flush or frontier.ended)
             record = self._next(number + 1, frontier, seen, keeping, groups)
             if record is None:
@@ -154,10 +161,13 @@ class Roller:
         for output in outputs:
             if (folder := folder_of(output["name"])) in seen.open:
                 seen.add(folder, 0, 1)
+        for folder, known in self.left.items() if counts(keeping) and not frontier.ended else ():
+            if folder in seen.open or has_files(self.top, folder):
+                seen.add(folder, 0, 0, known.version)
         for folder in [folder for folder in seen.open if is_expired(folder, newest_us, keeping, self.now_s())]:
             del seen.open[folder]
-        busy = {*seen.waiting, *self.busy, *frontier.removing}
-        closed = [] if groups or frontier.ended else closed_now(self.top, seen.open, busy, seen.newest_us, keeping)
+        busy = {*seen.waiting, *(self.busy or ()), *frontier.removing}
+        closed = [] if groups or frontier.ended or self.busy is None else closed_now(self.top, seen.open, busy, seen.newest_us, keeping)
         for each in closed:
             each["draft"] = self._draft_marker(number, each)
         waiting = [segment.number for runs in seen.runs.values() for run in runs for segment in run if segment.place not in merged]
@@ -328,6 +338,21 @@ class Roller:
     @property
     def _settled_path(self) -> Path:
         return self.lineage.path / "settled"
+
+
+def hidden_in(top: Path, lineages: Iterable[LineageFolder]) -> set[str] | None:
+    """The folders in which these have hidden segments; None where one is damaged, or has merged files that may have no name yet."""
+    found = set[str]()
+    for lineage in lineages:
+        try:
+            number, turn = newest_turn(lineage)
+            keeping = Keeping.read(lineage)
+            if turn is not None and turn["outputs"] and number > read_mark(lineage.path / "settled"):
+                return None
+            found |= set() if keeping is None else look(top, lineage, Frontier.of(turn), keeping).waiting
+        except (EnvironmentFault, StateError):
+            return None
+    return found
 
 
 def leftovers(lineage: LineageFolder) -> Iterator[Path]:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
+    from scribengin.connectors.files.roll_state import Open
     from scribengin.connectors.files.sink_folders import LineageFolder
     from scribengin.core.numbered_log import NumberedLog
 
@@ -69,14 +70,19 @@ def roll_folder(path: Path, check: Callable[[], None], *, flush: bool = False, n
     newest = last_lineage(path / INTERNAL / "owner.json")
     done: list[RollDone] = []
     failed: ScribenginError | None = None
-    busy: set[str] = set()
+    busy: set[str] | None = set()
+    left: dict[str, Open] = {}
     for lineage in sorted(lineages, key=lambda each: each.path.name == newest):  # the newest comes last: it closes what no other is busy in
-        roller = Roller(path, lineage, check, now_s, newest_us, busy)
+        roller = Roller(path, lineage, check, now_s, newest_us, busy, left)
         try:
             done.append(roller.run(flush=flush))
         except (StateError, EnvironmentFault) as error:  # the others are rolled all the same
             failed = failed or error
-        busy = busy | roller.waiting
+            if roller.waiting is None:  # nobody knows what it hides
+                busy = None
+        busy = None if busy is None else busy | (roller.waiting or set())
+        for folder, known in roller.open.items():
+            left[folder] = max(known, left.get(folder, known), key=lambda each: each.version)
     if failed is not None:
         raise failed
     return Upkept(
