@@ -839,6 +839,25 @@ def test_the_marker_of_a_folder_that_is_deleted_goes_first_whoever_has_written_t
     assert ({1, 2, 4, 6} <= set(left), rows_in(tmp_path, 0)) == (True, 0)
 
 
+@pytest.mark.parametrize("foreign", [False, True])
+def test_an_expired_folder_that_a_reader_has_emptied_is_deleted_with_its_marker(tmp_path: Path, foreign: bool) -> None:
+    sink = hourly(tmp_path, keep=7200.0, roll=None)
+    decided = [commit(sink, 0, 5, 70)]
+    keep_folder(tmp_path / "out", may)
+    assert marker(tmp_path, 0) is not None
+    place = tmp_path / "out" / HOUR.format(0)
+    for part in place.glob("part-*"):
+        part.unlink()
+    if foreign:
+        (place / "notes.txt").write_text("mine")
+    keep_folder(tmp_path / "out", may)
+    assert marker(tmp_path, 0) is not None, "it is not old yet"
+    decided.append(commit(sink, 1, 185))
+    keep_folder(tmp_path / "out", may)
+    assert (place.exists(), marker(tmp_path, 0)) == (foreign, None)
+    assert marker(tmp_path, 1) is not None
+
+
 def test_a_file_that_a_reader_has_still_to_read_is_kept_until_it_is_read_or_the_reader_died(tmp_path: Path) -> None:
     sink = hourly(tmp_path, keep=7200.0, close=None)
     commit(sink, 0, 5)

@@ -94,19 +94,21 @@ def expired_now(
     newest_us: int | None,
     keeping: Keeping,
     now_s: float,
-) -> dict[str, int]:
-    """Folder → the last Batch with rows in its files, which are to be deleted: folders that are expired. None in which segments wait for a
-    merge."""
+) -> tuple[dict[str, int], list[str]]:
+    """(folder → the last Batch with rows in its files, which are to be deleted: folders that are expired; of such folders those in which
+    only the marker is left). None in which segments wait for a merge."""
     if keeping.time is None or keeping.keep_s is None or newest_us is None:
-        return {}
+        return {}, []
     busy = {folder for folder, runs in waiting.items() if any(runs)}
-    found = {}
+    found, emptied = {}, []
     for folder in _folders(top):
         if folder not in busy and is_expired(folder, newest_us, keeping, now_s):
             last = max((last for _, last in _own(top, lineage, keeping.sink, folder)), default=-1)
             if last >= 0:
                 found[folder] = last
-    return found
+            elif next(_parts(top, folder), None) is None:
+                emptied.append(folder)
+    return found, emptied
 
 
 def is_expired(folder: str, newest_us: int | None, keeping: Keeping, now_s: float) -> bool:
@@ -135,6 +137,14 @@ def remove_expired(top: Path, lineage: LineageFolder, sink: str, folder: str, th
         sync_folder(place)
     remove_empty(place, top)
     return len(own)
+
+
+def remove_emptied(top: Path, folder: str) -> None:
+    """Delete an expired folder that readers have emptied: its marker, and itself where nothing of others is in it."""
+    (top / folder / COMPLETE).unlink(missing_ok=True)
+    with suppress(FileNotFoundError):
+        sync_folder(top / folder)
+    remove_empty(top / folder, top)
 
 
 def _rows(path: Path, keeping: Keeping) -> int:
@@ -167,7 +177,7 @@ def _own(top: Path, lineage: LineageFolder, sink: str, folder: str) -> Iterator[
 
 
 def _folders(top: Path) -> Iterator[str]:
-    """Partitions that hold files, as names below `top`, each with its `/`."""
+    """Partitions that hold files or a marker, as names below `top`, each with its `/`."""
     waiting = [""]
     while waiting:
         folder = waiting.pop()
@@ -176,7 +186,7 @@ def _folders(top: Path) -> Iterator[str]:
         except FileNotFoundError:
             continue
         waiting += [f"{folder}{entry.name}/" for entry in entries if "=" in entry.name and entry.is_dir()]
-        if folder and any(entry.name.startswith("part-") for entry in entries):
+        if folder and any(entry.name.startswith("part-") or entry.name == COMPLETE for entry in entries):
             yield folder
 
 

@@ -21,6 +21,7 @@ from scribengin.connectors.files.closing import (
     is_marked,
     put_marker,
     read_marker,
+    remove_emptied,
     remove_expired,
     take_marker,
     write_draft,
@@ -150,7 +151,10 @@ class Roller:
             return {}
         merged = {(each[0], each[1]) for output in outputs for each in output["inputs"]}
         newest_us = self.newest_us = max((each for each in (self.newest_us, seen.newest_us) if each is not None), default=None)
-        expired = {} if groups else expired_now(self.top, self.lineage, seen.runs, newest_us, keeping, self.now_s())
+        expired, emptied = ({}, []) if groups else expired_now(self.top, self.lineage, seen.runs, newest_us, keeping, self.now_s())
+        for folder in () if self.busy is None or frontier.ended else sorted({*emptied} - {*self.busy}):
+            self.check()
+            remove_emptied(self.top, folder)
         expired = {folder: through for folder, through in expired.items() if frontier.removing.get(folder, -1) < through}
         reopened = []
         for folder in sorted({folder_of(output["name"]) for output in outputs}):
