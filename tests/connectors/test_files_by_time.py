@@ -448,7 +448,32 @@ def test_a_marker_counts_what_lies_there_though_files_came_or_went_by_hand(tmp_p
     commit(sink, 2, 200)
     keep_folder(tmp_path / "out", may)
     said = [marker(tmp_path, hour) for hour in (0, 1)]
-    assert [(each["rows"], each["files"]) for each in said if each] == [(2, 1), (7, 4)]
+    assert [(each["rows"], each["files"], each.get("unread")) for each in said if each] == [(2, 1, None), (7, 4, 1)]
+
+
+def test_a_marker_counts_what_lies_there_though_one_file_was_replaced_by_another(tmp_path: Path) -> None:
+    sink = hourly(tmp_path, roll=None)
+    commit(sink, 0, 5, 65)
+    first, *_ = [name for name in visible(tmp_path) if name.startswith(HOUR.format(0))]
+    (tmp_path / "out" / first).unlink()
+    (tmp_path / "out" / HOUR.format(0) / "part-mine.jsonl").write_text("{}\n" * 5)
+    commit(sink, 1, 200)
+    keep_folder(tmp_path / "out", may)
+    assert (marker(tmp_path, 0) or {})["rows"] == 5
+    assert untrue(tmp_path) == []
+
+
+@pytest.mark.parametrize("roll", [None, REWOUND["roll"]])
+def test_a_file_is_not_read_to_count_its_rows_where_nobody_else_was_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, roll: Any
+) -> None:
+    monkeypatch.setattr(closing, "count_rows", lambda *_, **__: pytest.fail("was read"))
+    sink = hourly(tmp_path, roll=roll, close=REOPEN)
+    for number, minutes in enumerate([(5, 6), (7, 65), (200,), (8, 66), (201,)]):
+        commit(sink, number, *minutes)
+        keep_folder(tmp_path / "out", may, flush=True)
+    assert [(marker(tmp_path, hour) or {})["version"] for hour in (0, 1)] == [2, 2]
+    assert untrue(tmp_path) == []
 
 
 @pytest.mark.parametrize("compression", ["none", "gzip"])

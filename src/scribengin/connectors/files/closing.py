@@ -47,11 +47,13 @@ def closed_now(
     closed = []
     for folder in sorted(folder for folder in open_ if counts(keeping) and folder not in busy and keeping.is_closed(folder, newest_us)):
         before, known = read_marker(top, folder), open_[folder]
-        known = Open(known.rows + before.rows, known.files + before.files, max(known.version, before.version))
+        version = max(known.version, before.version)
+        known = Open(known.rows + before.rows, known.files + before.files, version, known.bytes + before.bytes)
         sizes = {name: size for name in _parts(top, folder) if (size := _size(top / folder / name)) is not None}
-        rows = known.rows
-        if len(sizes) != known.files:  # others have put files there, or taken some away
-            rows = sum(_rows(top / folder / name, keeping) for name in sizes)
+        rows, unread = known.rows, 0
+        if (len(sizes), sum(sizes.values())) != (known.files, known.bytes):  # others have put files there, or taken some away
+            counted = [_rows(top / folder / name, keeping) for name in sizes]
+            rows, unread = sum(each or 0 for each in counted), counted.count(None)
         closed.append(
             {
                 "folder": folder,
@@ -62,6 +64,7 @@ def closed_now(
                 "until": _moment(keeping.end_us(folder)),
                 "watermark": _moment(keeping.closed_us(newest_us)),
             }
+            | ({"unread": unread} if unread else {})
         )
     return closed
 
@@ -147,12 +150,14 @@ def remove_emptied(top: Path, folder: str) -> None:
     remove_empty(top / folder, top)
 
 
-def _rows(path: Path, keeping: Keeping) -> int:
-    """That the file holds; none of one that is gone, or is no data."""
+def _rows(path: Path, keeping: Keeping) -> int | None:
+    """That the file holds, none of one that is gone; None where it cannot be read."""
     try:
-        return count_rows(path, header=keeping.header) or 0
-    except (OSError, ValueError):
+        return count_rows(path, header=keeping.header)
+    except FileNotFoundError:
         return 0
+    except (OSError, ValueError):
+        return None
 
 
 def _parts(top: Path, folder: str) -> Iterator[str]:
@@ -203,10 +208,11 @@ class _Said(msgspec.Struct):
     rows: int
     files: int
     version: int
+    bytes: int = 0
 
     @property
     def open(self) -> Open:
-        return Open(self.rows, self.files, self.version)
+        return Open(self.rows, self.files, self.version, self.bytes)
 
 
 def _moment(moment_us: int | None) -> str | None:

@@ -47,10 +47,10 @@ class Seen:
         """Folders in which segments are hidden."""
         return {folder for folder, runs in self.runs.items() if any(runs)}
 
-    def add(self, folder: str, rows: int, files: int, version: int = 0) -> None:
+    def add(self, folder: str, rows: int, files: int, version: int = 0, bytes: int = 0) -> None:
         """Count in an open folder."""
         before = self.open.get(folder, Open())
-        self.open[folder] = Open(before.rows + rows, before.files + files, max(before.version, version))
+        self.open[folder] = Open(before.rows + rows, before.files + files, max(before.version, version), before.bytes + bytes)
 
 
 def look(top: Path, lineage: LineageFolder, frontier: Frontier, keeping: Keeping) -> Seen:
@@ -67,7 +67,8 @@ def look(top: Path, lineage: LineageFolder, frontier: Frontier, keeping: Keeping
         for nth, file in enumerate(record["files"]):
             folder = folder_of(file["name"])
             if counting and number > frontier.scanned:
-                seen.add(folder, file["rows"], 0 if file.get("hidden") else 1)
+                visible = not file.get("hidden")
+                seen.add(folder, file["rows"], int(visible), bytes=file["bytes"] if visible else 0)
             if not file.get("hidden"):
                 if seen.runs.get(folder, [[]])[-1]:
                     seen.runs[folder].append([])

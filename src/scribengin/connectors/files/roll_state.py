@@ -32,6 +32,8 @@ class Open(NamedTuple):
     """that readers see"""
     version: int = 0
     """of the marker that went when the folder was opened again"""
+    bytes: int = 0
+    """of these files"""
 
 
 @dataclass(slots=True)

@@ -164,7 +164,7 @@ class Roller:
                 reopened.append({"folder": folder, "version": before.version})
         for output in outputs:
             if (folder := folder_of(output["name"])) in seen.open:
-                seen.add(folder, 0, 1)
+                seen.add(folder, 0, 1, bytes=output["bytes"])
         for folder, known in self.left.items() if counts(keeping) and not frontier.ended else ():
             if folder in seen.open or has_files(self.top, folder):
                 seen.add(folder, 0, 0, known.version)
