@@ -250,7 +250,7 @@ def test_a_file_that_a_reader_takes_away_while_its_folder_is_closed_is_no_fault(
     assert untrue(tmp_path) == []
 
 
-def test_a_row_too_late_for_a_closed_folder_is_refused_by_what_was_committed_before_and_by_nothing_else(tmp_path: Path) -> None:
+def test_a_row_too_late_for_a_closed_folder_is_refused_by_what_was_committed_before_it_whenever_it_is_run(tmp_path: Path) -> None:
     sink = hourly(tmp_path)
     commit(sink, 0, 5, 70)
     receipt, refused = stage(sink, 1, 30, 65, 40, None, 200)
@@ -262,6 +262,9 @@ def test_a_row_too_late_for_a_closed_folder_is_refused_by_what_was_committed_bef
     assert said is not None
     assert said["rows"] == 1
     assert [bad.ordinal for bad in stage(hourly(tmp_path), 1, 30, 65)[1]] == [0], "and so it is after a restart"
+    (tmp_path / "out" / HOUR.format(0) / "_COMPLETE.json").unlink()
+    assert [bad.ordinal for bad in stage(sink, 1, 30, 65)[1]] == [0], "and without the marker"
+    assert stage(sink, 0, 30)[1] == []
 
 
 def test_reopened_folders_get_another_version_of_their_marker(tmp_path: Path) -> None:
@@ -408,6 +411,18 @@ def test_a_rewind_adds_nothing_to_a_folder_that_is_closed_and_its_rows_are_dead_
     keep_folder(tmp_path / "out", may, flush=True)
     assert (marker(tmp_path, 0), rows_in(tmp_path, 0), rows_in(tmp_path, 1), untrue(tmp_path)) == (before, 2, 2, [])
     assert len(commit_to(rewound(tmp_path, "l3", roll=roll), "l3", 0, 5)) == 1
+
+
+def test_a_marker_that_was_there_before_refuses_rows_as_long_as_it_stands(tmp_path: Path) -> None:
+    commit(hourly(tmp_path), 0, 5, 70)
+    keep_folder(tmp_path / "out", may)
+    sink = rewound(tmp_path)
+    assert [bad.reason for bad in stage(sink, 0, 5, lineage="l2")[1]] == ["late"]
+    shutil.rmtree(tmp_path / "out" / HOUR.format(0))
+    assert commit_to(sink, "l2", 0, 5) == [], "the Batch was not committed, and is run again"
+    commit_to(sink, "l2", 1, 70)
+    keep_folder(tmp_path / "out", may)
+    assert ((marker(tmp_path, 0) or {})["rows"], untrue(tmp_path)) == (1, [])
 
 
 @pytest.mark.parametrize("roll", [None, REWOUND["roll"]])

@@ -269,7 +269,7 @@ class FilesSink(PublishedFiles):
     def _rules(self, batch: BatchId) -> SegmentRules:
         keeping, closed_us = self._keeping, None
         if keeping.close_delay_s is not None:
-            # by the commits before it, and by nothing else: so it is the same whenever the Batch is run
+            # by the commits before it, so it is the same whenever the Batch is run; what markers were there before, tasks look themselves
             before = self._of(batch.lineage).commits.newest_below(batch.number)
             closed_us = None if before is None else keeping.closed_us(before[1].get("newest_us"))
         return SegmentRules(

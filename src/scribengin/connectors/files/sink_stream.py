@@ -179,7 +179,8 @@ class FilesSinkStream:
         return segment
 
     def _why_closed(self, folder: str) -> str:
-        """Empty where it is not. By the Batches before; and by a marker that an earlier lineage has left, or another `delay`."""
+        """Empty where it is not. By the Batches before; and by a marker that an earlier lineage has left, or another `delay`: by that only
+        while it stands, so a Batch that is run again when somebody has taken it away may write what was refused."""
         why = self._closed.get(folder)
         if why is None:
             closed_us, end_us = self._rules.closed_us, None if self._time is None else self._time.end_us(folder)
