@@ -834,6 +834,33 @@ def test_a_keeper_that_slept_before_it_took_a_marker_away_takes_no_later_one(tmp
     assert ((marker(tmp_path, 0) or {})["version"], untrue(tmp_path)) == (2, [])
 
 
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda turn: turn["frontier"].pop("ended"), "it lacks ended"),
+        (lambda turn: turn.pop("frontier"), "it lacks frontier"),
+        (lambda turn: turn.pop("reopened"), "it lacks reopened"),
+        (lambda turn: turn["frontier"].update(open={"dt=2026-01-01/": [1, 2, 3, 4, 5]}), "arguments"),
+        (lambda turn: turn["frontier"].update(done=[]), "items"),
+        (lambda turn: turn["frontier"].update(done={"": 7}), "unpack"),
+    ],
+)
+def test_a_turn_of_a_form_that_is_not_known_is_told_with_its_place_and_a_remedy(tmp_path: Path, change: Any, why: str) -> None:
+    commit(hourly(tmp_path), 0, 5, 70)
+    keep_folder(tmp_path / "out", may, flush=True)
+    lineage = LineageFolder(tmp_path / "out/_scribengin" / LINEAGE)
+    number, turn = newest_turn(lineage)
+    assert turn is not None
+    change(turn)
+    lineage.merges.amend(number, turn)
+    with pytest.raises(StateError, match=why) as caught:
+        keep_folder(tmp_path / "out", may)
+    assert f"turn {number} of the roller in {lineage.merges.folder}" in caught.value.message
+    assert "run the version" in caught.value.remedy
+    with pytest.raises(StateError, match=why):
+        rewound(tmp_path)
+
+
 # --- old ---
 
 

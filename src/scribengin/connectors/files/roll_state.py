@@ -15,6 +15,8 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from scribengin.core.errors import StateError
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
@@ -80,9 +82,24 @@ class Frontier:
 
 
 def newest_turn(lineage: LineageFolder) -> tuple[int, Mapping[str, Any] | None]:
-    """(its number, the turn), or (-1, None)."""
+    """(its number, the turn), or (-1, None). Raises StateError for one that is damaged, or of a form that is not known here."""
     number = lineage.merges.newest()
-    return (-1, None) if number is None else (number, lineage.merges.read(number))
+    if number is None:
+        return -1, None
+    turn = lineage.merges.read(number)
+    try:
+        wrong = [] if turn is None else [name for name in Frontier.of(turn).as_turn() if name not in turn]
+        lacks = f"it lacks {', '.join(wrong)}" if wrong else ""
+    except KeyError as error:
+        lacks = f"it lacks {error.args[0]}"
+    except (TypeError, ValueError, AttributeError) as error:
+        lacks = str(error)
+    if lacks:
+        raise StateError(
+            f"turn {number} of the roller in {lineage.merges.folder} has a form that is not known here: {lacks}",
+            remedy="run the version of Scribengin that wrote it, or begin anew: scribengin reset FLOW --outputs --yes",
+        )
+    return number, turn
 
 
 def folder_of(name: str) -> str:
