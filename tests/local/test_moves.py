@@ -18,11 +18,16 @@ from scribengin.cli.commands.source import command as source
 from scribengin.core import faults
 from scribengin.core.errors import Refused
 from scribengin.local.inspect import audit_flow, planned_changes
+from scribengin.local.letters import Which
 from scribengin.local.prepare import prepare
+from scribengin.local.replay import replay
 from scribengin.local.standing import read_standing
+from scribengin.local.stored import letters_waiting
 from scribengin.state.folder import StateFolder
 from scribengin.state.lease import take_lease
 from scribengin.state.moves import Journal
+from scribengin.state.replays import Replays
+from scribengin.state.topology import tiers_with_state
 
 if TYPE_CHECKING:
     from conftest import FlowFolder
@@ -169,6 +174,28 @@ def test_a_flow_that_is_cut_otherwise_while_a_move_is_cut_short_goes_on_from_the
     assert numbers.cut(CUT).more().move(f"{point}:die") == -signal.SIGKILL
     numbers.cut(OTHERWISE).run()
     numbers.check()
+
+
+@pytest.mark.timeout(600)
+def test_what_was_asked_for_just_before_a_move_that_is_killed_before_it_looks_is_not_left_behind(numbers: Numbers) -> None:
+    numbers.folder.steps(STEPS.replace("return", "assert row['id'] != 4\n    return"))
+    numbers.cut("").more().run()
+    assert numbers.cut(CUT).move("move.noted:die") == -signal.SIGKILL
+    journal = Journal(numbers.folder.path / ".scribengin", "numbers")
+    written = journal.file.read_bytes()
+    numbers.cut("")
+    journal.remove()  # who asks has looked before it was written, and writes behind it
+    assert replay(prepare(numbers.folder.path / "flow.yaml", state=None), Which()).asked > 0
+    journal.file.write_bytes(written)
+    numbers.cut(CUT)
+    with pytest.raises(Refused, match="to be replayed"):
+        numbers.run()
+    assert not journal.there
+    numbers.cut("").run()
+    numbers.cut(CUT).run()
+    left = [folder for tier in tiers_with_state(numbers.folder.path / ".scribengin", "numbers") for folder in tier.queries()]
+    assert [letters_waiting(folder) for folder in left] == [0] * len(left)
+    assert any(Replays(folder.replays).done() for folder in left)
 
 
 def test_two_runs_of_different_cuts_do_not_move_under_one_another(numbers: Numbers) -> None:

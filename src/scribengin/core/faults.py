@@ -50,7 +50,17 @@ TRANSACTION_POINTS = (
 )
 """Those of a sink that commits by transactions, beside the others."""
 
-MOVE_POINTS = ("move.recovered", "move.planned", "move.left", "move.copied", "move.begun", "move.adopted", "move.marked", "move.written")
+MOVE_POINTS = (
+    "move.recovered",
+    "move.noted",
+    "move.planned",
+    "move.left",
+    "move.copied",
+    "move.begun",
+    "move.adopted",
+    "move.marked",
+    "move.written",
+)
 """Those of a move of Queries from tiers to others, in their order; those of single Queries once for each."""
 
 OUTBOX_POINTS = ("outbox.keep.before", "outbox.keep.after", "outbox.drained", "outbox.dropped")

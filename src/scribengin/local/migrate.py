@@ -1,9 +1,10 @@
 """Moves Queries from the tiers where they ran to those where they are going to run, when a flow was cut, fused or cut otherwise.
 
 Under the leases, before any lineage is opened, and in this order: finish what the old Queries have decided; write down what is going to
-be done; leave the lineages that stand in the way; copy the logs of the sources; begin the new lineages where the old ones ended; let them
-take over the sinks; mark what was left; remember how the flow is cut; strike out what was written down. A start that finds something
-written down completes it first, whatever the flow looks like by then.
+be done; give way to what was asked of them meanwhile, or confirm what was written; leave the lineages that stand in the way; copy the
+logs of the sources; begin the new lineages where the old ones ended; let them take over the sinks; mark what was left; remember how the
+flow is cut; strike out what was written down. A start that finds something confirmed completes it first, whatever the flow looks like by
+then; what is only written down it strikes out, and begins anew.
 """
 
 from __future__ import annotations
@@ -80,7 +81,13 @@ def migrate(prepared: PreparedFlow, leases: Mapping[str, Lease]) -> None:
 
         journal = Journal(prepared.root, prepared.name)
         if (unfinished := journal.read()) is not None:
+            for tier in _tiers(unfinished):
+                take(tier)
+            unfinished = journal.read()  # who had the leases a moment ago may have done it
+        if unfinished is not None and journal.is_confirmed(unfinished):
             _carry_out(prepared, unfinished, take)
+        elif unfinished is not None:
+            journal.remove()  # nothing of it is done, and what may have been asked meanwhile was not looked at
         for there in tiers_with_state(prepared.root, prepared.name):
             for folder in there.queries():
                 if folder.rewind.exists():
@@ -98,7 +105,9 @@ def migrate(prepared: PreparedFlow, leases: Mapping[str, Lease]) -> None:
         for tier in _tiers(body):
             take(tier)
         journal.write(body)
+        faults.reached("move.noted")
         _give_way(prepared, journal, body)
+        journal.confirm(body)
         faults.reached("move.planned")
         _carry_out(prepared, body, take)
 

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from scribengin.core.records import seal, unseal
-from scribengin.core.storage import put_if_absent, read_or_none
+from scribengin.core.storage import put_if_absent, read_or_none, replace
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from scribengin.state.folder import QueryFolder
 
 _MOVED, _JOURNAL, _FORMAT = "moved", "move", 1
+_CONFIRMED = "confirmed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,10 @@ def write_moved(part: QueryFolder, moved: Moved) -> None:
 
 
 class Journal:
-    """What a move is going to do, durable before it begins, so that the next start completes one that was cut short."""
+    """What a move is going to do, durable before it begins, so that the next start completes one that was cut short.
+
+    In two steps: what is only written keeps others from asking, and says nothing yet of what is done; once `confirm`ed it is carried out,
+    whatever happens."""
 
     def __init__(self, root: Path, flow: str) -> None:
         self.file = root / flow / "move.json"
@@ -58,10 +62,20 @@ class Journal:
         data = read_or_none(self.file)
         return None if data is None else unseal(data, _JOURNAL, _FORMAT, self.file)
 
+    @staticmethod
+    def is_confirmed(body: Mapping[str, Any]) -> bool:
+        """Whether what was read may have been begun, and has to be completed; a record that does not say is of before there were two
+        steps."""
+        return bool(body.get(_CONFIRMED, True))
+
     def write(self, body: Mapping[str, Any]) -> None:
         """Under all leases of the tiers in it."""
-        put_if_absent(self.file, seal(_JOURNAL, _FORMAT, dict(body)))
+        put_if_absent(self.file, seal(_JOURNAL, _FORMAT, dict(body) | {_CONFIRMED: False}))
+
+    def confirm(self, body: Mapping[str, Any]) -> None:
+        """Under the leases: nothing stands in the way of what was written, and from here on it is carried out."""
+        replace(self.file, seal(_JOURNAL, _FORMAT, dict(body) | {_CONFIRMED: True}))
 
     def remove(self) -> None:
-        """Under the leases, when all of it is done."""
+        """Under the leases, when all of it is done, or nothing of it and nobody had confirmed it."""
         self.file.unlink(missing_ok=True)
