@@ -20,7 +20,7 @@ from scribengin.local.replay import replay
 from scribengin.state.contract import DeadLetter, Decision, SourceRange
 from scribengin.state.dead import DeadWriter
 from scribengin.state.decisions import Decisions
-from scribengin.state.lineage import open_lineage, read_lineage
+from scribengin.state.lineage import begin_moved, leave, open_lineage, read_lineage
 from scribengin.state.moves import Journal, Moved, write_moved
 from scribengin.state.repairs import repaired_keys
 from scribengin.state.replays import Pending, Replays, read_entering, waiting
@@ -199,9 +199,37 @@ def test_a_move_that_begins_while_somebody_asks_is_told_to_who_asks(prepared: Pr
         return found
 
     monkeypatch.setattr(Replays, "ask", slow)
-    with pytest.raises(Refused, match="under way"):
+    with pytest.raises(Refused, match=r"under way.* perhaps left behind: request kept:0"):
         replay(prepared, Which())
     assert [request.number for request in waiting(query)] == [0]
+
+
+@pytest.mark.parametrize("comes_back", [False, True])
+def test_a_move_that_begins_and_ends_while_somebody_asks_is_told_to_who_asks(
+    prepared: PreparedFlow, monkeypatch: pytest.MonkeyPatch, comes_back: bool
+) -> None:
+    query = bury(prepared, "kept", LETTER)
+    lineage, ask = read_lineage(query), Replays.ask
+    assert lineage is not None
+
+    def slow(self: Replays, *arguments: Any) -> Any:
+        write_moved(query, Moved(lineage.id, ("back.kept",)))
+        if comes_back:
+            leave(query, "new")
+            begin_moved(query, replace(lineage, id="new", parent=lineage.id, origin="moved"))
+        return ask(self, *arguments)
+
+    monkeypatch.setattr(Replays, "ask", slow)
+    with pytest.raises(Refused, match=r'"kept" was moved, .* request kept:0'):
+        replay(prepared, Which())
+    monkeypatch.setattr(Replays, "ask", ask)
+    if comes_back:
+        assert Pending(query.path, "rows").take(), "the Query that is there now takes it"
+        return
+    said = replay(prepared, Which())
+    assert (said.asked, said.refusals) == (0, 1)
+    assert "another tier" in said.refused[0]["why"]
+    assert left_behind(flow(prepared.path.parent, FLOW.replace("kept:", "renamed:")).tiers[0]) == []
 
 
 def test_a_move_that_has_written_its_journal_gives_way_to_what_was_asked_meanwhile(prepared: PreparedFlow) -> None:

@@ -35,6 +35,7 @@ from scribengin.state.acks import QueryKey, Reading
 from scribengin.state.contract import Counts
 from scribengin.state.decisions import Decisions
 from scribengin.state.ledger import write_held
+from scribengin.state.moves import has_moved
 from scribengin.state.replays import Replays
 from scribengin.state.retention import Retention
 
@@ -347,9 +348,11 @@ class FlowRun:
 
 
 def left_behind(tier: Prepared) -> list[str]:
-    """Of Queries that the flow does not make any more: letters that were asked to be replayed there."""
+    """Of Queries that the flow does not make any more: letters that were asked to be replayed there. Who asked one that was moved to
+    another tier was told so: no sink brings it back."""
     made = {query.name for query in tier.plan.queries}
-    left = {folder.name: letters_waiting(folder) for folder in tier.folder.queries() if folder.name not in made}
+    gone = (folder for folder in tier.folder.queries() if folder.name not in made and not has_moved(folder))
+    left = {folder.name: letters_waiting(folder) for folder in gone}
     return [
         f'{letters(count)} to be replayed in Query "{name}", which no sink makes any more, until one does again: scribengin dead list'
         for name, count in left.items()

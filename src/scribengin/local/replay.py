@@ -15,13 +15,13 @@ from scribengin.state.dead import dated_letters
 from scribengin.state.decisions import Decisions
 from scribengin.state.lease import read_holder
 from scribengin.state.lineage import read_lineage
-from scribengin.state.moves import Journal, read_moved
+from scribengin.state.moves import Journal, has_moved
 from scribengin.state.repairs import Repair, drop_repair, read_repair, repaired_keys
 from scribengin.state.replays import Entering, Replays
 from scribengin.state.source_log import SourceLog
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from scribengin.local.letters import Which
     from scribengin.local.prepare import Prepared, PreparedFlow
@@ -105,6 +105,7 @@ def replay(
     done = Replayed(prepared.name, dry=dry_run)
     there = False
     seen: set[tuple[str, Key]] = set()
+    asked: list[tuple[QueryFolder, Lineage]] = []
     _no_move(prepared)
     for tier in prepared.tiers:
         done.running = done.running or read_holder(tier.folder) is not None
@@ -114,13 +115,16 @@ def replay(
             if which.query not in ("", folder.name) or lineage is None:
                 continue
             there = True
-            moved = read_moved(folder)
-            if folder.name not in made or (moved is not None and moved.lineage == lineage.id):
-                _refuse_all(folder, which, done, _GONE if moved is None else _MOVED, seen)
+            moved = has_moved(folder)
+            if moved or folder.name not in made:
+                _refuse_all(folder, which, done, seen, moved=moved)
                 continue
+            asked.append((folder, lineage))
             _Asking(tier, made[folder.name], folder, which, from_start, given, as_they_were, done, lineage, seen).ask()
     if done.requests:
-        _no_move(prepared)  # one that began meanwhile either sees what was asked, and gives way, or is seen here
+        # one that began meanwhile sees what was asked, and gives way, or is seen here: in its midst, or by what it has left
+        _no_move(prepared, done.requests)
+        _not_left(prepared, asked, done.requests)
     if not there:
         what = f'Query "{which.query}" of flow "{prepared.name}"' if which.query else f'flow "{prepared.name}"'
         raise Refused(f"{what} has no state in {prepared.folder}", remedy="run it first, or name its state folder", code="state-missing")
@@ -132,19 +136,39 @@ def replay(
     return done
 
 
-def _no_move(prepared: PreparedFlow) -> None:
-    """Raise Refused while Queries are moved to other tiers: nobody can say whose the letters are."""
+def _no_move(prepared: PreparedFlow, written: Sequence[str] = ()) -> None:
+    """Raise Refused while Queries are moved to other tiers: nobody can say whose the letters are, and requests `written` by now."""
     if Journal(prepared.root, prepared.name).there:
+        says = f"; written, and perhaps left behind: {_requests(written)}" if written else ""
         raise Refused(
-            f'flow "{prepared.name}": a move of its Queries to other tiers is under way, or was cut short',
+            f'flow "{prepared.name}": a move of its Queries to other tiers is under way, or was cut short{says}',
             remedy="wait for its end, and ask again; if it was cut short, the next run completes it",
             code="move-unfinished",
         )
 
 
-def _refuse_all(folder: QueryFolder, which: Which, done: Replayed, why: Cannot, seen: set[tuple[str, Key]]) -> None:
+def _not_left(prepared: PreparedFlow, asked: Iterable[tuple[QueryFolder, Lineage]], written: Sequence[str]) -> None:
+    """Raise Refused where a move has begun and ended while the letters were asked for, and left a Query that was asked."""
+    for folder, lineage in asked:
+        now = read_lineage(folder)
+        if now is None or now.id != lineage.id or has_moved(folder):
+            raise Refused(
+                f'flow "{prepared.name}": Query "{folder.name}" was moved, or sent back, while its letters were asked for; '
+                f"written, and perhaps left behind: {_requests(written)}",
+                remedy="ask again: what is answered says which letters no run takes any more, of which a copy can be taken",
+                code="move-unfinished",
+            )
+
+
+def _requests(written: Sequence[str]) -> str:
+    more = f" and {len(written) - _TOLD:,} more" if len(written) > _TOLD else ""
+    return f"request{'s' * (len(written) != 1)} {', '.join(written[:_TOLD])}{more}"
+
+
+def _refuse_all(folder: QueryFolder, which: Which, done: Replayed, seen: set[tuple[str, Key]], *, moved: bool) -> None:
     """The letters that are meant of a Query that no run goes on with."""
     states = LetterStates(folder)
+    asked, why = (_MOVED, _MOVED) if moved else (_WAITS, _GONE)
     for batch, place, letter in dated_letters(folder, wanted=which.fits_batch):
         key = (batch.batch, place)
         if which.fits(letter) and which.fits_key(folder.name, key):
@@ -152,7 +176,7 @@ def _refuse_all(folder: QueryFolder, which: Which, done: Replayed, why: Cannot, 
             if states.came_through(key):
                 done.before += 1
             else:
-                done.refuse(folder.name, key, letter, _WAITS if states.asked(key) else why)
+                done.refuse(folder.name, key, letter, asked if states.asked(key) else why)
 
 
 _GONE = Cannot("no sink of the flow makes its Query any more", "write the sink again as it was, or take a copy: scribengin dead export")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from scribengin.core.records import seal, unseal
 from scribengin.core.storage import put_if_absent, read_or_none, replace
+from scribengin.state.lineage import read_lineage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,6 +37,13 @@ def read_moved(part: QueryFolder) -> Moved | None:
         return None
     body = unseal(data, _MOVED, _FORMAT, file)
     return Moved(body["lineage"], tuple(body["to"]), body["sinks"])
+
+
+def has_moved(part: QueryFolder) -> bool:
+    """Whether the lineage that is there now was moved away."""
+    moved = read_moved(part)
+    lineage = None if moved is None else read_lineage(part)
+    return moved is not None and lineage is not None and moved.lineage == lineage.id
 
 
 def write_moved(part: QueryFolder, moved: Moved) -> None:
