@@ -9,8 +9,9 @@ import pyarrow as pa
 import pytest
 
 from scribengin.connectors.contract import BatchId, Limits, Place, SourceStream
-from scribengin.core import faults
+from scribengin.core import faults, numbered_log
 from scribengin.core.errors import EnvironmentFault, Refused
+from scribengin.core.moments import now_text
 from scribengin.core.types import parse_schema
 from scribengin.formats.blocks import ArrowBlock, DamageBlock, LineBlock
 from scribengin.formats.contract import Bad, RecordPlace
@@ -107,7 +108,7 @@ def decide(query, number, **ends):
     """A Batch that has read the logs up to there."""
     batch = BatchId("f", "q", read_lineage(query).id, number, 1)
     ranges = tuple(SourceRange(source, 0, end) for source, end in ends.items())
-    Decisions(query.decisions).decide(Decision(batch, "hash", "f", ranges, (), ()))
+    Decisions(query.decisions).decide(Decision(batch, "hash", "f", ranges, (), (), decided_at=now_text()))
 
 
 def test_of_two_who_ask_under_one_number_one_has_it_and_the_other_leaves_nothing(query):
@@ -236,8 +237,8 @@ def test_what_was_asked_of_a_source_that_is_gone_is_taken_once_by_the_querys_fir
     def take(source):
         """The requests that a run's feed takes, into the log."""
         pending, numbers = Pending(query.path, source), []
-        for streams in log[source].whole():
-            pending.note(streams)
+        for entry, streams in enumerate(log[source].whole()):
+            pending.note(entry, streams)
         while streams := pending.take():
             log[source].append(log[source].length(), streams)
             numbers.append(streams[0].place["replay"]["request"])
@@ -266,8 +267,8 @@ def test_what_stood_in_the_log_of_a_source_that_went_before_a_batch_read_it_is_t
         open_lineage(query, **plan, sources=sources)
         for source in sources:
             pending = Pending(query.path, source)
-            for streams in logs[source].whole():
-                pending.note(streams)
+            for entry, streams in enumerate(logs[source].whole()):
+                pending.note(entry, streams)
             while streams := pending.take():
                 logs[source].append(logs[source].length(), streams)
         logged = [(source, stream) for source in sources for streams in logs[source].whole() for stream in streams]
@@ -286,9 +287,74 @@ def test_what_stood_in_the_log_of_a_source_that_went_before_a_batch_read_it_is_t
     assert waiting(query) == []
 
 
+class Runs:
+    """Starts of a Query, each after a kill of the one before, which had come no further than its logs."""
+
+    def __init__(self, query):
+        self._query = query
+        self.logs = {source: SourceLog(query.sources, source) for source in ("s", "t")}
+
+    def begin(self, *sources, killed=False):
+        """Of a plan with these sources; `killed` before it logs what it takes."""
+        open_lineage(self._query, owner="o", fingerprint="f", state_fingerprint="", sources=sources)
+        for source in sources:
+            pending = Pending(self._query.path, source)
+            for entry, streams in enumerate(self.logs[source].whole()):
+                pending.note(entry, streams)
+            while (streams := pending.take()) and not killed:
+                self.logs[source].append(self.logs[source].length(), streams)
+
+    def waits(self):
+        return [request.number for request in waiting(self._query)]
+
+
+@pytest.mark.parametrize("first", ["taken", "pruned"])
+def test_what_waits_goes_on_waiting_when_all_batches_that_knew_its_first_source_are_pruned(query, monkeypatch, first):
+    monkeypatch.setattr(numbered_log, "CHUNK", 2)
+    runs = Runs(query)
+    runs.logs["s"].append(0, [SourceStream("a", {})])
+    decide(query, 0, s=1)
+    ask(query, 0, 1, source="s")
+    runs.begin("s")
+    if first == "taken":
+        runs.begin("t")
+    for number in range(1, 8):
+        decide(query, number, t=0)
+    Decisions(query.decisions).fold()
+    assert Decisions(query.decisions).prune(datetime.now(UTC) + timedelta(days=1)) > 0
+    assert Decisions(query.decisions).pruned().ends["s"] == 1
+    assert runs.waits() == [0]
+    runs.begin("t")
+    assert (runs.waits(), runs.logs["t"].length()) == ([0], 1)
+    settle(query)
+    assert Replays(query.replays).done() == set()
+    decide(query, 8, t=1)
+    assert runs.waits() == []
+
+
+def test_what_was_read_as_nothing_while_it_was_anothers_is_taken_when_it_is_given_back(query):
+    runs = Runs(query)
+    ask(query, 0, 1, source="s")
+    runs.begin("s")
+    runs.begin("t")
+    runs.begin("t", "s")
+    decide(query, 0, t=0, s=1)
+    assert runs.waits() == [0]
+    runs.begin("s", killed=True)
+    assert runs.waits() == [0]
+    runs.begin("s")
+    runs.begin("s")
+    assert (runs.waits(), runs.logs["s"].length()) == ([0], 2)
+    decide(query, 1, s=2)
+    assert runs.waits() == []
+    runs.begin("t")
+    assert (runs.waits(), runs.logs["t"].length()) == ([], 1)
+
+
 def test_a_changed_cut_leaves_requests_where_they_are_and_numbers_go_on(query):
     request = ask(query, 0, 1)
-    ask(query, 1, 2)
+    waits = ask(query, 1, 2)
+    Replays(query.replays).give(waits, "s", 9)
     log = SourceLog(query.sources, "s")
     log.append(0, request.streams("f/q"))
     leave(query, "new")
@@ -296,8 +362,9 @@ def test_a_changed_cut_leaves_requests_where_they_are_and_numbers_go_on(query):
     begin_moved(query, Lineage("new", "o", "q", "f", "", ("s",), "", starts={"s": 1}, origin="moved"))
     assert Replays(query.replays).next_number() == 2
     pending = Pending(query.path, "s")
-    pending.note(log.range(0, 1))
+    pending.note(0, log.range(0, 1))
     assert pending.take()[0].place["replay"]["request"] == 1
+    assert Replays(query.replays).owner(waits) == ("s", 1), "the log that is there now is shorter"
 
 
 def test_going_back_behind_a_replay_whose_letters_are_gone_is_refused(query):

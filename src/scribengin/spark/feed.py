@@ -147,7 +147,7 @@ class Feed:
                 remedy="restore the state folder as a whole; its parts belong together",
             )
         logged = islice(self._log.whole(self._restored), number - self._restored)
-        self._reader.restore(self._pending.note(streams) for streams in logged)
+        self._reader.restore(self._pending.note(entry, streams) for entry, streams in enumerate(logged, self._restored))
         self._restored = number
 
 

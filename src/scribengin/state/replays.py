@@ -2,7 +2,7 @@
 
     replays/0000000003.json          request 3: which letters, of which source, where they enter
     replays/0000000003/<id>.jsonl    the letters themselves, as a task reads them: they may be purged where they died
-    replays/0000000003.given         the source whose log takes it, where its own is none of the Query's any more
+    replays/0000000003.given         the source whose log takes it, where its own is none of the Query's any more, and from which entry on
     replays/0000000003.done          a Batch has come through with it: after 30 days the letters go, and the request stays
 
 Whoever feeds the Query makes of each request one entry of the source's log, in their order; the entry names the request, so that the
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from datetime import datetime
+from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -154,14 +155,19 @@ class Replays:
         """The requests that have come through, as far as that was noted."""
         return {int(name.removesuffix(_DONE)) for name in names_in(self._folder) if name.endswith(_DONE)}
 
-    def owner(self, request: Request) -> str:
-        """The source whose log takes it."""
-        given = read_or_none(_given(self._folder, request.number))
-        return request.source if given is None else given.decode()
+    def given(self, number: int) -> tuple[str, int] | None:
+        """The source to which it was given, and from where on its entry counts in that one's log; None while it is its own source's."""
+        data = read_or_none(self._folder / f"{number:010d}.given")
+        source, _, since = ("" if data is None else data.decode()).partition("\n")
+        return (source, int(since or 0)) if source else None
 
-    def give(self, request: Request, source: str) -> None:
+    def owner(self, request: Request) -> tuple[str, int]:
+        """The source whose log takes it, and from where on: an entry before that was read while it was another's, as nothing."""
+        return self.given(request.number) or (request.source, request.behind)
+
+    def give(self, request: Request, source: str, since: int) -> None:
         """Under the lease: let that source's log take it, durably; its own is none of the Query's any more."""
-        replace(_given(self._folder, request.number), source.encode())
+        replace(self._folder / f"{request.number:010d}.given", f"{source}\n{since}".encode())
 
     def drop_lines(self, before: datetime) -> None:
         """Delete the letters in requests that had come through before that; that they were asked stays known."""
@@ -189,14 +195,17 @@ class Pending:
         self._read: tuple[str, ...] = (source,) if lineage is None else lineage.sources
         self._next = 0
         self._noted: set[int] = set()
+        self._ends = _Ends(self._query)
+        self._through: dict[str, dict[int, int]] = {}
         self._left: list[Request] | None = None
         """those below `_next` that fall to this source, once that was looked up"""
 
-    def note(self, streams: Sequence[SourceStream]) -> list[SourceStream]:
-        """An entry that stands in the log; those of its streams that are the source's own."""
+    def note(self, entry: int, streams: Sequence[SourceStream]) -> list[SourceStream]:
+        """Entry `entry`, as it stands in the log; those of its streams that are the source's own."""
         for number in _numbers(streams, self._of):
             self._next = max(self._next, number + 1)
-            if self._replays.owner(self._replays.read(number)) == self._source:
+            given = self._replays.given(number)  # what was not given stands in the log of its own source alone
+            if given is None or (given[0] == self._source and given[1] <= entry):
                 self._noted.add(number)
         return [stream for stream in streams if not is_replay(stream)]
 
@@ -218,15 +227,23 @@ class Pending:
     def _falls_here(self, request: Request) -> bool:
         if request.number in self._done:
             return False  # in a log that a changed cut has left
-        owner = self._replays.owner(request)
+        owner, since = self._replays.owner(request)
         if owner == self._source:
+            length = SourceLog(self._query.sources, self._source).length()
+            if since > length:  # said of a longer log, which a move has left
+                self._replays.give(request, self._source, length)
             return True
         if owner in self._read or self._read[:1] != (self._source,):
             return False
-        if request.number in _through(self._query, owner):
+        if owner not in self._through:
+            self._through[owner] = _logged(self._query, owner, 0, self._ends.of(owner))
+        if self._through[owner].get(request.number, -1) >= since:
             return False  # while the Query still read that source
-        self._replays.give(request, self._source)
-        return request.number not in _behind(self._query, self._source)  # else it was this source's once, and its entry stands there yet
+        end = self._ends.of(self._source)
+        self._replays.give(request, self._source, end)
+        return request.number not in _logged(
+            self._query, self._source, end
+        )  # else it was this source's once, and its entry stands there yet
 
 
 def waiting(query: QueryFolder) -> list[Request]:
@@ -236,15 +253,13 @@ def waiting(query: QueryFolder) -> list[Request]:
         return []
     done = replays.done()
     left = {request.number: request for request in replays.all() if request.number not in done}
+    owners = {number: replays.owner(request) for number, request in left.items()}
     begins: dict[str, int] = {}
-    for request in left.values():
-        given = replays.owner(request) != request.source
-        for source in names_in(query.sources) if given else (request.source,):
-            begins[source] = min(begins.get(source, request.behind), 0 if given else request.behind)
-    for source, begin in begins.items():
-        for number in _through(query, source, begin):
-            left.pop(number, None)
-    return list(left.values())
+    for source, since in owners.values():
+        begins[source] = min(begins.get(source, since), since)
+    ends = _Ends(query)
+    through = {source: _logged(query, source, begin, ends.of(source)) for source, begin in begins.items()}
+    return [request for number, request in left.items() if through[owners[number][0]].get(number, -1) < owners[number][1]]
 
 
 def settle(query: QueryFolder) -> None:
@@ -256,42 +271,37 @@ def settle(query: QueryFolder) -> None:
             replays.note_done(request.streams(of_query(query.path)))
 
 
-def _through(query: QueryFolder, source: str, begin: int = 0) -> set[int]:
-    """The requests in a source's log, from that entry on, that decided Batches have read."""
-    end = _decided_end(query, source)
-    logged = islice(SourceLog(query.sources, source).whole(begin), None if end is None else max(0, end - begin))
-    return {number for streams in logged for number in _numbers(streams, of_query(query.path))}
+def _logged(query: QueryFolder, source: str, begin: int, end: int | None = None) -> dict[int, int]:
+    """Request → the last entry of a source's log that holds it, of those from `begin` to `end`, the latter not included."""
+    entries = islice(SourceLog(query.sources, source).whole(begin), None if end is None else max(0, end - begin))
+    return {number: entry for entry, streams in enumerate(entries, begin) for number in _numbers(streams, of_query(query.path))}
 
 
-def _behind(query: QueryFolder, source: str) -> set[int]:
-    """The requests in a source's log that no decided Batch has read."""
-    end = _decided_end(query, source)
-    logged = () if end is None else SourceLog(query.sources, source).whole(end)
-    return {number for streams in logged for number in _numbers(streams, of_query(query.path))}
+class _Ends:
+    """How many entries of a source's log, also of one that is not read any more, decided Batches are through with. Looked up once."""
 
+    def __init__(self, query: QueryFolder) -> None:
+        self._query = query
+        self._decisions = Decisions(query.decisions)
 
-def _decided_end(query: QueryFolder, source: str) -> int | None:
-    """How many entries of a source's log, also of one that is not read any more, Batches are through with. None for all of them: nobody
-    knows any more."""
-    decisions = Decisions(query.decisions)
-    newest = decisions.newest()
-    pruned = decisions.pruned_mark()
-    for number in range(-1 if newest is None else newest.batch.number, pruned, -1):
-        decision = decisions.read(number)
-        for each in () if decision is None else decision.sources:
-            if each.source == source:
-                return each.end
-    lineage = read_lineage(query)
-    return None if pruned >= 0 else 0 if lineage is None else lineage.starts.get(source, 0)
+    def of(self, source: str) -> int:
+        """Of that source."""
+        return self._newest[source] if source in self._newest else self._earlier.get(source, 0)
+
+    @cached_property
+    def _newest(self) -> dict[str, int]:
+        newest = self._decisions.newest()
+        return {} if newest is None else {each.source: each.end for each in newest.sources}
+
+    @cached_property
+    def _earlier(self) -> dict[str, int]:
+        lineage = read_lineage(self._query)
+        return ({} if lineage is None else dict(lineage.starts)) | self._decisions.totals().ends
 
 
 def _numbers(streams: Iterable[SourceStream], of: str) -> set[int]:
     """The requests of that Query that an entry holds."""
     return {stream.place[REPLAY]["request"] for stream in streams if is_replay(stream) and stream.place[REPLAY]["of"] == of}
-
-
-def _given(folder: Path, number: int) -> Path:
-    return folder / f"{number:010d}.given"
 
 
 def of_query(folder: Path) -> str:
@@ -307,8 +317,8 @@ def read_entering(query: QueryFolder, place: Mapping[str, Any], log: str = "") -
     """
     said = place[REPLAY]
     if log and said["of"] == of_query(query.path):
-        given = read_or_none(_given(query.replays, said["request"]))
-        if given is not None and given.decode() != log:
+        given = Replays(query.replays).given(said["request"])
+        if given is not None and given[0] != log:
             return []
     segment = LineSegment(**said["segment"])
     lineage = read_lineage(query)

@@ -52,11 +52,14 @@ class Totals:
     """the number of the last Batch counted; -1 for none"""
     noticed: dict[tuple[str, str, str], Noticed] = field(default_factory=dict)
     """(source, column, kind) → what the data had that the schema has not"""
+    ends: dict[str, int] = field(default_factory=dict)
+    """source → how many entries of its log are through; also of one that the newest Batches do not read any more"""
 
     def add(self, decision: Decision) -> None:
         """Count one more Batch. Each one once, in order."""
         self.batches += 1
         self.last = decision.batch.number
+        self.ends |= {each.source: each.end for each in decision.sources}
         for node, counts in decision.counts.items():
             self.nodes.setdefault(node, Counts()).add(counts)
         for receipt in decision.receipts:
@@ -72,13 +75,14 @@ class Totals:
 
     def as_json(self) -> dict[str, Any]:
         """The form in a summary."""
+        told = {"noticed": [asdict(each) for each in self.noticed.values()], "ends": self.ends}
         return {
             "batches": self.batches,
             "nodes": {node: counts.as_json() for node, counts in self.nodes.items()},
             "sinks": {sink: asdict(totals) for sink, totals in self.sinks.items()},
             "dead": self.dead,
             "last": self.last,
-        } | ({"noticed": [asdict(each) for each in self.noticed.values()]} if self.noticed else {})
+        } | {name: part for name, part in told.items() if part}
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> Totals:
@@ -90,4 +94,5 @@ class Totals:
             data["dead"],
             data["last"],
             {each.notice.key: each for each in map(Noticed.from_json, data.get("noticed", ()))},
+            dict(data.get("ends", {})),
         )
