@@ -80,8 +80,9 @@ class Entrances:
             return start
         return Cannot(f"{why}, and the row that came to the step is not known", "if that is right, replay it with --from-start")
 
-    def refusal(self, letter: DeadLetter, entrance: Entrance) -> Cannot | None:
-        """Why the flow does not take the record, or row, there; None where it does, as far as can be said without running its steps."""
+    def taken(self, letter: DeadLetter, entrance: Entrance) -> Cannot | RecordBatch | None:
+        """The one row that the flow makes of the record, or row, there, as far as can be said without running its steps; None where only
+        Spark knows; or why it does not take it."""
         block: Block | None
         if entrance.at:
             schema = self.columns_at(entrance.at)
@@ -96,16 +97,10 @@ class Entrances:
             return Cannot(f"source {letter.source} reads no such records any more", "export it: scribengin dead export")
         found = decoder.columns(block)
         if len(found.ordinals) == 1 and not found.bad:
-            return None
+            return found.batch
         where = f"step {entrance.at}" if entrance.at else f"source {letter.source}"
         what = found.bad[0].message if found.bad else f"it is {len(found.ordinals)} records" if found.ordinals else "it is empty"
         return Cannot(f"{where} does not take it: {what}", f"repair it: scribengin dead edit FLOW '{letter.id}'")
-
-    def row(self, letter: DeadLetter) -> RecordBatch | None:
-        """What its source makes of the letter: one row; None where it does not take it."""
-        block, decoder = self._record(letter)
-        found = None if block is None else decoder.columns(block)
-        return None if found is None or len(found.ordinals) != 1 else found.batch
 
     def _record(self, letter: DeadLetter) -> tuple[Block | None, Decoder]:
         decoder = self.decoder(letter.source)

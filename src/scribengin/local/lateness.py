@@ -17,7 +17,6 @@ from scribengin.spark.offset_log import newest_of, watermark_us
 if TYPE_CHECKING:
     from scribengin.local.entrances import Entrances
     from scribengin.spark.gate import WindowGrid
-    from scribengin.state.contract import DeadLetter
     from scribengin.state.folder import QueryFolder
 
 
@@ -45,13 +44,9 @@ class Lateness:
         """The Query's, in ISO 8601."""
         return instant_text(pa.array([self._watermark_us], pa.timestamp("us", tz="UTC")))
 
-    def is_late(self, letter: DeadLetter) -> bool:
-        """True where a letter that enters at its source, which takes it, would be late there now."""
-        doors = self._of(letter.source)
-        row = self._entrances.row(letter) if doors else None
-        if row is None:
-            return False
-        for door in doors:
+    def is_late(self, source: str, row: pa.RecordBatch) -> bool:
+        """True where a letter that enters at its source, which makes this row of it, would be late there now."""
+        for door in self._of(source):
             times = row.column(door.column).drop_null().cast(pa.timestamp("us", tz="UTC")).cast(pa.int64())
             at = np.asarray(times.to_numpy(zero_copy_only=False), np.int64)
             ends = at if door.grid is None else door.grid.last_ends_us(at)

@@ -279,12 +279,12 @@ class _Asking:
             entrance = entrances.of(mended, from_start=self.from_start)
             if repair is not None and repair.came is not None and not isinstance(entrance, Cannot) and not entrance.at:
                 entrance = _OF_ROW
-            cannot = entrance if isinstance(entrance, Cannot) else entrances.refusal(mended, entrance)
-            if cannot is not None:
-                self.done.refuse(self.query.name, key, letter, cannot)
+            taken = entrance if isinstance(entrance, Cannot) else entrances.taken(mended, entrance)
+            if isinstance(taken, Cannot):
+                self.done.refuse(self.query.name, key, letter, taken)
                 continue
             assert not isinstance(entrance, Cannot)
-            if not entrance.at and lateness.is_late(mended):
+            if not entrance.at and taken is not None and lateness.is_late(mended.source, taken):
                 self.late.add(key)
             enters = replace(mended, replays=letter.replays + 1, replay_of=f"{key[0]}:{key[1]}")
             yield key, entrance.carrier, Entering(enters, entrance.at, begins(key[0], letter.source or entrance.carrier))

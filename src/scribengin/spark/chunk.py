@@ -61,7 +61,12 @@ class Origin(ABC):
         """The dead letter that the record is, where a replay has brought it here."""
         return None
 
-    def replayed(self, ordinals: Sequence[int]) -> NDArray[np.bool_]:
+    @property
+    def has_replays(self) -> bool:
+        """False where `replayed` is so of none, whatever the ordinals."""
+        return False
+
+    def replayed(self, ordinals: Sequence[int] | NDArray[np.int64]) -> NDArray[np.bool_]:
         """Which of the records are dead letters that a replay has brought here; nothing is read for it."""
         return np.zeros(len(ordinals), bool)
 

@@ -138,9 +138,9 @@ class Gate:
     def _replayed(self, chunk: Chunk, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Those of the rows that somebody has sent on their way by hand, and that can be letters again."""
         ordinals = chunk.ordinals
-        if ordinals is None:
+        if ordinals is None or not chunk.origin.has_replays:
             return rows[:0]
-        asked = rows[chunk.origin.replayed([ordinals[row] for row in rows])]
+        asked = rows[chunk.origin.replayed(np.asarray(ordinals, np.int64)[rows])]
         return asked if len(asked) and self._letters.keeps(self._node.step) else rows[:0]
 
     def _bury_late(self, chunk: Chunk, times: pa.Array, rows: NDArray[np.int64]) -> Chunk:

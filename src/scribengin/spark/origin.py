@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -88,7 +89,12 @@ class ReplayOrigin(Origin):
         letters = self._replayed(self._indexes.get(source, ""), index)
         return None if letters is None else letters[sequence]
 
-    def replayed(self, ordinals: Sequence[int]) -> NDArray[np.bool_]:
+    @cached_property
+    def has_replays(self) -> bool:
+        """Whether the Batch has a stream of a replay."""
+        return any(is_replay(stream) for streams in self._streams.values() for stream in streams)
+
+    def replayed(self, ordinals: Sequence[int] | NDArray[np.int64]) -> NDArray[np.bool_]:
         """Those of a replay's streams."""
         streams = np.asarray(ordinals, np.int64) >> _SEQUENCE_BITS
         return np.isin(streams, [each for each in np.unique(streams).tolist() if self._is_replay(each)])

@@ -77,7 +77,12 @@ class LetterOrigin(BlockOrigin):
         """It."""
         return self._letter
 
-    def replayed(self, ordinals: Sequence[int]) -> NDArray[np.bool_]:
+    @property
+    def has_replays(self) -> bool:
+        """It is one."""
+        return True
+
+    def replayed(self, ordinals: Sequence[int] | NDArray[np.int64]) -> NDArray[np.bool_]:
         """All of it."""
         return np.ones(len(ordinals), bool)
 
