@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from scribengin.core.types import parse_schema
+from scribengin.core.types import arrow_schema, parse_schema
 from scribengin.formats.blocks import ArrowBlock, LineBlock
 from scribengin.formats.catalog import decoder_for
 from scribengin.formats.csv_records import CsvBlock
 from scribengin.formats.lenient import LenientDecoder
 from scribengin.formats.notice import Notice
 from scribengin.formats.noticing import MOST, Noticer
+from scribengin.formats.parquet import conform
 from scribengin.formats.seen import Seen
 from scribengin.spark.noticed import together
 
@@ -128,6 +130,27 @@ def test_a_learned_column_makes_no_dead_letter_of_a_record_that_was_good_without
     found = lenient.rows(json_block({"id": 1, "more": "x"}, {"id": 2, "amount": "x", "more": 1}, {"id": 3, "amount": "x", "more": "x"}))
     assert found.rows == [{"id": 1, "amount": None, "more": None}]
     assert [each.ordinal for each in found.bad] == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("type_", "given", "found"),
+    [
+        ("INT", pa.array([1, None, 3, 2**40]), [1, None, 3, None]),
+        ("BIGINT", pa.array([1, 2**63], pa.uint64()), [1, None]),
+        ("DECIMAL(5,1)", pa.array([Decimal("1.50"), Decimal("1.55"), Decimal("1111111.50")]), [Decimal("1.5"), None, None]),
+        ("ARRAY<INT>", pa.array([[1, 2], [2**40], None, [], [4]]), [[1, 2], None, None, [], [4]]),
+        ("STRUCT<a: INT>", pa.array([{"a": 2**40}, {"a": 2}]), [None, {"a": 2}]),
+        ("INT", pa.array([7, 2**40, 7, None]).dictionary_encode(), [7, None, 7, None]),
+        ("INT", pa.array(["x", None, "y"]), [None, None, None]),
+    ],
+)
+def test_of_a_learned_column_of_a_typed_file_only_the_values_that_do_not_fit_are_null(type_: str, given: Any, found: list[Any]) -> None:
+    unfit: dict[str, int] = {}
+    schema = parse_schema(f"more {type_}")
+    batch = conform(pa.record_batch({"more": given}), schema, ["more"], unfit)
+    assert batch.column(0).to_pylist() == found
+    assert batch.column(0).type == arrow_schema(schema).field(0).type
+    assert unfit == {"more": found.count(None) - given.to_pylist().count(None)}
 
 
 LINES = [

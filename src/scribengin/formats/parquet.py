@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -60,8 +61,8 @@ def conform(batch: pa.RecordBatch, schema: Schema, learned: Collection[str] = ()
     """The declared columns of `batch`, by exact name, in Arrow's form of the schema; a column that is not there is null.
 
     Integers may be widened or narrowed and decimals and timestamps change their scale where every value stays what it is;
-    a timestamp without zone is UTC. Raises ColumnMismatchError for everything else; a column of `learned` is null then, and its values are
-    counted in `unfit`.
+    a timestamp without zone is UTC. Raises ColumnMismatchError for everything else; in a column of `learned` what does not fit is null
+    then, and counted in `unfit`: the one value, or every value of a column that has another type.
     """
     arrays = []
     for field, form in zip(schema.fields, arrow_schema(schema), strict=True):
@@ -77,9 +78,10 @@ def conform(batch: pa.RecordBatch, schema: Schema, learned: Collection[str] = ()
             except ColumnMismatchError:
                 if field.name not in learned:
                     raise
-                if unfit is not None and column.null_count < len(column):
-                    unfit[field.name] = len(column) - column.null_count
-                column = pa.nulls(batch.num_rows, form.type)
+                found = _fitting(column, form.type) if _fits(column.type, field.type) else pa.nulls(batch.num_rows, form.type)
+                if unfit is not None and column.null_count < found.null_count:
+                    unfit[field.name] = found.null_count - column.null_count
+                column = found
         arrays.append(column)
     names = [field.name for field in schema.fields]
     return pa.RecordBatch.from_arrays(arrays, names=names)
@@ -93,6 +95,26 @@ def _cast(column: pa.Array, field: Field, form: pa.DataType) -> pa.Array:
     except pa.ArrowInvalid as error:
         message = f'has a value in column "{field.name}" ({column.type}) that {field.type} cannot hold: {error}'
         raise ColumnMismatchError(message) from None
+
+
+def _fitting(column: pa.Array, form: pa.DataType) -> pa.Array:
+    """`column` as `form`, null where the value does not fit."""
+    with suppress(pa.ArrowNotImplementedError):  # of lists and structs
+        again = column.cast(form, safe=False).cast(column.type, safe=False)
+        column = pc.if_else(pc.equal(again, column), column, pa.scalar(None, column.type))
+    return pa.concat_arrays(_halved(column, form))
+
+
+def _halved(column: pa.Array, form: pa.DataType) -> list[pa.Array]:
+    """Halved until the cast takes each: it tells what an unsafe one there and back hides (unsigned integers, the digits of a decimal)."""
+    try:
+        # copied: of a slice of lists the cast looks at the values of all
+        return [pa.concat_arrays([column]).cast(form)]
+    except pa.ArrowInvalid:
+        if len(column) == 1:
+            return [pa.nulls(1, form)]
+    half = len(column) // 2
+    return _halved(column.slice(0, half), form) + _halved(column.slice(half), form)
 
 
 def _fits(found: pa.DataType, asked: Type) -> bool:
