@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -295,6 +296,12 @@ def test_a_letter_is_repaired_by_operators_by_columns_whole_and_in_an_editor(
     assert edited == ['{"id": 9, "ts": "2026-01-01T00:00:00Z"}\n']
     monkeypatch.setattr("click.edit", lambda *_, **__: None)
     assert says("dead", "edit", "numbers", "kept:2:0")["queries"] == []
+    stale = RepairLetter("kept:2:0", text='{"id": 11, "ts": "2026-01-01T00:00:00Z"}', digest=seen.digest)
+    with pytest.raises(Refused) as refused:
+        bench.client().repair_letter("numbers", stale)
+    assert refused.value.code == "letter-changed"
+    now = bench.client().repair_letter("numbers", RepairLetter("kept:2:0")).digest
+    assert bench.client().repair_letter("numbers", replace(stale, digest=now)).queries == ("kept",)
     assert [letter.state for letter in bench.client().dead_letters("numbers", prefix="kept:2:0")] == ["repaired"]
     for body, code in (
         (RepairLetter("kept:9:9"), "letter-unknown"),

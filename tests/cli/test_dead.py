@@ -32,8 +32,8 @@ def flow(tmp_path):
     return path
 
 
-def bury(flow, letters, *, query="kept", decide=True):
-    """Write letters as Batch 0 of a query, and decide it."""
+def bury(flow, letters, *, query="kept", decide=True, batch=0):
+    """Write letters as a Batch of a query, and decide it."""
     folder = StateFolder(flow.parent / ".scribengin", "orders")
     part = folder.query(query)
     lineage = open_lineage(part, owner=folder.read_owner(), fingerprint="f", state_fingerprint="", sources=["orders"])
@@ -42,8 +42,8 @@ def bury(flow, letters, *, query="kept", decide=True):
         writer.write(letter)
     segment = writer.close()
     if decide:
-        batch = BatchId("orders", query, lineage.id, 0, 1)
-        Decisions(part.decisions).decide(Decision(batch, "hash", "f", (), (), (segment,) if segment else ()))
+        id_ = BatchId("orders", query, lineage.id, batch, 1)
+        Decisions(part.decisions).decide(Decision(id_, "hash", "f", (), (), (segment,) if segment else ()))
 
 
 def letter(number, *, step="orders", reason="malformed", payload=b'{"id": 1'):
@@ -139,6 +139,37 @@ def test_a_letter_is_repaired_by_column_file_or_editor_if_the_flow_would_take_it
         '{"id": 4}',
         '{"id":1,"amount":2.5}',
     ]
+
+
+@pytest.mark.parametrize("meanwhile", ["replayed", "repaired"])
+def test_what_was_written_in_an_editor_is_never_the_repair_of_another_letter_or_over_another_repair(
+    command, flow, tmp_path, monkeypatch, meanwhile
+):
+    bury(flow, [letter(1, payload=b'{"id": 1}')])
+    typed = []
+
+    def edit(text, **_):
+        if meanwhile == "replayed":
+            assert command("dead", "replay", flow, "--as-is").status == 0
+            bury(flow, [replace(letter(12, payload=b'{"id": 12}'), batch=1)], batch=1)
+        else:
+            assert command("dead", "edit", flow, "kept:0:0", "--with", tmp_path / "whole.json").status == 0
+        typed.append(text)
+        return '{"id": 5}\n'
+
+    (tmp_path / "whole.json").write_text('{"id": 3}')
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    monkeypatch.setattr("click.edit", edit)
+    ended = command("dead", "edit", flow, "orders/data/a.jsonl:1", "--json")
+    assert len(typed) == 1
+    assert ended.codes == ["letter-changed"]
+    (kept,) = tmp_path.glob("letter-*")
+    assert kept.read_text() == '{"id": 5}\n'
+    assert str(kept) in ended.object["problems"][0]["remedy"]
+    letters = command("dead", "show", flow, "--json").object["result"]["letters"]
+    assert '{"id": 5}' not in [each["payload"] for each in letters]
+    assert [each["state"] for each in letters if each["key"] != "kept:0:0"] in ([], [""])
 
 
 def test_letters_are_exported_changed_and_given_back_once(command, flow, tmp_path):

@@ -59,7 +59,9 @@ def _found(what: str, prepared: PreparedFlow, version: int, said: dict[str, Any]
         case "replay":
             return _replayed(prepared, said)
         case "repair":
-            return _repaired(prepared, said)
+            from scribengin.local.repairing import repair_letter
+
+            return repair_letter(prepared, said)
         case "purge":
             return _purged(prepared, said)
         case "trace":
@@ -118,18 +120,6 @@ def _replayed(prepared: PreparedFlow, said: Mapping[str, Any]) -> dict[str, Any]
     given = None if text is None else given_letters(text.encode(errors="surrogateescape").split(b"\n"), "repaired")
     start, as_is, dry = said["from_start"], said["as_is"], said["dry_run"]
     return replay(prepared, _which(said), from_start=start, given=given, as_they_were=as_is, dry_run=dry).as_json()
-
-
-def _repaired(prepared: PreparedFlow, said: Mapping[str, Any]) -> dict[str, Any]:
-    """Keep a repair, which replaces an earlier one; without any, tell what can be repaired."""
-    from scribengin.local.letters import Which
-    from scribengin.local.repairing import find_to_edit, keep_all, new_text
-
-    found = find_to_edit(prepared, Which(query=said["query"], prefix=said["letter"]), record=said["from_start"])
-    first = found[0]
-    text = new_text(first, said["columns"], said["text"], said["text_base64"])
-    queries = [] if text is None else keep_all(found, text)
-    return {"flow": prepared.name, "id": first.letter.id, "at": first.at or first.letter.source, "queries": queries, **first.as_json()}
 
 
 def _purged(prepared: PreparedFlow, said: Mapping[str, Any]) -> dict[str, Any]:

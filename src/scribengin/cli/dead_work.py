@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
+from tempfile import mkstemp
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,13 +18,13 @@ from scribengin.cli.flow_argument import flow_argument, is_name
 from scribengin.cli.flow_state import open_state, prepared_flow
 from scribengin.cli.plane_option import masters_option
 from scribengin.cli.settings import setting_flags
-from scribengin.core.errors import EnvironmentFault, Refused
+from scribengin.core.errors import EnvironmentFault, Refused, ScribenginError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from scribengin.cli.plane_option import Masters
-    from scribengin.client.answer_models import RepairLetter
+    from scribengin.client.answer_models import LetterRepaired, RepairLetter
 
 
 @click.command(cls=FlowCommand)
@@ -111,40 +112,47 @@ def edit(
 
     ID is a letter's id, or how it begins, or its key (`kept:12:3`).
     """
-    from scribengin.client.answer_models import RepairLetter
-    from scribengin.local.letters import Which
-    from scribengin.local.repairing import find_to_edit, keep_all
+    from scribengin.client.answer_models import LetterRepaired, RepairLetter
 
-    values, given = _values(columns, file), _given(file)
+    repair, given = RepairLetter(letter, query, from_start, _values(columns, file)), _given(file)
     if is_name(flow):
-        result = _edited_there(flow, RepairLetter(letter, query, from_start, values), given, masters)
+        with masters.client() as client:
+            found = _repaired(lambda asked: client.repair_letter(flow, asked), repair, given)
     else:
+        from scribengin.local.repairing import repair_letter
+
         prepared = prepared_flow(flow, state)
-        found = find_to_edit(prepared, Which(query=query, prefix=letter), record=from_start)
-        first = found[0]
-        text = first.with_columns(values) if values else given
-        changed = keep_all(found, _edited(first.letter.id, first.text, row=first.is_row) if text is None else text)
-        result = {"flow": prepared.name, "id": first.letter.id, "queries": changed, "at": first.at or first.letter.source}
-    changed = result["queries"]
+        found = _repaired(lambda asked: LetterRepaired(**repair_letter(prepared, asdict(asked))), repair, given)
+    changed = found.queries
+    result = {"flow": found.flow, "id": found.id, "queries": list(changed), "at": found.at}
     said = (
         f"repaired for {', '.join(changed)}; it waits for: scribengin dead replay {flow} '{letter}'" if changed else "nothing was changed"
     )
     return Answer(result, show=lambda: click.echo(f"{result['id']}: {said}"))
 
 
-def _edited_there(flow: str, repair: RepairLetter, given: bytes | None, masters: Masters) -> dict[str, Any]:
-    """Of a flow that was submitted. In an editor it is changed here, between two questions."""
+def _repaired(ask: Callable[[RepairLetter], LetterRepaired], repair: RepairLetter, given: bytes | None) -> LetterRepaired:
+    """In an editor it is changed between two questions: the second one is for what the first has told, and for nothing else."""
     from base64 import b64decode, b64encode
 
-    with masters.client() as client:
-        if given is None and not repair.columns:
-            seen = client.repair_letter(flow, repair)
-            before = seen.text.encode() if seen.text is not None else b64decode(seen.text_base64 or "")
-            given = _edited(seen.id, before, row=seen.row)
-        if given is not None:
-            repair = replace(repair, text_base64=b64encode(given).decode())
-        found = client.repair_letter(flow, repair)
-    return {"flow": found.flow, "id": found.id, "queries": list(found.queries), "at": found.at}
+    if given is not None:
+        return ask(replace(repair, text_base64=b64encode(given).decode()))
+    if repair.columns:
+        return ask(repair)
+    seen = ask(repair)
+    before = seen.text.encode() if seen.text is not None else b64decode(seen.text_base64 or "")
+    given = _edited(seen.id, before, row=seen.row)
+    if given.removesuffix(b"\n") == before:
+        return seen
+    try:
+        return ask(replace(repair, text_base64=b64encode(given).decode(), digest=seen.digest))
+    except ScribenginError as error:
+        file, name = mkstemp(prefix="letter-", suffix=".json" if seen.row else ".txt")
+        with os.fdopen(file, "wb") as kept:
+            kept.write(given)
+        told = f"what you wrote is in {name}, to be given with --with"
+        error.remedy = f"{error.remedy}; {told}" if error.remedy else told
+        raise
 
 
 def _values(columns: tuple[str, ...], file: Path | None) -> dict[str, str]:

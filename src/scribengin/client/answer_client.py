@@ -44,7 +44,8 @@ class AnswerClient(Transport):
         return self._write("POST", f"/v1/flows/{part(name)}/dead-letters/replays", asked, dict[str, Any], None)
 
     def repair_letter(self, name: str, repair: RepairLetter) -> LetterRepaired:
-        """Repair a letter, or see what can be. Raises Refused: `letter-unknown`, `letter-refused`, `letter-columns`."""
+        """Repair a letter, or see what can be. Raises Refused: `letter-unknown`, `letter-refused`, `letter-columns`,
+        `letter-changed` where it is no more what `digest` says."""
         return self._write("POST", f"/v1/flows/{part(name)}/dead-letters/repairs", repair, LetterRepaired, None)
 
     def purge_letters(self, name: str, which: Mapping[str, str], *, replayed: bool, dry_run: bool) -> LettersPurged:

@@ -125,7 +125,8 @@ class LettersReplayed:
 @dataclass(frozen=True, slots=True)
 class RepairLetter:
     """The letter whose id, or key, is `letter`, or begins so, is repaired: other values of columns (JSON, or else text), or all of it as
-    text; `query`: for that one only. `from_start`: what its source gave, also where the row that came to its step is known."""
+    text; `query`: for that one only. `from_start`: what its source gave, also where the row that came to its step is known. `digest`: only
+    if it still is the letter, with the text, that an answer with this digest has told."""
 
     letter: str
     query: str = ""
@@ -133,19 +134,21 @@ class RepairLetter:
     columns: Mapping[str, str] = field(default_factory=dict)
     text: str | None = None
     text_base64: str | None = None
+    digest: str = ""
     __pydantic_config__ = CLOSED
 
 
 @dataclass(frozen=True, slots=True)
 class LetterRepaired:
     """The letter `id` was repaired for `queries`, none where nothing was changed; it enters `at` a step, or its source. `text` is what it
-    was before (`text_base64` where that is no UTF-8); `row`: a row as JSON."""
+    was before (`text_base64` where that is no UTF-8), `digest` one of letter and text; `row`: a row as JSON."""
 
     flow: str
     id: str
     at: str
     queries: tuple[str, ...]
     row: bool
+    digest: str
     text: str | None = None
     text_base64: str | None = None
 

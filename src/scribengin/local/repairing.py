@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import csv
+import hashlib
 import io
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -89,12 +90,18 @@ class Editing:
         """True where it is a row as JSON."""
         return bool(self.at) or self.letter.form == "row"
 
+    @property
+    def digest(self) -> str:
+        """Of the letter, the step that it enters and the text."""
+        return hashlib.sha256(msgspec.json.encode((self.letter.id, self.at, self.text))).hexdigest()
+
     def as_json(self) -> dict[str, Any]:
-        """`text`, or `text_base64` where it is no UTF-8, and whether it is a `row`."""
+        """`text`, or `text_base64` where it is no UTF-8, whether it is a `row`, and the `digest`."""
+        told = {"text_base64": None, "row": self.is_row, "digest": self.digest}
         try:
-            return {"text": self.text.decode(), "text_base64": None, "row": self.is_row}
+            return told | {"text": self.text.decode()}
         except UnicodeDecodeError:
-            return {"text": None, "text_base64": base64.b64encode(self.text).decode(), "row": self.is_row}
+            return told | {"text": None, "text_base64": base64.b64encode(self.text).decode()}
 
     def with_columns(self, values: Mapping[str, str]) -> bytes:
         """The text with other values of columns. A value is JSON, or else text. Raises Refused where it has no columns."""
@@ -182,11 +189,23 @@ def keep_all(found: Sequence[Editing], text: bytes) -> list[str]:
     return [each.query.name for each in changed]
 
 
-def find_to_edit(prepared: PreparedFlow, which: Which, *, record: bool) -> list[Editing]:
+def repair_letter(prepared: PreparedFlow, said: Mapping[str, Any]) -> dict[str, Any]:
+    """Keep a repair, which replaces an earlier one; without any, tell what can be repaired. `said` has the fields of a `RepairLetter`,
+    what is given back those of a `LetterRepaired`. Raises Refused as `find_to_edit`, `new_text` and `keep_all`."""
+    which = Which(query=said["query"], prefix=said["letter"])
+    found = find_to_edit(prepared, which, record=said["from_start"], digest=said["digest"])
+    first = found[0]
+    text = new_text(first, said["columns"], said["text"], said["text_base64"])
+    queries = [] if text is None else keep_all(found, text)
+    return {"flow": prepared.name, "id": first.letter.id, "at": first.at or first.letter.source, "queries": queries, **first.as_json()}
+
+
+def find_to_edit(prepared: PreparedFlow, which: Which, *, record: bool, digest: str = "") -> list[Editing]:
     """The letter of that id, in each Query that has refused it so. `record`: what its source gave is edited, and replayed from the start.
 
     Raises Refused where there is none, where several ids begin so, where it was replayed, or can never be, and where Queries would take
-    different texts for it: it enters them at different steps, or was repaired for one.
+    different texts for it: it enters them at different steps, or was repaired for one. With `digest` also where it is no more the letter
+    that somebody saw: he has changed its text, and not that of another.
     """
     found: list[Editing] = []
     replayed = ""
@@ -210,6 +229,11 @@ def find_to_edit(prepared: PreparedFlow, which: Which, *, record: bool) -> list[
                 now = letter if repair is None or (repair.came is not None) != bool(at) else with_repair(letter, repair)
                 found.append(Editing(tier, query, folder, key, letter, at, now.came.encode() if at else now.payload))
     exact = [each for each in found if each.letter.id == which.prefix] or found
+    if digest:
+        exact = [each for each in found if each.digest == digest]
+        if not exact:
+            why = f"what was seen of {which.prefix} has changed since: it was repaired, or asked to be replayed"
+            raise Refused(why, remedy="look at it again", code="letter-changed")
     if not exact:
         why = f"no letter is called {which.prefix}"
         if replayed:
