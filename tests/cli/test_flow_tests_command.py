@@ -52,5 +52,6 @@ def test_what_is_wrong_with_tests_is_told_before_spark_starts(command, tmp_path)
         assert places == [(6, 40), (6, 9)]
     file.write_text(FLOW + "tests: [{name: a, given: {orders: {files: [no.jsonl]}}, expect: {kept: {files: [steps.py]}}}]\n")
     assert [problem["column"] for problem in command("test", file, "--json").object["problems"]] == [44, 72]
+    assert command("test", file, "-k", "b", "--json").codes == ["test-none"], "of a test that does not run no file is looked for"
     file.write_text(FLOW + "tests: [{name: a, expect: {}}]\n")
     assert command("test", file, "-k", "b", "--json").codes == ["test-none"]

@@ -46,8 +46,9 @@ class Suite:
     warnings: tuple[Problem, ...] = ()
 
 
-def read_suite(file: Path) -> Suite:
-    """The tests of a flow file and of the files beside it. A flow in Python is executed. Raises InputError with every Problem."""
+def read_suite(file: Path, *, named: str = "") -> Suite:
+    """The tests of a flow file and of the files beside it. A flow in Python is executed. Raises InputError with every Problem; files that
+    are not there are one for those tests alone whose name holds `named`: no other will look for them."""
     flow, problems = validate_file(file, os.environ, execute=True, tests=True)
     tests: list[PlacedTest] = []
     if flow is not None:
@@ -56,7 +57,7 @@ def read_suite(file: Path) -> Suite:
         text = file.read_text(encoding="utf-8")
         places = _places(file, text, flow)
         tests = [PlacedTest(test, file, places, ("tests", test.index), text) for test in flow.tests] + others
-        problems += [*_twice(tests), *(problem for placed in tests for problem in _without_files(flow, placed))]
+        problems += [*_twice(tests), *(problem for placed in _named(tests, named) for problem in _without_files(flow, placed))]
     if flow is None or any(problem.severity == "error" for problem in problems):
         raise InputError(problems)
     return Suite(file, flow, tuple(tests), tuple(problems))
@@ -74,7 +75,11 @@ def run_suites(suites: Sequence[Suite], session: Session, *, named: str = "", wa
 
 def chosen(suite: Suite, named: str) -> list[PlacedTest]:
     """The tests whose name holds `named`."""
-    return [placed for placed in suite.tests if named.lower() in placed.test.name.lower()]
+    return _named(suite.tests, named)
+
+
+def _named(tests: Sequence[PlacedTest], named: str) -> list[PlacedTest]:
+    return [placed for placed in tests if named.lower() in placed.test.name.lower()]
 
 
 def run_placed(suite: Suite, placed: PlacedTest, session: Session) -> Outcome:

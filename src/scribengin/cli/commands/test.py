@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ from scribengin.core.errors import Exit, InputError, Refused
 from scribengin.core.problems import Place, Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from scribengin.flow_tests.contract import Outcome
     from scribengin.flow_tests.suite import Suite
@@ -43,7 +44,7 @@ def command(*, flows: tuple[str, ...], named: str, update: bool, junit: Path | N
     paths = [flow_path(flow) for flow in flows]
     if state is not None:
         return _from_run(paths, state, rows)
-    suites, problems = _read(paths, read_suite)
+    suites, problems = _read(paths, partial(read_suite, named=named))
     if not any(chosen(suite, named) for suite in suites):
         what = f'no test has a name with "{named}" in it' if named else "there is no test"
         remedy = "write one under `tests:`; see docs/flow-file.md" if not named else "see the names with scribengin show"
@@ -65,9 +66,8 @@ def command(*, flows: tuple[str, ...], named: str, update: bool, junit: Path | N
     return Answer(result, problems, Exit.FAILED if failed else Exit.DONE, lambda: show_sum(outcomes, updated))
 
 
-def _read(paths: Sequence[Path], read_suite: object) -> tuple[list[Suite], list[Problem]]:
+def _read(paths: Sequence[Path], read_suite: Callable[[Path], Suite]) -> tuple[list[Suite], list[Problem]]:
     """All suites, and the warnings. Raises InputError with what is wrong in any of the files."""
-    assert callable(read_suite)
     suites: list[Suite] = []
     problems: list[Problem] = []
     wrong = False
