@@ -126,6 +126,36 @@ def test_the_plan_names_each_utility(tmp_path: Path) -> None:
         assert line in text
 
 
+IN_PYTHON = """
+from scribengin import App, sink, source
+
+
+class Marks:
+    def __call__(self, row) -> bool:
+        self.seen = {}
+        row["seen"] = True
+        return True
+
+    def takes(self, row) -> bool:
+        return row.pop("seen")
+
+
+made = Marks()
+made.__qualname__ = "made"
+orders = source("files", id="orders", path="data", format="json", schema="id BIGINT")
+app = App("shop", source=orders, utilities=[UTILITY], order="free", sink=sink("files", path="out", format="json"))
+"""
+
+
+@pytest.mark.parametrize(("utility", "line"), [("Marks", 8), ("made", 8), ("made.takes", 12)])
+def test_what_an_object_changes_when_it_is_called_is_told_with_its_line(tmp_path: Path, utility: str, line: int) -> None:
+    file = tmp_path / "shop.py"
+    file.write_text(IN_PYTHON.replace("UTILITY", utility))
+    _, found = validate_file(file, {}, execute=True)
+    assert [problem.code for problem in found] == ["utility-changes-record"]
+    assert f"changes its record (shop.py:{line})" in found[0].message
+
+
 def test_an_object_tests_where_its_call_does() -> None:
     names: dict[str, Any] = {}
     exec(MODULE, names)

@@ -70,7 +70,7 @@ def inspect_utilities(action: Utilities, folder: Path) -> tuple[FunctionInfo, ..
 
 
 def _inspect_object(reference: str, function: Callable[..., Any]) -> FunctionInfo:
-    code = getattr(function, "__code__", None)
+    code = getattr(_called(function)[0], "__code__", None)
     info = FunctionInfo(
         form_of(function),
         "class" if isinstance(function, type) else "function",
@@ -95,13 +95,19 @@ def _inspect_object(reference: str, function: Callable[..., Any]) -> FunctionInf
 
 def tests_object(function: Callable[..., Any]) -> bool:
     """Is the function, or the `__call__` of the class or object, annotated `-> bool`?"""
-    called = function if inspect.isroutine(function) else (function if isinstance(function, type) else type(function)).__call__
-    return getattr(called, "__annotations__", {}).get("return") in (bool, "bool")
+    return getattr(_called(function)[0], "__annotations__", {}).get("return") in (bool, "bool")
+
+
+def _called(function: Callable[..., Any]) -> tuple[Callable[..., Any], bool]:
+    """What takes the row, the function itself or the `__call__` of the class or object, and whether its first argument is the object."""
+    if inspect.isroutine(function):
+        return function, inspect.ismethod(function)
+    return (function if isinstance(function, type) else type(function)).__call__, True
 
 
 def _changes_of_object(function: Callable[..., Any]) -> tuple[int, ...]:
     """As `changing_lines`; nothing where there is no text of it (an interactive session)."""
-    called = function.__call__ if isinstance(function, type) else function
+    called, bound = _called(function)
     try:
         lines, first = inspect.getsourcelines(called)
         tree = ast.parse(textwrap.dedent("".join(lines)))
@@ -110,7 +116,7 @@ def _changes_of_object(function: Callable[..., Any]) -> tuple[int, ...]:
     definition = tree.body[0] if tree.body else None
     if not isinstance(definition, ast.FunctionDef):
         return ()
-    return tuple(first - 1 + line for line in changing_lines(definition, bound=isinstance(function, type)))
+    return tuple(first - 1 + line for line in changing_lines(definition, bound=bound))
 
 
 def _fault(code: str, message: str, remedy: str = "", place: Place | None = None, file: Path | None = None) -> FunctionInfo:
