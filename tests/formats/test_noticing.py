@@ -73,6 +73,25 @@ def test_fields_of_objects_that_their_type_has_not_are_noticed_with_the_way_to_t
     assert found == [("u.b", "field", "DOUBLE", 1), ("u.in.y", "field", "STRING", 1), ("l.c", "field", "BOOLEAN", 1)]
 
 
+def test_fields_are_noticed_in_maps_and_in_the_last_item_of_a_list_and_hide_no_column_of_the_same_name() -> None:
+    schema = parse_schema("m MAP<STRING, STRUCT<a: BIGINT>>, l ARRAY<STRUCT<a: BIGINT>>, d MAP<STRING, ARRAY<MAP<STRING, STRUCT<a: INT>>>>")
+    row = {"m": {"k": {"a": 1, "b": 1}}, "l": [{"a": 1}, {"never": 1}, {"c": "x"}], "d": {"k": [{"j": {"e": True}}]}}
+    fields = [("m.{}.b", "field", "DOUBLE"), ("l.c", "field", "STRING"), ("d.{}.{}.e", "field", "BOOLEAN")]
+    for given, expected in (
+        (row, fields),
+        (row | {"l.c": 1}, [("l.c", "new", "DOUBLE"), *fields]),
+        ({"m": [{"f": 1}], "l": {"f": 1}, "d": {"k": 7}}, []),
+        ({"m": {}, "l": [], "d": {"k": []}}, []),
+    ):
+        noticer = Noticer("orders", schema, "json")
+        noticer.look(json_block(given))
+        assert [(each.column, each.kind, each.type) for each in noticer.found.values()] == expected
+
+    noticer = Noticer("orders", schema, "json")
+    noticer.look(json_block({"l": [{"c": 1}]}, {"l.c": "x"}, *[{"l": []}] * 3))
+    assert list(noticer.found) == [("l.c", "field"), ("l.c", "new")], "also where the column comes later"
+
+
 @pytest.mark.parametrize("value", [[], {}, {"a": None}, [1, "x"], [[]]])
 def test_a_value_that_does_not_say_its_type_waits_for_one_that_does(value: Any) -> None:
     assert noticed(json_block({"id": 1, "more": value}), "json") == []

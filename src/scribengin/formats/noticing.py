@@ -42,6 +42,8 @@ class Noticer:
         self._format = format if format in FORMATS else ""
         self._types = {field.name: str(field.type) for field in schema.fields}
         self._known = set(self._types)
+        self._inner: set[str] = set()
+        """ways to fields that were told; a column may have such a name too"""
         self._objects = [(field.name, field.type) for field in schema.fields if _has_fields(field.type)]
         self._blocks = self._passed = self._looked = 0
         """of JSON: blocks and bytes that came, bytes that were looked at"""
@@ -108,7 +110,7 @@ class Noticer:
             return
         new = [] if found.keys() <= self._known else [(name, "new", value) for name, value in found.items() if name not in self._known]
         for name, declared in self._objects:
-            new += [(inner, "field", value) for inner, value in _surplus(name, declared, found.get(name)) if inner not in self._known]
+            new += [(inner, "field", value) for inner, value in _surplus(name, declared, found.get(name)) if inner not in self._inner]
         for name, kind, value in new:
             type_ = None if value is None else wide_type(value)
             if type_ is not None:
@@ -116,7 +118,7 @@ class Noticer:
                 self._note(Notice(self._source, name, kind, str(type_), place.file, place.line if ordinal >= 0 else None))
 
     def _note(self, notice: Notice) -> None:
-        self._known.add(notice.column)
+        (self._inner if notice.kind == "field" else self._known).add(notice.column)
         kind = (notice.column, notice.kind)
         if kind not in self.found and self._kinds[notice.kind] < MOST:
             self._kinds[notice.kind] += 1
@@ -124,14 +126,19 @@ class Noticer:
 
 
 def _has_fields(declared: Type) -> bool:
-    return declared.name == "STRUCT" or (declared.name == "ARRAY" and _has_fields(declared.parts[0]))
+    return declared.name == "STRUCT" or (declared.name in ("ARRAY", "MAP") and _has_fields(declared.parts[-1]))
 
 
 def _surplus(path: str, declared: Type, value: Any) -> Iterator[tuple[str, Any]]:
-    """(`column.field`, value) of what objects have that their type has not; of a list the first item is looked at."""
+    """(`column.field`, value) of what objects have that their type has not, `column.{}.field` of those in a map. Of a list the first item
+    and the last are looked at, of a map the first value."""
     if declared.name == "ARRAY":
         if isinstance(value, list) and value and _has_fields(declared.parts[0]):
-            yield from _surplus(path, declared.parts[0], value[0])
+            for item in value[:1] + value[1:][-1:]:
+                yield from _surplus(path, declared.parts[0], item)
+    elif declared.name == "MAP":
+        if isinstance(value, dict) and value and _has_fields(declared.parts[1]):
+            yield from _surplus(f"{path}.{{}}", declared.parts[1], next(iter(value.values())))
     elif declared.name == "STRUCT" and isinstance(value, dict):
         types = {field.name: field.type for field in declared.fields}
         for name, part in value.items():
