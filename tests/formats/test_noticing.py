@@ -10,10 +10,13 @@ import pyarrow as pa
 import pytest
 
 from scribengin.core.types import arrow_schema, parse_schema
+from scribengin.formats.avro_container import AvroBlock
+from scribengin.formats.avro_schema import parse_writer
+from scribengin.formats.avro_types import LAST_SECOND
 from scribengin.formats.blocks import ArrowBlock, LineBlock
 from scribengin.formats.catalog import decoder_for
 from scribengin.formats.csv_records import CsvBlock
-from scribengin.formats.lenient import LenientDecoder
+from scribengin.formats.lenient import LearnedAvro, LenientDecoder
 from scribengin.formats.notice import Notice
 from scribengin.formats.noticing import MOST, Noticer
 from scribengin.formats.parquet import conform
@@ -234,3 +237,23 @@ def test_lenient_json_makes_null_of_what_lenient_csv_does() -> None:
     found = lenient.rows(json_block(*({"id": 1} | row for row in rows), {"n": 1}))
     assert found.rows == [dict.fromkeys(schema.names) | {"id": 1}] * len(rows)
     assert [each.ordinal for each in found.bad] == [len(rows)]
+
+
+def test_a_learned_column_of_avro_keeps_what_fits_whatever_a_neighbour_holds() -> None:
+    fields = [
+        {"name": "id", "type": ["null", "long"]},
+        {"name": "n", "type": ["null", "long", "string"]},
+        {"name": "at", "type": ["null", {"type": "long", "logicalType": "timestamp-micros"}]},
+    ]
+    writer = parse_writer(json.dumps({"type": "record", "name": "r", "fields": fields}))
+    far = (LAST_SECOND + 1) * 10**6 - 1  # the last microsecond of the year 9999
+    records = [{"id": 1, "n": "x", "at": far}, {"id": None, "n": 2, "at": 0}, {"id": 3, "n": 3, "at": None}]
+    block = AvroBlock("a.avro", writer, records, 0, lambda: 0, {})
+    schema = parse_schema("id BIGINT NOT NULL, n BIGINT, at TIMESTAMP")
+    noticer = Noticer("s", schema, "avro")
+    found = LearnedAvro(schema, noticer, ["n", "at"]).columns(block)
+    assert list(found.ordinals) == [0, 2]
+    assert found.batch.column("n").to_pylist() == [None, 3]
+    assert found.batch.column("at").cast(pa.int64()).to_pylist() == [far, None]
+    assert [bad.ordinal for bad in found.bad] == [1]
+    assert {key: notice.records for key, notice in noticer.found.items()} == {("n", "nulled"): 1}

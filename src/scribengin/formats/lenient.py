@@ -147,16 +147,17 @@ class LearnedAvro:
         if all(bad.reason not in _MENDABLE for bad in found.bad):
             return found
         import pyarrow as pa
+        import pyarrow.compute as pc
 
         from scribengin.core.types import arrow_schema
 
         found = self._declared.columns(block)
         columns = dict(zip(found.batch.schema.names, found.batch.columns, strict=True))
         form = arrow_schema(self.schema)
+        ordinals = pa.array(found.ordinals, pa.int64())
         for name, decoder in self._learned.items():
             one = decoder.columns(block)
-            values = dict(zip(one.ordinals, one.batch.column(0).to_pylist(), strict=True))
-            columns[name] = pa.array([values.get(ordinal) for ordinal in found.ordinals], form.field(name).type)
+            columns[name] = one.batch.column(0).take(pc.index_in(ordinals, pa.array(one.ordinals, pa.int64())))
             for ordinal in sorted({bad.ordinal for bad in one.bad}.intersection(found.ordinals)):
                 self._noticer.nulled(name, block, ordinal)
         return Columns(pa.RecordBatch.from_arrays([columns[name] for name in form.names], schema=form), found.ordinals, found.bad)
