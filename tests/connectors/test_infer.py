@@ -181,6 +181,11 @@ def test_what_is_no_data_is_refused_in_words(tmp_path: Path) -> None:
     (tmp_path / "b.json").write_text('{\n "id": 1\n}\n')
     with pytest.raises(SourceError, match="one JSON object over several lines"):
         proposed(tmp_path / "b.json")
+    for line, why in (("{'a': 1}", "object keys must be strings"), ('{"a": NaN}', "invalid character"), ('{"a": 1,}', "trailing comma")):
+        (tmp_path / "n.jsonl").write_text(f"{line}\n" * 3)
+        with pytest.raises(SourceError, match=rf"of 3 lines none .* the first of .*n.jsonl: .*{why}") as wrong:
+            proposed(tmp_path / "n.jsonl")
+        assert "null for NaN" in wrong.value.remedy
     (tmp_path / "c.json").write_text("[" + '{"id": 1},' * 2_000_000 + "{}]")
     with pytest.raises(SourceError, match="is one JSON list"):
         proposed(tmp_path / "c.json")

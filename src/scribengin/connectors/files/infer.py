@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 _BOM = b"\xef\xbb\xbf"
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
+_CUT = "Input data was truncated"
+"""what msgspec says of JSON that ends too early"""
 _SHOWN_DEAD = 5
 _LOWEST = Schema((Field("\N{OBJECT REPLACEMENT CHARACTER}", Type("STRING")),))
 """columns for a look that is not after columns"""
@@ -124,23 +126,26 @@ def _no_json(sample: Sample) -> SourceError:
         return SourceError("the files are empty", remedy="name files that hold records")
     block = sample.blocks[0]
     head = block.data if isinstance(block, LineBlock) else block.head if isinstance(block, DamageBlock) else b""
-    what = _over_lines(head.removeprefix(_BOM).lstrip())
+    head = head.removeprefix(_BOM).lstrip()
+    wrong = _first_line(head)
+    what = "list" if head[:1] == b"[" else "object over several lines" if head[:1] == b"{" and wrong == _CUT else ""
     if what:
         found = f"{block.place(0).file} is one JSON {what}; a source reads an object a line"
         each = "'.[]'" if what == "list" else "."
         return SourceError(found, remedy=f"write it so: jq -c {each} FILE > FILE.jsonl")
-    remedy = "say what the files are: --format csv, or --format text"
-    return SourceError(f"of {sample.records:,} lines none is a JSON object with a field", remedy=remedy)
+    none = f"of {sample.records:,} lines none is a JSON object with a field"
+    if head[:1] == b"{" and wrong:
+        remedy = "write strict JSON: names and texts in double quotes, null for NaN, no comma behind the last field"
+        return SourceError(f"{none}; the first of {block.place(0).file}: {wrong}", remedy=remedy)
+    return SourceError(none, remedy="say what the files are: --format csv, or --format text")
 
 
-def _over_lines(head: bytes) -> str:
-    """What a file is that begins so, where it is no object a line; empty where it may be."""
-    if head[:1] == b"[":
-        return "list"
+def _first_line(head: bytes) -> str:
+    """What keeps the first line of a file that begins so from being JSON; `_CUT` where it ends too early."""
     try:
         msgspec.json.decode(head.partition(b"\n")[0])
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return "object over several lines" if head[:1] == b"{" else ""
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        return str(error)
     return ""
 
 
