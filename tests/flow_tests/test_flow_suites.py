@@ -84,6 +84,30 @@ def test_a_difference_shows_rows_side_by_side_and_where_they_parted(shop: Shop) 
     assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("2", "1", "0")
 
 
+def test_a_row_found_again_by_values_that_others_have_too_is_only_called_one_like_it(shop: Shop) -> None:
+    flow = """version: 1
+name: hits
+sources:
+  hits: {type: files, path: a, format: json, schema: "page STRING, status INT"}
+steps:
+  few: {from: hits, sql: "SELECT page FROM hits WHERE status > 200"}
+  named: {from: few, filter: page <> 'a'}
+sinks:
+  good: {from: named, type: files, path: c, format: json}
+"""
+    outcome = shop.only(
+        """  - name: one of two is lost in the SQL
+    given: {hits: [{page: a, status: 200}, {page: a, status: 500}, {page: b, status: 500}]}
+    expect: {good: [{page: a}, {page: b}]}
+""",
+        flow=flow,
+    )
+    (difference,) = outcome.differences
+    assert difference.parted == (
+        'row 1 of hits is most like what is missing; a row like it came as far as "few", and step "named" (page <> \'a\') let it go',
+    )
+
+
 def test_rows_are_followed_through_joins_branches_and_windows_that_are_open(shop: Shop) -> None:
     flow = """version: 1
 name: hits

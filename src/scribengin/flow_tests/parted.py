@@ -19,7 +19,7 @@ from scribengin.spec.model import Aggregate, Filter, Python, Route, Sink, Step, 
 from scribengin.state.trails import find_arrivals
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -159,8 +159,9 @@ class _View:
         record, given = found
         name = record.text(batches=self.test.batches)
         if pair.expected is None:
-            passed = [id_ for id_ in self._steps(difference) if any(self._is_behind(ref, record, given) for ref in self._of_step(id_))]
-            return f"{name} is most like the row that came; it went through {', '.join(passed)}" if passed else ""
+            seen = {ref: base(ref) for id_ in self._steps(difference) for ref in self._of_step(id_) if self._is_behind(ref, record, given)}
+            it = self._it(seen, record, given)
+            return f"{name} is most like the row that came; {it} went through {', '.join(dict.fromkeys(seen.values()))}" if seen else ""
         told = self._lost(record, given, difference)
         return f"{name} is most like what is missing; {told}" if told else ""
 
@@ -172,21 +173,25 @@ class _View:
         flow = self.graph.flow
         read = {*inputs_of(flow.sinks[difference.node]), *(ref for id_ in steps for ref in inputs_of(flow.steps[id_]))}
         last = record.source
+        seen: list[str] = []
         for id_ in steps:
             step = flow.steps[id_]
-            if not any(ref == record.source or self._is_behind(ref, record, given) for ref in inputs_of(step)):
+            before = [ref for ref in inputs_of(step) if ref == record.source or self._is_behind(ref, record, given)]
+            if not before:
                 continue
             passed = [ref for ref in self._of_step(id_) if self._is_behind(ref, record, given)]
+            seen += [*before, *passed]
+            it = self._it(seen, record, given)
             if any(ref in read for ref in passed):
                 last = id_
             elif passed:
-                return f'step "{id_}"{_does(step)} sent it to "{passed[0]}"'
+                return f'step "{id_}"{_does(step)} sent {it} to "{passed[0]}"'
             elif id_ in self.resolved.stateful:
-                return f'it came as far as step "{id_}", which makes rows of several'
+                return f'{it} came as far as step "{id_}", which makes rows of several'
             elif not isinstance(step.action, Filter | Route) and any(self.probes[ref] in self.blind for ref in self._of_step(id_)):
-                return f'it came as far as step "{id_}", behind which no row is like it'
+                return f'{it} came as far as step "{id_}", behind which no row is like it'
             else:
-                return f'it came as far as "{last}", and step "{id_}"{_does(step)} let it go'
+                return f'{it} came as far as "{last}", and step "{id_}"{_does(step)} let it go'
         return ""
 
     def _made(self, pair: Pair, difference: Difference) -> str:
@@ -254,11 +259,26 @@ class _View:
         if probe is None or record in self.arrived.get(probe, ()):
             return probe is not None
         schema = self.result.columns[probe]
-        names = [name for name, value in given.items() if name in schema and value is not None]
-        if probe not in self.blind or not names:
+        wanted = _known(given, schema)
+        if probe not in self.blind or not wanted:
             return False
-        wanted = [_canonical(given[name], name, schema) for name in names]
-        return any(_values(row, names, schema) == wanted for row in self.result.outputs[probe])
+        return any(_values(row, list(wanted), schema) == list(wanted.values()) for row in self.result.outputs[probe])
+
+    def _it(self, behind: Iterable[str], record: Record, given: Row) -> str:
+        """What is known to be behind these references: the row, or one of several where it was found by values that others have too."""
+        for probe in (self.probes[reference] for reference in behind if reference in self.probes):
+            if record in self.arrived.get(probe, ()):
+                continue
+            schema = self.result.columns[probe]
+            wanted = _known(given, schema)
+            if any(other != record and wanted.items() <= _known(row, schema).items() for other, row in self._given()):
+                return "a row like it"
+        return "it"
+
+
+def _known(given: Row, schema: Schema) -> dict[str, Any]:
+    """Those of its values that are columns of `schema`."""
+    return {name: _canonical(value, name, schema) for name, value in given.items() if name in schema and value is not None}
 
 
 def _values(row: Row, columns: Sequence[str], schema: Schema) -> list[Any]:
