@@ -7,6 +7,7 @@ import pytest
 from scribengin.core.errors import Refused
 from scribengin.local.inspect import audit_flow
 from scribengin.local.prepare import prepare
+from scribengin.local.summaries import read_summaries
 from scribengin.spark.offset_log import state_partitions
 from scribengin.spark.repartition import repartition
 from scribengin.state.decisions import Decisions
@@ -26,6 +27,7 @@ sinks:
 TIERS = "tiers: {edge: {steps: [all]}, core: {steps: [per]}}\n"
 FEEDING = FLOW.replace("{from: per, type", "{from: big, type").replace("sinks:", "  big: {from: per, filter: n > 0}\nsinks:")
 KEYS, ROWS = 40, 200
+SUMMED = FLOW[: FLOW.index("  counts:")] + '  hours: {from: per, type: summary, sql: "SELECT sum(n) AS n FROM rows"}\n'
 
 
 def adds(folder, *numbers):
@@ -85,6 +87,25 @@ def test_counts_by_key_are_the_same_over_more_and_over_fewer_partitions(folder, 
     adds(folder, 3)
     ends_well(folder, 4)
     assert state_partitions(query) == 1
+
+
+def test_a_summary_goes_on_behind_it(folder):
+    folder.flow(SUMMED)
+    adds(folder, 0)
+    closes(folder)
+    assert folder.run().balanced
+
+    def summed():
+        (found,) = read_summaries(prepare(folder.path / "flow.yaml", state=None))["summaries"]
+        return found["rows"], found["since_batch"], found["since"]
+
+    first = ([{"n": ROWS}], 0, None)
+    assert summed() == first
+    assert spread(folder, 7) is True
+    assert summed() == first
+    folder.data("data/later.jsonl", [{"id": 0, "ts": "2026-01-01T15:00:00Z"}])
+    assert folder.run().balanced
+    assert summed() == ([{"n": ROWS + 2}], 0, None), "the hours of 12 and 13 o'clock were closed by it"
 
 
 def test_it_may_be_cut_short_before_the_decision_and_is_completed(folder, monkeypatch):

@@ -16,7 +16,7 @@ from scribengin.core.errors import Refused, StateError, Unreachable
 from scribengin.core.moments import now_text
 from scribengin.spark.failures import message_of
 from scribengin.spark.offset_log import ends_of, newest_of, partitions_of, state_partitions
-from scribengin.state.contract import Decision, SourceRange
+from scribengin.state.contract import REPARTITION, Decision, SourceRange
 from scribengin.state.decisions import Decisions
 from scribengin.state.lineage import read_lineage
 
@@ -25,9 +25,6 @@ if TYPE_CHECKING:
 
     from scribengin.state.folder import QueryFolder
     from scribengin.state.lease import Lease
-
-INPUT = "repartition"
-"""what stands for the input of a Batch that had none"""
 
 
 def repartition(spark: SparkSession, query: QueryFolder, partitions: int, lease: Lease) -> bool:
@@ -83,5 +80,5 @@ def repartition(spark: SparkSession, query: QueryFolder, partitions: int, lease:
         lease.check()
         batch = BatchId(last.batch.flow, last.batch.query, lineage.id, number, lease.term)
         nothing = tuple(SourceRange(each.source, each.end, each.end) for each in last.sources)
-        decisions.decide(Decision(batch, INPUT, last.plan, nothing, (), decided_at=now_text(), times=last.times, ran=last.ran))
+        decisions.decide(Decision(batch, REPARTITION, last.plan, nothing, (), decided_at=now_text(), times=last.times, ran=last.ran))
     return True

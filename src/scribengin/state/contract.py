@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from scribengin.state.taken import Taken
 
 
+REPARTITION = "repartition"
+"""stands for the input hash of a Batch that read nothing and counts nothing: Spark made it to spread the state"""
+
+
 @dataclass(slots=True)
 class Counts:
     """The rows of one node in one Batch. A stateless node balances when rows_in + made == out + filtered + dead; a stateful one
