@@ -199,12 +199,13 @@ class Plane:
         launcher.end(str(id_), 0)
 
 
-def met(plane: Plane, flow: str, reads: str, writes: str, **tiers: tuple[str, ...]) -> None:
+def met(plane: Plane, flow: str, reads: str, writes: str, **tiers: tuple[str, ...]) -> admin.Submission:
     """Submit a flow that reads and writes those folders."""
     ends = Outside(reads={"in": (Place(kind="folder", at=reads),)}, writes={"out": (Place(kind="folder", at=writes),)})
     specs = {tier: TierSpec(feeders=feeders) for tier, feeders in tiers.items()}
     submission = admin.Submission(flow, "0", "flow.yaml", "/base", specs, outside=ends)
     admin.apply(plane.person, submission, state=lambda _: "/state", by="me")
+    return submission
 
 
 def applied(plane: Plane, flow: str, package: str = "0", **tiers: tuple[str, ...]) -> admin.Submission:

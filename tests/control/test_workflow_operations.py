@@ -168,6 +168,20 @@ def test_a_flow_that_is_deleted_meanwhile_holds_nobody_up_and_old_operations_are
     assert len(read_operations(plane.person)) <= KEPT + 2
 
 
+def test_an_agreement_to_other_columns_outlives_it() -> None:
+    plane = made()
+    again = met(plane, "orders", "/in", "/orders", edge=(), core=("edge",))
+    admin.apply_all(plane.person, [again], {"orders": 1}, state=lambda _: "/state", by="bob", columns=True)
+    agreed = reading.read_flow(plane.person, "orders").desired.accepts
+    assert agreed["by"] == "bob"
+    goals: tuple[Goal, ...] = ("stopped", "running")
+    for goal in goals:
+        asked(plane, goal)
+        over(plane)
+        wanted = reading.read_flow(plane.person, "orders").desired
+        assert (wanted.state, wanted.by, wanted.accepts) == (goal, "ann", agreed)
+
+
 def test_one_that_says_nothing_is_in_the_way_of_no_other() -> None:
     plane = made()
     assert asked(plane, "paused") == "w1"

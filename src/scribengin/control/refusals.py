@@ -41,7 +41,7 @@ def read_wish(mirror: Mirror, flow: str, status: Status | None) -> tuple[Wish | 
         case Stored(record=wanted, entry=entry) if entry.value:
             spec, why = read_spec(mirror, flow, wanted.version)
             if spec is not None:
-                return Wish(wanted.version, wanted.state, entry.changed, wanted.operation), spec, {}
+                return Wish(wanted.version, wanted.state, entry.changed, wanted.operation, wanted.accepts), spec, {}
             if "is not there" in why:
                 remedy = f"write one of these, or: scribengin rollback {flow} VERSION"
             else:

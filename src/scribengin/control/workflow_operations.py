@@ -50,7 +50,9 @@ def next_of(world: World, id_: str, operation: WorkflowOperation) -> Iterator[Ac
             yield Advance(id_, replace(operation, step="failed", since=now, error=error))
             return
         wish = flow.wish
-        wanted = Desired(state=operation.goal, version=wish.version, by=operation.by, at=now, operation=wish.operation)
+        wanted = Desired(
+            state=operation.goal, version=wish.version, by=operation.by, at=now, operation=wish.operation, accepts=wish.accepts
+        )
         yield Ask(name, id_, wanted)
 
 

@@ -59,6 +59,8 @@ class Wish:
     generation: int
     operation: str = ""
     """the newest operation"""
+    accepts: Mapping[str, str] = field(default_factory=dict)
+    """as in `Desired`: who asks for another goal of the same version takes no agreement back"""
 
 
 @dataclass(frozen=True, slots=True)
