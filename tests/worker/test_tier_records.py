@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec.structs import replace
 
 from scribengin.connectors.contract import BatchId, Receipt, SourceStream
 from scribengin.control import admin, reading
@@ -14,11 +15,11 @@ from scribengin.control.world import RunId
 from scribengin.core.errors import FencedError
 from scribengin.local.contract import EndView, QueryView, RunView
 from scribengin.registry.column_records import Columns
-from scribengin.registry.kinds import Desired, Ends
+from scribengin.registry.kinds import Desired, Ends, Spec, TierSpec
 from scribengin.registry.lease import Lease
 from scribengin.registry.memory import MemoryStore
 from scribengin.registry.records import Stored, put, read_record
-from scribengin.registry.tree import COLUMNS, LEASE, NODE_SINK, NODE_SOURCE, NODE_STATE, TASK
+from scribengin.registry.tree import COLUMNS, DESIRED, LEASE, NODE_SINK, NODE_SOURCE, NODE_STATE, SPEC, TASK
 from scribengin.state.contract import Decision, SourceRange
 from scribengin.state.decisions import Decisions
 from scribengin.state.folder import StateFolder
@@ -196,6 +197,27 @@ def test_columns_without_end_and_what_a_hand_wrote_do_no_harm(bench: Bench) -> N
     person.commit(put(person, COLUMNS("tweets", "core"), Columns(noticed=({"source": 7}, {}))))
     assert read_happened(person, "tweets") == ()
     assert reading.read_noticed(person, "tweets") == []
+
+
+def test_columns_of_a_tier_that_the_flow_has_no_more_are_told_by_the_one_that_has_its_nodes(bench: Bench) -> None:
+    person = bench.store.client()
+    spec = Spec(package="p", path="f", base="/b", state="/s", tiers={"core": TierSpec(), "edge": TierSpec()})
+    person.commit(
+        SPEC("tweets", "1").create(spec),
+        SPEC("tweets", "2").create(replace(spec, tiers={"edge": TierSpec()})),
+        DESIRED("tweets").create(Desired(state="running", version=1)),
+    )
+    accepted = {"sink": "kept", "columns": "id BIGINT", "instead": (), "readers": "", "at": "2026-01-01T00:00:00Z", "by": "ann"}
+    record = Columns(noticed=(noticed("note", "2026-01-01T00:00:00Z"),), accepted=(accepted,))
+    person.commit(COLUMNS("tweets", "core").create(record), COLUMNS("tweets", "edge").create(record))
+
+    def told() -> list[list[str]]:
+        return [[row["tier"] for row in rows] for rows in (reading.read_noticed(person, "tweets"), reading.read_accepted(person, "tweets"))]
+
+    assert told() == [["core", "edge"]] * 2
+    person.commit(put(person, DESIRED("tweets"), Desired(state="running", version=2)))
+    assert told() == [["edge"]] * 2
+    assert [each.what for each in read_happened(person, "tweets")].count("columns") == 2
 
 
 def test_a_worker_without_its_lease_writes_nothing(bench: Bench) -> None:

@@ -186,7 +186,11 @@ def _columns(
     kind: type[NoticedRow | AcceptedRow],
     rows_of: Callable[[Columns], Sequence[Mapping[str, Any]]],
 ) -> list[dict[str, Any]]:
-    tiers = [tier for tier in names(registry, f"flows/{flow}/tiers") if COLUMNS.fits(flow, tier)]
+    desired = _last_wish(read_record(registry, DESIRED(flow)), read_status(registry, flow))
+    spec = None if desired is None else _record(read_record(registry, SPEC(flow, str(desired.version))))
+    there = [tier for tier in names(registry, f"flows/{flow}/tiers") if COLUMNS.fits(flow, tier)]
+    # of a tier that the flow has no more the record stays; the one that has its nodes now says the same again
+    tiers = [tier for tier in there if spec is None or tier in spec.tiers]
     found = read_records(registry, [COLUMNS(flow, tier) for tier in tiers])
     rows: list[NoticedRow | AcceptedRow] = []
     for tier, stored in zip(tiers, found, strict=True):
