@@ -106,6 +106,11 @@ def test_a_node_looks_into_states_for_masters_and_for_nobody_else(plane: Plane, 
             pages.look_into("a", looking("rewind", arguments={"to_time": None, "to_batch": 1, "query": None}))
         assert told.value.code == "rewind-nothing", "its problems are the planner's"
 
+        for newer in (looking("unravel"), looking("unravel", answer=True)):
+            with pytest.raises(Refused, match='"unravel" is not known here') as told:
+                pages.look_into("a", newer)
+            assert (told.value.code, "update scribengin on the node" in told.value.remedy) == ("node-old", True)
+
         with pytest.raises(Unreachable, match="lets this master not in"):
             NodePages(plane.registry).look_into("a", looking("offsets"))
         blind = httpx2.post(f"{node.url}/states", content=b"{}", trust_env=False)

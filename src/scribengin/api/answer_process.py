@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scribengin.api.child import Seen, look_with, serve_one
+from scribengin.api.child import Seen, look_with, serve_one, unknown
 from scribengin.core.errors import Refused
 
 if TYPE_CHECKING:
@@ -80,11 +80,13 @@ def _found(what: str, prepared: PreparedFlow, version: int, said: dict[str, Any]
             from scribengin.plan.flow_graph import graph_as_json
 
             return {**graph_as_json(prepared.plan), "version": version}
-        case _:
+        case "audit":
             from scribengin.local.audited import audit_as_json
             from scribengin.local.inspect import audit_flow
 
             return audit_as_json(prepared, audit_flow(prepared))
+        case _:
+            raise unknown(what)
 
 
 def _letters(prepared: PreparedFlow, said: dict[str, Any]) -> dict[str, Any]:

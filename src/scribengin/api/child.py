@@ -72,6 +72,15 @@ def look_with(records: Mapping[str, Mapping[str, Any]], find: Callable[[Registry
         return Seen(problem=to_problem(error))
 
 
+def unknown(what: str) -> Refused:
+    """The error for a verb that this version does not have."""
+    return Refused(
+        f'"{what}" is not known here: a master of a newer version has asked for it',
+        remedy="update scribengin on the node that has the flow's state, then ask again",
+        code="node-old",
+    )
+
+
 def within(answer: bytes) -> bytes:
     """The answer, or a `Seen` that says that it is too large."""
     if len(answer) <= MOST_BYTES:

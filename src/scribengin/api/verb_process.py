@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from scribengin.api.child import Seen, look_with, serve_one
+from scribengin.api.child import Seen, look_with, serve_one, unknown
 from scribengin.client.models import Submit  # noqa: TC001  msgspec looks at it
 from scribengin.core.errors import Refused
 
@@ -67,9 +67,11 @@ def _found(task: Look, registry: Registry, packages: PackageStore) -> Any:
             going = plan_rewind(registry, packages, task.flow, at=at, batch=said["to_batch"], query=said["query"])
         case "limit":
             return find_limited(registry, packages, task.flow, said["target"])
-        case _:
+        case "spread":
             operation = plan_spread(registry, packages, task.flow, said["tiers"], partitions=said["partitions"])
             return None if operation is None else msgspec.to_builtins(operation)
+        case _:
+            raise unknown(task.what)
     return {**going.as_json(), "operation": msgspec.to_builtins(going.operation)}
 
 
