@@ -15,6 +15,7 @@ from scribengin.cli.summaries import show_summaries
 from scribengin.connectors.contract import BatchId, Receipt
 from scribengin.connectors.summary.forms import asked_of
 from scribengin.core import numbered_log
+from scribengin.core.records import seal, unseal
 from scribengin.local import summaries
 from scribengin.local.prepare import prepare
 from scribengin.local.summaries import Keeper, Kept, load, read_summaries, snapshot_file, summaries_of
@@ -100,6 +101,17 @@ def test_a_changed_question_says_since_which_batch_it_is_answered(home: Home) ->
     assert home.shows() == ([{"n": 1, "s": 5}], 1, 3)
     snapshot_file(home.query, "s").unlink()
     assert home.shows() == ([{"n": 1, "s": 5}], 1, 3)
+
+
+def test_a_snapshot_that_says_not_since_when_it_counts_is_read(home: Home) -> None:
+    home.asks('sql: "SELECT count(*) AS n FROM rows"')
+    home.decides(1)
+    home.asks('sql: "SELECT count(*) AS n FROM rows"')
+    file = snapshot_file(home.query, "s")
+    body = unseal(file.read_bytes(), "summary", 1, file)
+    del body["since_at"]
+    file.write_bytes(seal("summary", 1, body))
+    assert home.shows() == ([{"n": 1}], 1, 0)
 
 
 def test_a_summary_that_is_added_says_since_when_it_counts(home: Home) -> None:

@@ -109,7 +109,7 @@ def _read(asked: Asked, folder: QueryFolder, sink: str, part: QueryFolder, linea
     data = read_or_none(file)
     body = None if data is None else unseal(data, _KIND, _FORMAT, file)
     if body is not None and body["lineage"] == kept.lineage:
-        kept.through, kept.since, kept.since_at, kept.at = body["through"], body["since"], body["since_at"], body["at"]
+        kept.through, kept.since, kept.since_at, kept.at = body["through"], body["since"], body.get("since_at", ""), body["at"]
         if body["table"]["form"] == asked.form and kept.table.goes_with(body["table"]):
             kept.table = asked.read(body["table"])
         else:
