@@ -9,6 +9,7 @@ from scribengin.local.learning import sentence, why_new_dropped
 from scribengin.local.prepare import prepare
 from scribengin.state.contract import Decision
 from scribengin.state.decisions import Decisions
+from scribengin.state.folder import StateFolder
 from scribengin.state.learned import learn
 from scribengin.state.lineage import open_lineage
 
@@ -85,15 +86,12 @@ def test_columns_that_may_be_added_reach_no_sink_whose_columns_stay(tmp_path):
     assert columns(planned(tmp_path, csv.replace("csv", "csv, evolve: any"), new("note"))) == ("id", "amount", "note")
 
 
-def test_what_a_kill_kept_from_being_learned_is_taken_in_at_the_very_next_start(tmp_path):
-    folder = prepare_first(tmp_path).tiers[0].folder
+@pytest.mark.parametrize("tier", ["main", "edge"])
+def test_what_a_kill_kept_from_being_learned_is_taken_in_at_the_very_next_start(tmp_path, tier):
+    """Also of a flow that was cut into tiers before, which goes without `evolve: add`."""
+    folder = StateFolder(tmp_path / ".scribengin", "orders", tier)
     lineage = open_lineage(folder.query("kept"), owner=folder.read_owner(), fingerprint="f", state_fingerprint="", sources=["a"])
     batch = BatchId("orders", "kept", lineage.id, 0, 1)
     decision = Decision(batch, "hash", "f", (), (), (), {}, "2026-01-01T00:00:00Z", noticed=(new("note"), new("_sg_x")))
     Decisions(folder.query("kept").decisions).decide(decision)
     assert columns(planned(tmp_path, KEPT % "a")) == ("id", "amount", "note")
-
-
-def prepare_first(tmp_path):
-    planned(tmp_path, KEPT % "a")
-    return prepare(tmp_path / "flow.yaml", state=None)

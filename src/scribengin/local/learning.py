@@ -17,10 +17,10 @@ from scribengin.plan.graph import Graph
 from scribengin.plan.resolve import resolve
 from scribengin.spec.calls import CallPlaces
 from scribengin.spec.model import Sql, Step
-from scribengin.state.folder import StateFolder
 from scribengin.state.learned import Learned, column_of, keep_learned, learn, may_not_learn, read_learned
 from scribengin.state.ledger import read_totals
 from scribengin.state.lineage import past_lineages
+from scribengin.state.topology import tiers_with_state
 from scribengin.state.totals import Noticed
 
 if TYPE_CHECKING:
@@ -50,12 +50,12 @@ def with_learned(flow: Flow, root: Path) -> Flow:
 
 def _learned(flow: Flow, root: Path, source: str) -> list[Learned]:
     """With what a kill kept from being learned: it stands in the decisions, also in those that a rewind has left. Of several the oldest
-    holds, whichever Query has it."""
+    holds, whichever Query has it, of whichever tier that the flow ever had."""
     learned = read_learned(root, flow.name, source)
     there = {each.field.name.lower() for each in learned}
     decided: list[Learned] = []
     with suppress(StateError):  # of a ledger that is damaged tells who reads it
-        for query in StateFolder(root, flow.name).queries():
+        for query in (query for tier in tiers_with_state(root, flow.name) for query in tier.queries()):
             for each in read_noticed(query):
                 notice, field = each.notice, column_of(each.notice)
                 if notice.source == source and notice.kind == "new" and field is not None:
