@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from py4j.protocol import Py4JNetworkError
+from py4j.protocol import Py4JError, Py4JNetworkError
 
+from scribengin.control.world import RunId
 from scribengin.spark.session import stop_session
+from scribengin.worker.attempt import TierAttempt
+from scribengin.worker.glance import Glance
 
 
 class Session:
-    """One whose `stop` ends so."""
+    """One whose `stop` ends so. `status`: how its Java has ended, as far as that is known yet."""
 
-    def __init__(self, error: Exception) -> None:
+    def __init__(self, error: Exception, status: int | None = None) -> None:
         self.error = error
+        process = SimpleNamespace(poll=lambda: status)
+        self.sparkContext = SimpleNamespace(_gateway=SimpleNamespace(proc=process))
 
     def stop(self) -> None:
         raise self.error
@@ -24,6 +30,20 @@ class Session:
 def test_java_that_is_gone_hides_no_result_of_the_run(error: Exception) -> None:
     session: Any = Session(error)
     stop_session(session)
+
+
+def test_whatever_else_a_stop_says_where_java_has_ended_hides_none_either() -> None:
+    session: Any = Session(Py4JError("An error occurred while calling o1.stop"), status=137)
+    stop_session(session)
+
+
+def test_a_worker_stops_one_whose_java_is_dying() -> None:
+    none: Any = None
+    id_ = RunId("f", "t", 1)
+    attempt = TierAttempt(none, id_, none, none, none, Glance(none, id_, none, 1))
+    attempt._spark = none or Session(Py4JNetworkError("Answer from Java side is empty"))
+    attempt.close()
+    assert attempt._spark is None
 
 
 def test_other_mistakes_of_a_stop_are_told() -> None:

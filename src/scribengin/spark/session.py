@@ -6,7 +6,6 @@ import logging
 import os
 import re
 import sys
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from scribengin.core.errors import EnvironmentFault
@@ -112,8 +111,19 @@ def stop_session(spark: SparkSession) -> None:
     """Stop it. Where its Java is gone already (who stops a service asks all its processes to end), there is nothing left to stop."""
     from py4j.protocol import Py4JNetworkError
 
-    with suppress(Py4JNetworkError, ConnectionError):
+    try:
         spark.stop()
+    except (Py4JNetworkError, ConnectionError):
+        pass  # it may be dying, and have no status yet
+    except Exception:
+        if jvm_status(spark) is None:
+            raise
+
+
+def jvm_status(spark: SparkSession) -> int | None:
+    """How its JVM has ended; None where it runs."""
+    status: int | None = spark.sparkContext._gateway.proc.poll()  # type: ignore[union-attr]
+    return status
 
 
 def _started(settings: Mapping[str, str], log: Path) -> SparkSession:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import threading
 import time
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +18,7 @@ from scribengin.local.prepare import prepare
 from scribengin.local.run import look_at_sources, run_flow
 from scribengin.local.session import start
 from scribengin.spark.class_archive import make_archive
+from scribengin.spark.session import jvm_status, stop_session
 from scribengin.spark.user_code import pack
 from scribengin.spark.warm_up import warm_up, warm_up_streams
 from scribengin.worker.heeded import Heeded
@@ -123,8 +123,7 @@ class TierAttempt:
         """Stop Spark, where it was started."""
         spark, self._spark = self._spark, None
         if spark is not None:
-            with suppress(*((Exception,) if _jvm_status(spark) is not None else ())):
-                spark.stop()
+            stop_session(spark)
 
     def _run(self, *, once: bool, stop: threading.Event, tell: Callable[[Standing], None]) -> RunResult:
         self._timeline.mark("leased")
@@ -168,7 +167,7 @@ class TierAttempt:
 
     def _jvm_status(self) -> int | None:
         """How Spark's JVM has ended; None where it runs, or was never started."""
-        return None if self._spark is None else _jvm_status(self._spark)
+        return None if self._spark is None else jvm_status(self._spark)
 
     def _log(self) -> Path:
         return Path(self._spec.state) / self._id.flow / self._tier / "tmp" / "spark.log"
@@ -206,11 +205,6 @@ class TierAttempt:
         if now_s >= self._archive_at_s and self._spark is not None:
             self._archive_at_s = float("inf")
             threading.Thread(target=make_archive, args=(self._spark, find_java()), name="archive", daemon=True).start()
-
-
-def _jvm_status(spark: SparkSession) -> int | None:
-    status: int | None = spark.sparkContext._gateway.proc.poll()  # type: ignore[union-attr]
-    return status
 
 
 def standing_of(view: RunView) -> Standing | None:
