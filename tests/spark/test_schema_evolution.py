@@ -101,6 +101,7 @@ sinks: {kept: {from: named, type: files, path: out, format: %s}}
 def test_other_columns_than_a_folder_holds_are_written_from_the_word_on_and_told(folder: FlowFolder, format: str) -> None:
     folder.flow(PLAIN % ("BIGINT", format)).data("data/a.jsonl", [{"id": 1}])
     assert ran(folder).balanced
+    shutil.copytree(folder.path / "out", folder.path / "other", ignore=shutil.ignore_patterns("_*"))
     folder.flow(PLAIN % ("STRING", format)).data("data/b.jsonl", [])
     with pytest.raises(InputError, match="--accept columns"):
         folder.run()
@@ -120,7 +121,10 @@ def test_other_columns_than_a_folder_holds_are_written_from_the_word_on_and_told
     (row,) = read_standing(prepare(folder.path / "flow.yaml", state=None))["accepted"]
     assert (row["sink"], row["columns"], row["by"], len(row["instead"])) == ("kept", "id STRING", "ann", 1)
 
-    # it holds for these columns, and the word is used up
+    # it holds for these columns in that folder, and the word is used up
+    folder.flow((PLAIN % ("STRING", format)).replace("path: out", "path: other"))
+    with pytest.raises(InputError, match="would be STRING"):
+        folder.run()
     folder.flow(PLAIN % ("DOUBLE", format))
     with pytest.raises(InputError, match="would be DOUBLE"):
         folder.run(word=Word("2026-01-01T00:00:00Z", "ann"))

@@ -35,12 +35,12 @@ class Accepting:
 
     def takes(self, tier: str, sink: str, schema: Schema, differences: Sequence[str]) -> bool:
         """Whether the sink may go on with these columns."""
-        known = self._known.get(sink)
-        if known is not None and known.columns == str(schema):
+        known, path = self._known.get(sink), str(self._flow.sinks[sink].options["path"])
+        if known is not None and known.columns == str(schema) and known.path in ("", path):
             return True
         if self._word is None or tier not in self._open:
             return False
-        self._new[sink] = Accepted(sink, str(schema), tuple(differences), self._word.at, self._word.by)
+        self._new[sink] = Accepted(sink, str(schema), tuple(differences), self._word.at, self._word.by, path)
         return True
 
     def keep(self, say: Callable[[str], None]) -> None:

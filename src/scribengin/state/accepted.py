@@ -1,6 +1,6 @@
 """Columns that somebody has agreed to, though a sink's folder held others: beside the flow's state, the newest of each sink.
 
-They hold for just these columns: other ones are refused again.
+They hold for just these columns in that folder: other ones, and files of others in another folder, are refused again.
 """
 
 from __future__ import annotations
@@ -38,6 +38,8 @@ class Accepted:
     instead: tuple[str, ...]
     at: str
     by: str
+    path: str
+    """the sink's, as the flow says it: in another folder lie other files; "" in records of earlier builds, which hold for any"""
 
 
 def accept(root: Path, flow: str, accepted: Accepted) -> None:
@@ -53,7 +55,7 @@ def read_accepted(root: Path, flow: str, sinks: Iterable[str]) -> dict[str, Acce
         data = read_or_none(path)
         if data is not None:
             body = unseal(data, _KIND, _FORMAT, path)
-            found[sink] = Accepted(body["sink"], body["columns"], tuple(body["instead"]), body["at"], body["by"])
+            found[sink] = Accepted(body["sink"], body["columns"], tuple(body["instead"]), body["at"], body["by"], body.get("path", ""))
     return found
 
 
