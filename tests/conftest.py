@@ -34,6 +34,8 @@ _LONGEST = (
     "kafka/test_broken.py",
     "hosts/test_take_over.py",
     "hosts/test_spread_up.py",
+    "hosts/test_summary_taken_over.py",
+    "control/test_columns_up.py",
     "kafka/test_spark_sink.py",
     "group/test_kafka.py",
     "faults/test_kafka_faults.py",
