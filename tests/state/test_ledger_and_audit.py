@@ -273,12 +273,25 @@ def test_utilities_balance_with_what_failed_a_requirement_behind_them() -> None:
 
 def test_a_step_that_was_none_of_utilities_in_some_batches_balances() -> None:
     counts = Counts(20, 12, 5, 3)
-    counts.add(Counts(10, 7, 2, 1, parts={"f": Counts(10, 8, 2), "g": Counts(8, 7, dead=1)}))
-    counts.add(Counts(5, 5))
+    counts.add_batch(Counts(10, 7, 2, 1, parts={"f": Counts(10, 8, 2), "g": Counts(8, 7, dead=1)}))
+    counts.add_batch(Counts(5, 5))
     assert balance({"u": counts}) == []
     assert balance({"u": Counts.from_json(counts.as_json())}) == []
-    counts.add(Counts(4, 3, 1, parts={"f": Counts(4, 4)}))
+    counts.add_batch(Counts(4, 3, 1, parts={"f": Counts(4, 4)}))
     assert balance({"u": counts}) == ['"u": -3 rows more, dead ones among them, of its utilities -2']
+
+
+def test_what_spark_buries_behind_the_utilities_of_a_batch_balances_in_it() -> None:
+    """Reports of one Batch: the stage of the utilities, and the one behind it that counts the rows of a `require`."""
+    batch = Counts(10, 10, parts={"f": Counts(10, 10)})
+    batch.add(Counts(out=-4))
+    batch.add(Counts(dead=3))
+    assert balance({"u": batch}) == [
+        '"u": 10 in, but 6 out + 0 filtered + 3 dead: 1 row is missing',
+        '"u": -1 rows more, dead ones among them, of its utilities 0',
+    ]
+    batch.add(Counts(dead=1))
+    assert balance({"u": batch}) == []
 
 
 def test_what_was_lost_is_counted_beside_the_balance_and_is_named(job: Job) -> None:

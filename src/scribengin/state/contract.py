@@ -48,8 +48,7 @@ class Counts:
     """where there are `parts`: by how much `out` and `dead` are more than `rows_in` in Batches in which the step was none of utilities"""
 
     def add(self, other: Counts) -> None:
-        """Add the other's rows to these; `held` is a level, the later one stands."""
-        apart = self._beside_parts() + other._beside_parts()
+        """Add the other's rows to these, with `parts` those of the same Batch; `held` is a level, the later one stands."""
         self.rows_in += other.rows_in
         self.out += other.out
         self.filtered += other.filtered
@@ -63,6 +62,11 @@ class Counts:
             self.held = other.held
         for name, part in other.parts.items():
             self.parts.setdefault(name, Counts()).add(part)
+
+    def add_batch(self, other: Counts) -> None:
+        """As `add`, of another Batch: the step may have been one of utilities in only one of the two."""
+        apart = self._beside_parts() + other._beside_parts()
+        self.add(other)
         self.apart = apart if self.parts else 0
 
     def _beside_parts(self) -> int:

@@ -61,7 +61,7 @@ class Totals:
         self.last = decision.batch.number
         self.ends |= {each.source: each.end for each in decision.sources}
         for node, counts in decision.counts.items():
-            self.nodes.setdefault(node, Counts()).add(counts)
+            self.nodes.setdefault(node, Counts()).add_batch(counts)
         for receipt in decision.receipts:
             sink = self.sinks.setdefault(receipt.sink, SinkTotals())
             sink.rows += receipt.rows
