@@ -225,3 +225,11 @@ def test_a_module_in_an_archive_is_found_as_the_archive(tmp_path: Path, monkeypa
         packed.writestr("only_in_an_archive.py", "def f(row): return row")
     monkeypatch.syspath_prepend(str(archive))
     assert find_module("only_in_an_archive", tmp_path / "flow") == archive
+
+
+def test_a_module_is_found_no_more_once_its_folder_is_off_the_python_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "only_there.py").write_text("")
+    with monkeypatch.context() as while_there:
+        while_there.syspath_prepend(str(tmp_path))
+        assert find_module("only_there", tmp_path / "flow") == tmp_path / "only_there.py"
+    assert find_module("only_there", tmp_path / "flow") is None

@@ -19,17 +19,20 @@ def find_module(module: str, folder: Path) -> Path | None:
     for candidate in (within.with_suffix(".py"), within / "__init__.py"):
         if candidate.is_file():
             return candidate
-    return _on_python_path(module)
+    return _found(module, tuple(_python_path()))
+
+
+def _python_path() -> list[str]:
+    """Where modules are that are no flow's own."""
+    asked_for = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    left_out = executed_in() | {str(Path.cwd())}
+    others = [part for part in sys.path if part and not code_archive.is_archive(part)]
+    return [part for part in others if part in asked_for or str(Path(part).absolute()) not in left_out]
 
 
 @lru_cache(maxsize=256)
-def _on_python_path(module: str) -> Path | None:
-    working_directory = Path.cwd()
-    asked_for = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    left_out = executed_in() | {str(working_directory)}
-    others = [part for part in sys.path if part and not code_archive.is_archive(part)]
-    path = [part for part in others if part in asked_for or str(Path(part).absolute()) not in left_out]
-    spec = None
+def _found(module: str, on: tuple[str, ...]) -> Path | None:
+    spec, path = None, list(on)
     parts = module.split(".")
     for depth in range(len(parts)):
         spec = PathFinder.find_spec(".".join(parts[: depth + 1]), path)
