@@ -155,9 +155,15 @@ def test_modules_of_another_flow_that_was_executed_here_are_not_found(tmp_path: 
     assert [problem.code for problem in told.value.problems] == ["python-module-missing"]
 
 
-def test_modules_of_a_flow_that_runs_here_are_not_found(tmp_path: Path, data: Path) -> None:
+@pytest.mark.parametrize("copied", [False, True], ids=["its own", "Spark's copy"])
+def test_modules_of_a_flow_that_runs_here_are_not_found(tmp_path: Path, data: Path, *, copied: bool) -> None:
     """Its archive stands on this process's Python path."""
-    activate(pack(place(tmp_path / "one"), tmp_path / "state").archive)
+    archive = pack(place(tmp_path / "one"), tmp_path / "state").archive
+    if copied:  # as SparkContext.addPyFile does
+        (tmp_path / "userFiles-1").mkdir()
+        sys.path.insert(1, shutil.copy(archive, str(tmp_path / "userFiles-1")))
+    else:
+        activate(archive)
     lacking = place(tmp_path / "two")
     (lacking / "steps.py").unlink()
     with pytest.raises(InputError) as told:

@@ -1,4 +1,5 @@
-"""Where the archives of users' code lie: `<state>/code/<digest>.zip`. One that runs is on its process's Python path."""
+"""Where the archives of users' code lie: `<state>/code/<digest>.zip`, and Spark's copies of those. One that runs is on its process's
+Python path."""
 
 from __future__ import annotations
 
@@ -6,12 +7,15 @@ from pathlib import Path
 
 FOLDER = "code"
 """of a flow's state"""
+_COPIES = "userFiles-"
+"""begins the name of the folder into which Spark copies what `addPyFile` gives it, and which it puts on the Python path for good"""
 _SUFFIX = ".zip"
 
 
 def is_archive(path: str) -> bool:
     """Is this entry of a Python path a flow's code, and so no other flow's concern?"""
-    return path.endswith(_SUFFIX) and Path(path).parent.name == FOLDER
+    folder = Path(path).parent.name
+    return path.endswith(_SUFFIX) and (folder == FOLDER or folder.startswith(_COPIES))
 
 
 def inside(file: str) -> str | None:
