@@ -44,6 +44,7 @@ def events(person: Person) -> list[str]:
     return [each["says"] for each in person.says("events", "orders") if each["what"] == "columns"]
 
 
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_a_new_column_is_an_event_and_is_taken_in_by_the_next_worker(person: Person) -> None:
     with person.up():

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
+@pytest.mark.long
 @pytest.mark.faults
 @pytest.mark.timeout(900)
 def test_a_file_flow_under_load_outlives_its_worker_and_then_everything(tmp_path: Path) -> None:

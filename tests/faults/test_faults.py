@@ -10,8 +10,8 @@ from scribengin.testing.faults.outcomes import Aim, Life
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(1800)]
 
-DEADLIEST = ("stage.mid_write", "decide.before", "decide.after", "publish.record.after", "publish.renamed", "recovery.mid", "commit.before")
-"""Where a wrong driver loses or doubles records."""
+DEADLIEST = ("decide.before", "decide.after", "publish.record.after", "publish.renamed", "recovery.mid")
+"""Where a wrong driver loses or doubles records most easily."""
 
 
 def live(aims, kind, format, folder, *, partitioned=False, seed=1):
@@ -25,7 +25,7 @@ def live(aims, kind, format, folder, *, partitioned=False, seed=1):
     return outcome
 
 
-def test_seven_kills_in_one_life_lose_and_double_nothing_though_a_step_is_random(tmp_path):
+def test_five_kills_in_one_life_lose_and_double_nothing_though_a_step_is_random(tmp_path):
     live([f"kill@{point}" for point in DEADLIEST], "coins", "parquet", tmp_path, partitioned=True)
 
 
@@ -45,6 +45,7 @@ def test_a_windowed_aggregation_killed_after_its_decision_and_while_it_recovers_
     live(["kill@decide.after", "recovery@recovery.mid"], "aggregate", "json", tmp_path)
 
 
+@pytest.mark.long
 def test_a_full_disk_is_told_and_costs_no_record_once_there_is_room(tmp_path):
     live(["full@out"], "filter", "text", tmp_path)
 

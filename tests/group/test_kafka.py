@@ -196,6 +196,7 @@ def test_an_edge_over_two_clusters_loses_nothing_when_one_is_down(made: Any, nea
     flow.check("out")
 
 
+@pytest.mark.long
 def test_no_broker_of_any_member_is_told_with_each_one_s_address(made: Any, near: KafkaCluster, far: KafkaCluster) -> None:
     flow = made(SINK)
     (tier,) = prepare(flow.folder / "flow.yaml", state=None).tiers

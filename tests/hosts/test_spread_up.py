@@ -131,6 +131,7 @@ def plane(tmp_path_factory: pytest.TempPathFactory, zookeeper: ZooKeeper) -> Ite
         made.close()
 
 
+@pytest.mark.long
 @pytest.mark.timeout(1200)
 def test_each_utility_has_a_host_which_is_changed_and_lost_and_the_rows_are_those_of_one_piece(plane: Plane) -> None:
     person = Person(plane, "row", "[odd, thirds, fifths]")

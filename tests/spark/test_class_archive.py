@@ -50,6 +50,7 @@ def test_it_is_taken_where_it_is_there_and_wanted(monkeypatch: pytest.MonkeyPatc
     assert archive_options(java) == ""
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 @pytest.mark.skipif(sys.platform != "linux", reason="what a process has mapped is read from /proc")
 def test_a_running_jvm_makes_it_once_and_the_next_one_starts_from_it(spark: SparkSession, cache: Path, tmp_path: Path) -> None:
