@@ -13,6 +13,7 @@ from scribengin.core.moments import now_text
 from scribengin.core.storage import explained, make_folder, read_or_none, replace
 from scribengin.embedded.jars import fetch
 from scribengin.embedded.kafka import JARS, KafkaCluster
+from scribengin.embedded.postgres import Postgres
 from scribengin.embedded.standalone import StandaloneCluster
 from scribengin.embedded.zookeeper import ZooKeeper
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-NAMES = ("kafka", "zookeeper", "spark")
+NAMES = ("kafka", "zookeeper", "spark", "postgres")
 BY_DEFAULT = ("kafka", "zookeeper")
 """What is started where no name is given."""
 
@@ -106,17 +107,19 @@ def _look(name: str, folder: Path) -> Service:
     return Service(name, state, address, pid, str(log), record.since)
 
 
-def _open(name: str, home: Path) -> KafkaCluster | StandaloneCluster | ZooKeeper:
+def _open(name: str, home: Path) -> KafkaCluster | Postgres | StandaloneCluster | ZooKeeper:
     if name == "spark":
         return StandaloneCluster(home)
+    if name == "postgres":
+        return Postgres(home)
     return KafkaCluster(home) if name == "kafka" else ZooKeeper(home)
 
 
-def _facts(server: KafkaCluster | StandaloneCluster | ZooKeeper) -> tuple[str, int | None, Path]:
+def _facts(server: KafkaCluster | Postgres | StandaloneCluster | ZooKeeper) -> tuple[str, int | None, Path]:
     """Address, process where there is one, and log."""
     if isinstance(server, KafkaCluster):
         return server.bootstrap, server.brokers_up.get(1), server.log()
-    return server.address, server.pid, server.log
+    return server.uri if isinstance(server, Postgres) else server.address, server.pid, server.log
 
 
 def _home(folder: Path, name: str) -> Path:

@@ -7,12 +7,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import msgspec
-
-from scribengin.core.errors import EnvironmentFault
-from scribengin.core.storage import make_folder, put_if_absent, read_or_none, replace
+from scribengin.core.storage import make_folder, replace
 from scribengin.embedded.jars import pyspark_jars
-from scribengin.embedded.java_server import HOST, check_port, free_ports, java_command
+from scribengin.embedded.java_server import HOST, check_port, java_command
+from scribengin.embedded.port import port_of
 from scribengin.embedded.process import find_server, start_server
 
 if TYPE_CHECKING:
@@ -30,10 +28,6 @@ _STOPPED_WITHIN_S = 20.0
 _ANSWER_S = 5.0
 _STARTING_ANSWER_S = 0.5  # asked in the moment between its socket and its data, it never answers that connection
 _ANSWER_BYTES = 2**16
-
-
-class _Place(msgspec.Struct, frozen=True):
-    port: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +51,7 @@ class ZooKeeper:
         self._quorum = quorum
         self.log = self.folder / "log" / "zookeeper.log"
         self._pid_file = self.folder / "run" / "zookeeper.pid.json"
-        self._port = _read_or_make(self.folder)
+        self._port = port_of(self.folder)
         self._server: Server | None = find_server(NAME, pid_file=self._pid_file, log=self.log)
 
     @property
@@ -167,15 +161,3 @@ class ZooKeeper:
         config = self.folder / "run" / "zookeeper.cfg"
         replace(config, "".join(f"{name}={value}\n" for name, value in settings.items()).encode())
         return config
-
-
-def _read_or_make(folder: Path) -> int:
-    path = folder / "place.json"
-    data = read_or_none(path)
-    if data is None:
-        put_if_absent(path, msgspec.json.encode(_Place(free_ports(1)[0])) + b"\n")
-        data = path.read_bytes()
-    try:
-        return msgspec.json.decode(data, type=_Place).port
-    except msgspec.DecodeError as error:
-        raise EnvironmentFault(f"{path} is not what was written there: {error}", remedy=f"remove {folder}", code="server-folder") from error

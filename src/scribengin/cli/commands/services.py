@@ -40,7 +40,7 @@ def _which(function: Callable[..., Any]) -> Callable[..., Any]:
 def command() -> None:
     """A Kafka broker, a ZooKeeper and a Spark standalone cluster, for trying and testing: real ones, on 127.0.0.1.
 
-    NAMES are kafka, zookeeper and spark. Without them start takes the first two, stop and status also spark where it was started once.
+    NAMES are kafka, zookeeper, spark and postgres. Without them start takes the first two, stop and status also what was started once.
     """
 
 

