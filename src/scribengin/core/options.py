@@ -40,6 +40,8 @@ class Option:
     """the values of `delivery:` beside which it means something; empty for all"""
     travels: bool = False
     """True where the path, or each value of the map, is a file that belongs to the flow's text: a package takes it along"""
+    adds: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """of a choice: value → abilities that the node has beside it, over those of its type"""
     keys: tuple[Option, ...] = ()
     """of a section: what it may hold, in single values"""
 
@@ -75,6 +77,11 @@ class NodeType:
     def option(self, name: str) -> Option | None:
         """The declaration of that name, or None."""
         return next((option for option in self.options if option.name == name), None)
+
+    def able(self, given: Mapping[str, Any]) -> frozenset[str]:
+        """The abilities of a node with these options."""
+        added = (option.adds.get(given.get(option.name, option.default), frozenset()) for option in self.options if option.adds)
+        return self.abilities.union(*added)
 
     def filled(self, given: Mapping[str, Any], profile: str = "balanced") -> dict[str, Any]:
         """`given` with the profile's defaults of what it leaves out; required options must have been checked before."""

@@ -25,8 +25,8 @@ def emit_fits(subject: Subject) -> Iterator[Problem]:
             continue
         for sink in subject.graph.sinks_of(step.id):
             declared = subject.sink_types.get(sink.type)
-            if declared is not None and step.emit not in declared.abilities:
-                able = [word for word in ("append", "update", "complete") if word in declared.abilities]
+            if declared is not None and step.emit not in declared.able(sink.options):
+                able = [word for word in ("append", "update", "complete") if word in declared.able(sink.options)]
                 message = f'{called(step)} has emit: {step.emit}, which sink "{sink.id}" (type {sink.type}) cannot take'
                 remedy = f"use emit: {' or '.join(able)}, or another sink"
                 yield subject.problem("emit-unsupported", path_of(step, *_emit_key(step)), message, remedy)
