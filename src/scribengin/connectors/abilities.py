@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from scribengin.connectors.contract import (
         ChainedSink,
+        ComparingSink,
         HoldingReader,
         JsonStream,
         KeptSink,
@@ -66,6 +67,11 @@ def wants_origins(stream: SinkStream | OriginStream) -> TypeIs[OriginStream]:
 def runs_code(sink: Sink) -> TypeGuard[CodeSink]:
     """True for a CodeSink."""
     return hasattr(sink, "load")
+
+
+def compares_columns(sink: Sink) -> TypeGuard[ComparingSink]:
+    """True for a ComparingSink."""
+    return hasattr(sink, "unlike")
 
 
 def keeps_batches(sink: Sink) -> TypeGuard[KeptSink]:

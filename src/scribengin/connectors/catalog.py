@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from scribengin.connectors.contract import Place, Sink, Source
     from scribengin.core.options import NodeType
 
-_BUILT_IN = ("files", "kafka", "sequence", "console", "channel", "summary")
+_BUILT_IN = ("files", "kafka", "postgres", "sequence", "console", "channel", "summary")
 
 
 @cache

@@ -300,6 +300,13 @@ class ChainedSink(Sink, Protocol):
         refuses to go on from anything else. `units`: how many units will commit one by one; 0 where the Batch commits as a whole."""
 
 
+class ComparingSink(Sink, Protocol):
+    """A sink whose place has columns of its own, which a person may have made: a table."""
+
+    def unlike(self, schema: Schema) -> list[str]:
+        """Driver side, before a start: what of the place does not take rows with these columns, a sentence each. Changes nothing."""
+
+
 class KeptSink(Sink, Protocol):
     """A sink that may keep a published Batch for a while, because its place is away."""
 

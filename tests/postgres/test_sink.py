@@ -1,0 +1,292 @@
+"""The sink against a real server, without Spark: the contract, what a table takes, keys, versions and changes."""
+
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from scribengin.connectors.contract import BatchId, Decided, Place
+from scribengin.connectors.postgres.options import SINK
+from scribengin.connectors.postgres.sink import PostgresSink
+from scribengin.core.errors import FencedError, Refused, SinkError, StateError, Unreachable
+from scribengin.core.types import arrow_schema, parse_schema
+from scribengin.testing.conformance import check_sink
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from scribengin.core.types import Schema
+
+SCHEMA = parse_schema("id BIGINT NOT NULL, name STRING, amount DOUBLE, at TIMESTAMP, tags ARRAY<STRING>")
+NOON = dt.datetime(2026, 1, 1, 12, 0, 0, 123456, tzinfo=dt.UTC)
+ROWS = [
+    {"id": n, "name": None if n == 2 else 'a "quoted", odd\nname \\N', "amount": n / 4, "at": NOON, "tags": ["a", 'b"']} for n in range(6)
+]
+
+
+def place(database: Any, tmp_path: Path, **options: Any) -> Place:
+    uri = f"postgresql://{database.info.user}@{database.info.host}:{database.info.port}/{database.info.dbname}"
+    return Place("kept", tmp_path, SINK.filled({"server": uri, "table": "kept"} | options), flow="flow")
+
+
+def read(database: Any, table: str = "kept") -> list[dict[str, Any]]:
+    if database.execute("SELECT to_regclass(%s) AS there", (table,)).fetchone()["there"] is None:
+        return []
+    rows = database.execute(f"SELECT * FROM {table}").fetchall()
+    return [{name: value.astimezone(dt.UTC) if isinstance(value, dt.datetime) else value for name, value in row.items()} for row in rows]
+
+
+class Writer:
+    """A driver with one sink, and Batches of one unit each."""
+
+    def __init__(self, place: Place, schema: Schema, *, term: int = 1) -> None:
+        self.sink = PostgresSink(place)
+        self.sink.prepare(owner="me", lineage="one")
+        self._schema = schema
+        self._term = term
+
+    def stage(self, number: int, *units: Sequence[dict[str, Any]]) -> tuple[Decided, list[str]]:
+        batch = BatchId("flow", "query", "one", number, self._term)
+        receipts, refused = [], []
+        for unit, rows in enumerate(units):
+            stream = self.sink.stream(batch, unit, f"attempt{number}{unit}{self._term}", self._schema)
+            bad = stream.write(pa.RecordBatch.from_pylist(list(rows), schema=arrow_schema(self._schema)))
+            refused += [f"{each.ordinal}: {each.message}" for each in bad]
+            receipts.append(stream.close())
+        return Decided(batch, f"hash {number}", tuple(receipts)), refused
+
+    def write(self, number: int, *units: Sequence[dict[str, Any]]) -> list[str]:
+        decided, refused = self.stage(number, *units)
+        self.sink.publish(decided)
+        return refused
+
+
+def staged(database: Any) -> int:
+    found = database.execute("SELECT count(*) AS n FROM pg_tables WHERE schemaname = 'scribengin' AND tablename LIKE 'rows_%'").fetchone()
+    return int(found["n"])
+
+
+def test_it_keeps_the_contract(database: Any, tmp_path: Path) -> None:
+    where = place(database, tmp_path)
+    check_sink(lambda: PostgresSink(where), lambda: read(database), schema=SCHEMA, rows=ROWS)
+    sink = PostgresSink(where)
+    with pytest.raises(Refused, match="others have written there too"):
+        sink.clear(owner="conformance", flow="another")
+    assert sink.clear(owner="conformance", flow="flow", dry_run=True) == len(read(database)) > 0
+    assert sink.clear(owner="conformance", flow="flow") > 0
+    assert read(database) == []
+    assert database.execute("SELECT count(*) AS n FROM pg_tables WHERE schemaname = 'scribengin'").fetchone()["n"] == 3
+    sink.prepare(owner="another", lineage="after")
+
+
+def test_every_type_comes_back_as_it_went_in(database: Any, tmp_path: Path) -> None:
+    schema = parse_schema(
+        "a BOOLEAN, b TINYINT, c SMALLINT, d INT, e BIGINT, f FLOAT, g DOUBLE, h STRING, i BINARY, j DATE, k TIMESTAMP, l DECIMAL(20,3), "
+        "m ARRAY<BIGINT>, n MAP<STRING, INT>, o STRUCT<at: TIMESTAMP, raw: DOUBLE>"
+    )
+    full = {
+        "a": True, "b": -128, "c": 2**15 - 1, "d": -(2**31), "e": 2**63 - 1, "f": 0.5, "g": float("-inf"), "h": "", "i": b"\x00\xff",
+        "j": dt.date(1, 1, 1), "k": dt.datetime(9999, 12, 31, 23, 59, 59, 999999, dt.UTC), "l": Decimal("12345678901234567.125"),
+        "m": [1, None], "n": [("k", 1)], "o": {"at": NOON, "raw": 1.5},
+    }  # fmt: skip
+    Writer(place(database, tmp_path), schema).write(0, [full, dict.fromkeys(full)])
+    nested = {"n": {"k": 1}, "o": {"at": "2026-01-01T12:00:00.123456Z", "raw": 1.5}}
+    assert read(database) == [full | nested, dict.fromkeys(full)]
+
+
+def test_rows_that_the_table_can_never_take_are_refused_and_the_others_go_in(database: Any, tmp_path: Path) -> None:
+    database.execute("CREATE TABLE kept (id bigint, name varchar(3) NOT NULL, n smallint CHECK (n > 0))")
+    writer = Writer(place(database, tmp_path), schema := parse_schema("id BIGINT, name STRING, n SMALLINT"))
+    assert writer.sink.unlike(schema) == []
+    good = [{"id": n, "name": "abc", "n": 1} for n in range(9)]
+    bad = [
+        {"id": 90, "name": "abcd", "n": 1},
+        {"id": 91, "name": None, "n": 1},
+        {"id": 92, "name": "a\0b", "n": 1},
+        {"id": 93, "name": "a", "n": 0},
+    ]
+    refused = writer.write(0, [*good[:4], bad[0], *good[4:], *bad[1:]])
+    assert [text.partition(":")[0] for text in refused] == ["4", "10", "11", "12"]
+    assert "value too long for type character varying(3)" in refused[0]
+    assert "violates not-null constraint" in refused[1]
+    assert "public.kept does not take it" in refused[1]
+    assert "kept_n_check" in refused[3]
+    assert read(database) == good
+
+
+def test_of_rows_of_one_key_the_last_to_come_stands(database: Any, tmp_path: Path) -> None:
+    schema = parse_schema("id BIGINT, name STRING")
+    writer = Writer(place(database, tmp_path, mode="upsert", key=("id",)), schema)
+    first, second = ([{"id": 1, "name": "a"}, {"id": 2, "name": "b"}, {"id": 1, "name": "c"}], [{"id": 2, "name": "d"}])
+    assert writer.write(0, first, second) == []
+    assert writer.write(1, [{"id": 1, "name": "e"}, {"id": 3, "name": None}]) == []
+    assert sorted(read(database), key=lambda row: row["id"]) == [{"id": 1, "name": "e"}, {"id": 2, "name": "d"}, {"id": 3, "name": None}]
+    (refused,) = writer.write(2, [{"id": None, "name": "nobody"}])
+    assert 'null value in column "id"' in refused
+
+
+def test_of_rows_of_one_key_the_one_with_the_greatest_version_stands_whenever_it_comes(database: Any, tmp_path: Path) -> None:
+    schema = parse_schema("id BIGINT, v INT, name STRING")
+    writer = Writer(place(database, tmp_path, mode="upsert", key=("id",), version="v"), schema)
+    writer.write(0, [{"id": 1, "v": 5, "name": "newest"}, {"id": 1, "v": 4, "name": "older"}, {"id": 1, "v": None, "name": "unknown"}])
+    writer.write(1, [{"id": 1, "v": 3, "name": "late"}, {"id": 2, "v": 1, "name": "other"}])
+    assert {row["name"] for row in read(database)} == {"newest", "other"}
+    writer.write(2, [{"id": 1, "v": 5, "name": "as new"}])
+    assert {row["name"] for row in read(database)} == {"as new", "other"}
+
+
+def test_changes_are_done_in_their_order_and_an_unknown_one_is_refused(database: Any, tmp_path: Path) -> None:
+    schema = parse_schema("id BIGINT, name STRING NOT NULL, op STRING")
+    writer = Writer(place(database, tmp_path, mode="changes", key=("id",), change="op"), schema)
+    writer.write(0, [{"id": n, "name": "new", "op": "INSERT"} for n in range(4)])
+    refused = writer.write(
+        1,
+        [{"id": 0, "name": "", "op": "delete"}, {"id": 1, "name": "", "op": "delete"}, {"id": 1, "name": "again", "op": "insert"}],
+        [{"id": 2, "name": "changed", "op": "update"}, {"id": 7, "name": "x", "op": "upsert"}, {"id": 9, "name": "", "op": "delete"}],
+    )
+    (told,) = refused
+    assert told.startswith("1: ")
+    assert "a change is insert, update or delete" in told
+    assert {row["id"]: row["name"] for row in read(database)} == {1: "again", 2: "changed", 3: "new"}
+    assert list(read(database)[0]) == ["id", "name"]
+
+
+def test_a_table_that_is_there_is_compared_before_anything_is_written(database: Any, tmp_path: Path) -> None:
+    database.execute(
+        "CREATE TABLE kept (id integer, name text, must date NOT NULL, made date DEFAULT now(), n bigint GENERATED ALWAYS AS IDENTITY)"
+    )
+    sink = PostgresSink(place(database, tmp_path, mode="upsert", key=("id",)))
+    assert sink.unlike(parse_schema("id BIGINT, name STRING, more STRING")) == [
+        'column "id" is integer in the table, the flow gives BIGINT',
+        'the table has no column "more" (text)',
+        'the table asks for column "must" (date), which the flow does not give',
+        "the table has no primary key or unique index on (id), which mode: upsert needs",
+    ]
+    assert PostgresSink(place(database, tmp_path, table="none")).unlike(SCHEMA) == []
+
+
+def test_a_table_with_rows_of_others_is_refused_and_taken_where_that_is_said(database: Any, tmp_path: Path) -> None:
+    database.execute("CREATE TABLE kept (id bigint)")
+    database.execute("INSERT INTO kept VALUES (7)")
+    sink = PostgresSink(place(database, tmp_path))
+    with pytest.raises(Refused, match="holds rows that this lineage has not written") as told:
+        sink.prepare(owner="me", lineage="one")
+    assert "--append-new-lineage" in told.value.remedy
+    sink.prepare(owner="me", lineage="one", adopt=True)
+
+
+def test_rows_that_are_gone_or_came_from_elsewhere_are_found_by_an_audit(database: Any, tmp_path: Path) -> None:
+    schema = parse_schema("id BIGINT")
+    writer = Writer(place(database, tmp_path), schema)
+    decided = []
+    for number in range(3):
+        each, _ = writer.stage(number, [{"id": number * 10 + n} for n in range(5)])
+        writer.sink.publish(each)
+        decided.append(each)
+    assert [each.violations for each in writer.sink.audit(lineage="one", decided=decided)] == [(), (), ()]
+    database.execute("DELETE FROM kept WHERE id = 11")
+    database.execute("INSERT INTO kept VALUES (99)")
+    told = [text for each in writer.sink.audit(lineage="one", decided=decided) for text in each.violations]
+    assert told == ["batch 1: 5 rows were written to public.kept, 4 are there", "1 rows in public.kept were written by no batch"]
+
+
+def test_what_killed_tasks_have_staged_goes_once_their_batch_is_decided(database: Any, tmp_path: Path) -> None:
+    schema = parse_schema("id BIGINT")
+    writer = Writer(place(database, tmp_path), schema)
+    killed = writer.sink.stream(BatchId("flow", "query", "one", 0, 1), 0, "killed", schema)
+    killed.write(pa.RecordBatch.from_pylist([{"id": 1}], schema=arrow_schema(schema)))
+    killed.close()  # and the receipt never arrives
+    sleeping, _ = writer.stage(1, [{"id": 3}])
+    assert staged(database) == 2
+    writer.write(0, [{"id": 2}])
+    assert staged(database) == 1, "that of the Batch which nobody has decided"
+    writer.sink.publish(sleeping)
+    assert [row["id"] for row in read(database)] == [2, 3]
+    assert staged(database) == 0
+
+
+def test_sinks_that_commit_together_stage_apart_though_they_have_the_attempt_in_common(database: Any, tmp_path: Path) -> None:
+    schema = parse_schema("id BIGINT")
+    one, two = Writer(place(database, tmp_path), schema), Writer(place(database, tmp_path, table="other"), schema)
+    of_one, of_two = one.stage(0, [{"id": 1}])[0], two.stage(0, [{"id": 2}])[0]
+    one.sink.publish(of_one)
+    two.sink.publish(of_two)
+    assert [row["id"] for table in ("kept", "other") for row in read(database, table)] == [1, 2]
+
+
+def test_staged_rows_that_are_not_what_was_decided_stop_the_flow(database: Any, tmp_path: Path) -> None:
+    writer = Writer(place(database, tmp_path), parse_schema("id BIGINT"))
+    decided, _ = writer.stage(0, [{"id": 1}, {"id": 2}])
+    database.execute(f'DELETE FROM scribengin."{decided.receipts[0].segments[0]["staged"]}" WHERE id = 1')
+    with pytest.raises(StateError, match="has 1 rows, and a decision says 2"):
+        writer.sink.publish(decided)
+    assert read(database) == []
+
+
+def test_a_driver_that_was_overtaken_writes_nothing_more(database: Any, tmp_path: Path) -> None:
+    schema = parse_schema("id BIGINT")
+    old, new = Writer(place(database, tmp_path), schema, term=1), Writer(place(database, tmp_path), schema, term=2)
+    of_old, _ = old.stage(0, [{"id": 1}])
+    new.write(0, [{"id": 2}])
+    with pytest.raises(FencedError, match="decided otherwise"):
+        old.sink.publish(of_old)
+    after, _ = old.stage(1, [{"id": 3}])
+    with pytest.raises(FencedError, match="under term 2"):
+        old.sink.publish(after)
+    assert [row["id"] for row in read(database)] == [2]
+
+
+def test_a_rule_over_rows_that_is_broken_stops_the_batch_as_a_whole(database: Any, tmp_path: Path) -> None:
+    database.execute("CREATE TABLE kept (id bigint PRIMARY KEY)")
+    writer = Writer(place(database, tmp_path), parse_schema("id BIGINT"))
+    with pytest.raises(SinkError, match="duplicate key value") as told:
+        writer.write(0, [{"id": 1}, {"id": 1}])
+    assert told.value.code == "postgres-rule"
+    assert "mode: upsert" in told.value.remedy
+    assert read(database) == []
+
+
+def test_a_server_that_is_away_is_waited_for_and_a_wrong_login_is_not(database: Any, tmp_path: Path) -> None:
+    away = place(database, tmp_path, server="postgresql://etl@127.0.0.1:9/shop")
+    with pytest.raises(Unreachable, match=r"127\.0\.0\.1:9/shop cannot be connected to"):
+        PostgresSink(away).prepare(owner="me", lineage="one")
+    uri = place(database, tmp_path).options["server"]
+    with pytest.raises(SinkError, match="does not exist") as told:
+        PostgresSink(place(database, tmp_path, server=uri.rpartition("/")[0] + "/nowhere")).prepare(owner="me", lineage="one")
+    assert told.value.code == "postgres-database"
+    with pytest.raises(SinkError) as told:
+        PostgresSink(place(database, tmp_path, config={"sslmode": "require"})).prepare(owner="me", lineage="one")
+    assert told.value.code == "postgres-trust"
+
+
+def test_a_password_stands_where_it_is_not_shown(database: Any, tmp_path: Path) -> None:
+    with pytest.raises(SinkError) as told:
+        PostgresSink(place(database, tmp_path, server="postgresql://etl:hunter2@db/shop"))
+    assert "hunter2" not in f"{told.value} {told.value.remedy}"
+    assert told.value.code == "secret-in-plain"
+
+
+def test_names_are_quoted_and_never_taken_for_sql(database: Any, tmp_path: Path) -> None:
+    odd = 'x"; DROP TABLE kept; --'
+    schema = parse_schema(f"`{odd}` STRING, `Select` BIGINT")
+    database.execute('CREATE SCHEMA "odd one"')
+    writer = Writer(place(database, tmp_path, table='odd one.Ta"ble', mode="upsert", key=("Select",)), schema)
+    writer.write(0, [{odd: odd, "Select": 1}])
+    assert read(database, '"odd one"."Ta""ble"') == [{odd: odd, "Select": 1}]
+
+
+def test_old_batches_are_told_no_more_and_their_rows_still_counted(database: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("scribengin.connectors.postgres.commits.DETAILED", 2)
+    writer = Writer(place(database, tmp_path), parse_schema("id BIGINT"))
+    decided = []
+    for number in range(5):
+        each, _ = writer.stage(number, [{"id": number}])
+        writer.sink.publish(each)
+        decided.append(each)
+    assert database.execute("SELECT count(*) AS n FROM scribengin.commits").fetchone()["n"] == 2
+    assert [(each.number, each.violations) for each in writer.sink.audit(lineage="one", decided=decided[3:])] == [(3, ()), (4, ())]
