@@ -112,6 +112,33 @@ CATALOG: tuple[Entry, ...] = (
         slot="sink",
     ),
     Entry(
+        "table-mode",
+        "A table's mode and its key",
+        "`mode: append` adds rows and tells them apart by nothing; `upsert` needs a `key`, `changes` a `key` and the column that says the "
+        "change.",
+        "Add what the mode needs, take out what it does not look at, or write another mode.",
+        "kept: {from: orders, type: postgres, server: 'postgresql://etl@db/shop', table: kept, mode: upsert}",
+        slot="sink",
+    ),
+    Entry(
+        "secret-in-plain",
+        "A password in an address",
+        "An address is printed and stored with the flow; only what is written as a secret is not.",
+        'Take it out of the address and write `config: {password: "${secret:env/NAME}"}`.',
+        "kept: {from: orders, type: postgres, server: 'postgresql://etl:hunter2@db/shop', table: kept}",
+        slot="sink",
+    ),
+    Entry(
+        "table-two-writers",
+        "Two sinks and one table",
+        "Neither could tell which rows are its own, and each would refuse what the other has written.",
+        "Give each sink its own table, or let one read both steps.",
+        ORDERS + "sinks:\n"
+        "  a: {from: orders, type: postgres, server: 'postgresql://etl@db/shop', table: kept}\n"
+        "  b: {from: orders, type: postgres, server: 'postgresql://etl@db/shop', table: public.kept}\n",
+        slot="file",
+    ),
+    Entry(
         "delivery-together",
         "Spark's own sink beside another",
         "Where Spark's own sink writes, its write is all that a Batch does; nothing can commit together with it.",
