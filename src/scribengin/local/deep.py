@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scribengin.connectors import catalog
+from scribengin.connectors.abilities import compares_columns
 from scribengin.connectors.files.held import differences
 from scribengin.core.errors import ScribenginError
 from scribengin.core.problems import Problem
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from scribengin.connectors.contract import Sink
     from scribengin.core.problems import Place
     from scribengin.core.types import Schema
     from scribengin.local.contract import RunSettings
@@ -86,6 +88,7 @@ def _check_tier(
                 unlike = unlike_what_is_held(plan.flow, sink, schema)
                 if unlike and not accepting.takes(plan.tier, sink, schema, unlike):
                     problems |= {each.message: each for each in held_problems(sink, unlike, prepared.place_of(sink))}
+                problems |= {each.message: each for each in _place_problems(sinks[sink], sink, schema, prepared.place_of(sink))}
                 if plan.flow.sinks[sink].type == CHANNEL:
                     ChannelFolder.of(prepared.folder.root, plan.flow.name, sink).write_schema(compiler.sink_schemas[sink])
         except ScribenginError as error:
@@ -94,6 +97,13 @@ def _check_tier(
         except Exception as error:
             fault = step_failure(query.name, error)
             problems.setdefault(fault.message, Problem(fault.code, prepared.place_of(query.name), fault.message, fault.remedy))
+
+
+def _place_problems(opened: Sink, sink: str, schema: Schema, place: Place) -> Iterator[Problem]:
+    """Where a table that is there does not take the columns: nobody can agree to that."""
+    for text in opened.unlike(schema) if compares_columns(opened) else ():
+        remedy = "alter the table, cast the column or leave it out in a `select` before the sink, or write to another table"
+        yield Problem("table-columns", place, f'sink "{sink}": {text}', remedy)
 
 
 def unlike_what_is_held(flow: Flow, sink: str, schema: Schema) -> list[str]:
