@@ -1,0 +1,27 @@
+"""Ways to strike a flow into a table from outside the driver: the server goes, and comes back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scribengin.testing.faults.kafka_ways import hold_at
+from scribengin.testing.faults.table_flows import TableFlow
+
+if TYPE_CHECKING:
+    from scribengin.testing.faults.outcomes import Aim
+    from scribengin.testing.faults.running import RunningLife
+
+
+def strike_the_server(life: RunningLife, place: int, aim: Aim) -> None:
+    """It is killed while the driver is at the point, and started again before the driver goes on, or after."""
+    assert isinstance(life.flow, TableFlow)
+    driver = hold_at(life, place, aim)
+    if driver is None:
+        return
+    life.flow.postgres.kill()
+    at_once = life.random(place).random() < 0.5
+    if at_once:
+        driver.release()
+    life.flow.postgres.start()
+    driver.release()
+    life.note(f"exit {driver.wait()}, the server was away {'before' if not at_once else 'when'} the driver went on")

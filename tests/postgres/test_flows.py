@@ -1,0 +1,92 @@
+"""Flows into tables, by Spark: what a run does from its start to its audit, and what is left when things die."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from scribengin.core.errors import InputError
+from scribengin.testing.faults.lives import run_life
+from scribengin.testing.faults.outcomes import Aim, Life
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.conftest import FlowFolder
+
+FLOW = """
+version: 1
+name: shop
+sources: {orders: {type: files, path: data, format: json, schema: "id BIGINT NOT NULL, customer STRING, amount DOUBLE, ts TIMESTAMP"}}
+steps: {large: {from: orders, filter: amount >= 10}}
+sinks: {kept: {from: large, type: postgres, server: "SERVER", table: kept, MODE}}
+"""
+
+
+def orders(*ids: int, amount: float = 20.0, customer: str | None = "ada") -> list[dict[str, Any]]:
+    return [{"id": id_, "customer": customer, "amount": amount, "ts": "2026-01-01T00:00:00Z"} for id_ in ids]
+
+
+def uri(database: Any) -> str:
+    return f"postgresql://{database.info.user}@{database.info.host}:{database.info.port}/{database.info.dbname}"
+
+
+def shop(folder: FlowFolder, database: Any, mode: str = "mode: append") -> FlowFolder:
+    return folder.flow(FLOW.replace("SERVER", uri(database)).replace("MODE", mode))
+
+
+def test_rows_come_to_a_table_that_is_made_and_those_that_it_does_not_take_are_dead_letters(folder: FlowFolder, database: Any) -> None:
+    shop(folder, database).data("data/a.jsonl", [*orders(1, 2, 3), *orders(4, amount=1)])
+    result = folder.run()
+    assert (result.state, result.violations) == ("finished", ())
+    assert [row["id"] for row in database.execute("SELECT id FROM kept ORDER BY id").fetchall()] == [1, 2, 3]
+    database.execute("ALTER TABLE kept ADD CHECK (id < 100)")
+    folder.data("data/b.jsonl", [*orders(5, 500), *orders(6, customer="a\0b")])
+    (query,) = folder.run().queries
+    assert (query.nodes["kept"].out, query.nodes["kept"].dead) == (4, 2)  # of both runs
+    assert database.execute("SELECT count(*) AS n FROM kept").fetchone()["n"] == 4
+
+
+def test_rows_replace_those_of_their_key_and_an_update_of_an_aggregation_too(folder: FlowFolder, database: Any) -> None:
+    flow = FLOW.replace("SERVER", uri(database)).replace(
+        "large: {from: orders, filter: amount >= 10}", "by: {from: orders, aggregate: AGG}"
+    )
+    flow = flow.replace("from: large", "from: by").replace("MODE", "mode: upsert, key: [customer, window_start]")
+    flow = flow.replace('ts TIMESTAMP"', 'ts TIMESTAMP", watermark: ts 1d').replace(
+        "AGG", "{by: [customer], window: {time: ts, size: 1h}, emit: update, columns: {n: count(*), total: sum(amount)}}"
+    )
+    folder.flow(flow).data("data/a.jsonl", [*orders(1, 2), *orders(3, customer="bob")])
+    assert folder.run().violations == ()
+    folder.data("data/b.jsonl", orders(4, amount=0.5))
+    assert folder.run().violations == ()
+    found = database.execute("SELECT customer, n, total FROM kept ORDER BY customer").fetchall()
+    assert found == [{"customer": "ada", "n": 3, "total": 40.5}, {"customer": "bob", "n": 1, "total": 20.0}]
+
+
+def test_a_table_of_other_columns_stops_a_start_with_what_is_to_be_done(folder: FlowFolder, database: Any) -> None:
+    database.execute("CREATE TABLE kept (id text, amount double precision, ts timestamptz, country text NOT NULL)")
+    shop(folder, database).data("data/a.jsonl", orders(1))
+    with pytest.raises(InputError) as told:
+        folder.run()
+    problems = told.value.problems
+    assert {problem.code for problem in problems} == {"table-columns"}
+    assert len(problems) == 3
+    assert 'column "id" is text in the table, the flow gives BIGINT' in str(told.value)
+    assert problems[0].place.line == 6
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(
+    ("kind", "route", "aims"),
+    [
+        ("coins", "files-to-postgres", ("kill@publish.record.before", "two@decide.before", "server@decide.after")),
+        ("aggregate", "files-to-postgres-by-key", ("kill@publish.record.after", "recovery@publish.record.before")),
+    ],
+)
+def test_a_life_of_kills_loses_and_doubles_nothing(public_path: Path, kind: str, route: str, aims: tuple[str, ...]) -> None:
+    life = Life(kind, route, False, tuple(Aim(*aim.split("@")) for aim in aims))
+    outcome = run_life(life, 1, public_path / "life", limit_s=400)
+    assert outcome.verdict == "passed", outcome
+    assert all(outcome.reached), outcome
+    assert outcome.looks > 0
