@@ -8,7 +8,7 @@ WORKERS ?= 2
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-up demo-kafka test test-long check fmt bench bench-tiers bench-kafka bench-recovery bench-control bench-isolation bench-utilities bench-segments faults cuts lock clean
+.PHONY: help setup demo demo-up demo-kafka test test-long check fmt bench bench-tiers bench-kafka bench-recovery bench-control bench-isolation bench-utilities bench-postgres bench-segments faults cuts lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
@@ -76,10 +76,13 @@ bench-isolation: setup ## a flow alone, beside one that floods, beside one that 
 bench-utilities: setup ## tests in the order that costs least, beside every fixed order: make bench-utilities [ARGS="--rows 1000000"]
 	@PYTHONPATH=benchmarks $(BIN)/python benchmarks/utilities.py $(ARGS)
 
+bench-postgres: setup ## into a table, beside Spark's JDBC sink and a bare COPY: make bench-postgres [ARGS="--rows 1000000"]
+	@PYTHONPATH=benchmarks $(BIN)/python benchmarks/postgres.py $(ARGS)
+
 bench-segments: setup ## a sink with roll beside one without, and merges alone: make bench-segments [ARGS="--rows 400000 --format parquet"]
 	@PYTHONPATH=benchmarks $(BIN)/python benchmarks/segments.py $(ARGS)
 
-faults: setup ## crash runs at every point and check what is left: make faults [ONLY=publish|kafka|tiers|control|control-soak] [MINUTES=30] [SEED=7] [LIVES=2]
+faults: setup ## crash runs at every point and check what is left: make faults [ONLY=publish|kafka|postgres|tiers|control|control-soak] [MINUTES=30] [SEED=7] [LIVES=2]
 	@$(BIN)/python -m scribengin.testing.faults --minutes $(MINUTES) $(if $(ONLY),--only "$(ONLY)") $(if $(SEED),--seed $(SEED)) $(if $(LIVES),--lives $(LIVES))
 
 cuts: setup ## random flows, whole and cut into tiers, compared: make cuts [ARGS="--examples 300"]
