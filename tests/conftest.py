@@ -55,6 +55,7 @@ _LONGEST = (
     "kafka/test_demo.py",
     "faults/test_tier_faults.py",
     "faults/test_replay_faults.py",
+    "postgres/test_flows.py",
     "docs/test_tutorial.py",
     "spark/test_replay.py",
     "spark/test_vector_run.py",
