@@ -139,7 +139,7 @@ def by_scribengin(spark: Any, folder: Path, name: str, turn: int, mode: str) -> 
 
 
 def by_jdbc(spark: Any, folder: Path, server: Postgres, table: str, settings: dict[str, str]) -> None:
-    given = {"user": "scribengin", "driver": "org.postgresql.Driver"} | settings
+    given = {"user": "postgres", "driver": "org.postgresql.Driver"} | settings
     spark.read.parquet(str(folder / "parquet")).write.jdbc(f"jdbc:postgresql://{server.address}/postgres", table, "append", given)
 
 

@@ -6,12 +6,15 @@ import datetime as dt
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+import psycopg
 import pyarrow as pa
 import pytest
 
 from scribengin.connectors.contract import BatchId, Decided, Place
+from scribengin.connectors.postgres import client
 from scribengin.connectors.postgres.options import SINK
 from scribengin.connectors.postgres.sink import PostgresSink
+from scribengin.core import faults
 from scribengin.core.errors import FencedError, Refused, SinkError, StateError, Unreachable
 from scribengin.core.types import arrow_schema, parse_schema
 from scribengin.testing.conformance import check_sink
@@ -154,6 +157,9 @@ def test_changes_are_done_in_their_order_and_an_unknown_one_is_refused(database:
     assert "a change is insert, update or delete" in told
     assert {row["id"]: row["name"] for row in read(database)} == {1: "again", 2: "changed", 3: "new"}
     assert list(read(database)[0]) == ["id", "name"]
+    (told,) = writer.write(2, [{"id": 3, "name": None, "op": "update"}, {"id": 2, "name": None, "op": "delete"}])
+    assert "name is given unless the row is deleted" in told
+    assert {row["id"] for row in read(database)} == {1, 3}
 
 
 def test_a_table_that_is_there_is_compared_before_anything_is_written(database: Any, tmp_path: Path) -> None:
@@ -208,6 +214,55 @@ def test_what_killed_tasks_have_staged_goes_once_their_batch_is_decided(database
     writer.sink.publish(sleeping)
     assert [row["id"] for row in read(database)] == [2, 3]
     assert staged(database) == 0
+
+
+def test_a_task_that_sleeps_in_its_copy_holds_up_nobody(database: Any, tmp_path: Path) -> None:
+    schema = parse_schema("id BIGINT")
+    writer = Writer(place(database, tmp_path), schema)
+    sleeping = writer.sink.stream(BatchId("flow", "query", "one", 0, 1), 0, "asleep", schema)
+    sleeping.write(pa.RecordBatch.from_pylist([{"id": 1}], schema=arrow_schema(schema)))
+    name = sleeping.close().segments[0]["staged"]
+    with psycopg.connect(database.info.dsn) as asleep:
+        asleep.execute(f'INSERT INTO scribengin."{name}" VALUES (1)')
+        writer.write(0, [{"id": 2}])
+        assert [row["id"] for row in read(database)] == [2]
+        assert staged(database) == 1
+    writer.sink.recover(None, lineage="one", before=1)
+    assert staged(database) == 0
+
+
+def test_a_driver_that_sleeps_while_it_publishes_loses_its_turn(database: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "ABANDONED_MS", 500)
+    schema = parse_schema("id BIGINT")
+    old, new = Writer(place(database, tmp_path), schema, term=1), Writer(place(database, tmp_path), schema, term=2)
+    of_old, of_new = old.stage(0, [{"id": 1}])[0], new.stage(0, [{"id": 2}])[0]
+
+    def other_first(point: str) -> None:
+        if point == "publish.record.before":
+            monkeypatch.setattr(faults, "reached", lambda _: None)
+            new.sink.publish(of_new)
+
+    monkeypatch.setattr(faults, "reached", other_first)
+    with pytest.raises(Unreachable, match="idle-in-transaction"):
+        old.sink.publish(of_old)
+    assert [row["id"] for row in read(database)] == [2]
+    with pytest.raises(FencedError):
+        old.sink.publish(of_old)
+
+
+def test_a_reset_deletes_no_row_that_another_has_written(database: Any, tmp_path: Path) -> None:
+    schema = parse_schema("id BIGINT")
+    writer = Writer(place(database, tmp_path), schema)
+    writer.write(0, [{"id": 1}])
+    database.execute("INSERT INTO kept VALUES (2)")
+    with pytest.raises(Refused, match="rows that no batch has written"):
+        writer.sink.clear(owner="me", flow="flow")
+    database.execute("CREATE TABLE theirs (id bigint PRIMARY KEY); INSERT INTO theirs VALUES (7)")
+    sink = PostgresSink(place(database, tmp_path, table="theirs", mode="upsert", key=("id",)))
+    sink.prepare(owner="me", lineage="one", adopt=True)
+    with pytest.raises(Refused, match="held rows of others when the flow began"):
+        sink.clear(owner="me", flow="flow")
+    assert (len(read(database)), len(read(database, "theirs"))) == (2, 1)
 
 
 def test_sinks_that_commit_together_stage_apart_though_they_have_the_attempt_in_common(database: Any, tmp_path: Path) -> None:

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from scribengin.embedded.process import Server
 
 NAME = "PostgreSQL"
-USER = "scribengin"
+USER = "postgres"
+"""not `scribengin`: tables without a schema would be made in the one of the user's name, where ours are"""
 DATABASE = "postgres"
 _READY_WITHIN_S = 60.0
 _STOPPED_WITHIN_S = 20.0

@@ -16,8 +16,10 @@ if TYPE_CHECKING:
     from scribengin.core.errors import ScribenginError
 
 CONNECT_S = 10
-_PASSES = ("08", "53", "57", "58", "40")
-"""classes of SQLSTATE that a later try may not see: connection, resources, operator, system, a transaction that met another"""
+ABANDONED_MS = 20_000
+"""a session that is silent for so long within a transaction the server ends: a driver that sleeps there would hold up its successor"""
+_PASSES = ("08", "53", "57", "58", "40", "25P03")
+"""beginnings of SQLSTATEs that a later try may not see: connection, resources, operator, system, a transaction that met another or slept"""
 _LOGIN = ("authentication failed", "no password supplied", "no pg_hba.conf entry", "is not permitted to log in")
 _TRUST = ("certificate", "SSL", "sslmode")
 
@@ -61,7 +63,9 @@ class Server:
         settings = {"application_name": "scribengin", "connect_timeout": CONNECT_S} | given
         psycopg = driver()
         try:
-            connection: Connection[Any] = psycopg.connect(self._uri, autocommit=True, **settings)
+            # no prepared statements: what stands between may give each transaction another session of the server
+            connection: Connection[Any] = psycopg.connect(self._uri, autocommit=True, prepare_threshold=None, **settings)
+            connection.execute(f"SET idle_in_transaction_session_timeout = {ABANDONED_MS}")
         except psycopg.Error as error:
             raise self.fault(error, "cannot be connected to") from error
         return connection
@@ -79,7 +83,7 @@ class Server:
             return self._sink_error(said, "grant the user CREATE on the schemas of `table` and `staging`, or make them", "postgres-rights")
         if not state and any(each in text for each in _TRUST):
             return self._sink_error(said, "say in `config` whom to trust: sslmode, sslrootcert", "postgres-trust")
-        if not state or state.startswith(_PASSES):
+        if state.startswith(_PASSES) or (not state and isinstance(error, driver().OperationalError)):
             return Unreachable(
                 said,
                 remedy="look whether the server is up and has room; a flow that runs tries again by itself",

@@ -8,10 +8,11 @@ staged      one row a table that a task has staged rows in; the table lies besid
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from scribengin.connectors.postgres.client import quoted
+from scribengin.connectors.postgres.client import driver, quoted
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 _XIDS = 2**32
 """`xmin` of a row counts transactions so far, and begins anew"""
+_HELD_MS = 200
 DETAILED = 1_000
 """newest Batches of which `commits` keeps a row each; of older ones the number of rows stays, in `claims`"""
 
@@ -61,7 +63,8 @@ class Commits:
             connection.execute(f"CREATE SCHEMA IF NOT EXISTS {place}")
             connection.execute(
                 f"CREATE TABLE IF NOT EXISTS {place}.claims (target text PRIMARY KEY, owner text NOT NULL, lineage text NOT NULL, "
-                "sink text NOT NULL, flow text NOT NULL, earlier text[] NOT NULL DEFAULT '{}', folded_rows bigint NOT NULL DEFAULT 0)"
+                "sink text NOT NULL, flow text NOT NULL, earlier text[] NOT NULL DEFAULT '{}', folded_rows bigint NOT NULL DEFAULT 0, "
+                "had_rows boolean NOT NULL)"
             )
             connection.execute(
                 f"CREATE TABLE IF NOT EXISTS {place}.commits (target text, lineage text, number bigint, hash text NOT NULL, "
@@ -87,14 +90,19 @@ class Commits:
         ).fetchone()
         return None if found is None else (Claim(*found[:4]), tuple(found[4]))
 
-    def take(self, connection: Connection[Any], claim: Claim) -> None:
-        """Make it that one's; the lineage before stays known."""
+    def take(self, connection: Connection[Any], claim: Claim, *, had_rows: bool) -> None:
+        """Make it that one's; the lineage before stays known. `had_rows`: of nobody's table, whether it holds rows."""
         connection.execute(
-            f"INSERT INTO {quoted(self.schema)}.claims AS held (target, owner, lineage, sink, flow) VALUES (%s, %s, %s, %s, %s) "
-            "ON CONFLICT (target) DO UPDATE SET earlier = held.earlier || held.lineage, owner = excluded.owner, "
-            "lineage = excluded.lineage, sink = excluded.sink, flow = excluded.flow",
-            (self.table, claim.owner, claim.lineage, claim.sink, claim.flow),
+            f"INSERT INTO {quoted(self.schema)}.claims AS held (target, owner, lineage, sink, flow, had_rows) "
+            "VALUES (%s, %s, %s, %s, %s, %s) ON CONFLICT (target) DO UPDATE SET earlier = held.earlier || held.lineage, "
+            "owner = excluded.owner, lineage = excluded.lineage, sink = excluded.sink, flow = excluded.flow",
+            (self.table, claim.owner, claim.lineage, claim.sink, claim.flow, had_rows),
         )
+
+    def had_rows(self, connection: Connection[Any]) -> bool:
+        """Whether the table held rows when it was claimed first."""
+        found = connection.execute(f"SELECT had_rows FROM {quoted(self.schema)}.claims WHERE target = %s", (self.table,)).fetchone()
+        return bool(found and found[0])
 
     def commit_of(self, connection: Connection[Any], lineage: str, number: int) -> Commit | None:
         """What was committed as that Batch."""
@@ -127,8 +135,7 @@ class Commits:
         )
 
     def forget(self, connection: Connection[Any]) -> None:
-        """Everything about the table."""
-        self.drop_staged(connection)
+        """Who has written to the table, and what; not what is staged."""
         for name in ("commits", "claims"):
             connection.execute(f"DELETE FROM {quoted(self.schema)}.{name} WHERE target = %s", (self.table,))
 
@@ -137,12 +144,14 @@ class Commits:
         connection.execute(f"INSERT INTO {quoted(self.schema)}.staged VALUES (%s, %s, %s, %s)", (name, self.table, lineage, number))
 
     def drop_staged(self, connection: Connection[Any], where: str = "", values: tuple[Any, ...] = ()) -> None:
-        """Delete staging tables, all of the table or those of `where`."""
-        names = connection.execute(
-            f"DELETE FROM {quoted(self.schema)}.staged WHERE target = %s {where} RETURNING name", (self.table, *values)
-        ).fetchall()
-        if names:
-            connection.execute(f"DROP TABLE IF EXISTS {', '.join(quoted(self.schema, name) for (name,) in names)}")
+        """Delete staging tables, all of the table or those of `where`. Outside of a transaction: one that somebody holds, such as a task
+        that sleeps in its COPY, is not waited for; it stays for the next time."""
+        names = connection.execute(f"SELECT name FROM {quoted(self.schema)}.staged WHERE target = %s {where}", (self.table, *values))
+        for (name,) in names.fetchall():
+            with suppress(driver().errors.LockNotAvailable), connection.transaction():
+                connection.execute(f"SET LOCAL lock_timeout = {_HELD_MS}")
+                connection.execute(f"DROP TABLE IF EXISTS {quoted(self.schema, name)}")
+                connection.execute(f"DELETE FROM {quoted(self.schema)}.staged WHERE name = %s", (name,))
 
     def _one(self, connection: Connection[Any], where: str, values: tuple[Any, ...]) -> Commit | None:
         return next(iter(self._all(connection, where, values)), None)

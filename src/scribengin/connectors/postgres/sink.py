@@ -55,7 +55,7 @@ class PostgresSink:
                         raise self._foreign("a newer lineage has taken it over")
                     if not adopt and (held is not None or self._has_rows(connection)):
                         raise self._foreign("it holds rows that this lineage has not written")
-                    self._commits.take(connection, mine)
+                    self._commits.take(connection, mine, had_rows=held is None and self._has_rows(connection))
         self._owner = owner
 
     def unlike(self, schema: Schema) -> list[str]:
@@ -77,19 +77,20 @@ class PostgresSink:
     def publish(self, decided: Decided) -> None:
         """Rows and commit record in one transaction, or, where the record stands there already, nothing."""
         batch = decided.batch
-        with self._connected(f"did not take batch {batch.number} into {self._target}") as connection, connection.transaction():
-            if not self._is_done(connection, decided):
-                rows = self._take(connection, decided)
-                faults.reached("publish.record.before")
-                self._commits.note(connection, decided, rows)
-                self._commits.drop_staged(connection, "AND lineage = %s AND number = %s", (batch.lineage, batch.number))
-        faults.reached("publish.record.after")
+        with self._connected(f"did not take batch {batch.number} into {self._target}") as connection:
+            with connection.transaction():
+                if not self._is_done(connection, decided):
+                    rows = self._take(connection, decided)
+                    faults.reached("publish.record.before")
+                    self._commits.note(connection, decided, rows)
+            faults.reached("publish.record.after")
+            self._commits.drop_staged(connection, "AND lineage = %s AND number = %s", (batch.lineage, batch.number))
 
     def recover(self, decided: Decided | None, *, lineage: str, before: int) -> None:
         """Publish the newest decision, then delete what tasks of decided Batches left behind."""
         if decided is not None:
             self.publish(decided)
-        with self._connected("cannot be tidied up") as connection, connection.transaction():
+        with self._connected("cannot be tidied up") as connection:
             self._commits.drop_staged(connection, "AND lineage = %s AND number < %s", (lineage, before))
 
     def audit(self, *, lineage: str, decided: Iterable[Decided]) -> Iterator[Published]:
@@ -110,14 +111,12 @@ class PostgresSink:
                 if rows != commit.rows:
                     wrong.append(f"batch {number}: {commit.rows} rows were written to {self._target}, {rows} are there")
                 yield Published(number, rows, tuple(wrong))
-            if found is not None:
-                xids, folded = self._commits.xids(connection)
-                strange = sum(found.values()) - sum(found.get(xid, 0) for xid in xids) - folded
-                if strange > 0:
-                    yield Published(-1, 0, (f"{strange} rows in {self._target} were written by no batch",))
+            if found is not None and (strange := self._strange(connection, found)) > 0:
+                yield Published(-1, 0, (f"{strange} rows in {self._target} were written by no batch",))
 
     def clear(self, *, owner: str, flow: str, dry_run: bool = False) -> int:
-        """Delete the rows, the commit records and the claim; returns how many rows. The table stays."""
+        """Delete all rows, the commit records and the claim; returns how many rows. The table stays. Refused where rows of others may be
+        among them."""
         with self._connected("cannot be cleared") as connection:
             if not self._commits.there(connection):
                 return 0
@@ -127,6 +126,10 @@ class PostgresSink:
                     return 0
                 if (held[0].owner, held[0].flow) != (owner, flow):
                     raise self._foreign("others have written there too")
+                if self._commits.had_rows(connection):
+                    raise self._foreign("it held rows of others when the flow began to write there")
+                if not self._target.key and self._strange(connection, self._rows_by_transaction(connection)) > 0:
+                    raise self._foreign("it holds rows that no batch has written")
                 if not self._columns(connection):
                     rows = 0
                 elif dry_run:
@@ -135,7 +138,9 @@ class PostgresSink:
                     rows = connection.execute(f"DELETE FROM {self._target.quoted}").rowcount
                 if not dry_run:
                     self._commits.forget(connection)
-                return rows
+            if not dry_run:
+                self._commits.drop_staged(connection)
+            return rows
 
     # --- inside a transaction ---
 
@@ -198,6 +203,11 @@ class PostgresSink:
             (self._target.quoted,),
         )
         return any(set(names) == set(self._target.key) for (names,) in found.fetchall())
+
+    def _strange(self, connection: Connection[Any], found: Mapping[int, int]) -> int:
+        """How many rows no Batch has written; `found`: transaction → rows."""
+        xids, folded = self._commits.xids(connection)
+        return sum(found.values()) - sum(found.get(xid, 0) for xid in xids) - folded
 
     def _rows_by_transaction(self, connection: Connection[Any]) -> dict[int, int]:
         if not self._columns(connection):

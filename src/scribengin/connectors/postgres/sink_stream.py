@@ -97,7 +97,7 @@ class PostgresSinkStream:
         """Remove what was staged."""
         if self._connection is None:
             return
-        with suppress(driver().Error), self._connection.transaction():
+        with suppress(driver().Error):
             self._commits.drop_staged(self._connection, "AND name = %s", (self._name,))
         self._connection.close()
 
@@ -106,22 +106,31 @@ class PostgresSinkStream:
             return self._connection
         connection = self._server.connect()
         target, staged = self._target, quoted(self._commits.schema, self._name)
-        kept = [name for name in self._schema.names if name != target.change]
         try:
             with connection.transaction():
                 self._make(connection)
                 self._commits.stage(connection, self._name, self._batch.lineage, self._batch.number)
                 connection.execute(f"CREATE TABLE {staged} (LIKE {target.quoted} INCLUDING CONSTRAINTS INCLUDING DEFAULTS)")
                 if target.change is not None:
-                    connection.execute(f"ALTER TABLE {staged} ADD COLUMN {quoted(target.change)} {_CHANGE.format(quoted(target.change))}")
-                    for name in kept:
-                        if name not in target.key:  # of a row that is to be deleted the key is enough
-                            connection.execute(f"ALTER TABLE {staged} ALTER COLUMN {quoted(name)} DROP NOT NULL")
+                    self._take_changes(connection, staged, quoted(target.change))
         except driver().Error as error:
             connection.close()
             raise self._server.fault(error, f"has no room to stage rows for {target}") from error
         self._connection = connection
         return connection
+
+    def _take_changes(self, connection: Connection[Any], staged: str, change: str) -> None:
+        """The column that says the change; and of a row that is to be deleted the key is enough."""
+        connection.execute(f"ALTER TABLE {staged} ADD COLUMN {change} {_CHANGE.format(change)}")
+        found = connection.execute(
+            "SELECT attname FROM pg_attribute WHERE attrelid = to_regclass(%s) AND attnotnull AND attnum > 0 AND NOT attisdropped",
+            (self._target.quoted,),
+        )
+        for (name,) in found.fetchall():
+            if name not in self._target.key:
+                column, rule = quoted(name), quoted(f"{name} is given unless the row is deleted"[:63])
+                connection.execute(f"ALTER TABLE {staged} ALTER COLUMN {column} DROP NOT NULL")
+                connection.execute(f"ALTER TABLE {staged} ADD CONSTRAINT {rule} CHECK (lower({change}) = 'delete' OR {column} IS NOT NULL)")
 
     def _make(self, connection: Connection[Any]) -> None:
         """The table itself, where it is not there. One that is there was compared with the columns before the run."""
