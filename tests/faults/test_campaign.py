@@ -88,7 +88,7 @@ def passed(life, seed):
 def test_the_sample_takes_what_is_open_and_ends_when_all_is_covered_in_few_lives():
     outcomes, sample = [], Sample([])
     while count_open(outcomes):
-        assert len(outcomes) < 150
+        assert len(outcomes) < 200
         outcomes.append(passed(sample.choose(random.Random(len(outcomes))), len(outcomes)))
         sample.add(outcomes[-1])
     targets = count_wanted()
