@@ -163,7 +163,8 @@ def moves(bench: Bench, after: str = "") -> Any:
     answer = httpx2.get(f"{bench.address}/v1/flows/endless/metrics", timeout=30, trust_env=False)
     if answer.status_code == 307:
         return None
-    found = bench.asks("/v1/flows/endless/metrics")
+    assert answer.is_success, answer.text
+    found = answer.json()
     there = found["tiers"] and found["tiers"][0]["worker"] != after and found["now"]["rows_in_per_s"] > 50
     return found if there else None
 
