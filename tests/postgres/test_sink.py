@@ -232,7 +232,7 @@ def test_a_task_that_sleeps_in_its_copy_holds_up_nobody(database: Any, tmp_path:
 
 
 def test_a_driver_that_sleeps_while_it_publishes_loses_its_turn(database: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "ABANDONED_MS", 500)
+    monkeypatch.setattr(client, "ABANDONED_MS", 2_000)
     schema = parse_schema("id BIGINT")
     old, new = Writer(place(database, tmp_path), schema, term=1), Writer(place(database, tmp_path), schema, term=2)
     of_old, of_new = old.stage(0, [{"id": 1}])[0], new.stage(0, [{"id": 2}])[0]
