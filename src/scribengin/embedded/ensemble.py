@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import msgspec
-
-from scribengin.core.errors import EnvironmentFault
-from scribengin.core.storage import make_folder, put_if_absent, read_or_none
 from scribengin.embedded.java_server import free_ports
+from scribengin.embedded.place import remembered
 from scribengin.embedded.zookeeper import Quorum, ZooKeeper
 
 if TYPE_CHECKING:
@@ -21,7 +18,7 @@ class ZooKeeperEnsemble:
 
     def __init__(self, folder: Path, count: int = 3) -> None:
         self.folder = folder.absolute()
-        ports = _read_or_make(self.folder, count)
+        ports = remembered(self.folder / "ensemble.json", dict[int, tuple[int, int]], lambda: _new_ports(count))
         self.servers = [ZooKeeper(self.folder / str(number), Quorum(number, ports)) for number in sorted(ports)]
 
     @property
@@ -64,16 +61,6 @@ class ZooKeeperEnsemble:
         self.stop()
 
 
-def _read_or_make(folder: Path, count: int) -> dict[int, tuple[int, int]]:
-    path = folder / "ensemble.json"
-    data = read_or_none(path)
-    if data is None:
-        make_folder(folder)
-        ports = free_ports(2 * count)
-        made = {number: (ports[2 * number - 2], ports[2 * number - 1]) for number in range(1, count + 1)}
-        put_if_absent(path, msgspec.json.encode(made) + b"\n")
-        data = path.read_bytes()
-    try:
-        return msgspec.json.decode(data, type=dict[int, tuple[int, int]])
-    except msgspec.DecodeError as error:
-        raise EnvironmentFault(f"{path} is not what was written there: {error}", remedy=f"remove {folder}", code="server-folder") from error
+def _new_ports(count: int) -> dict[int, tuple[int, int]]:
+    ports = free_ports(2 * count)
+    return {number: (ports[2 * number - 2], ports[2 * number - 1]) for number in range(1, count + 1)}

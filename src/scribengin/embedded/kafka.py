@@ -13,9 +13,10 @@ import msgspec
 
 from scribengin.core.errors import EnvironmentFault
 from scribengin.core.process import within
-from scribengin.core.storage import make_folder, put_if_absent, read_or_none, replace
+from scribengin.core.storage import make_folder, replace
 from scribengin.embedded.jars import fetch
 from scribengin.embedded.java_server import HOST, check_port, free_ports, java_command
+from scribengin.embedded.place import remembered
 from scribengin.embedded.process import Server, find_server, start_server
 from scribengin.embedded.wire import Metadata, read_metadata
 
@@ -256,17 +257,7 @@ class KafkaCluster:
 
 
 def _read_or_make(folder: Path, brokers: int) -> _Cluster:
-    path = folder / "cluster.json"
-    data = read_or_none(path)
-    if data is None:
-        ports = free_ports(2 * brokers)
-        nodes = tuple(_Node(number + 1, ports[2 * number], ports[2 * number + 1]) for number in range(brokers))
-        put_if_absent(path, msgspec.json.encode(_Cluster(_new_id(), nodes)) + b"\n")
-        data = path.read_bytes()
-    try:
-        cluster = msgspec.json.decode(data, type=_Cluster)
-    except msgspec.DecodeError as error:
-        raise EnvironmentFault(f"{path} is not what was written there: {error}", remedy=f"remove {folder}", code="server-folder") from error
+    cluster = remembered(folder / "cluster.json", _Cluster, lambda: _new_cluster(brokers))
     if len(cluster.nodes) != brokers:
         raise EnvironmentFault(
             f"{folder} holds a cluster of {len(cluster.nodes)} brokers, asked is one of {brokers}",
@@ -274,6 +265,11 @@ def _read_or_make(folder: Path, brokers: int) -> _Cluster:
             code="server-folder",
         )
     return cluster
+
+
+def _new_cluster(brokers: int) -> _Cluster:
+    ports = free_ports(2 * brokers)
+    return _Cluster(_new_id(), tuple(_Node(number + 1, ports[2 * number], ports[2 * number + 1]) for number in range(brokers)))
 
 
 def _new_id() -> str:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from scribengin.core.errors import EnvironmentFault
 from scribengin.core.storage import make_folder
 from scribengin.embedded.java_server import HOST, check_port
-from scribengin.embedded.port import port_of
+from scribengin.embedded.place import port_of
 from scribengin.embedded.process import find_server, start_server
 
 if TYPE_CHECKING:

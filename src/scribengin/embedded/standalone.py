@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from scribengin.core.errors import EnvironmentFault
 from scribengin.core.java import find_java
-from scribengin.core.storage import make_folder, put_if_absent, read_or_none, replace
+from scribengin.core.storage import make_folder, replace
 from scribengin.embedded.jars import pyspark_jars
 from scribengin.embedded.java_server import HOST, check_port, free_ports, java_command
+from scribengin.embedded.place import remembered
 from scribengin.embedded.process import find_server, start_server
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class StandaloneCluster:
 
     def __init__(self, folder: Path, *, workers: int = 1, cores: int = 2, memory_mib: int = 2048) -> None:
         self.folder = folder.absolute()
-        self._place = _read_or_make(self.folder)
+        self._place = remembered(self.folder / "place.json", _Place, lambda: _Place(*free_ports(2)))
         self._cores = cores
         self._memory_mib = memory_mib
         self._names = (MASTER, *(_worker(number) for number in range(1, workers + 1)))
@@ -199,15 +199,3 @@ def _worker(number: int) -> str:
 
 def _file(name: str) -> str:
     return name.lower().replace(" ", "-")
-
-
-def _read_or_make(folder: Path) -> _Place:
-    path = folder / "place.json"
-    data = read_or_none(path)
-    if data is None:
-        put_if_absent(path, msgspec.json.encode(_Place(*free_ports(2))) + b"\n")
-        data = path.read_bytes()
-    try:
-        return msgspec.json.decode(data, type=_Place)
-    except msgspec.DecodeError as error:
-        raise EnvironmentFault(f"{path} is not what was written there: {error}", remedy=f"remove {folder}", code="server-folder") from error

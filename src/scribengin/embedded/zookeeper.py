@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from scribengin.core.storage import make_folder, replace
 from scribengin.embedded.jars import pyspark_jars
 from scribengin.embedded.java_server import HOST, check_port, java_command
-from scribengin.embedded.port import port_of
+from scribengin.embedded.place import port_of
 from scribengin.embedded.process import find_server, start_server
 
 if TYPE_CHECKING:
