@@ -11,25 +11,18 @@ from contextlib import suppress
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from scribengin.core.errors import EnvironmentFault
 from scribengin.core.storage import make_folder
 from scribengin.embedded.java_server import HOST, check_port
-from scribengin.embedded.place import port_of
-from scribengin.embedded.process import find_server, start_server
-
-if TYPE_CHECKING:
-    from types import TracebackType
-
-    from scribengin.embedded.process import Server
+from scribengin.embedded.lone_server import LoneServer
+from scribengin.embedded.process import start_server
 
 NAME = "PostgreSQL"
 USER = "postgres"
 """not `scribengin`: tables without a schema would be made in the one of the user's name, where ours are"""
 DATABASE = "postgres"
 _READY_WITHIN_S = 60.0
-_STOPPED_WITHIN_S = 20.0
 _CHILDREN_GONE_S = 0.5
 """after a kill its children see that it is gone, and give its memory back, within so much"""
 _NAMESPACE = ("unshare", "--user", "--map-user=1000", "--map-group=1000")
@@ -39,33 +32,16 @@ _SSL_REQUEST = b"\x00\x00\x00\x08\x04\xd2\x16\x2f"
 """of the protocol: answered with S or N by a server that listens (PostgreSQL's documentation, 54.7 Message Formats)"""
 
 
-class Postgres:
-    """One server; who connects from this machine is trusted. Data and port stay in `folder` over restarts.
-
-    As a context manager it is up inside the block, gone after it, and gone too when this process ends in any other way.
-    """
+class Postgres(LoneServer):
+    """One server; who connects from this machine is trusted."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder.absolute()
-        self.log = self.folder / "log" / "postgres.log"
-        self._pid_file = self.folder / "run" / "postgres.pid.json"
-        self._port = port_of(self.folder)
-        self._server: Server | None = find_server(NAME, pid_file=self._pid_file, log=self.log)
-
-    @property
-    def address(self) -> str:
-        """`127.0.0.1:port`."""
-        return f"{HOST}:{self._port}"
+        super().__init__(folder, NAME, files="postgres")
 
     @property
     def uri(self) -> str:
         """What a client connects to."""
         return f"postgresql://{USER}@{self.address}/{DATABASE}"
-
-    @property
-    def pid(self) -> int | None:
-        """The server's process, where it is there."""
-        return self._server.process.pid if self._server is not None and self._server.alive() else None
 
     def start(self, **settings: str) -> None:
         """Start it where it is not up, with settings over our own (`max_connections="5"`), and return when it serves. Raises
@@ -90,23 +66,17 @@ class Postgres:
         self._server = start_server(NAME, command, pid_file=self._pid_file, log=self.log)
         self._server.wait_ready(self.answers, _READY_WITHIN_S)
 
-    def release(self) -> None:
-        """Let it live on when this process ends."""
-        if self._server is not None:
-            self._server.release()
-
     def stop(self) -> None:
         """End it in order, whoever is connected; it is killed where it does not end in time. No error where it is not up."""
-        server, self._server = self._server, None
-        if server is not None:
-            server.process.send(signal.SIGINT)
-            server.stop(_STOPPED_WITHIN_S)
+        if self._server is not None:
+            self._server.process.send(signal.SIGINT)
+        super().stop()
 
     def kill(self) -> None:
         """End it as a crash does, and return when it is gone. No error where it is not up."""
-        server, self._server = self._server, None
-        if server is not None:
-            server.kill()
+        was_up = self._server is not None
+        super().kill()
+        if was_up:
             time.sleep(_CHILDREN_GONE_S)
 
     def answers(self, *, timeout_s: float = 1.0) -> bool:
@@ -118,13 +88,6 @@ class Postgres:
             connection.sendall((len(start_up) + 8).to_bytes(4, "big") + b"\0\x03\0\0" + start_up)
             return connection.recv(1) == b"R"  # it asks who we are, or is content; E: it is starting up
         return False
-
-    def __enter__(self) -> Postgres:
-        self.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.stop()
 
     def _make(self, binaries: Path, data: Path) -> None:
         settings = ("-U", USER, "-A", "trust", "-E", "UTF8", "--no-locale")

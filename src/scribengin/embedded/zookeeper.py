@@ -10,21 +10,17 @@ from typing import TYPE_CHECKING
 from scribengin.core.storage import make_folder, replace
 from scribengin.embedded.jars import pyspark_jars
 from scribengin.embedded.java_server import HOST, check_port, java_command
-from scribengin.embedded.place import port_of
-from scribengin.embedded.process import find_server, start_server
+from scribengin.embedded.lone_server import LoneServer
+from scribengin.embedded.process import start_server
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
-    from types import TracebackType
-
-    from scribengin.embedded.process import Server
 
 NAME = "ZooKeeper"
 _JARS = ("zookeeper-*.jar", "metrics-core-*.jar", "snappy-java-*.jar", "netty-*.jar", "commons-cli-*.jar", "commons-io-*.jar")
 _HEAP_MIB = 256
 _READY_WITHIN_S = 120.0
-_STOPPED_WITHIN_S = 20.0
 _ANSWER_S = 5.0
 _STARTING_ANSWER_S = 0.5  # asked in the moment between its socket and its data, it never answers that connection
 _ANSWER_BYTES = 2**16
@@ -38,31 +34,13 @@ class Quorum:
     ports: Mapping[int, tuple[int, int]]
 
 
-class ZooKeeper:
-    """One server. Data and port stay in `folder` over restarts.
-
-    As a context manager it is up inside the block, gone after it, and gone too when this process ends in any other way. Sessions may be
-    as short as 1 s: a tick is half of that.
-    """
+class ZooKeeper(LoneServer):
+    """One server. Sessions may be as short as 1 s: a tick is half of that."""
 
     def __init__(self, folder: Path, quorum: Quorum | None = None) -> None:
         """`quorum`: where it is one of several (`ensemble.ZooKeeperEnsemble`): alone it serves nobody."""
-        self.folder = folder.absolute()
+        super().__init__(folder, NAME, files="zookeeper")
         self._quorum = quorum
-        self.log = self.folder / "log" / "zookeeper.log"
-        self._pid_file = self.folder / "run" / "zookeeper.pid.json"
-        self._port = port_of(self.folder)
-        self._server: Server | None = find_server(NAME, pid_file=self._pid_file, log=self.log)
-
-    @property
-    def address(self) -> str:
-        """`127.0.0.1:port`, for a client's connect string."""
-        return f"{HOST}:{self._port}"
-
-    @property
-    def pid(self) -> int | None:
-        """The server's process, where it is there."""
-        return self._server.process.pid if self._server is not None and self._server.alive() else None
 
     def start(self) -> None:
         """Start it where it is not up, and return when it serves. Raises EnvironmentFault: no Java, its port taken, it does not come up."""
@@ -95,23 +73,6 @@ class ZooKeeper:
         assert self._server is not None
         self._server.wait_ready(lambda: self.answers(timeout_s=_STARTING_ANSWER_S), _READY_WITHIN_S)
 
-    def release(self) -> None:
-        """Let it live on when this process ends."""
-        if self._server is not None:
-            self._server.release()
-
-    def stop(self) -> None:
-        """End it in order; it is killed where it does not end in time. No error where it is not up."""
-        server, self._server = self._server, None
-        if server is not None:
-            server.stop(_STOPPED_WITHIN_S)
-
-    def kill(self) -> None:
-        """End it as a crash does, and return when it is gone. No error where it is not up."""
-        server, self._server = self._server, None
-        if server is not None:
-            server.kill()
-
     def clear(self) -> None:
         """Clear away what is left of one that has ended by itself; one that is up stays."""
         if self.pid is None:
@@ -122,13 +83,6 @@ class ZooKeeper:
         with suppress(OSError):
             return b"\nMode: " in self._ask(b"srvr", timeout_s)
         return False
-
-    def __enter__(self) -> ZooKeeper:
-        self.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.stop()
 
     def _ask(self, word: bytes, timeout_s: float) -> bytes:
         """The whole answer to one of ZooKeeper's words of four letters."""
