@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 _PLACE = "_scribengin_place"
 """(unit, row) of a staged row: the order in which they came"""
+_CHANGES = "_scribengin_changes"
+"""a table of the transaction: what becomes of each key"""
 
 
 def merge(connection: Connection[Any], target: Target, staged: Sequence[str], columns: tuple[str, ...], version: str | None) -> None:
@@ -39,9 +41,6 @@ def merge(connection: Connection[Any], target: Target, staged: Sequence[str], co
         f"INSERT INTO {target.quoted} AS held ({names}) SELECT {names} FROM ({newest}) newest "
         f"ON CONFLICT ({', '.join(map(quoted, target.key))}) DO {f'UPDATE SET {sets}{older}' if sets else 'NOTHING'}"
     )
-
-
-_CHANGES = "_scribengin_changes"
 
 
 def _newest(target: Target, staged: Sequence[str], columns: tuple[str, ...], version: str | None) -> str:

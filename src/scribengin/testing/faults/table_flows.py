@@ -36,7 +36,7 @@ _LOOK_S = 0.1
 
 @dataclass(kw_only=True)
 class TableFlow(FaultFlow):
-    """`route` is one of TABLE_ROUTES. Its tables are in a schema of their own, which `remove` takes away."""
+    """`route` is one of TABLE_ROUTES. Its tables are in a schema of their own."""
 
     route: str
     postgres: Postgres

@@ -24,4 +24,4 @@ def strike_the_server(life: RunningLife, place: int, aim: Aim) -> None:
         driver.release()
     life.flow.postgres.start()
     driver.release()
-    life.note(f"exit {driver.wait()}, the server was away {'before' if not at_once else 'when'} the driver went on")
+    life.note(f"exit {driver.wait()}, the server was away {'when' if at_once else 'before'} the driver went on")
