@@ -180,3 +180,23 @@ def test_the_record_before_a_number_is_found_over_gaps_and_in_folded_ones(tmp_pa
             assert log.newest_below(number) == ((before[-1], before[-1]) if before else None)
         log.fold(total)
     assert log.high_mark() == 19
+
+
+def awaiting(folder: Path) -> NumberedLog:
+    return NumberedLog(folder, "test", awaits=lambda body: "asked" in body)
+
+
+@pytest.mark.usefixtures("small")
+def test_what_came_of_a_record_is_said_once_and_folded_with_it(tmp_path: Path) -> None:
+    log = awaiting(tmp_path)
+    for number in range(25):
+        log.put(number, {"asked": number} if number % 2 else {"number": number})
+    assert log.read(3) == {"asked": 3}
+    assert log.put_beside(3, {"came": "a"}) == {"asked": 3, "came": "a"}
+    assert awaiting(tmp_path).put_beside(3, {"came": "b"}) == {"asked": 3, "came": "a"}
+    log.put_beside(5, {"came": "c"})
+    log.fold(lambda summary, bodies: [*(summary or []), *bodies])
+    assert [log.read(number) for number in (2, 3, 5)] == [{"number": 2}, {"asked": 3, "came": "a"}, {"asked": 5, "came": "c"}]
+    assert not list(tmp_path.glob("*.beside.json"))
+    with pytest.raises(FencedError, match=r"test 3 in .* is long done"):
+        log.put_beside(3, {"came": "d"})

@@ -13,6 +13,7 @@ import errno
 import os
 import signal
 import time
+from itertools import chain
 from pathlib import Path
 
 POINTS = (
@@ -49,6 +50,10 @@ TRANSACTION_POINTS = (
     "transaction.commit.after",
 )
 """Those of a sink that commits by transactions, beside the others."""
+
+OFFER_POINTS = ("offer.sent", "settle.offered", "settle.before", "settle.after")
+"""Those of a sink whose place says behind the decision which rows it refuses, beside the others: after each request, and around the
+record of what was refused."""
 
 MOVE_POINTS = (
     "move.recovered",
@@ -87,10 +92,24 @@ KEEPING_POINTS = ("keeping.written",)
 LETTER_POINTS = ("replay.asked.before", "replay.asked.after", "purge.before", "purge.after")
 """Those of a person's work with dead letters, in the command's process."""
 
+ELSEWHERE_POINTS = ("lease.drafts", "lease.numbered", "state.drafted", "state.renamed")
+"""Those of a state that does not lie on a disk: while the lease is taken, and around the rename that makes a record of a draft."""
+
 VARIABLE = "SCRIBENGIN_FAULT"
 
 
-_ALL = POINTS + TRANSACTION_POINTS + MOVE_POINTS + OUTBOX_POINTS + UPKEEP_POINTS + ROLL_POINTS + KEEPING_POINTS + LETTER_POINTS
+_BESIDE = (
+    TRANSACTION_POINTS,
+    OFFER_POINTS,
+    MOVE_POINTS,
+    OUTBOX_POINTS,
+    UPKEEP_POINTS,
+    ROLL_POINTS,
+    KEEPING_POINTS,
+    LETTER_POINTS,
+    ELSEWHERE_POINTS,
+)
+_ALL = tuple(chain(POINTS, *_BESIDE))
 _ONCE = "once="
 
 

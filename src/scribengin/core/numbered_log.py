@@ -1,6 +1,7 @@
 """A folder of numbered records, each written once: the form of source logs, decisions and the sinks' commit records.
 
     <folder>/0000000007.json              record 7, put-if-absent, durable
+    <folder>/0000000007.beside.json       what came of it later, of logs that have that: put-if-absent; read as a part of the record
     <folder>/folded/0000000000.json.gz    records 0 to 999, once they are old
     <folder>/folded/0000001999.summary    what records 0 to 1,999 come to; the highest such number is the *high mark*
     <folder>/folded/0000000999.pruned     what records 0 to 999 came to, whose details are gone; the highest is the *pruned mark*
@@ -22,24 +23,31 @@ from typing import TYPE_CHECKING, Any
 from scribengin.core import faults
 from scribengin.core.errors import FencedError, StateError
 from scribengin.core.records import seal, unseal
-from scribengin.core.storage import names_in, put_if_absent, read_or_none, replace
+from scribengin.core.shelf import Disk
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
+
+    from scribengin.core.shelf import Shelf
 
 CHUNK = 1000
 """Records in a folded file; at least so many stay unfolded."""
 FORMAT = 1
+BESIDE = ".beside.json"
 _NONE = -1
 
 
 class NumberedLog:
     """Records 0, 1, … of one `kind`. Cheap to make; holds no handle; one thread at a time."""
 
-    def __init__(self, folder: Path, kind: str) -> None:
+    def __init__(self, folder: Path, kind: str, shelf: Shelf | None = None, *, awaits: Callable[[Any], bool] = lambda _: False) -> None:
+        """`folder` is one of the disk, or of the shelf. `awaits`: whether something stands beside a record, or will (`put_beside`),
+        before the one behind it is written."""
         self.folder = folder
+        self._shelf: Shelf = Disk() if shelf is None else shelf
         self._kind = kind
+        self._awaits = awaits
         self._folded = folder / "folded"
         self._chunk: tuple[int, dict[int, Any]] = (_NONE, {})
 
@@ -48,24 +56,40 @@ class NumberedLog:
 
         Raises FencedError where `number` was folded long ago: whoever still wants to write it has slept through a successor's work.
         """
-        path = self._path(number)
-        mine = put_if_absent(path, seal(self._kind, FORMAT, body))
+        stored = body if self._put(number, self._path(number), self._kind, body) else self.read(number)
+        if stored is None:
+            raise self._gone(self._path(number))
+        return stored
+
+    def put_beside(self, number: int, body: Mapping[str, Any]) -> Any:
+        """Write what came of record `number`, a mapping with other keys, if that is not said yet; returns the record with what stands
+        there. Raises as `put`."""
+        path = self._path(number, BESIDE)
+        self._put(number, path, f"{self._kind}-beside", body)
+        stored = self.read(number)
+        if stored is None:
+            raise self._gone(self._path(number))
+        return stored
+
+    def _put(self, number: int, path: Path, kind: str, body: Any) -> bool:
+        mine = self._shelf.put_if_absent(path, seal(kind, FORMAT, body))
         high = self.high_mark()
         if number <= high:
             if mine:
-                path.unlink(missing_ok=True)
+                self._shelf.delete(path)
             raise FencedError(
                 f"{self._kind} {number} in {self.folder} is long done: records up to {high} are folded",
                 remedy="another driver has taken over; stop this one",
             )
-        stored = body if mine else self.read(number)
-        if stored is None:
-            raise StateError(f"{path} was there and is gone", remedy="restore the state folder as a whole; its parts belong together")
-        return stored
+        return mine
+
+    @staticmethod
+    def _gone(path: Path) -> StateError:
+        return StateError(f"{path} was there and is gone", remedy="restore the state folder as a whole; its parts belong together")
 
     def amend(self, number: int, body: Any) -> None:
         """Replace record `number`, which nobody has acted on yet and which is not folded; readers see the old one or the new."""
-        replace(self._path(number), seal(self._kind, FORMAT, body))
+        self._shelf.replace(self._path(number), seal(self._kind, FORMAT, body))
 
     def read(self, number: int) -> Any | None:
         """Record `number`, or None. Raises StateError for one that was pruned: it was there, and is no more."""
@@ -73,15 +97,27 @@ class NumberedLog:
             return None
         if number <= self.high_mark():
             return self._read_chunk(number // CHUNK).get(number)
-        data = read_or_none(self._path(number))
+        data = self._shelf.read_or_none(self._path(number))
         if data is not None:
-            return unseal(data, self._kind, FORMAT, self._path(number))
+            return self._whole(number, data)
         # folded between the two looks
         return self._read_chunk(number // CHUNK).get(number) if number <= self.high_mark() else None
 
+    def _whole(self, number: int, data: bytes) -> Any:
+        """The record in `data`, which stands unfolded, with what stands beside it."""
+        body = unseal(data, self._kind, FORMAT, self._path(number))
+        if not self._awaits(body):
+            return body
+        path = self._path(number, BESIDE)
+        beside = self._shelf.read_or_none(path)
+        if beside is not None:
+            return body | unseal(beside, f"{self._kind}-beside", FORMAT, path)
+        # folded between the two looks, or not said yet
+        return self._read_chunk(number // CHUNK)[number] if number <= self.high_mark() else body
+
     def has(self, number: int) -> bool:
         """True where record `number` stands unfolded."""
-        return self._path(number).exists()
+        return self._shelf.exists(self._path(number))
 
     def newest(self) -> int | None:
         """The highest number, or None for an empty log. Costs one look at a folder of at most some thousand files."""
@@ -114,8 +150,8 @@ class NumberedLog:
             number = max(number, high + 1)
             unfolded = self._unfolded(above=number - 1)
         for n in unfolded:
-            data = read_or_none(self._path(n))
-            body = self.read(n) if data is None else unseal(data, self._kind, FORMAT, self._path(n))
+            data = self._shelf.read_or_none(self._path(n))
+            body = self.read(n) if data is None else self._whole(n, data)
             if body is not None:
                 yield n, body
 
@@ -145,7 +181,7 @@ class NumberedLog:
     def has_leftovers(self) -> bool:
         """True where records stand unfolded that are folded: who folded them was killed before the end. A look at the folder."""
         high = self.high_mark()
-        return any(len(name) == 15 and name[:10].isdigit() and int(name[:10]) <= high for name in names_in(self.folder))
+        return any(len(name) == 15 and name[:10].isdigit() and int(name[:10]) <= high for name in self._shelf.names_in(self.folder))
 
     def fold(self, summarize: Callable[[Any | None, Iterable[Any]], Any], check: Callable[[], None] = lambda: None) -> None:
         """Fold all whole chunks but the last. `summarize(summary so far, bodies of a chunk)` gives the new summary. `check` is called
@@ -162,10 +198,10 @@ class NumberedLog:
             first, last = chunk * CHUNK, chunk * CHUNK + CHUNK - 1
             records = [(number, body) for number in range(first, last + 1) if (body := self.read(number)) is not None]
             check()
-            put_if_absent(self._folded / f"{first:010d}.json.gz", self._packed("folded", records))
+            self._shelf.put_if_absent(self._folded / f"{first:010d}.json.gz", self._packed("folded", records))
             summary = summarize(summary, (body for _, body in records))
             check()
-            put_if_absent(self._folded / f"{last:010d}.summary", seal(f"{self._kind}-summary", FORMAT, summary))
+            self._shelf.put_if_absent(self._folded / f"{last:010d}.summary", seal(f"{self._kind}-summary", FORMAT, summary))
             faults.reached("fold.written")
         self._sweep(check)
         faults.reached("fold.after")
@@ -185,36 +221,36 @@ class NumberedLog:
                 break
             kept = [(number, part) for number, body in records if (part := rest(body)) is not None]
             if kept:
-                put_if_absent(self._folded / f"{chunk * CHUNK:010d}.rest.gz", self._packed("rest", kept))
+                self._shelf.put_if_absent(self._folded / f"{chunk * CHUNK:010d}.rest.gz", self._packed("rest", kept))
             summary = summarize(summary, (body for _, body in records))
             mark = chunk * CHUNK + CHUNK - 1
-            put_if_absent(self._folded / f"{mark:010d}.pruned", seal(f"{self._kind}-pruned", FORMAT, summary))
+            self._shelf.put_if_absent(self._folded / f"{mark:010d}.pruned", seal(f"{self._kind}-pruned", FORMAT, summary))
         self._sweep_pruned()
         return mark - begun
 
     def rests(self, number: int = 0) -> Iterator[tuple[int, Any]]:
         """(number, what was kept of it) of pruned records from `number` on, in order, a chunk in memory at a time."""
         mark = self.pruned_mark()
-        for name in sorted(name for name in names_in(self._folded) if name.endswith(".rest.gz") and int(name[:10]) <= mark):
-            data = read_or_none(self._folded / name) if int(name[:10]) + CHUNK > number else None
+        for name in sorted(name for name in self._shelf.names_in(self._folded) if name.endswith(".rest.gz") and int(name[:10]) <= mark):
+            data = self._shelf.read_or_none(self._folded / name) if int(name[:10]) + CHUNK > number else None
             if data is not None:  # None: nothing of it is wanted any more
                 yield from ((n, part) for n, part in self._unpacked("rest", data, self._folded / name) if n >= number)
 
     def drop_rests(self, through: int) -> None:
         """Delete the rests of chunks that end at record `through` or before."""
-        for name in names_in(self._folded):
+        for name in self._shelf.names_in(self._folded):
             if name.endswith(".rest.gz") and int(name[:10]) + CHUNK - 1 <= min(through, self.pruned_mark()):
-                (self._folded / name).unlink(missing_ok=True)
+                self._shelf.delete(self._folded / name)
 
     def _mark(self, form: str) -> int:
-        return max((int(name[:10]) for name in names_in(self._folded) if name.endswith(f".{form}")), default=_NONE)
+        return max((int(name[:10]) for name in self._shelf.names_in(self._folded) if name.endswith(f".{form}")), default=_NONE)
 
     def _sum(self, form: str) -> tuple[int, Any | None]:
         mark = self._mark(form)
         if mark == _NONE:
             return _NONE, None
         path = self._folded / f"{mark:010d}.{form}"
-        data = read_or_none(path)
+        data = self._shelf.read_or_none(path)
         if data is None:  # a later one took its place
             return self._sum(form)
         return mark, unseal(data, f"{self._kind}-{form}", FORMAT, path)
@@ -222,26 +258,30 @@ class NumberedLog:
     def _sweep_pruned(self) -> None:
         """Delete what the highest pruned sum stands for."""
         mark = self.pruned_mark()
-        for name in names_in(self._folded):
+        for name in self._shelf.names_in(self._folded):
             gone = int(name[:10]) <= mark if name.endswith(".json.gz") else name.endswith(".pruned") and int(name[:10]) < mark
             if gone:
-                (self._folded / name).unlink(missing_ok=True)
+                self._shelf.delete(self._folded / name)
 
     def _sweep(self, check: Callable[[], None]) -> None:
         """Delete what the highest summary stands for."""
         high = self.high_mark()
-        for name in names_in(self.folder):
-            if name.endswith(".json") and name[:10].isdigit() and int(name[:10]) <= high:
+        for name in self._shelf.names_in(self.folder):
+            if name.endswith(".json") and name[:10].isdigit() and int(name[:10]) <= high:  # also what stands beside
                 check()
-                (self.folder / name).unlink(missing_ok=True)
-        for name in names_in(self._folded):
+                self._shelf.delete(self.folder / name)
+        for name in self._shelf.names_in(self._folded):
             if name.endswith(".summary") and int(name[:10]) < high:
                 check()
-                (self._folded / name).unlink(missing_ok=True)
+                self._shelf.delete(self._folded / name)
 
     def _unfolded(self, above: int | None = None) -> list[int]:
         floor = self.high_mark() if above is None else above
-        numbers = (int(name[:10]) for name in names_in(self.folder) if len(name) == 15 and name.endswith(".json") and name[:10].isdigit())
+        numbers = (
+            int(name[:10])
+            for name in self._shelf.names_in(self.folder)
+            if len(name) == 15 and name.endswith(".json") and name[:10].isdigit()
+        )
         return sorted(number for number in numbers if number > floor)
 
     def _read_chunk(self, chunk: int) -> dict[int, Any]:
@@ -249,7 +289,7 @@ class NumberedLog:
             if chunk * CHUNK <= self.pruned_mark():
                 raise StateError(f"{self._kind} {chunk * CHUNK} in {self.folder} was pruned: only sums are kept of records that old")
             path = self._folded / f"{chunk * CHUNK:010d}.json.gz"
-            data = read_or_none(path)
+            data = self._shelf.read_or_none(path)
             if data is None:
                 raise StateError(
                     f"{path} is missing: it holds records {chunk * CHUNK} to {chunk * CHUNK + CHUNK - 1}", remedy="restore it from a backup"
@@ -267,5 +307,5 @@ class NumberedLog:
             raise StateError(f"{path} is torn: {error}", remedy="restore it from a backup") from error
         return [(number, body) for number, body in unseal(plain, f"{self._kind}-{form}", FORMAT, path)]
 
-    def _path(self, number: int) -> Path:
-        return self.folder / f"{number:010d}.json"
+    def _path(self, number: int, ending: str = ".json") -> Path:
+        return self.folder / f"{number:010d}{ending}"

@@ -15,6 +15,8 @@ of its own (`Option.keys`). A `list` with such keys holds texts and sections."""
 
 REQUIRED: Any = object()
 """The default of an option that must be given."""
+GIVEN = "given"
+"""In `Option.adds` of a section: where the flow writes it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,7 @@ class Option:
     travels: bool = False
     """True where the path, or each value of the map, is a file that belongs to the flow's text: a package takes it along"""
     adds: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """of a choice: value → abilities that the node has beside it, over those of its type"""
+    """of a choice: value → abilities that the node has beside it, over those of its type; of a section: GIVEN → those"""
     keys: tuple[Option, ...] = ()
     """of a section: what it may hold, in single values"""
 
@@ -52,6 +54,11 @@ class Option:
     def filled(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """A section with the defaults of what it leaves out."""
         return {key.name: given.get(key.name, key.default) for key in self.keys}
+
+    def added(self, value: Any) -> frozenset[str]:
+        """The abilities that a node has by this value."""
+        said = (GIVEN if value is not None else "") if self.kind == "section" else value
+        return self.adds.get(said, frozenset())
 
     @property
     def required(self) -> bool:
@@ -80,8 +87,15 @@ class NodeType:
 
     def able(self, given: Mapping[str, Any]) -> frozenset[str]:
         """The abilities of a node with these options."""
-        added = (option.adds.get(given.get(option.name, option.default), frozenset()) for option in self.options if option.adds)
+        added = (option.added(given.get(option.name, option.default)) for option in self.options if option.adds)
         return self.abilities.union(*added)
+
+    def without(self, ability: str, given: Mapping[str, Any]) -> str:
+        """What a node with these options is called where it lacks that ability: the type, with the choice that would have added it."""
+        for option in self.options:
+            if any(ability in added for added in option.adds.values()):
+                return f"{self.type} with {option.name}: {given.get(option.name, option.default)}"
+        return self.type
 
     def filled(self, given: Mapping[str, Any], profile: str = "balanced") -> dict[str, Any]:
         """`given` with the profile's defaults of what it leaves out; required options must have been checked before."""

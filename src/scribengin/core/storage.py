@@ -1,4 +1,5 @@
-"""The one door to files that must survive a crash: durable writes, put-if-absent, atomic renames. Local file systems."""
+"""The one door to files that must survive a crash: durable writes, put-if-absent, atomic renames. Local file systems, and paths of others
+(`core.remote`), which do it their own way."""
 
 from __future__ import annotations
 
@@ -13,10 +14,13 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from scribengin.core.errors import EnvironmentFault
+from scribengin.core.remote import RemotePath
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    import pyarrow as pa
 
 
 _BUFFER_BYTES = 256 * 1024
@@ -47,6 +51,8 @@ def put_if_absent(path: Path, data: bytes) -> bool:
     The link of a finished file is the one step that others see: never an empty or torn file, and of any number of
     concurrent callers exactly one gets True. Raises EnvironmentFault (no room, no right); then nothing is visible.
     """
+    if isinstance(path, RemotePath):
+        return path.put(data)
     make_folder(path.parent)
     draft = _draft(path)
     with explained(f"{path} cannot be written"):
@@ -64,6 +70,9 @@ def put_if_absent(path: Path, data: bytes) -> bool:
 
 def replace(path: Path, data: bytes) -> None:
     """Write `data` to `path` durably and at once: readers see the old content or the new, never a part."""
+    if isinstance(path, RemotePath):
+        path.put_over(data)
+        return
     make_folder(path.parent)
     draft = _draft(path)
     with explained(f"{path} cannot be written"):
@@ -93,11 +102,20 @@ def rewrite(path: Path, data: bytes) -> None:
 
 def read_or_none(path: Path) -> bytes | None:
     """The bytes of `path`, or None where there is no such file. Raises EnvironmentFault where they may not be read."""
+    if isinstance(path, RemotePath):
+        return path.get()
     with explained(f"{path} cannot be read"):
         try:
             return path.read_bytes()
         except FileNotFoundError:
             return None
+
+
+def mapped(path: Path) -> pa.NativeFile:
+    """The bytes of `path` for Arrow: in place, where they lie on a disk. Raises FileNotFoundError."""
+    import pyarrow as pa
+
+    return pa.BufferReader(path.read_bytes()) if isinstance(path, RemotePath) else pa.memory_map(str(path))
 
 
 def names_in(folder: Path) -> list[str]:
@@ -107,6 +125,9 @@ def names_in(folder: Path) -> list[str]:
 
 def make_folder(folder: Path) -> None:
     """Make the folder and those above it, durably; no cost where it is there."""
+    if isinstance(folder, RemotePath):
+        folder.make()
+        return
     if folder.is_dir():
         return
     make_folder(folder.parent)
@@ -121,6 +142,9 @@ def make_folder(folder: Path) -> None:
 
 def remove_tree(folder: Path) -> None:
     """Delete the folder and all in it; what vanishes meanwhile is no error, nor is a file that appears: the folder then stays."""
+    if isinstance(folder, RemotePath):
+        folder.remove(all_in_it=True)
+        return
     for name in _listed(folder):
         path = folder / name
         if path.is_dir() and not path.is_symlink():
@@ -143,6 +167,8 @@ def _listed(folder: Path) -> list[str]:
 
 def sync_folder(folder: Path) -> None:
     """Make the folder's entries (renames, links, new names) durable."""
+    if isinstance(folder, RemotePath):
+        return  # they are
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -179,7 +205,7 @@ class SummedFile(io.RawIOBase):
     """A new file that counts and sums what is written to it: `size` in bytes, `crc` (CRC-32). What encoders write to."""
 
     def __init__(self, path: Path) -> None:
-        self._file = path.open("xb", buffering=_BUFFER_BYTES)
+        self._file: Any = path.new() if isinstance(path, RemotePath) else path.open("xb", buffering=_BUFFER_BYTES)
         self.size = 0
         self.crc = 0
 
@@ -189,7 +215,7 @@ class SummedFile(io.RawIOBase):
 
     def write(self, data: Any) -> int:
         """Append the bytes."""
-        written = self._file.write(data)
+        written: int = self._file.write(data)
         self.size += written
         self.crc = zlib.crc32(data, self.crc)
         return written
@@ -206,7 +232,10 @@ class SummedFile(io.RawIOBase):
     def sync(self) -> None:
         """Make the bytes durable."""
         self._file.flush()
-        os.fsync(self._file.fileno())
+        if isinstance(self._file, io.BufferedWriter):
+            os.fsync(self._file.fileno())
+        else:
+            self._file.sync()
 
     def close(self) -> None:
         """End it."""

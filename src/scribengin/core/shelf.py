@@ -1,0 +1,86 @@
+"""What a numbered log is kept on: folders of a disk, or a store."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from scribengin.core.storage import names_in, put_if_absent, read_or_none, replace
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from scribengin.core.store import Store
+
+
+class Shelf(Protocol):
+    """What numbered records are kept on: a disk's folders, or a store."""
+
+    def put_if_absent(self, path: Path, data: bytes) -> bool:
+        """As `storage.put_if_absent`."""
+
+    def replace(self, path: Path, data: bytes) -> None:
+        """As `storage.replace`."""
+
+    def read_or_none(self, path: Path) -> bytes | None:
+        """As `storage.read_or_none`."""
+
+    def names_in(self, folder: Path) -> list[str]:
+        """As `storage.names_in`; names of folders may be missing."""
+
+    def delete(self, path: Path) -> None:
+        """No error where there is no such file."""
+
+    def exists(self, path: Path) -> bool:
+        """Whether there is."""
+
+
+class Disk:
+    """Folders of a disk."""
+
+    put_if_absent = staticmethod(put_if_absent)
+    replace = staticmethod(replace)
+    read_or_none = staticmethod(read_or_none)
+    names_in = staticmethod(names_in)
+
+    @staticmethod
+    def delete(path: Path) -> None:
+        """See Shelf."""
+        path.unlink(missing_ok=True)
+
+    @staticmethod
+    def exists(path: Path) -> bool:
+        """See Shelf."""
+        return path.exists()
+
+
+class StoreShelf:
+    """A shelf in a store: paths are keys."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def put_if_absent(self, path: Path, data: bytes) -> bool:
+        """See Shelf."""
+        return self._store.put(path.as_posix(), data)
+
+    def replace(self, path: Path, data: bytes) -> None:
+        """No store does: what is kept there is written once."""
+        raise NotImplementedError(f"{path} of {self._store}: {len(data)} bytes")
+
+    def read_or_none(self, path: Path) -> bytes | None:
+        """See Shelf."""
+        return self._store.get(path.as_posix())
+
+    def names_in(self, folder: Path) -> list[str]:
+        """See Shelf. Only what lies right in it."""
+        top = f"{folder.as_posix()}/"
+        names = (entry.key.removeprefix(top) for entry in self._store.list(folder.as_posix()))
+        return [name for name in names if "/" not in name]
+
+    def delete(self, path: Path) -> None:
+        """See Shelf."""
+        self._store.delete(path.as_posix())
+
+    def exists(self, path: Path) -> bool:
+        """See Shelf."""
+        return self._store.head(path.as_posix()) is not None
