@@ -45,6 +45,9 @@ _WAYS = re.compile(r"(?:[a-z][a-z0-9_]*(?:\.[a-z][a-z0-9_]*)?~)+")
 """before a label: the inputs by which its rows came to sinks of several"""
 
 
+_ROW = re.compile(r"(.*[+@]\d+(?:\.\d+)?)(?:~([a-z][a-z0-9_]*(?:\.[a-z][a-z0-9_]*)?))?(?:~\d+)?(\.\d+)?", re.DOTALL)
+
+
 def without_ways(label: str) -> str:
     """The label, or id, without the inputs by which its rows came to sinks of several: that of the record itself.
 
@@ -53,6 +56,19 @@ def without_ways(label: str) -> str:
     """
     found = _WAYS.match(label)
     return label if found is None else label[found.end() :]
+
+
+def split_id(id_: str) -> tuple[str, str]:
+    """Of what a sink is told that a row was made of: the record, and the input by which it came to a sink of several. The record is empty
+    where no single one stands behind the row.
+
+    >>> split_id("tweets/a.jsonl+17"), split_id("tweets/a.jsonl+17~r.big~5.1")
+    (('tweets/a.jsonl+17', ''), ('tweets/a.jsonl+17.1', 'r.big'))
+    >>> split_id("9c0d/4/tweets-0/17")
+    ('', '')
+    """
+    found = _ROW.fullmatch(id_)
+    return ("", "") if found is None else (found[1] + (found[3] or ""), found[2] or "")
 
 
 @dataclass(frozen=True, slots=True)
